@@ -1,0 +1,196 @@
+//! Where everything stands in every member's row, computed by each member from the view alone.
+//!
+//! ```text
+//! row      = control block | rings, one per subgroup in which the member sends
+//! control  = membership line | one entry per subgroup of the member
+//! entry    = one 64-byte line: published rounds spoken freed received delivered persisted -
+//!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
+//! ```
+//!
+//! All counters of a member are contiguous, so that one post per peer and loop carries every acknowledgement and
+//! announcement of every subgroup. An entry is *one* line, not two: announcements and acknowledgements are written by the
+//! same thread, and a peer that waits for either gets both with one cache miss.
+use crate::ids::{Rank, SubgroupId};
+use crate::ring::Ring;
+use crate::view::{Order, View, ViewError};
+use alloc::vec::Vec;
+
+/// Bytes of a cache line, the unit of alignment.
+pub const LINE_BYTES: u64 = 64;
+
+/// Words of the membership line, by offset in the row.
+pub mod membership {
+    /// Set while the member's engine sleeps and wants its doorbell rung.
+    pub const ASLEEP: u64 = 0;
+    /// Set when the member's applications will send no more and all they sent is announced.
+    pub const FINISHED: u64 = 8;
+    /// Set when the member has delivered everything and will read nothing more: its exit is no failure.
+    pub const LEFT: u64 = 16;
+}
+
+/// Words of a subgroup's entry, by offset in the entry. All are counts: zero means "nothing yet".
+pub mod entry {
+    /// Bytes of my ring that I announced (a ring position).
+    pub const PUBLISHED: u64 = 0;
+    /// Rounds that I announced, nulls included.
+    pub const ROUNDS: u64 = 8;
+    /// Rounds up to and with my newest message: how far the other senders must come for it to be delivered.
+    pub const SPOKEN: u64 = 16;
+    /// Position below which my ring may be overwritten.
+    pub const FREED: u64 = 24;
+    /// How much of the subgroup's order I have received.
+    pub const RECEIVED: u64 = 32;
+    /// How much of the subgroup's order I have delivered.
+    pub const DELIVERED: u64 = 40;
+    /// How much of the subgroup's order I hold on disk. Zero until logs exist.
+    pub const PERSISTED: u64 = 48;
+}
+
+/// One subgroup in one member's row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Offset of the entry's line.
+    pub entry: u64,
+    /// Offset of the first of the per-sender words; the end of the entry in a subgroup with a total order.
+    pub by_sender: u64,
+    /// Offset behind the entry.
+    pub end: u64,
+    /// The member's ring, if it sends.
+    pub ring: Option<Ring>,
+}
+
+/// One member's row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowLayout {
+    /// Bytes of the whole row; a multiple of [`LINE_BYTES`].
+    pub size: u64,
+    /// Bytes of the control block.
+    pub control: u64,
+    places: Vec<Option<Place>>,
+}
+
+/// The rows of all members of a view.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    rows: Vec<RowLayout>,
+}
+
+impl Layout {
+    /// Lays out `view`.
+    ///
+    /// # Errors
+    /// What [`View::check`] finds.
+    pub fn new(view: &View) -> Result<Layout, ViewError> {
+        view.check()?;
+        Ok(Layout { rows: view.ranks().map(|rank| RowLayout::new(view, rank)).collect() })
+    }
+
+    /// The row of `member`.
+    ///
+    /// # Panics
+    /// If it is not a member of the view.
+    pub fn row(&self, member: Rank) -> &RowLayout {
+        &self.rows[member.index()]
+    }
+
+    /// All rows, by rank.
+    pub fn rows(&self) -> &[RowLayout] {
+        &self.rows
+    }
+}
+
+impl RowLayout {
+    /// Where `subgroup` stands in this row; `None` if the member is not in it.
+    pub fn place(&self, subgroup: SubgroupId) -> Option<Place> {
+        self.places[subgroup.index()]
+    }
+
+    fn new(view: &View, member: Rank) -> RowLayout {
+        let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
+        let mut at = LINE_BYTES;
+        for (id, spec) in view.subgroups_of(member) {
+            let by_sender = at + LINE_BYTES;
+            let extra = match spec.order {
+                Order::Total => 0,
+                Order::Fifo => (spec.senders.len() as u64 * 8).next_multiple_of(LINE_BYTES),
+            };
+            let end = by_sender + extra;
+            places[id.index()] = Some(Place { entry: at, by_sender, end, ring: None });
+            at = end;
+        }
+        let control = at;
+        for (id, spec) in view.subgroups_of(member) {
+            if let (Some(place), Some(_)) = (&mut places[id.index()], spec.sender_rank(member)) {
+                let ring = Ring::new(at, spec.window, spec.message_bytes_max);
+                at += ring.size();
+                place.ring = Some(ring);
+            }
+        }
+        RowLayout { size: at, control, places }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{MemberId, ViewId};
+    use crate::view::SubgroupSpec;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    fn spec(name: &str, members: &[u32], senders: &[u32], order: Order) -> SubgroupSpec {
+        let ranks = |list: &[u32]| list.iter().copied().map(Rank).collect();
+        SubgroupSpec {
+            name: name.to_string(),
+            members: ranks(members),
+            senders: ranks(senders),
+            order,
+            window: 4,
+            message_bytes_max: 100,
+        }
+    }
+
+    #[test]
+    fn places_are_disjoint_and_aligned() {
+        let view = View {
+            id: ViewId(1),
+            members: vec![MemberId(7), MemberId(3), MemberId(9)],
+            subgroups: vec![
+                spec("a", &[0, 1, 2], &[0, 2], Order::Total),
+                spec("b", &[1, 2], &[1, 2], Order::Fifo),
+                spec("c", &[0, 2], &[2], Order::Total),
+            ],
+        };
+        let layout = Layout::new(&view).unwrap();
+        for row in layout.rows() {
+            let mut spans: Vec<(u64, u64)> = vec![(0, LINE_BYTES)];
+            for place in row.places.iter().flatten() {
+                spans.push((place.entry, place.end));
+                spans.extend(place.ring.iter().map(|ring| (ring.at, ring.at + ring.size())));
+            }
+            spans.sort_unstable();
+            assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+            assert!(spans.iter().all(|(start, end)| start % LINE_BYTES == 0 && *end <= row.size));
+        }
+        assert!(layout.row(Rank(1)).place(SubgroupId(0)).unwrap().ring.is_none());
+        assert!(layout.row(Rank(0)).place(SubgroupId(1)).is_none());
+    }
+
+    #[test]
+    fn a_bad_view_is_refused_with_what_is_wrong() {
+        let mut view = View {
+            id: ViewId(1),
+            members: vec![MemberId(1), MemberId(2)],
+            subgroups: vec![spec("a", &[0, 1], &[1], Order::Total)],
+        };
+        assert!(Layout::new(&view).is_ok());
+        view.subgroups[0].senders = vec![Rank(2)];
+        assert!(matches!(Layout::new(&view), Err(ViewError::Ranks { list: "senders", .. })));
+        view.subgroups[0].senders = vec![];
+        view.subgroups[0].window = 0;
+        assert!(matches!(Layout::new(&view), Err(ViewError::Range { field: "window", .. })));
+        view.subgroups.clear();
+        view.members[1] = MemberId(1);
+        assert!(matches!(Layout::new(&view), Err(ViewError::MemberTwice { .. })));
+    }
+}

@@ -1,0 +1,38 @@
+//! The protocol of Spindle: how a group of members agrees on one order of messages through memory that each of
+//! them writes alone and all of them read.
+//!
+//! This crate holds no I/O, no clock, no thread and no `unsafe`: time is an argument, memory is the [`Table`] that a
+//! fabric supplies, and [`Engine::poll`] does a bounded amount of work and returns. The same code runs in a real
+//! process, polled by a thread, and by the hundred in the simulator, polled in virtual time.
+//!
+//! Start with [`View`] (who takes part, in which subgroups), then [`Layout`] (where everything stands in a member's
+//! row), [`claims::Claims`] (how applications put messages into their own ring) and [`Engine`] (the send, receive and
+//! delivery predicates). The names are those of the Derecho and Spindle papers.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(any(test, loom))]
+extern crate std;
+
+pub mod claims;
+pub mod cursor;
+pub mod engine;
+pub mod ids;
+pub mod layout;
+pub mod limits;
+pub mod ring;
+pub mod stats;
+pub mod subgroup;
+mod sync;
+pub mod table;
+pub mod view;
+
+pub use claims::{Claim, ClaimError, Claims};
+// pub use cursor::{Batch, Cursor, Message};
+// pub use engine::{Ablation, Deliver, Engine, Fault, Options, Progress, State};
+pub use ids::{MemberId, Rank, SubgroupId, Time, ViewId};
+pub use layout::{Layout, RowLayout};
+pub use ring::Ring;
+pub use table::{Rows, Table};
+pub use view::{Order, SubgroupSpec, View, ViewError};

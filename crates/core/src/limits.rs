@@ -1,0 +1,18 @@
+//! Every maximum of the protocol, in one place, with the relations that they must keep.
+
+/// Members of one view.
+pub const MEMBERS_MAX: usize = 1024;
+/// Subgroups of one view.
+pub const SUBGROUPS_MAX: usize = 1024;
+/// Bytes in one message that travels through a ring.
+pub const MESSAGE_BYTES_MAX: u64 = 64 << 20;
+/// Messages of the largest size that a ring may be asked to hold.
+pub const WINDOW_MAX: u64 = 1 << 20;
+/// Bytes in one ring.
+pub const RING_BYTES_MAX: u64 = 4 << 30;
+/// Bytes in the name of a subgroup.
+pub const NAME_BYTES_MAX: usize = 128;
+
+// A frame's span is kept in 24 bits of 16-byte granules.
+const _: () = assert!(MESSAGE_BYTES_MAX + crate::ring::HEADER_BYTES < (1 << 24) * crate::ring::GRANULE_BYTES);
+const _: () = assert!(MESSAGE_BYTES_MAX < u32::MAX as u64);

@@ -1,0 +1,136 @@
+//! Where frames stand in a ring: pure arithmetic, no memory.
+//!
+//! A ring is `capacity` bytes (a power of two) and, behind them, room for one frame of the largest size. A frame starts
+//! anywhere below `capacity` and may run past it; the next one then starts the next lap. So a frame is always one
+//! contiguous slice, no padding frame exists, and writer and readers find the next position by the same addition.
+//!
+//! A *position* counts bytes since the view began and never falls; its low bits are the offset in the ring.
+//! Space below position `p` is free when every member has delivered every frame that starts below `p` (INV-FRAME).
+
+/// Bytes of a frame before its payload.
+pub const HEADER_BYTES: u64 = 16;
+/// Frames are aligned to, and their spans counted in, this many bytes; so payloads are 16-byte aligned.
+pub const GRANULE_BYTES: u64 = 16;
+
+/// Bytes that a frame with `payload` bytes takes in a ring.
+pub const fn frame_bytes(payload: u64) -> u64 {
+    (HEADER_BYTES + payload).next_multiple_of(GRANULE_BYTES)
+}
+
+/// Where one sender's ring stands in its row and how it wraps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ring {
+    /// Offset of the ring in its owner's row.
+    pub at: u64,
+    /// Bytes in which frames may start; a power of two.
+    pub capacity: u64,
+    /// The largest payload.
+    pub message_bytes_max: u64,
+}
+
+impl Ring {
+    /// A ring at `at` that holds at least `window` frames of `message_bytes_max`.
+    pub fn new(at: u64, window: u64, message_bytes_max: u64) -> Ring {
+        let capacity = (window * frame_bytes(message_bytes_max)).next_power_of_two().max(64);
+        Ring { at, capacity, message_bytes_max }
+    }
+
+    /// Bytes of memory that the ring takes, its overhang included.
+    pub fn size(&self) -> u64 {
+        self.capacity + frame_bytes(self.message_bytes_max).next_multiple_of(64)
+    }
+
+    /// Offset in the row of the frame at `position`.
+    #[inline]
+    pub fn offset(&self, position: u64) -> u64 {
+        self.at + (position & (self.capacity - 1))
+    }
+
+    /// The position after a frame of `span` bytes at `position`.
+    #[inline]
+    pub fn after(&self, position: u64, span: u64) -> u64 {
+        let end = (position & (self.capacity - 1)) + span;
+        if end < self.capacity { position + span } else { (position | (self.capacity - 1)) + 1 }
+    }
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A message.
+    Message,
+    /// A claim that was given up: space without a message, which takes no round.
+    Void,
+}
+
+/// The first word of a frame's header: kind, span and length. The second word is the frame's round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes of the ring that it takes; a multiple of [`GRANULE_BYTES`].
+    pub span: u64,
+    /// Bytes of payload.
+    pub len: u64,
+}
+
+impl Header {
+    /// As the word that stands in memory: length in the low 32 bits, span in granules above, kind in the top 8.
+    #[inline]
+    pub fn encode(self) -> u64 {
+        let kind = match self.kind {
+            Kind::Message => 1,
+            Kind::Void => 2,
+        };
+        kind << 56 | (self.span / GRANULE_BYTES) << 32 | self.len
+    }
+
+    /// Reads a header word that a peer wrote; `None` if no sender of this ring can have written it.
+    #[inline]
+    pub fn decode(word: u64, ring: &Ring) -> Option<Header> {
+        let kind = match word >> 56 {
+            1 => Kind::Message,
+            2 => Kind::Void,
+            _ => return None,
+        };
+        let len = word & 0xffff_ffff;
+        let span = (word >> 32 & 0xff_ffff) * GRANULE_BYTES;
+        let fits = len + HEADER_BYTES <= span && span <= frame_bytes(ring.message_bytes_max);
+        fits.then_some(Header { kind, span, len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_never_leaves_the_ring_and_the_next_one_starts_inside_it() {
+        let ring = Ring::new(128, 3, 100);
+        let mut position = 0;
+        for i in 0..10_000u64 {
+            let span = frame_bytes(i * 37 % 101);
+            let offset = ring.offset(position);
+            assert!(offset >= 128 && offset < 128 + ring.capacity);
+            assert!(offset + span <= 128 + ring.size());
+            let next = ring.after(position, span);
+            assert!(next > position && next <= position + span);
+            position = next;
+        }
+    }
+
+    #[test]
+    fn headers_survive_encoding_and_nonsense_is_refused() {
+        let ring = Ring::new(0, 4, 1000);
+        for len in [0, 1, 15, 16, 17, 999, 1000] {
+            let header = Header { kind: Kind::Message, span: frame_bytes(len), len };
+            assert_eq!(Header::decode(header.encode(), &ring), Some(header));
+        }
+        assert_eq!(Header::decode(0, &ring), None);
+        assert_eq!(Header::decode(u64::MAX, &ring), None);
+        let too_long = Header { kind: Kind::Message, span: frame_bytes(1001), len: 1001 };
+        assert_eq!(Header::decode(too_long.encode(), &ring).is_some(), frame_bytes(1001) == frame_bytes(1000));
+        let overrun = Header { kind: Kind::Message, span: 32, len: 17 };
+        assert_eq!(Header::decode(overrun.encode(), &ring), None);
+    }
+}
