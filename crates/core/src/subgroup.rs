@@ -1,1 +1,565 @@
-//! pending
+//! One subgroup at one member: the send, receive and delivery predicates of the Spindle paper (sections II-D and III),
+//! evaluated over the entries of its members.
+//!
+//! Everything is batched as it is found: one evaluation takes whatever has come since the last. The order of stores is the
+//! order in which peers may see them: a frame, then the counters that announce it, then the acknowledgements.
+use crate::claims::Claims;
+use crate::cursor::{Cursor, Handoff};
+use crate::engine::{Ablation, Fault, Upcalls};
+use crate::ids::{Rank, SubgroupId};
+use crate::layout::{LINE_BYTES, Layout, Place, entry};
+use crate::planted::planted;
+use crate::ring::{Header, Kind, Ring};
+use crate::stats::{Frontier, SubgroupStats};
+use crate::table::Table;
+use crate::view::{Order, View};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// No sender gets this far in the life of a view; a peer that claims to has sent garbage.
+const COUNT_MAX: u64 = 1 << 48;
+
+/// What I know of one member.
+#[derive(Debug)]
+struct Peer {
+    rank: Rank,
+    /// Offset of its entry in its row.
+    entry: u64,
+    /// Its sender rank.
+    sender: Option<usize>,
+    rounds: u64,
+    spoken: u64,
+    received: u64,
+    delivered: u64,
+}
+
+/// My own counters, as they stand in my row.
+#[derive(Debug, Default)]
+struct Own {
+    published: u64,
+    rounds: u64,
+    spoken: u64,
+    freed: u64,
+    received: u64,
+    /// One count in a subgroup with a total order, one per sender in a Fifo one.
+    delivered: Box<[u64]>,
+}
+
+/// My ring, if I send.
+#[derive(Debug)]
+struct Sending {
+    rank: usize,
+    ring: Ring,
+    claims: Arc<Claims>,
+    checkpoints: Checkpoints,
+}
+
+#[derive(Debug)]
+enum Delivery {
+    Inline(Cursor),
+    Handoff(Arc<Handoff>),
+}
+
+/// One subgroup of the engine.
+#[derive(Debug)]
+pub(crate) struct Subgroup {
+    id: SubgroupId,
+    order: Order,
+    members: Vec<Rank>,
+    place: Place,
+    me: usize,
+    senders: usize,
+    peers: Vec<Peer>,
+    own: Own,
+    sending: Option<Sending>,
+    delivery: Delivery,
+    /// Something is left to do although no counter moved.
+    pending: bool,
+    stable: u64,
+    stats: SubgroupStats,
+}
+
+/// What one evaluation changed in my row and has not posted.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Ring bytes to post: at most two ranges, the second after a wrap.
+    pub(crate) data: [Range<u64>; 2],
+    /// Whether the entry has to be posted.
+    pub(crate) entry: bool,
+    /// Whether anything at all happened.
+    pub(crate) worked: bool,
+    pub(crate) data_posts: u64,
+    pub(crate) control_posts: u64,
+}
+
+impl Subgroup {
+    pub(crate) fn new(view: &View, layout: &Layout, me: Rank, id: SubgroupId) -> Subgroup {
+        let spec = &view.subgroups[id.index()];
+        let place = |rank| layout.row(rank).place(id).expect("a member of the subgroup has a place for it");
+        let peers = spec.members.iter().map(|&rank| Peer {
+            rank,
+            entry: place(rank).entry,
+            sender: spec.sender_rank(rank),
+            rounds: 0,
+            spoken: 0,
+            received: 0,
+            delivered: 0,
+        });
+        let sending = spec.sender_rank(me).map(|rank| {
+            let ring = place(me).ring.expect("a sender has a ring");
+            Sending { rank, ring, claims: Arc::new(Claims::new(ring)), checkpoints: Checkpoints::default() }
+        });
+        let counts = match spec.order {
+            Order::Total => 1,
+            Order::Fifo => spec.senders.len(),
+        };
+        Subgroup {
+            id,
+            order: spec.order,
+            members: spec.members.clone(),
+            place: place(me),
+            me: spec.members.binary_search(&me).expect("I am a member"),
+            senders: spec.senders.len(),
+            peers: peers.collect(),
+            own: Own { delivered: alloc::vec![0; counts].into(), ..Own::default() },
+            sending,
+            delivery: Delivery::Inline(cursor(view, layout, id)),
+            pending: false,
+            stable: 0,
+            stats: SubgroupStats::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> SubgroupId {
+        self.id
+    }
+
+    pub(crate) fn members(&self) -> &[Rank] {
+        &self.members
+    }
+
+    /// The part of my row that holds this subgroup's counters.
+    pub(crate) fn entry(&self) -> Range<u64> {
+        self.place.entry..self.place.end
+    }
+
+    pub(crate) fn claims(&self) -> Option<&Arc<Claims>> {
+        self.sending.as_ref().map(|sending| &sending.claims)
+    }
+
+    pub(crate) fn stable(&self) -> u64 {
+        self.stable
+    }
+
+    pub(crate) fn stats(&self) -> SubgroupStats {
+        let (messages, bytes, batches) = match &self.delivery {
+            Delivery::Inline(_) => return self.stats,
+            Delivery::Handoff(handoff) => handoff.counts(),
+        };
+        SubgroupStats { delivered: messages, delivered_bytes: bytes, delivery_batches: batches, ..self.stats }
+    }
+
+    /// How far each member is, in the order of the subgroup's members.
+    pub(crate) fn frontiers(&self) -> impl Iterator<Item = (Rank, Frontier)> {
+        self.peers.iter().enumerate().map(|(i, peer)| {
+            let own = Frontier {
+                rounds: self.own.rounds,
+                received: self.own.received,
+                delivered: self.own.delivered.iter().sum(),
+            };
+            let seen = Frontier { rounds: peer.rounds, received: peer.received, delivered: peer.delivered };
+            (peer.rank, if i == self.me { own } else { seen })
+        })
+    }
+
+    /// Gives the deliveries to a consumer on another thread. Only before the first of them.
+    pub(crate) fn hand_off(&mut self, view: &View, layout: &Layout) -> (Cursor, Arc<Handoff>) {
+        let handoff = Arc::new(Handoff::new(self.order, self.senders));
+        self.delivery = Delivery::Handoff(Arc::clone(&handoff));
+        (cursor(view, layout, self.id), handoff)
+    }
+
+    /// Evaluates all predicates once.
+    pub(crate) fn evaluate<T: Table>(
+        &mut self,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+        ablation: &Ablation,
+    ) -> Result<Changes, Fault> {
+        let mut changes = Changes::default();
+        let observed = self.observe(table)?;
+        self.send(table, ablation, &mut changes);
+        if !(observed || changes.entry || self.pending || self.handed_back()) {
+            return Ok(changes);
+        }
+        self.pending = false;
+        changes.worked = observed;
+        self.post_now(table, ablation, &mut changes);
+        match self.order {
+            Order::Total => {
+                self.send_nulls(table, ablation, &mut changes);
+                self.post_now(table, ablation, &mut changes);
+                self.receive(table, ablation, &mut changes);
+                self.post_now(table, ablation, &mut changes);
+                self.find_stable();
+            }
+            Order::Fifo => self.stable = self.announced().map(|(_, spoken)| spoken).sum(),
+        }
+        self.deliver(table, upcalls, ablation, &mut changes)?;
+        self.free(table, upcalls, &mut changes);
+        self.post_now(table, ablation, &mut changes);
+        changes.worked |= changes.entry;
+        Ok(changes)
+    }
+
+    /// Posts at once what was changed, when posting at the end of the loop is switched off.
+    fn post_now<T: Table>(&self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
+        if ablation.deferred_posts || !changes.entry {
+            return;
+        }
+        changes.worked = true;
+        changes.entry = false;
+        for range in core::mem::take(&mut changes.data) {
+            if !range.is_empty() {
+                table.post(&self.members, range);
+                changes.data_posts += 1;
+            }
+        }
+        table.post(&self.members, self.entry());
+        changes.control_posts += 1;
+    }
+
+    /// Whether evaluating again at once may do something although nobody's counters move.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending
+    }
+
+    /// Whether my application will send no more and all that it sent is announced.
+    pub(crate) fn has_finished_sending(&self) -> bool {
+        self.sending.as_ref().is_none_or(|sending| {
+            let closed = sending.claims.is_closed();
+            closed && (planted!(FinishedTooEarly) || !sending.claims.is_ready(self.own.published))
+        })
+    }
+
+    /// Whether everything that the senders announced has been delivered here.
+    pub(crate) fn has_delivered_all(&self) -> bool {
+        match self.order {
+            Order::Total => self.own.delivered[0] >= self.end(),
+            Order::Fifo => self.announced().all(|(sender, spoken)| self.own.delivered[sender] >= spoken),
+        }
+    }
+
+    /// (sender rank, rounds up to and with its newest message) of every sender, myself included.
+    fn announced(&self) -> impl Iterator<Item = (usize, u64)> {
+        let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.spoken));
+        own.into_iter().chain(self.others().filter_map(|peer| Some((peer.sender?, peer.spoken))))
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Peer> {
+        let me = self.me;
+        self.peers.iter().enumerate().filter(move |(i, _)| *i != me).map(|(_, peer)| peer)
+    }
+
+    /// Places of the total order up to and with the last message.
+    fn end(&self) -> u64 {
+        let senders = self.senders as u64;
+        let place = |(sender, spoken): (usize, u64)| (spoken - 1) * senders + sender as u64 + 1;
+        self.announced().filter(|(_, spoken)| *spoken > 0).map(place).max().unwrap_or(0)
+    }
+
+    /// Loads the others' counters; true if any moved.
+    fn observe<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
+        let mut moved = false;
+        for (i, peer) in self.peers.iter_mut().enumerate() {
+            if i == self.me {
+                continue;
+            }
+            let word = |at| table.load(peer.rank, peer.entry + at);
+            // `rounds` first: everything that it announces, `published` and `spoken` included, was stored before it.
+            let (rounds, spoken) = match peer.sender {
+                Some(_) => (word(entry::ROUNDS), word(entry::SPOKEN)),
+                None => (0, 0),
+            };
+            let (received, delivered) = (word(entry::RECEIVED), word(entry::DELIVERED));
+            let now = [rounds, spoken, received, delivered];
+            let before = [peer.rounds, peer.spoken, peer.received, peer.delivered];
+            if now == before {
+                continue;
+            }
+            moved = true;
+            // INV-MONOTONE, which a peer that sends garbage breaks.
+            if let Some(i) = (0..4).find(|&i| now[i] < before[i] || now[i] > COUNT_MAX) {
+                let counter = ["rounds", "spoken", "received", "delivered"][i];
+                return Err(Fault::Counter { member: peer.rank, counter, before: before[i], now: now[i] });
+            }
+            [peer.rounds, peer.spoken, peer.received, peer.delivered] = now;
+        }
+        Ok(moved)
+    }
+
+    /// The send predicate: announces what applications have committed, and the rounds they skip.
+    fn send<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
+        let Some(sending) = &mut self.sending else { return };
+        let own = &mut self.own;
+        let (start, first) = (own.published, own.rounds);
+        if self.order == Order::Total {
+            own.rounds += sending.claims.take_skipped();
+        }
+        let early = planted!(AnnouncedBeforeStamped) && sending.claims.is_ready(own.published);
+        if early {
+            table.store(self.place.entry + entry::ROUNDS, own.rounds + 1);
+        }
+        let mut sent = 0;
+        let mut lap = 0;
+        while sending.claims.is_ready(own.published) {
+            let at = sending.ring.offset(own.published);
+            let header = Header::decode(table.load(self.members[self.me], at), &sending.ring);
+            let Header { kind, span, .. } = header.expect("my own frames are well formed");
+            table.store(at + 8, own.rounds);
+            // A void takes a round too, so that its space is freed like a message's.
+            own.rounds += u64::from(!(planted!(VoidTakesNoRound) && kind == Kind::Void));
+            own.spoken = own.rounds;
+            sent += u64::from(kind == Kind::Message);
+            if !planted!(MarkStays) {
+                sending.claims.unmark(own.published);
+            }
+            let range = &mut changes.data[lap];
+            *range = if range.is_empty() { at..at + span } else { range.start..at + span };
+            own.published = sending.ring.after(own.published, span);
+            lap = usize::from(lap == 1 || sending.ring.offset(own.published) <= at);
+            if !ablation.send_batch {
+                self.pending = true;
+                break;
+            }
+        }
+        if own.published == start && own.rounds == first {
+            return;
+        }
+        if own.published != start {
+            if planted!(WrappedPartUnposted) {
+                changes.data[1] = 0..0;
+            }
+            sending.checkpoints.push(own.spoken, own.published);
+            table.store(self.place.entry + entry::PUBLISHED, own.published);
+            table.store(self.place.entry + entry::SPOKEN, own.spoken);
+        }
+        table.store(self.place.entry + entry::ROUNDS, own.rounds);
+        changes.entry = true;
+        self.stats.sent += sent;
+        self.stats.send_batches += u64::from(sent > 0);
+    }
+
+    /// The null rule (paper, section III-B) in closed form, INV-NULL: a sender that is behind the newest *message* of
+    /// another moves its rounds up to where that message no longer waits for it.
+    fn send_nulls<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
+        let Some(sending) = &self.sending else { return };
+        if !ablation.null_sends {
+            return;
+        }
+        let needed = |peer: &Peer| {
+            let newest = if planted!(NullsAnswerNulls) { peer.rounds + 1 } else { peer.spoken };
+            let before = peer.sender.is_some_and(|sender| sending.rank < sender) && !planted!(NullsFallShort);
+            peer.sender.map_or(0, |_| (newest + u64::from(before)).saturating_sub(1))
+        };
+        let target = self.others().map(needed).max().unwrap_or(0);
+        if target > self.own.rounds {
+            self.stats.nulls += target - self.own.rounds;
+            self.stats.null_batches += 1;
+            self.own.rounds = target;
+            table.store(self.place.entry + entry::ROUNDS, target);
+            changes.entry = true;
+        }
+    }
+
+    /// The receive predicate: every message before round m = min c_i has arrived, and in round m those of the ranks below
+    /// the first with c_i = m.
+    fn receive<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
+        let own = self.sending.as_ref().map(|sending| (self.own.rounds, sending.rank));
+        let others = self.others().filter_map(|peer| Some((peer.rounds, peer.sender?)));
+        // The smallest (rounds, sender rank) is exactly (m, r).
+        let Some((round, rank)) = own.into_iter().chain(others).min() else { return };
+        let mut received = round * self.senders as u64 + rank as u64;
+        if planted!(ReceivedOneTooMany) {
+            received += 1;
+        }
+        if !ablation.receive_batch && received > self.own.received + 1 {
+            received = self.own.received + 1;
+            self.pending = true;
+        }
+        if received > self.own.received || (planted!(ReceivedGoesBack) && self.stats.receive_batches % 100 == 99) {
+            received -= u64::from(planted!(ReceivedGoesBack) && received > 0 && received <= self.own.received);
+            self.own.received = received;
+            self.stats.receive_batches += 1;
+            table.store(self.place.entry + entry::RECEIVED, received);
+            changes.entry = true;
+        }
+    }
+
+    /// INV-STABLE: what every member has received.
+    fn find_stable(&mut self) {
+        let count = self.peers.len() - 1 - usize::from(planted!(StableForgetsOne) && self.peers.len() > 1);
+        let others = self.others().take(count).map(|peer| peer.received);
+        let stable = others.chain([self.own.received]).min().unwrap_or(0);
+        self.stable = if planted!(DeliveredOnReceipt) { self.own.received } else { stable };
+    }
+
+    /// The delivery predicate.
+    fn deliver<T: Table>(
+        &mut self,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+        ablation: &Ablation,
+        changes: &mut Changes,
+    ) -> Result<(), Fault> {
+        let delivered: u64 = match self.order {
+            Order::Total => self.own.delivered[0],
+            Order::Fifo => self.own.delivered.iter().sum(),
+        };
+        let mut frontier = self.stable;
+        if !ablation.delivery_batch && frontier > delivered + 1 {
+            frontier = delivered + 1;
+            self.pending = true;
+        }
+        match &mut self.delivery {
+            Delivery::Inline(cursor) => {
+                if frontier > delivered {
+                    let mut batch = cursor.advance(&*table, frontier);
+                    if batch.has_next() {
+                        upcalls.deliver(self.id, &mut batch);
+                        // Passes over the nulls behind the last message.
+                        batch.has_next();
+                    }
+                    let (messages, bytes) = (batch.messages(), batch.bytes());
+                    self.stats.delivered += messages;
+                    self.stats.delivered_bytes += bytes;
+                    self.stats.delivery_batches += u64::from(messages > 0);
+                    if let Some(defect) = cursor.defect() {
+                        return Err(Fault::Frame { subgroup: self.id, defect });
+                    }
+                }
+            }
+            Delivery::Handoff(handoff) => {
+                if frontier > handoff.frontier() {
+                    handoff.raise(frontier);
+                    changes.worked = true;
+                    upcalls.handed_off(self.id);
+                }
+            }
+        }
+        for index in 0..self.own.delivered.len() {
+            let now = match (&self.delivery, self.order) {
+                (Delivery::Inline(_), Order::Total) if planted!(DeliveredWithoutTaking) => frontier,
+                (Delivery::Inline(cursor), Order::Total) => cursor.count(),
+                (Delivery::Inline(cursor), Order::Fifo) => cursor.taken(index),
+                (Delivery::Handoff(handoff), _) => handoff.delivered(index),
+            };
+            if now != self.own.delivered[index] {
+                self.own.delivered[index] = now;
+                let at = match self.order {
+                    Order::Total => self.place.entry + entry::DELIVERED,
+                    Order::Fifo => self.place.by_sender + 8 * index as u64,
+                };
+                table.store(at, now);
+                changes.entry = true;
+            }
+        }
+        if self.order == Order::Fifo && changes.entry {
+            table.store(self.place.entry + entry::DELIVERED, self.own.delivered.iter().sum());
+        }
+        let inline = matches!(self.delivery, Delivery::Inline(_));
+        self.pending |= inline && self.own.delivered.iter().sum::<u64>() < self.stable;
+        Ok(())
+    }
+
+    /// INV-FRAME: my ring's space is free once every member has delivered what stands in it.
+    fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
+        let Some(sending) = &mut self.sending else { return };
+        let others = self.peers.iter().enumerate().filter(|(i, _)| *i != self.me).map(|(_, peer)| peer);
+        // How many of my rounds everybody has delivered.
+        let rounds = match self.order {
+            Order::Total => {
+                let seen = |peer: &Peer| if planted!(FreedOnReceipt) { peer.received } else { peer.delivered };
+                let places = others.map(seen).chain([self.own.delivered[0]]).min().unwrap_or(0);
+                // Places p with p = round * senders + rank and p < places.
+                (places + (self.senders - 1 - sending.rank) as u64) / self.senders as u64
+            }
+            Order::Fifo => {
+                let offset = 8 * sending.rank as u64;
+                let seen = |peer: &Peer| table.load(peer.rank, peer.entry + LINE_BYTES + offset);
+                others.map(seen).chain([self.own.delivered[sending.rank]]).min().unwrap_or(0)
+            }
+        };
+        let freed = sending.checkpoints.pop(rounds);
+        if freed > self.own.freed {
+            self.own.freed = freed;
+            table.store(self.place.entry + entry::FREED, freed);
+            sending.claims.raise_limit(freed + sending.ring.capacity);
+            changes.entry = true;
+            upcalls.room(self.id);
+        }
+    }
+
+    /// Whether the consumer on another thread has come further than I have told the others.
+    fn handed_back(&self) -> bool {
+        match &self.delivery {
+            Delivery::Inline(_) => false,
+            Delivery::Handoff(handoff) => {
+                self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != *count)
+            }
+        }
+    }
+}
+
+fn cursor(view: &View, layout: &Layout, id: SubgroupId) -> Cursor {
+    let spec = &view.subgroups[id.index()];
+    let senders = spec.senders.iter().map(|&rank| {
+        let place = layout.row(rank).place(id).expect("a sender is a member of its subgroup");
+        (rank, place.ring.expect("a sender has a ring"), place.entry + entry::PUBLISHED)
+    });
+    Cursor::new(spec.order, senders)
+}
+
+/// From rounds to ring positions: where my ring stood when so many rounds were announced.
+///
+/// A fixed number of pairs; when they are all in use the newest is moved forward, which only frees space later.
+#[derive(Debug)]
+struct Checkpoints {
+    pairs: Box<[(u64, u64)]>,
+    first: usize,
+    count: usize,
+    freed: u64,
+}
+
+/// Send batches that may be on the way before two share a checkpoint.
+const CHECKPOINTS: usize = 1024;
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Checkpoints { pairs: alloc::vec![(0, 0); CHECKPOINTS].into(), first: 0, count: 0, freed: 0 }
+    }
+}
+
+impl Checkpoints {
+    fn push(&mut self, rounds: u64, position: u64) {
+        if self.count == self.pairs.len() {
+            let newest = &mut self.pairs[(self.first + self.count - 1) % CHECKPOINTS];
+            *newest = if planted!(CheckpointsMergeForward) { (newest.0, position) } else { (rounds, position) };
+        } else {
+            self.pairs[(self.first + self.count) % CHECKPOINTS] = (rounds, position);
+            self.count += 1;
+        }
+    }
+
+    /// The position below which nothing is needed once `rounds` of my rounds are delivered everywhere.
+    fn pop(&mut self, rounds: u64) -> u64 {
+        while self.count > 0 && self.pairs[self.first].0 <= rounds {
+            self.freed = self.pairs[self.first].1;
+            self.first = (self.first + 1) % CHECKPOINTS;
+            self.count -= 1;
+        }
+        self.freed
+    }
+}

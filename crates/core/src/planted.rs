@@ -1,0 +1,84 @@
+//! Bugs that can be switched on, one at a time, to prove that the simulator's checkers find them.
+//!
+//! Only builds with `--cfg planted` contain them. Elsewhere [`planted!`] is the constant `false`.
+
+/// Whether the named bug is planted and active.
+macro_rules! planted {
+    ($bug:ident) => {{
+        #[cfg(planted)]
+        let active = $crate::planted::is_active($crate::planted::Bug::$bug);
+        #[cfg(not(planted))]
+        let active = false;
+        active
+    }};
+}
+pub(crate) use planted;
+
+#[cfg(planted)]
+pub use bugs::*;
+
+#[cfg(planted)]
+mod bugs {
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    macro_rules! bugs {
+        ($($(#[$doc:meta])* $bug:ident,)*) => {
+            /// The bugs of this crate.
+            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+            #[repr(u32)]
+            pub enum Bug { $($(#[$doc])* $bug,)* }
+
+            impl Bug {
+                /// All of them.
+                pub const ALL: &[Bug] = &[$(Bug::$bug,)*];
+            }
+        };
+    }
+
+    bugs! {
+        /// The stability frontier leaves out the last member.
+        StableForgetsOne,
+        /// `received` counts one place too many.
+        ReceivedOneTooMany,
+        /// A ring's space is reused when everybody has received it.
+        FreedOnReceipt,
+        /// Nulls stop one round short for senders of lower rank.
+        NullsFallShort,
+        /// A null answers every null.
+        NullsAnswerNulls,
+        /// Rounds are announced before the frames are stamped.
+        AnnouncedBeforeStamped,
+        /// Control words are posted before the data that they announce.
+        ControlBeforeData,
+        /// The second post of a batch that wraps is forgotten.
+        WrappedPartUnposted,
+        /// `delivered` moves to the frontier although the application took only a part.
+        DeliveredWithoutTaking,
+        /// A void frame takes no round at its sender.
+        VoidTakesNoRound,
+        /// A full list of checkpoints frees more than was delivered.
+        CheckpointsMergeForward,
+        /// Skipping empty rounds skips one that is not empty.
+        SkipsARound,
+        /// The mark of an announced frame stays, so an old one is announced again a lap later.
+        MarkStays,
+        /// A member says that it has finished while frames wait to be announced.
+        FinishedTooEarly,
+        /// `received` is recomputed without regard to what was announced before.
+        ReceivedGoesBack,
+        /// A message is delivered without waiting for stability.
+        DeliveredOnReceipt,
+    }
+
+    static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);
+
+    /// Makes `bug` the active one, in the whole process.
+    pub fn activate(bug: Option<Bug>) {
+        ACTIVE.store(bug.map_or(u32::MAX, |bug| bug as u32), Ordering::Relaxed);
+    }
+
+    /// Whether `bug` is the active one.
+    pub fn is_active(bug: Bug) -> bool {
+        ACTIVE.load(Ordering::Relaxed) == bug as u32
+    }
+}

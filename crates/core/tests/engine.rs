@@ -1,0 +1,253 @@
+//! Engines over the simplest possible fabric: copies of rows in one thread, posts applied between polls.
+use spindle_core::ring::Kind;
+use spindle_core::*;
+use std::ops::Range;
+
+/// One member: its copies of all rows and what it has posted since it was last asked.
+struct Memory {
+    me: Rank,
+    rows: Vec<Vec<u8>>,
+    posts: Vec<(Rank, u64, Vec<u8>)>,
+}
+
+impl Rows for Memory {
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        let at = at as usize;
+        u64::from_le_bytes(self.rows[member.index()][at..at + 8].try_into().unwrap())
+    }
+
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        &self.rows[member.index()][at as usize..(at + len) as usize]
+    }
+}
+
+impl Table for Memory {
+    fn store(&mut self, at: u64, value: u64) {
+        let at = at as usize;
+        self.rows[self.me.index()][at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn post(&mut self, peers: &[Rank], range: Range<u64>) {
+        let bytes = self.rows[self.me.index()][range.start as usize..range.end as usize].to_vec();
+        for peer in peers.iter().filter(|peer| **peer != self.me) {
+            self.posts.push((*peer, range.start, bytes.clone()));
+        }
+    }
+}
+
+struct Group {
+    engines: Vec<Engine>,
+    memories: Vec<Memory>,
+    delivered: Vec<Vec<(u32, u64, Vec<u8>)>>,
+    take: usize,
+}
+
+impl Group {
+    fn new(members: u32, senders: &[u32], order: Order, ablation: Ablation) -> Group {
+        let subgroup = SubgroupSpec {
+            name: "all".into(),
+            members: (0..members).map(Rank).collect(),
+            senders: senders.iter().copied().map(Rank).collect(),
+            order,
+            window: 8,
+            message_bytes_max: 100,
+        };
+        let members: Vec<MemberId> = (0..members).map(|i| MemberId(u64::from(i) + 10)).collect();
+        let view = View { id: ViewId(1), members, subgroups: vec![subgroup] };
+        let engine = |rank| Engine::new(view.clone(), rank, ablation).unwrap();
+        let engines: Vec<Engine> = view.ranks().map(engine).collect();
+        let rows: Vec<Vec<u8>> = engines[0].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();
+        let memories = view.ranks().map(|me| Memory { me, rows: rows.clone(), posts: vec![] }).collect();
+        Group { delivered: vec![vec![]; engines.len()], engines, memories, take: usize::MAX }
+    }
+
+    fn try_send(&mut self, member: usize, payload: &[u8], kind: Kind) -> bool {
+        let Some(claims) = self.engines[member].claims(SubgroupId(0)) else { return false };
+        let Ok(claim) = claims.claim(payload.len() as u64) else { return false };
+        let memory = &mut self.memories[member];
+        let at = claim.payload_offset(claims.ring()) as usize;
+        memory.rows[member][at..at + payload.len()].copy_from_slice(payload);
+        claims.commit(claim, kind, payload.len() as u64, |at, word| memory.store(at, word));
+        true
+    }
+
+    fn poll(&mut self, member: usize) -> Progress {
+        let (delivered, take) = (&mut self.delivered[member], self.take);
+        let upcall = |_: SubgroupId, batch: &mut Batch<'_, Memory>| {
+            delivered.extend(batch.take(take).map(|m| (m.sender.0, m.round, m.payload.to_vec())));
+        };
+        let progress = self.engines[member].poll(Time(0), &mut self.memories[member], &mut { upcall });
+        for (peer, at, bytes) in std::mem::take(&mut self.memories[member].posts) {
+            let at = at as usize;
+            self.memories[peer.index()].rows[member][at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        progress
+    }
+
+    /// Polls all until nobody works any more.
+    fn settle(&mut self) {
+        for _ in 0..100_000 {
+            let busy: Vec<bool> =
+                (0..self.engines.len()).map(|i| self.poll(i)).map(|p| p.worked || p.wake_at.is_some()).collect();
+            if !busy.contains(&true) {
+                return;
+            }
+        }
+        panic!("the group never comes to rest");
+    }
+}
+
+fn senders_take_turns(members: u32, senders: &[u32], order: Order, ablation: Ablation) {
+    let mut group = Group::new(members, senders, order, ablation);
+    let mut sent: Vec<Vec<Vec<u8>>> = vec![vec![]; members as usize];
+    let mut random = 12345u64;
+    for step in 0..4000u64 {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let sender = senders[(random >> 33) as usize % senders.len()] as usize;
+        let payload: Vec<u8> = (0..random >> 40 & 63).map(|i| (i + step) as u8).collect();
+        let kind = if step % 17 == 3 { Kind::Void } else { Kind::Message };
+        if group.try_send(sender, &payload, kind) && kind == Kind::Message {
+            sent[sender].push(payload);
+        }
+        let member = (random >> 20) as usize % members as usize;
+        group.poll(member);
+    }
+    group.settle();
+    let total: usize = sent.iter().map(Vec::len).sum();
+    assert!(total > 500, "the rings were reused: {total}");
+    for (member, delivered) in group.delivered.iter().enumerate() {
+        assert_eq!(delivered.len(), total, "member {member}");
+        for (sender, sent) in sent.iter().enumerate() {
+            let from: Vec<_> = delivered.iter().filter(|m| m.0 == sender as u32).map(|m| &m.2).collect();
+            assert_eq!(from, sent.iter().collect::<Vec<_>>(), "member {member} from {sender}");
+        }
+        if order == Order::Total {
+            assert_eq!(delivered, &group.delivered[0]);
+        }
+    }
+    for &sender in senders {
+        group.engines[sender as usize].claims(SubgroupId(0)).unwrap().close();
+    }
+    group.settle();
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Finished));
+}
+
+#[test]
+fn every_member_delivers_every_message_in_one_order() {
+    for (members, senders) in [(1, &[0][..]), (2, &[0]), (2, &[1]), (2, &[0, 1]), (3, &[0, 2]), (5, &[0, 1, 2, 3, 4])] {
+        senders_take_turns(members, senders, Order::Total, Ablation::default());
+        senders_take_turns(members, senders, Order::Fifo, Ablation::default());
+    }
+}
+
+#[test]
+fn every_optimisation_can_be_switched_off() {
+    let on = Ablation::default();
+    let off = [
+        Ablation { send_batch: false, ..on },
+        Ablation { receive_batch: false, ..on },
+        Ablation { delivery_batch: false, ..on },
+        Ablation { coalesced_control: false, ..on },
+        Ablation { deferred_posts: false, ..on },
+        Ablation { send_batch: false, receive_batch: false, delivery_batch: false, deferred_posts: false, ..on },
+    ];
+    for ablation in off {
+        senders_take_turns(3, &[0, 1], Order::Total, ablation);
+        senders_take_turns(3, &[0, 1], Order::Fifo, ablation);
+    }
+}
+
+#[test]
+fn without_nulls_an_idle_sender_stops_the_others() {
+    for null_sends in [true, false] {
+        let mut group = Group::new(2, &[0, 1], Order::Total, Ablation { null_sends, ..Ablation::default() });
+        group.try_send(0, b"first", Kind::Message);
+        group.try_send(0, b"second", Kind::Message);
+        group.settle();
+        assert_eq!(group.delivered[1].len(), if null_sends { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn skipped_rounds_cost_the_others_no_nulls() {
+    let mut group = Group::new(3, &[0, 1, 2], Order::Total, Ablation::default());
+    group.engines[1].claims(SubgroupId(0)).unwrap().skip_rounds(1000);
+    group.settle();
+    let nulls = |group: &Group, member: usize| group.engines[member].subgroup_stats(SubgroupId(0)).unwrap().nulls;
+    assert_eq!([0, 1, 2].map(|i| nulls(&group, i)), [0, 0, 0]);
+    for i in 0..100u8 {
+        assert!(group.try_send(0, &[i], Kind::Message));
+        group.settle();
+    }
+    assert_eq!(group.delivered[2].len(), 100);
+    assert_eq!(nulls(&group, 1), 0, "it had skipped these rounds");
+    assert!(nulls(&group, 2) >= 99);
+    // Its own next message comes after the skipped rounds, and the others make way for it.
+    group.try_send(1, b"back", Kind::Message);
+    group.settle();
+    assert_eq!(group.delivered[0].last().unwrap(), &(1, 1000, b"back".to_vec()));
+}
+
+#[test]
+fn a_handler_that_stops_early_is_offered_the_rest() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    group.take = 1;
+    for i in 0..5 {
+        group.try_send(0, &[i], Kind::Message);
+    }
+    group.settle();
+    assert_eq!(group.delivered[1].iter().map(|m| m.2[0]).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_full_ring_waits_for_the_slowest_member() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let fill = |group: &mut Group| (0..).take_while(|_| group.try_send(0, &[0; 100], Kind::Message)).count();
+    let first = fill(&mut group);
+    assert!(first >= 8, "at least `window` messages fit: {first}");
+    group.poll(0);
+    assert_eq!(fill(&mut group), 0, "nobody else has received anything");
+    group.settle();
+    assert_eq!(fill(&mut group), first);
+}
+
+#[test]
+fn garbage_from_a_peer_is_a_fault_that_names_it() {
+    let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
+    group.try_send(0, b"fine", Kind::Message);
+    group.settle();
+    let entry = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().entry;
+    let at = (entry + layout::entry::ROUNDS) as usize;
+    group.memories[0].rows[1][at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+    group.poll(0);
+    assert!(matches!(group.engines[0].state(), State::Failed(Fault::Counter { member: Rank(1), .. })));
+
+    let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
+    // An announcement with no frame behind it.
+    for at in [layout::entry::PUBLISHED, layout::entry::ROUNDS, layout::entry::SPOKEN, layout::entry::RECEIVED] {
+        let at = (entry + at) as usize;
+        group.memories[0].rows[1][at..at + 8].copy_from_slice(&64u64.to_le_bytes());
+    }
+    group.settle();
+    assert!(matches!(group.engines[0].state(), State::Failed(Fault::Frame { .. })), "{:?}", group.engines[0].state());
+}
+
+#[test]
+fn an_idle_group_is_silent() {
+    let mut group = Group::new(3, &[0, 1, 2], Order::Total, Ablation::default());
+    group.try_send(1, b"only one", Kind::Message);
+    group.settle();
+    let posts: Vec<u64> = group.engines.iter().map(|e| e.stats().control_posts).collect();
+    for _ in 0..100 {
+        (0..3).for_each(|i| assert!(!group.poll(i).worked));
+    }
+    assert_eq!(posts, group.engines.iter().map(|e| e.stats().control_posts).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_death_ends_the_group_unless_the_member_had_left() {
+    let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
+    let memory = &group.memories[0];
+    group.engines[0].member_died(Rank(1), memory);
+    assert_eq!(*group.engines[0].state(), State::Failed(Fault::Died { member: Rank(1) }));
+}
