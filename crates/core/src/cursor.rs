@@ -105,6 +105,14 @@ impl Cursor {
         self.lanes[sender].taken
     }
 
+    /// Whether `frontier`, as the engine handed it off, lies ahead of the cursor.
+    pub fn is_behind(&self, frontier: u64) -> bool {
+        match self.order {
+            Order::Total => self.count() < frontier,
+            Order::Fifo => self.lanes.iter().map(|lane| lane.taken).sum::<u64>() < frontier,
+        }
+    }
+
     /// Senders of the subgroup.
     pub fn senders(&self) -> usize {
         self.lanes.len()

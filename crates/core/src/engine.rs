@@ -73,6 +73,12 @@ pub enum Fault {
         /// Who.
         member: Rank,
     },
+    /// A member gave the group up before it had finished, without dying.
+    #[error("the member of rank {member} gave the group up")]
+    Abandoned {
+        /// Who.
+        member: Rank,
+    },
     /// A member's counter went back, or further than any can go.
     #[error("the member of rank {member} sent garbage: its counter `{counter}` went from {before} to {now}")]
     Counter {
@@ -102,7 +108,7 @@ impl Fault {
     /// Whose fault it is.
     pub fn member(&self) -> Rank {
         match self {
-            Fault::Died { member } | Fault::Counter { member, .. } => *member,
+            Fault::Died { member } | Fault::Abandoned { member } | Fault::Counter { member, .. } => *member,
             Fault::Frame { defect, .. } => defect.sender,
         }
     }
@@ -227,6 +233,13 @@ impl Engine {
         }
     }
 
+    /// Gives the group up: tells the others that I acknowledge nothing more. Means nothing once everything is finished.
+    pub fn abandon<T: Table>(&mut self, table: &mut T) {
+        if self.state != State::Finished {
+            self.announce(membership::ABANDONED, table);
+        }
+    }
+
     /// How the engine stands.
     pub fn state(&self) -> &State {
         &self.state
@@ -334,6 +347,10 @@ impl Engine {
     fn finish<T: Table>(&mut self, table: &mut T, worked: bool) -> bool {
         if worked {
             return false;
+        }
+        if let Some(&member) = self.everyone.iter().find(|rank| table.load(**rank, membership::ABANDONED) != 0) {
+            self.state = State::Failed(Fault::Abandoned { member });
+            return true;
         }
         if !self.finished {
             if !self.subgroups.iter().all(Subgroup::has_finished_sending) {

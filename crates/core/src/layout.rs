@@ -26,6 +26,8 @@ pub mod membership {
     pub const FINISHED: u64 = 8;
     /// Set when the member has delivered everything and will read nothing more: its exit is no failure.
     pub const LEFT: u64 = 16;
+    /// Set when the member gives the group up before it has left: it will acknowledge nothing more.
+    pub const ABANDONED: u64 = 24;
 }
 
 /// Words of a subgroup's entry, by offset in the entry. All are counts: zero means "nothing yet".

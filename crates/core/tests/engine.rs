@@ -251,3 +251,14 @@ fn a_death_ends_the_group_unless_the_member_had_left() {
     group.engines[0].member_died(Rank(1), memory);
     assert_eq!(*group.engines[0].state(), State::Failed(Fault::Died { member: Rank(1) }));
 }
+
+#[test]
+fn a_member_that_gives_up_ends_the_group() {
+    let mut group = Group::new(3, &[0, 1], Order::Total, Ablation::default());
+    let memory = &mut group.memories[2];
+    group.engines[2].abandon(memory);
+    group.settle();
+    for member in 0..2 {
+        assert_eq!(*group.engines[member].state(), State::Failed(Fault::Abandoned { member: Rank(2) }));
+    }
+}
