@@ -1,0 +1,59 @@
+//! What the engine and the library need of a transport, beyond the [`Table`] that the core reads and writes.
+use crate::bell::Doorbell;
+use crate::publisher::Publisher;
+use spindle_core::{Claims, Rank, Rows, Table};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Something that happened to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The member is proved to be dead: nothing more will arrive from it. Told once for each.
+    Dead(Rank),
+}
+
+/// One member's side of a transport, for one view: the table, events, and a way to sleep until something happens.
+///
+/// It belongs to the thread that runs the engine. Other threads get a [`reader`](Self::reader), a
+/// [`doorbell`](Self::doorbell), or a [`publisher`](Self::publisher).
+///
+/// To sleep: [`begin_sleep`](Self::begin_sleep), poll everything once more, then [`sleep`](Self::sleep) if there was nothing
+/// or [`end_sleep`](Self::end_sleep) if there was. What peers post, what applications commit, and events all end a sleep.
+pub trait Fabric: Table {
+    /// Read access to all rows for other threads; it keeps the memory alive.
+    type Reader: Rows + Clone + Send + Sync + 'static;
+
+    /// My rank in the view.
+    fn me(&self) -> Rank;
+
+    /// Members of the view.
+    fn members(&self) -> u32;
+
+    /// A reader for another thread.
+    fn reader(&self) -> Self::Reader;
+
+    /// What happened since the last call, one at a time. Costs a load when there is nothing.
+    fn event(&mut self) -> Option<Event>;
+
+    /// What wakes this member's engine, for threads that have work for it.
+    fn doorbell(&self) -> Doorbell;
+
+    /// Announces that I am about to sleep. The caller polls everything once more after it.
+    fn begin_sleep(&mut self);
+
+    /// Sleeps until rung, or `at_most` that long, and withdraws the announcement. It may return early for no reason.
+    ///
+    /// # Panics
+    /// Without [`begin_sleep`](Self::begin_sleep) before it.
+    fn sleep(&mut self, at_most: Duration);
+
+    /// Withdraws the announcement, if there is one: the last poll found work.
+    fn end_sleep(&mut self);
+
+    /// The way to put messages into the ring that `claims` are on.
+    ///
+    /// # Panics
+    /// If the ring is not one of my row's, or if a publisher for it was made before: two would be given the same memory.
+    fn publisher(&self, claims: Arc<Claims>) -> Publisher;
+}

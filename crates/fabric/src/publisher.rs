@@ -1,0 +1,434 @@
+//! How applications put messages into their ring: claim space, fill it in place, commit.
+//!
+//! A [`Publisher`] is the only claimer of its ring and pays no atomic read-modify-write; [`Publisher::share`] turns it into
+//! a [`SharedPublisher`] for several threads. Both give out [`Frame`]s. When the last of them is dropped the ring is closed,
+//! which says that this member will send no more on it.
+//!
+//! No frame is ever given out twice at a time: a publisher holds the only [`Lease`] of its ring's memory, is the only
+//! claimer there, and claims are disjoint until every member has delivered them (INV-FRAME, kept by
+//! [`Claims`](spindle_core::Claims)).
+use crate::bell::{Announced, Bell, Doorbell};
+use crate::region::{Lease, OwnRegion};
+use spindle_core::ring::Kind;
+use spindle_core::{Claim, ClaimError, Claims};
+use std::future::Future;
+use std::mem;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// Attempts before a claim that waits for room goes to sleep.
+const SPINS: u32 = 128;
+/// The longest single sleep of a claim that waits.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The only claimer of a ring.
+#[derive(Debug)]
+pub struct Publisher {
+    outlet: Outlet,
+}
+
+/// One of several claimers of a ring. Clones publish on the same ring.
+#[derive(Clone, Debug)]
+pub struct SharedPublisher {
+    outlet: Arc<Outlet>,
+}
+
+/// Space for one message, to be filled in place. It may hold bytes of an older message.
+///
+/// [`commit`](Self::commit) publishes it; a frame that is dropped, by a panic of its filler too, becomes a void, which
+/// nobody gets to see. A frame that is leaked (`mem::forget`) stops its ring for ever, as does one that is never finished.
+#[derive(Debug)]
+#[must_use = "a frame that is dropped is not published"]
+pub struct Frame<'a> {
+    outlet: &'a Outlet,
+    claim: Option<Claim>,
+    /// A pointer, because the bytes are no longer exclusive by the time `commit` returns.
+    start: NonNull<u8>,
+    len: usize,
+}
+
+/// Where claimers wait for room in a ring. The engine's side rings it after it has allowed more. Clones are the same room.
+#[derive(Clone, Debug)]
+pub struct Room {
+    waiting: Arc<Waiting>,
+}
+
+/// A claim that becomes ready when there is room.
+#[derive(Debug)]
+#[must_use = "a future does nothing unless polled"]
+pub struct Claiming<'a> {
+    outlet: &'a Outlet,
+    mode: Mode,
+    len: u64,
+    /// The name of my waker in the room's list, once it has been there.
+    ticket: Option<u64>,
+}
+
+/// Why a message could not be put into its ring.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// It is too long.
+    #[error("a message of {len} bytes is over the subgroup's limit of {max} bytes: split it, or raise the limit")]
+    TooLong {
+        /// Bytes asked for.
+        len: u64,
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// The ring stayed full.
+    #[error("the ring was full for {waited:?}: the slowest member has not delivered what is in it")]
+    Deadline {
+        /// How long the claim waited.
+        waited: Duration,
+    },
+    /// The engine has ended: there will be no more room, and nobody to announce what is committed.
+    #[error("the group has ended at this member: nothing more can be sent")]
+    Ended,
+}
+
+/// Who else claims on the ring.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Exclusive,
+    Shared,
+}
+
+/// What frames of one ring go through. Dropping it closes the ring.
+#[derive(Debug)]
+struct Outlet {
+    lease: Lease,
+    claims: Arc<Claims>,
+    engine: Doorbell,
+    room: Room,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bell: Bell,
+    ended: AtomicBool,
+    tasks: Mutex<Tasks>,
+}
+
+/// Tasks that wait; each has announced itself at the bell, as a thread would.
+#[derive(Debug, Default)]
+struct Tasks {
+    tickets: u64,
+    list: Vec<(u64, Waker, Announced)>,
+}
+
+impl Publisher {
+    /// A publisher into the ring of `claims` in `row`, which rings `engine` when it has committed.
+    ///
+    /// # Panics
+    /// If the ring is not behind the control block of `row` and inside it, or if there was a publisher for part of that
+    /// memory before: two could be given the same space.
+    pub fn new(row: &Arc<OwnRegion>, claims: Arc<Claims>, engine: Doorbell) -> Publisher {
+        let ring = claims.ring();
+        let lease = row.lease(ring.at..ring.at + ring.size());
+        let lease = lease.expect("a ring has one publisher, once, and stands behind the control block of its row");
+        Publisher { outlet: Outlet { lease, claims, engine, room: Room::new() } }
+    }
+
+    /// Claims `len` bytes, if there is room at this moment.
+    ///
+    /// # Errors
+    /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
+    #[inline]
+    pub fn claim(&mut self, len: u64) -> Result<Frame<'_>, ClaimError> {
+        self.outlet.claim(Mode::Exclusive, len)
+    }
+
+    /// Claims `len` bytes, and waits for room until `deadline`. Not for the thread that polls the engine: the engine makes
+    /// the room.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    #[inline]
+    pub fn claim_deadline(&mut self, len: u64, deadline: Instant) -> Result<Frame<'_>, PublishError> {
+        self.outlet.claim_deadline(Mode::Exclusive, len, deadline)
+    }
+
+    /// Claims `len` bytes, and waits for room without a thread. Works in any runtime.
+    pub fn claim_async(&mut self, len: u64) -> Claiming<'_> {
+        Claiming { outlet: &self.outlet, mode: Mode::Exclusive, len, ticket: None }
+    }
+
+    /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it.
+    pub fn skip_rounds(&self, rounds: u64) {
+        self.outlet.skip_rounds(rounds);
+    }
+
+    /// Lets several threads publish on the ring, at the price of one atomic read-modify-write a claim.
+    pub fn share(self) -> SharedPublisher {
+        SharedPublisher { outlet: Arc::new(self.outlet) }
+    }
+
+    /// Where claimers of this ring wait, for the side that makes room.
+    pub fn room(&self) -> Room {
+        self.outlet.room.clone()
+    }
+}
+
+impl SharedPublisher {
+    /// As [`Publisher::claim`].
+    ///
+    /// # Errors
+    /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
+    #[inline]
+    pub fn claim(&self, len: u64) -> Result<Frame<'_>, ClaimError> {
+        self.outlet.claim(Mode::Shared, len)
+    }
+
+    /// As [`Publisher::claim_deadline`].
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    #[inline]
+    pub fn claim_deadline(&self, len: u64, deadline: Instant) -> Result<Frame<'_>, PublishError> {
+        self.outlet.claim_deadline(Mode::Shared, len, deadline)
+    }
+
+    /// As [`Publisher::claim_async`].
+    pub fn claim_async(&self, len: u64) -> Claiming<'_> {
+        Claiming { outlet: &self.outlet, mode: Mode::Shared, len, ticket: None }
+    }
+
+    /// As [`Publisher::skip_rounds`].
+    pub fn skip_rounds(&self, rounds: u64) {
+        self.outlet.skip_rounds(rounds);
+    }
+
+    /// As [`Publisher::room`].
+    pub fn room(&self) -> Room {
+        self.outlet.room.clone()
+    }
+}
+
+impl Outlet {
+    #[inline]
+    fn claim(&self, mode: Mode, len: u64) -> Result<Frame<'_>, ClaimError> {
+        let claim = match mode {
+            Mode::Exclusive => self.claims.claim_exclusive(len),
+            Mode::Shared => self.claims.claim(len),
+        }?;
+        let start = self.lease.pointer(claim.payload_offset(self.claims.ring()), len);
+        Ok(Frame { outlet: self, claim: Some(claim), start, len: len as usize })
+    }
+
+    /// As [`claim`](Self::claim); `None` for a ring that is full, and still in use.
+    #[inline]
+    fn claim_or_wait(&self, mode: Mode, len: u64) -> Option<Result<Frame<'_>, PublishError>> {
+        match self.claim(mode, len) {
+            Ok(frame) => Some(Ok(frame)),
+            Err(ClaimError::TooLong { len, max }) => Some(Err(PublishError::TooLong { len, max })),
+            Err(ClaimError::Full) if self.room.has_ended() => Some(Err(PublishError::Ended)),
+            Err(ClaimError::Full) => None,
+        }
+    }
+
+    #[inline]
+    fn claim_deadline(&self, mode: Mode, len: u64, deadline: Instant) -> Result<Frame<'_>, PublishError> {
+        match self.claim_or_wait(mode, len) {
+            Some(outcome) => outcome,
+            None => self.wait_for_room(mode, len, deadline),
+        }
+    }
+
+    #[cold]
+    fn wait_for_room(&self, mode: Mode, len: u64, deadline: Instant) -> Result<Frame<'_>, PublishError> {
+        let start = Instant::now();
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if let Some(outcome) = self.claim_or_wait(mode, len) {
+                return outcome;
+            }
+        }
+        let bell = &self.room.waiting.bell;
+        loop {
+            let announced = bell.announce();
+            if let Some(outcome) = self.claim_or_wait(mode, len) {
+                bell.withdraw(announced);
+                return outcome;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                bell.withdraw(announced);
+                return Err(PublishError::Deadline { waited: start.elapsed() });
+            }
+            bell.wait(announced, left.min(SLEEP_MAX));
+        }
+    }
+
+    fn skip_rounds(&self, rounds: u64) {
+        self.claims.skip_rounds(rounds);
+        self.engine.ring();
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        // Every frame borrows its publisher, so all are finished.
+        self.claims.close();
+        self.engine.ring();
+    }
+}
+
+impl Frame<'_> {
+    /// Publishes the message.
+    #[inline]
+    pub fn commit(self) {
+        let len = self.len as u64;
+        self.commit_len(len);
+    }
+
+    /// Publishes the first `len` bytes as the message.
+    ///
+    /// # Panics
+    /// If there are fewer; nothing is published then.
+    #[inline]
+    pub fn commit_len(mut self, len: u64) {
+        assert!(len <= self.len as u64, "{len} bytes of a frame of {}", self.len);
+        self.finish(Kind::Message, len);
+        mem::forget(self);
+    }
+
+    #[inline]
+    fn finish(&mut self, kind: Kind, len: u64) {
+        let outlet = self.outlet;
+        if let Some(claim) = self.claim.take() {
+            outlet.claims.commit(claim, kind, len, |at, header| outlet.lease.region().store(at, header));
+            outlet.engine.ring();
+        }
+    }
+}
+
+impl Deref for Frame<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `Outlet::claim` took it from the lease, which keeps it mapped and is borrowed by the frame. Nobody else
+        // has these bytes until the frame is finished: the lease is unique, claims on it are disjoint, and older readers
+        // are done (INV-FRAME). Any byte is a valid u8.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Frame<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`; and `&mut self` makes it the only slice.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Frame<'_> {
+    fn drop(&mut self) {
+        self.finish(Kind::Void, 0);
+    }
+}
+
+// SAFETY: it is an exclusive borrow of bytes that belong to no thread.
+unsafe impl Send for Frame<'_> {}
+// SAFETY: through a shared reference the bytes can only be read.
+unsafe impl Sync for Frame<'_> {}
+
+impl Room {
+    fn new() -> Room {
+        Room {
+            waiting: Arc::new(Waiting { bell: Bell::new(), ended: AtomicBool::new(false), tasks: Mutex::default() }),
+        }
+    }
+
+    /// Wakes every claimer that waits. For the engine's side, after it has raised the limit of the ring's claims. Costs a
+    /// load when nobody waits.
+    #[inline]
+    pub fn ring_if_waiting(&self) {
+        if self.waiting.bell.ring() {
+            self.wake_tasks();
+        }
+    }
+
+    /// Ends every wait, now and from now on, with [`PublishError::Ended`]. For the engine's side, when it stops.
+    pub fn end(&self) {
+        self.waiting.ended.store(true, Ordering::Release);
+        self.ring_if_waiting();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.waiting.ended.load(Ordering::Acquire)
+    }
+
+    #[cold]
+    fn wake_tasks(&self) {
+        let list = mem::take(&mut self.tasks().list);
+        for (_, waker, announced) in list {
+            self.waiting.bell.withdraw(announced);
+            waker.wake();
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.waiting.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a task on the list of those to wake.
+    fn enter(&self, waker: &Waker) -> u64 {
+        let mut tasks = self.tasks();
+        tasks.tickets += 1;
+        let ticket = tasks.tickets;
+        // Under the lock: who rings because of the announcement finds the waker.
+        let announced = self.waiting.bell.announce();
+        tasks.list.push((ticket, waker.clone(), announced));
+        ticket
+    }
+
+    /// Takes it off, if it is still there.
+    fn leave(&self, ticket: u64) {
+        let mut tasks = self.tasks();
+        if let Some(index) = tasks.list.iter().position(|entry| entry.0 == ticket) {
+            let (_, _, announced) = tasks.list.swap_remove(index);
+            self.waiting.bell.withdraw(announced);
+        }
+    }
+}
+
+impl<'a> Future for Claiming<'a> {
+    type Output = Result<Frame<'a>, PublishError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (outlet, mode, len) = (self.outlet, self.mode, self.len);
+        self.leave();
+        if let Some(outcome) = outlet.claim_or_wait(mode, len) {
+            return Poll::Ready(outcome);
+        }
+        self.ticket = Some(outlet.room.enter(context.waker()));
+        match outlet.claim_or_wait(mode, len) {
+            Some(outcome) => {
+                self.leave();
+                Poll::Ready(outcome)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Claiming<'_> {
+    fn leave(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.outlet.room.leave(ticket);
+        }
+    }
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

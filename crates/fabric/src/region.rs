@@ -1,0 +1,666 @@
+//! Memory that members share: a memfd of fixed size, mapped by its owner for writing and by everybody else for reading.
+//!
+//! Read [`OwnRegion`] first, then [`PeerRegion`] (somebody else's, read-only) and [`SharedRegion`] (writable by all, for
+//! doorbells, atomics only). The seals, which every opener checks, make the difference: the size never changes, so no
+//! access inside it can fault, and nobody but the creator ever gets a writable mapping of its row.
+//!
+//! What makes plain references into this memory right:
+//! - *control words* are accessed as atomics only, whichever process does it;
+//! - *frames* are given out as `&mut [u8]` to one claimer, between claim and commit, and as `&[u8]` after their
+//!   announcement, until every member has delivered them: they never change while borrowed (INV-FRAME). `spindle-core`
+//!   keeps this with [`Claims`](spindle_core::Claims) and the counters that it reads before it asks for bytes;
+//! - a peer process that breaks the protocol can make the group deliver rubbish, and is inside the group's trust boundary:
+//!   same user, same program. It can't write my row, and no length or offset that it announces leads outside a mapping.
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::alloc::Layout;
+use std::fs::read_to_string;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes reserved by one call: a signal interrupts and undoes only that much.
+const RESERVE_STEP_BYTES: u64 = 64 << 20;
+/// Regions from this size on ask for huge pages; smaller ones would waste most of theirs.
+const HUGE_BYTES_MIN: u64 = 8 << 20;
+/// Alignment of memory on the heap, that of a page.
+const HEAP_ALIGN: usize = 4096;
+
+/// Why a region could not be made or opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// Not enough memory, found before any of it is used.
+    #[error(
+        "{name} needs {bytes} bytes of memory and {available} are available: \
+         lower window or message_bytes_max, or raise the memory limit"
+    )]
+    NoMemory {
+        /// What the region is for.
+        name: String,
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes that this process could still get when it asked; 0 if the kernel refused on its own account.
+        available: u64,
+    },
+    /// Longer than this process may make a file (`ulimit -f`), or longer than any mapping.
+    #[error("{name} needs {bytes} bytes and may have {limit}: raise the file size limit, or lower window")]
+    TooLong {
+        /// What the region is for.
+        name: String,
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// The segment is not sealed as its kind must be, so that its sender could change it under our feet.
+    #[error("the segment has seals {got:#x} and needs {needed:#x}: its sender is no Spindle member of this version")]
+    Unsealed {
+        /// Its seals, as `F_SEAL_*` bits; 0 for a descriptor that can't have any.
+        got: u32,
+        /// The seals that it must have.
+        needed: u32,
+    },
+    /// The segment has another size than the view's layout says.
+    #[error("the segment has {got} bytes, not {expected}: its sender has another view or version")]
+    Size {
+        /// Bytes by the layout.
+        expected: u64,
+        /// Bytes that it has.
+        got: u64,
+    },
+    /// A system call failed.
+    #[error("{call} for {name} failed: {source}")]
+    Os {
+        /// The call.
+        call: &'static str,
+        /// What the region is for.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Memory that this process created: words and frames may be written.
+#[derive(Debug)]
+pub struct OwnRegion {
+    memory: Memory,
+    /// Bytes at the start that are words, and never lent as bytes to write.
+    control: u64,
+    leased: Mutex<Vec<Range<u64>>>,
+}
+
+/// Memory that another process created and alone writes.
+#[derive(Debug)]
+pub struct PeerRegion {
+    memory: Memory,
+}
+
+/// Memory that several processes write, as atomic words only.
+#[derive(Debug)]
+pub struct SharedRegion {
+    memory: Memory,
+}
+
+/// The only right to give out writable bytes of one range of an [`OwnRegion`]. No range is leased twice.
+#[derive(Debug)]
+pub struct Lease {
+    region: Arc<OwnRegion>,
+    range: Range<u64>,
+}
+
+impl OwnRegion {
+    /// Creates a region of `len` zero bytes, of which the first `control` are words; with the descriptor to give to peers,
+    /// through which they can map it read-only and in no other way.
+    ///
+    /// All memory is reserved here, so a limit is met now, as an error, and not later, as a fatal signal.
+    ///
+    /// # Errors
+    /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
+    pub fn create(name: &str, len: u64, control: u64) -> Result<(OwnRegion, OwnedFd), RegionError> {
+        let (memory, fd) = Memory::create(name, len, SealFlags::FUTURE_WRITE)?;
+        Ok((OwnRegion { memory, control, leased: Mutex::default() }, fd))
+    }
+
+    /// A region on this process's heap, for fabrics that move bytes by other means than mapping.
+    ///
+    /// # Errors
+    /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
+    pub fn on_heap(name: &str, len: u64, control: u64) -> Result<OwnRegion, RegionError> {
+        Ok(OwnRegion { memory: Memory::on_heap(name, len)?, control, leased: Mutex::default() })
+    }
+
+    /// Its bytes, in number.
+    pub fn size(&self) -> u64 {
+        self.memory.span.len
+    }
+
+    /// The aligned word at `at`.
+    ///
+    /// # Panics
+    /// If `at` is unaligned or outside.
+    #[inline]
+    pub fn word(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: the memory is mapped, writable, for as long as `self` is.
+        unsafe { self.memory.span.word(at) }
+    }
+
+    /// The word at `at`, with acquire order.
+    ///
+    /// # Panics
+    /// As [`word`](Self::word).
+    #[inline]
+    pub fn load(&self, at: u64) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    /// Stores the word at `at`, with release order.
+    ///
+    /// # Panics
+    /// As [`word`](Self::word).
+    #[inline]
+    pub fn store(&self, at: u64, value: u64) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    /// `len` bytes at `at`, which nobody writes as long as they are borrowed (INV-FRAME; see the module).
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[inline]
+    pub fn bytes(&self, at: u64, len: u64) -> &[u8] {
+        // SAFETY: mapped for as long as `self` is, and stable by INV-FRAME.
+        unsafe { self.memory.span.bytes(at, len) }
+    }
+
+    /// `len` bytes at `at`, to write.
+    ///
+    /// # Safety
+    /// As long as the slice lives, no other thread or process accesses the range, and this one does so through the slice.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[expect(clippy::mut_from_ref, reason = "the caller proves that the range is its own")]
+    #[inline]
+    pub unsafe fn bytes_mut(&self, at: u64, len: u64) -> &mut [u8] {
+        let start = self.memory.span.pointer(at, len);
+        // SAFETY: inside the mapping, which lives as long as `self`; exclusive by this function's contract.
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len as usize) }
+    }
+
+    /// Takes the right to write frames into `range`, for ever. `None` if the range is not behind the control block and
+    /// inside the region, or if part of it was leased before.
+    pub fn lease(self: &Arc<Self>, range: Range<u64>) -> Option<Lease> {
+        if range.start < self.control || range.start >= range.end || range.end > self.size() {
+            return None;
+        }
+        let mut leased = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        if leased.iter().any(|other| other.start < range.end && range.start < other.end) {
+            return None;
+        }
+        leased.push(range.clone());
+        Some(Lease { region: self.clone(), range })
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.memory.span
+    }
+}
+
+impl PeerRegion {
+    /// Maps a peer's region read-only, after checking that it is sealed and has `len` bytes.
+    ///
+    /// # Errors
+    /// [`RegionError::Unsealed`], [`RegionError::Size`], [`RegionError::Os`].
+    pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<PeerRegion, RegionError> {
+        let memory = Memory::open(name, fd, len, SealFlags::FUTURE_WRITE, ProtFlags::READ)?;
+        Ok(PeerRegion { memory })
+    }
+
+    /// The word at `at`, with acquire order.
+    ///
+    /// # Panics
+    /// If `at` is unaligned or outside.
+    #[inline]
+    pub fn load(&self, at: u64) -> u64 {
+        // SAFETY: the memory is mapped for as long as `self` is.
+        unsafe { self.memory.span.load(at) }
+    }
+
+    /// `len` bytes at `at`, which the owner does not write as long as they are borrowed (INV-FRAME; see the module).
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[inline]
+    pub fn bytes(&self, at: u64, len: u64) -> &[u8] {
+        // SAFETY: mapped for as long as `self` is, and stable by INV-FRAME.
+        unsafe { self.memory.span.bytes(at, len) }
+    }
+
+    /// The word at `at`, as a place to load from, relaxed: nothing can be stored there. Panics as [`load`](Self::load).
+    pub(crate) fn word_to_load(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: the memory is mapped for as long as `self` is, and the crate stores nothing through this.
+        unsafe { self.memory.span.word(at) }
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.memory.span
+    }
+}
+
+impl SharedRegion {
+    /// Creates a region of `len` zero bytes that whoever gets the descriptor may write.
+    ///
+    /// # Errors
+    /// As [`OwnRegion::create`].
+    pub fn create(name: &str, len: u64) -> Result<(SharedRegion, OwnedFd), RegionError> {
+        let (memory, fd) = Memory::create(name, len, SealFlags::empty())?;
+        Ok((SharedRegion { memory }, fd))
+    }
+
+    /// Maps such a region, after checking that its size is sealed and is `len`.
+    ///
+    /// # Errors
+    /// As [`PeerRegion::open`].
+    pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<SharedRegion, RegionError> {
+        let writable = ProtFlags::READ | ProtFlags::WRITE;
+        Ok(SharedRegion { memory: Memory::open(name, fd, len, SealFlags::empty(), writable)? })
+    }
+
+    /// The aligned word at `at`.
+    ///
+    /// # Panics
+    /// If `at` is unaligned or outside.
+    pub fn word(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: the memory is mapped, writable, for as long as `self` is.
+        unsafe { self.memory.span.word(at) }
+    }
+
+    /// The low half of the aligned word at `at`, in the size that the kernel's futex takes. A word is used in one size only.
+    ///
+    /// # Panics
+    /// As [`word`](Self::word).
+    pub fn half_word(&self, at: u64) -> &AtomicU32 {
+        let start = self.word(at).as_ptr().cast::<u32>();
+        // SAFETY: inside the word, aligned, writable, mapped for as long as `self` is.
+        unsafe { AtomicU32::from_ptr(start) }
+    }
+}
+
+impl Lease {
+    /// The region that it is of.
+    pub fn region(&self) -> &OwnRegion {
+        &self.region
+    }
+
+    /// Where `len` bytes at `at` stand. Whoever writes through it must own them.
+    ///
+    /// # Panics
+    /// If they are not inside the lease.
+    #[inline]
+    pub fn pointer(&self, at: u64, len: u64) -> NonNull<u8> {
+        if at < self.range.start || at.checked_add(len).is_none_or(|end| end > self.range.end) {
+            outside(at, len, self.range.end);
+        }
+        self.region.memory.span.pointer(at, len)
+    }
+}
+
+/// Where a region's memory stands, for those who also hold the region. The start is aligned to a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    base: NonNull<u8>,
+    len: u64,
+}
+
+// SAFETY: a plain address; what may be done through it is the matter of its unsafe methods.
+unsafe impl Send for Span {}
+// SAFETY: as above.
+unsafe impl Sync for Span {}
+
+impl Span {
+    /// The word at `at`; panics if that is unaligned or outside.
+    ///
+    /// # Safety
+    /// The memory is mapped for all of `'a`; whoever stores into the word knows it to be mapped writable.
+    #[inline]
+    pub(crate) unsafe fn word<'a>(self, at: u64) -> &'a AtomicU64 {
+        // One compare for both: the rotation turns a misaligned offset into a huge one.
+        if at.rotate_right(3) >= self.len >> 3 {
+            outside(at, 8, self.len);
+        }
+        // SAFETY: inside the mapping, by the check.
+        let word = unsafe { self.base.add(at as usize) };
+        // SAFETY: aligned, as base and offset are; mapped by this function's contract; accessed as an atomic by everybody
+        // as long as it is a word (control words always, header words except between claim and commit).
+        unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
+    }
+
+    /// The word at `at`, with acquire order.
+    ///
+    /// # Safety
+    /// The memory is mapped.
+    #[inline]
+    pub(crate) unsafe fn load(self, at: u64) -> u64 {
+        // SAFETY: mapped by this function's contract, and not stored into.
+        let word = unsafe { self.word(at) };
+        // Relaxed and a fence: on memory mapped read-only, relaxed is the only order that `std::sync::atomic` allows.
+        let value = word.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        value
+    }
+
+    /// `len` bytes at `at`; panics if they are not all inside.
+    ///
+    /// # Safety
+    /// The memory is mapped for all of `'a`, and nobody writes the range (INV-FRAME).
+    #[inline]
+    pub(crate) unsafe fn bytes<'a>(self, at: u64, len: u64) -> &'a [u8] {
+        let start = self.pointer(at, len);
+        // SAFETY: inside the mapping by the check, alive and stable by this function's contract.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), len as usize) }
+    }
+
+    #[inline]
+    fn pointer(self, at: u64, len: u64) -> NonNull<u8> {
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            outside(at, len, self.len);
+        }
+        // SAFETY: inside the mapping, by the check.
+        unsafe { self.base.add(at as usize) }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn outside(at: u64, len: u64, size: u64) -> ! {
+    panic!("{len} bytes at offset {at}: unaligned, or outside the {size} bytes there are");
+}
+
+/// A span and how to give it back.
+#[derive(Debug)]
+struct Memory {
+    span: Span,
+    on_heap: bool,
+}
+
+impl Memory {
+    fn create(name: &str, len: u64, seals: SealFlags) -> Result<(Memory, OwnedFd), RegionError> {
+        check_room(name, len)?;
+        let os = |call| move |errno: Errno| RegionError::Os { call, name: name.to_string(), source: errno.into() };
+        let fd = create_file(name).map_err(os("memfd_create"))?;
+        rustix::fs::ftruncate(&fd, len).map_err(os("ftruncate"))?;
+        let memory = Memory::map(name, &fd, len, ProtFlags::READ | ProtFlags::WRITE)?;
+        if len >= HUGE_BYTES_MIN {
+            // A wish: kernels without huge pages for shared memory, or told not to use them, refuse.
+            let _ = memory.advise(Advice::LinuxHugepage);
+        }
+        reserve(&fd, len).map_err(|errno| match errno {
+            Errno::NOSPC | Errno::NOMEM => RegionError::NoMemory { name: name.into(), bytes: len, available: 0 },
+            errno => os("fallocate")(errno),
+        })?;
+        memory.prefault(Advice::LinuxPopulateWrite);
+        // Sealed after my own mapping, which keeps its right to write. SEAL last of all: nobody adds to them.
+        let seals = seals | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&fd, seals).map_err(os("sealing"))?;
+        Ok((memory, fd))
+    }
+
+    fn open(name: &str, fd: impl AsFd, len: u64, seals: SealFlags, prot: ProtFlags) -> Result<Memory, RegionError> {
+        let needed = seals | SealFlags::SHRINK | SealFlags::GROW;
+        let got = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
+        if !got.contains(needed) {
+            return Err(RegionError::Unsealed { got: got.bits(), needed: needed.bits() });
+        }
+        let os = |errno: Errno| RegionError::Os { call: "fstat", name: name.to_string(), source: errno.into() };
+        let size = rustix::fs::fstat(&fd).map_err(os)?.st_size as u64;
+        if size != len || len == 0 {
+            return Err(RegionError::Size { expected: len, got: size });
+        }
+        let memory = Memory::map(name, fd, len, prot)?;
+        memory.prefault(Advice::LinuxPopulateRead);
+        Ok(memory)
+    }
+
+    fn map(name: &str, fd: impl AsFd, len: u64, prot: ProtFlags) -> Result<Memory, RegionError> {
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len as usize, prot, MapFlags::SHARED, fd, 0) };
+        let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
+        let base = mapped.map_err(|errno| os(errno.into()))?;
+        let base = NonNull::new(base.cast()).ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
+        Ok(Memory { span: Span { base, len }, on_heap: false })
+    }
+
+    fn on_heap(name: &str, len: u64) -> Result<Memory, RegionError> {
+        check_room(name, len)?;
+        let none = || RegionError::NoMemory { name: name.to_string(), bytes: len, available: 0 };
+        let layout = Layout::from_size_align(len as usize, HEAP_ALIGN).map_err(|_| none())?;
+        // SAFETY: the layout's size is not 0, by `check_room`.
+        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(none)?;
+        Ok(Memory { span: Span { base, len }, on_heap: true })
+    }
+
+    fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
+        // SAFETY: the range is this mapping, and none of the advices used here changes its contents.
+        unsafe { rustix::mm::madvise(self.span.base.as_ptr().cast(), self.span.len as usize, advice) }
+    }
+
+    /// Enters the pages into this process's page table now, so that the first lap of a ring takes no faults. A wish as well:
+    /// the memory is reserved either way.
+    fn prefault(&self, advice: Advice) {
+        let _ = self.advise(advice);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let len = self.span.len as usize;
+        if self.on_heap {
+            if let Ok(layout) = Layout::from_size_align(len, HEAP_ALIGN) {
+                // SAFETY: allocated in `on_heap` with this very layout.
+                unsafe { std::alloc::dealloc(self.span.base.as_ptr(), layout) };
+            }
+            return;
+        }
+        // SAFETY: mapped in `map` with this length. Whoever holds a `Span` holds the region too, and a reference borrows it.
+        let unmapped = unsafe { rustix::mm::munmap(self.span.base.as_ptr().cast(), len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3.
+        Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
+        result => result,
+    }
+}
+
+/// Allocates every page of the file. A memfd without its pages takes them at first touch and kills who touches when there
+/// are none left.
+fn reserve(fd: &OwnedFd, len: u64) -> rustix::io::Result<()> {
+    let mut at = 0;
+    while at < len {
+        let step = RESERVE_STEP_BYTES.min(len - at);
+        rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), at, step))?;
+        at += step;
+    }
+    Ok(())
+}
+
+/// Refuses what can't work, before trying: beyond a file size limit the kernel answers with a fatal signal, and beyond the
+/// memory there is, with the out-of-memory killer (a memfd is not bounded by the size of /dev/shm).
+fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX);
+    let limit = limit.min(isize::MAX as u64);
+    if len == 0 || len > limit {
+        return Err(RegionError::TooLong { name: name.to_string(), bytes: len, limit });
+    }
+    match available_bytes() {
+        Some(available) if len > available => {
+            Err(RegionError::NoMemory { name: name.to_string(), bytes: len, available })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Memory that this process could still get; `None` where the kernel does not tell.
+fn available_bytes() -> Option<u64> {
+    let machine = field(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")? * 1024;
+    Some(machine.min(cgroup_bytes().unwrap_or(u64::MAX)))
+}
+
+/// What the memory limits of this process's control groups (version 2) leave: page cache of files counts as free.
+fn cgroup_bytes() -> Option<u64> {
+    let groups = read_to_string("/proc/self/cgroup").ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let left = |group: &Path| {
+        let dir = Path::new("/sys/fs/cgroup").join(group);
+        let number = |file: &str| read_to_string(dir.join(file)).ok()?.trim().parse::<u64>().ok();
+        let (max, current) = (number("memory.max")?, number("memory.current")?);
+        let stat = read_to_string(dir.join("memory.stat")).ok()?;
+        let cache = field(&stat, "active_file")? + field(&stat, "inactive_file")?;
+        Some(max.saturating_sub(current.saturating_sub(cache)))
+    };
+    Path::new(path).ancestors().filter_map(left).min()
+}
+
+/// The number behind `key` in lines of `key number …`.
+fn field(text: &str, key: &str) -> Option<u64> {
+    let mut words =
+        text.lines().map(str::split_whitespace).find_map(|mut words| (words.next()? == key).then_some(words))?;
+    words.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::MemfdFlags;
+
+    const LEN: u64 = 3 * 4096;
+
+    fn file(len: u64, seals: SealFlags) -> OwnedFd {
+        let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&fd, len).unwrap();
+        rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+        fd
+    }
+
+    #[test]
+    fn what_the_owner_stores_the_peer_loads() {
+        let (own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
+        let peer = PeerRegion::open("test", &fd, LEN).unwrap();
+        assert_eq!(peer.load(LEN - 8), 0);
+        own.store(LEN - 8, 0x0102_0304_0506_0708);
+        assert_eq!(peer.load(LEN - 8), 0x0102_0304_0506_0708);
+        // SAFETY: nobody else knows these bytes, and the slice dies at the end of the statement.
+        unsafe { own.bytes_mut(64, 5) }.copy_from_slice(b"hello");
+        assert_eq!(peer.bytes(64, 5), b"hello");
+        assert_eq!(own.bytes(64, 5), b"hello");
+    }
+
+    #[test]
+    fn a_peer_gets_no_way_to_write_or_resize() {
+        let (_own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
+        let writable = ProtFlags::READ | ProtFlags::WRITE;
+        let error = Memory::map("test", &fd, LEN, writable).unwrap_err();
+        assert!(matches!(error, RegionError::Os { call: "mmap", ref source, .. } if source.raw_os_error() == Some(1)));
+        assert_eq!(rustix::io::pwrite(&fd, b"x", 0), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&fd, LEN - 4096), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&fd, LEN + 4096), Err(Errno::PERM));
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        assert_eq!(rustix::fs::fallocate(&fd, punch, 0, 4096), Err(Errno::PERM));
+        assert_eq!(rustix::fs::fcntl_add_seals(&fd, SealFlags::WRITE), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn every_page_is_there_from_the_start() {
+        let len = 100 * 4096;
+        let (_own, fd) = OwnRegion::create("test", len, 64).unwrap();
+        assert!(rustix::fs::fstat(&fd).unwrap().st_blocks as u64 * 512 >= len);
+    }
+
+    #[test]
+    fn a_segment_without_its_seals_is_refused() {
+        let size_only = SealFlags::SHRINK | SealFlags::GROW;
+        for seals in [SealFlags::empty(), size_only, SealFlags::FUTURE_WRITE | SealFlags::SHRINK] {
+            let error = PeerRegion::open("test", file(LEN, seals), LEN).unwrap_err();
+            assert!(matches!(error, RegionError::Unsealed { got, .. } if got == seals.bits()), "{error}");
+        }
+        assert!(SharedRegion::open("test", file(LEN, size_only), LEN).is_ok());
+        assert!(SharedRegion::open("test", file(LEN, SealFlags::GROW), LEN).is_err());
+        let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        assert!(matches!(PeerRegion::open("test", socket, LEN), Err(RegionError::Unsealed { got: 0, .. })));
+    }
+
+    #[test]
+    fn a_segment_of_the_wrong_size_is_refused() {
+        let (_own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
+        for expected in [LEN - 64, LEN + 64, 0] {
+            let error = PeerRegion::open("test", &fd, expected).unwrap_err();
+            assert!(matches!(error, RegionError::Size { got: LEN, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn more_memory_than_there_is_is_an_error_at_once() {
+        let available = available_bytes().unwrap();
+        let error = OwnRegion::create("test", available * 2, 64).unwrap_err();
+        assert!(matches!(error, RegionError::NoMemory { available, .. } if available > 0), "{error}");
+        for len in [0, u64::MAX] {
+            assert!(matches!(OwnRegion::create("test", len, 64), Err(RegionError::TooLong { .. })));
+            assert!(matches!(OwnRegion::on_heap("test", len, 64), Err(RegionError::TooLong { .. })));
+        }
+    }
+
+    #[test]
+    fn a_lease_covers_frames_only_and_is_given_once() {
+        let region = Arc::new(OwnRegion::on_heap("test", LEN, 128).unwrap());
+        assert!(region.lease(64..256).is_none());
+        assert!(region.lease(128..LEN + 1).is_none());
+        assert!(region.lease(256..256).is_none());
+        let lease = region.lease(256..512).unwrap();
+        assert!(region.lease(128..257).is_none());
+        assert!(region.lease(511..600).is_none());
+        assert!(region.lease(128..256).is_some());
+        drop(lease);
+        assert!(region.lease(256..512).is_none());
+    }
+
+    #[test]
+    fn accesses_outside_or_unaligned_panic() {
+        let (own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
+        let own = Arc::new(own);
+        let peer = PeerRegion::open("test", &fd, LEN).unwrap();
+        let lease = own.lease(64..128).unwrap();
+        let panics = |access: &dyn Fn()| {
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(access)).is_err());
+        };
+        for at in [LEN, LEN - 4, 1, u64::MAX - 7, u64::MAX] {
+            panics(&|| own.store(at, 1));
+            panics(&|| _ = own.load(at));
+            panics(&|| _ = peer.load(at));
+        }
+        for (at, len) in [(LEN, 1), (0, LEN + 1), (u64::MAX, 2), (8, u64::MAX - 4)] {
+            panics(&|| _ = own.bytes(at, len).len());
+            panics(&|| _ = peer.bytes(at, len).len());
+            panics(&|| _ = lease.pointer(at, len));
+        }
+        panics(&|| _ = lease.pointer(63, 1));
+        panics(&|| _ = lease.pointer(64, 65));
+        assert_eq!(peer.bytes(LEN, 0), b"");
+    }
+
+    #[test]
+    fn numbers_are_found_in_the_kernels_tables() {
+        assert_eq!(field("a 1\nbb: 22 kB\n", "bb:"), Some(22));
+        assert_eq!(field("a 1\n", "bb:"), None);
+        assert_eq!(field("bb: x\n", "bb:"), None);
+    }
+}

@@ -1,0 +1,335 @@
+//! Members of one machine: every row is a memory segment of its owner, mapped read-only by everybody else.
+//!
+//! A store is a post, and reading my copy of a peer's row is reading the peer's row; no byte is copied, whatever the number
+//! of members. `post` only wakes peers that sleep. How segments and doorbells travel between processes, and who finds out
+//! that a member died, is not here: see [`OwnRow::create`] and [`DeathSink`].
+use crate::barrier::Barrier;
+use crate::bell::{Announced, BELL_BYTES, Bell, Doorbell, describe};
+use crate::fabric::{Event, Fabric};
+use crate::publisher::Publisher;
+use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion, Span};
+use spindle_core::{Claims, Layout, Rank, Rows, Table};
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// My row and doorbell, before the peers are known.
+#[derive(Debug)]
+pub struct OwnRow {
+    me: Rank,
+    row: Arc<OwnRegion>,
+    bell: Bell,
+}
+
+/// What one member gives to all others: its row to read and its doorbell to ring.
+#[derive(Debug)]
+pub struct PeerParts {
+    /// The segment of its row.
+    pub row: OwnedFd,
+    /// The segment of its doorbell.
+    pub bell: OwnedFd,
+}
+
+/// The [`Fabric`] of members of one machine.
+#[derive(Debug)]
+pub struct ShmFabric {
+    me: Rank,
+    rows: ShmReader,
+    row: Arc<OwnRegion>,
+    bell: Bell,
+    announced: Option<Announced>,
+    /// By rank; none at my own.
+    doorbells: Box<[Option<Doorbell>]>,
+    /// What serves for all of them.
+    barrier: Barrier,
+    deaths: Arc<Deaths>,
+    /// The deaths that [`Fabric::event`] has told, as `Deaths::reported`.
+    told: Box<[u64]>,
+}
+
+/// All rows of a view, to read.
+#[derive(Clone, Debug)]
+pub struct ShmReader {
+    spans: Box<[Span]>,
+    _held: Arc<Held>,
+}
+
+/// Where a watcher reports dead members. Clones report to the same fabric.
+#[derive(Clone, Debug)]
+pub struct DeathSink {
+    deaths: Arc<Deaths>,
+    doorbell: Doorbell,
+}
+
+/// Why a [`ShmFabric`] could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShmError {
+    /// A segment of a peer could not be used.
+    #[error("the {part} of member {rank} can't be used: {source}")]
+    Region {
+        /// Whose.
+        rank: Rank,
+        /// "row" or "doorbell".
+        part: &'static str,
+        /// Why.
+        source: RegionError,
+    },
+    /// The parts are not those of every other member of the view, once each.
+    #[error("parts of member {rank} were given {times} times, to member {me}: one for each rank but the own is needed")]
+    Parts {
+        /// Whose parts.
+        rank: Rank,
+        /// How often they were there.
+        times: u32,
+        /// Who builds the fabric.
+        me: Rank,
+    },
+}
+
+#[derive(Debug)]
+struct Held {
+    _own: Arc<OwnRegion>,
+    _peers: Vec<Arc<PeerRegion>>,
+}
+
+#[derive(Debug)]
+struct Deaths {
+    /// Reported and not yet told.
+    pending: AtomicU64,
+    /// One bit a rank.
+    reported: Box<[AtomicU64]>,
+}
+
+impl OwnRow {
+    /// Creates the row and doorbell of `me`, and what to give to every peer.
+    ///
+    /// # Errors
+    /// As [`OwnRegion::create`], for my own rank.
+    ///
+    /// # Panics
+    /// If `me` is not in `layout`.
+    pub fn create(layout: &Layout, me: Rank) -> Result<(OwnRow, PeerParts), ShmError> {
+        let size = layout.row(me);
+        let of = |part| move |source| ShmError::Region { rank: me, part, source };
+        let (row, row_fd) =
+            OwnRegion::create(&format!("spindle-row-{me}"), size.size, size.control).map_err(of("row"))?;
+        let (bell, bell_fd) =
+            SharedRegion::create(&format!("spindle-bell-{me}"), BELL_BYTES).map_err(of("doorbell"))?;
+        describe(&bell);
+        let row = Arc::new(row);
+        let bell = Bell::of_member(row.clone(), bell);
+        Ok((OwnRow { me, row, bell }, PeerParts { row: row_fd, bell: bell_fd }))
+    }
+
+    /// What rings this member, for threads that must be able to before the fabric is made.
+    pub fn doorbell(&self) -> Doorbell {
+        self.bell.doorbell()
+    }
+}
+
+impl PeerParts {
+    /// Copies of the descriptors, for another peer.
+    ///
+    /// # Errors
+    /// When the process has too many.
+    pub fn try_clone(&self) -> io::Result<PeerParts> {
+        Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()? })
+    }
+}
+
+impl ShmFabric {
+    /// The fabric of the member that owns `own`, over the parts of every other member of the view, in any order.
+    ///
+    /// # Errors
+    /// [`ShmError`]: parts that are missing or there twice, or a segment that is not what the layout says.
+    ///
+    /// # Panics
+    /// If `own` was made for another layout.
+    pub fn new(
+        layout: &Layout,
+        own: OwnRow,
+        parts: impl IntoIterator<Item = (Rank, PeerParts)>,
+    ) -> Result<ShmFabric, ShmError> {
+        let OwnRow { me, row, bell } = own;
+        assert_eq!(row.size(), layout.row(me).size, "the row was made for another layout");
+        let members = layout.rows().len();
+        let mut by_rank: Vec<Option<PeerParts>> = (0..members).map(|_| None).collect();
+        for (rank, parts) in parts {
+            match by_rank.get_mut(rank.index()) {
+                Some(slot @ None) if rank != me => *slot = Some(parts),
+                Some(Some(_)) => return Err(ShmError::Parts { rank, times: 2, me }),
+                _ => return Err(ShmError::Parts { rank, times: 1, me }),
+            }
+        }
+        let mut spans = Vec::with_capacity(members);
+        let mut doorbells = Vec::with_capacity(members);
+        let mut peers = Vec::new();
+        for (rank, parts) in (0..).map(Rank).zip(by_rank) {
+            if rank == me {
+                spans.push(row.span());
+                doorbells.push(None);
+                continue;
+            }
+            let parts = parts.ok_or(ShmError::Parts { rank, times: 0, me })?;
+            let (row, bell) = open(layout, rank, &parts)?;
+            spans.push(row.span());
+            doorbells.push(Some(Doorbell::of_peer(row.clone(), bell)));
+            peers.push(row);
+        }
+        let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
+        let rows = ShmReader { spans: spans.into(), _held: Arc::new(Held { _own: row.clone(), _peers: peers }) };
+        let deaths = Arc::new(Deaths::new(members));
+        let told = vec![0; members.div_ceil(64)].into();
+        Ok(ShmFabric { me, rows, row, bell, announced: None, doorbells: doorbells.into(), barrier, deaths, told })
+    }
+
+    /// Where a watcher reports dead members.
+    pub fn death_sink(&self) -> DeathSink {
+        DeathSink { deaths: self.deaths.clone(), doorbell: self.bell.doorbell() }
+    }
+
+    #[cold]
+    fn untold(&mut self) -> Option<Event> {
+        for (index, reported) in self.deaths.reported.iter().enumerate() {
+            let untold = reported.load(Ordering::Acquire) & !self.told[index];
+            if untold != 0 {
+                let bit = untold.trailing_zeros();
+                self.told[index] |= 1 << bit;
+                self.deaths.pending.fetch_sub(1, Ordering::Relaxed);
+                return Some(Event::Dead(Rank(index as u32 * 64 + bit)));
+            }
+        }
+        None
+    }
+}
+
+impl Fabric for ShmFabric {
+    type Reader = ShmReader;
+
+    fn me(&self) -> Rank {
+        self.me
+    }
+
+    fn members(&self) -> u32 {
+        self.rows.spans.len() as u32
+    }
+
+    fn reader(&self) -> ShmReader {
+        self.rows.clone()
+    }
+
+    #[inline]
+    fn event(&mut self) -> Option<Event> {
+        if self.deaths.pending.load(Ordering::Acquire) == 0 { None } else { self.untold() }
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.bell.doorbell()
+    }
+
+    fn begin_sleep(&mut self) {
+        if self.announced.is_none() {
+            self.announced = Some(self.bell.announce());
+        }
+    }
+
+    fn sleep(&mut self, at_most: Duration) {
+        let announced =
+            self.announced.take().expect("sleep without begin_sleep: what arrived before it would be missed");
+        self.bell.wait(announced, at_most);
+    }
+
+    fn end_sleep(&mut self) {
+        if let Some(announced) = self.announced.take() {
+            self.bell.withdraw(announced);
+        }
+    }
+
+    fn publisher(&self, claims: Arc<Claims>) -> Publisher {
+        Publisher::new(&self.row, claims, self.bell.doorbell())
+    }
+}
+
+impl Drop for ShmFabric {
+    fn drop(&mut self) {
+        // Peers would go on ringing for nobody.
+        self.end_sleep();
+    }
+}
+
+impl Rows for ShmFabric {
+    #[inline]
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        self.rows.load(member, at)
+    }
+
+    #[inline]
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        self.rows.bytes(member, at, len)
+    }
+}
+
+impl Table for ShmFabric {
+    #[inline]
+    fn store(&mut self, at: u64, value: u64) {
+        self.row.store(at, value);
+    }
+
+    #[inline]
+    fn post(&mut self, peers: &[Rank], _: Range<u64>) {
+        // After the stores that the peers should find, whoever made them: they happened before this call.
+        self.barrier.light();
+        for peer in peers {
+            if let Some(doorbell) = &self.doorbells[peer.index()] {
+                doorbell.ring_unfenced();
+            }
+        }
+    }
+}
+
+impl Rows for ShmReader {
+    #[inline]
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        // SAFETY: `_held` keeps every span's region mapped.
+        unsafe { self.spans[member.index()].load(at) }
+    }
+
+    #[inline]
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        // SAFETY: `_held` keeps every span's region mapped; by the contract of `Rows`, the owner does not write the range.
+        unsafe { self.spans[member.index()].bytes(at, len) }
+    }
+}
+
+impl DeathSink {
+    /// Reports that `rank` is dead: its fabric tells so once, and wakes up if it sleeps. Further reports mean nothing.
+    ///
+    /// # Panics
+    /// If `rank` is not in the view.
+    pub fn report(&self, rank: Rank) {
+        let bit = 1 << (rank.0 % 64);
+        let before = self.deaths.reported[rank.index() / 64].fetch_or(bit, Ordering::AcqRel);
+        if before & bit == 0 {
+            // Release: who sees it sees the bit.
+            self.deaths.pending.fetch_add(1, Ordering::Release);
+            self.doorbell.ring();
+        }
+    }
+}
+
+impl Deaths {
+    fn new(members: usize) -> Deaths {
+        Deaths { pending: AtomicU64::new(0), reported: (0..members.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+    }
+}
+
+fn open(layout: &Layout, rank: Rank, parts: &PeerParts) -> Result<(Arc<PeerRegion>, SharedRegion), ShmError> {
+    let of = |part| move |source| ShmError::Region { rank, part, source };
+    let row = PeerRegion::open("a peer's row", &parts.row, layout.row(rank).size).map_err(of("row"))?;
+    let bell = SharedRegion::open("a peer's doorbell", &parts.bell, BELL_BYTES).map_err(of("doorbell"))?;
+    Ok((Arc::new(row), bell))
+}
