@@ -201,6 +201,14 @@ impl<R> Batch<'_, R> {
     }
 }
 
+impl<R: Rows> Batch<'_, R> {
+    /// Tells the engine that the consumer on this thread is done with what it took, and with the nulls behind it.
+    pub fn report(mut self, handoff: &Handoff) {
+        self.has_next();
+        handoff.report(self.cursor, self.messages, self.bytes);
+    }
+}
+
 impl<'a, R: Rows> Iterator for Batch<'a, R> {
     type Item = Message<'a>;
 

@@ -1,1 +1,54 @@
-//! (see ARCHITECTURE.md)
+//! Spindle keeps a group of processes in the same state: **atomic multicast**, where every member gets every message in
+//! the same order, at the speed of shared memory.
+//!
+//! ```text
+//! Config --join()--> Node --start()--> Group            the library polls on a thread of its own
+//!                     |  \--poll()                      or the caller polls
+//!                     +--> Publisher: claim, fill in place, commit
+//!                     +--> Receiver: messages in order, lent in place, on any thread
+//! ```
+//!
+//! Read [`Config`] first, then [`Node`]. The order is that of the Derecho and Spindle papers: in rounds, one message of
+//! each sender a round, delivered once every member has received it.
+#![forbid(unsafe_code)]
+
+mod config;
+mod error;
+mod group;
+mod node;
+mod pace;
+mod publisher;
+mod receiver;
+mod shared;
+mod status;
+
+pub use config::{Config, Subgroup, Who};
+pub use error::{Ended, FinishError, HandleError, JoinError, ReceiveError, SendError};
+pub use group::Group;
+pub use node::{Node, Poll};
+pub use publisher::{Publisher, SharedPublisher};
+pub use receiver::{Deliveries, Receiver};
+pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
+pub use spindle_core::{Ablation, MemberId, Message, Order, Rank, SubgroupId, View};
+pub use spindle_fabric::Frame;
+pub use spindle_fabric::meet::{Gathering, MeetError};
+pub use status::{MemberStatus, Status, SubgroupStatus};
+
+/// Messages of one upcall, lent in place; an iterator over [`Message`].
+pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::ShmFabric>;
+
+/// What a member does with messages on the thread that polls. A closure over (subgroup, batch) is one.
+///
+/// The batch holds all messages that are ready. What is not taken out of it is offered again at the next poll, so a
+/// handler that stops early slows down its own group only. A handler must not block: while it runs, this member
+/// acknowledges nothing.
+pub trait Handler {
+    /// Takes messages of `subgroup`, in order.
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>);
+}
+
+impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        self(subgroup, batch);
+    }
+}

@@ -1,0 +1,130 @@
+//! What a member says before it joins: the group, how many found it, and its subgroups.
+use spindle_core::{Ablation, MemberId, Order, Rank, SubgroupSpec, View, ViewId};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to join a group. All members of a group give the same `group`, `members` and `subgroups`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The group's name: 1 to 64 letters, digits, `.`, `_` and `-`. Groups of different users don't meet.
+    pub group: String,
+    /// How many members found the group. Nothing is sent before all of them are there.
+    pub members: u32,
+    /// This member's id, unique in the group; by default the smallest that is free, from 1. Ranks follow the ids.
+    pub id: Option<u64>,
+    /// The subgroups; at least one.
+    pub subgroups: Vec<Subgroup>,
+    /// How long to wait for the others before [`JoinError`](crate::JoinError) tells who is missing.
+    pub gather_timeout: Duration,
+    /// Where members meet: a directory that only its user can enter, the same for all members. By default
+    /// `spindle-<uid>` in the directory for temporary files.
+    pub runtime_dir: Option<PathBuf>,
+    /// How long the polling thread looks for work before it sleeps. More costs idle CPU; less costs a wake-up (some
+    /// 10 µs) more often. When more members are awake than cores are free it is cut short.
+    pub spin_for: Duration,
+    /// Optimisations to switch off, for measuring.
+    pub ablation: Ablation,
+}
+
+/// One subgroup: a stream of messages with an order of its own.
+#[derive(Clone, Debug)]
+pub struct Subgroup {
+    /// Its name, unique in the group.
+    pub name: String,
+    /// Who is in it.
+    pub members: Who,
+    /// Who of those sends. Members that never send cost the others nothing; those that send rarely cost nulls.
+    pub senders: Who,
+    /// The order of delivery.
+    pub order: Order,
+    /// Messages of the largest size that each sender may have on the way. More rides out longer pauses of a member; the
+    /// ring takes about `window * (message_bytes_max + 16)` bytes, and runs fastest while that fits a core's cache.
+    pub window: u64,
+    /// The largest message, in bytes.
+    pub message_bytes_max: u64,
+}
+
+/// A choice of members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Everybody.
+    All,
+    /// The first so many, by rank.
+    First(u32),
+    /// These ranks.
+    Ranks(Vec<u32>),
+}
+
+impl Config {
+    /// The configuration of a group with one subgroup, called "all", in which everybody sends up to 10,000 bytes.
+    pub fn new(group: impl Into<String>, members: u32) -> Config {
+        Config {
+            group: group.into(),
+            members,
+            id: None,
+            subgroups: vec![Subgroup::new("all")],
+            gather_timeout: Duration::from_secs(60),
+            runtime_dir: None,
+            spin_for: Duration::from_millis(1),
+            ablation: Ablation::default(),
+        }
+    }
+
+    /// The first view of the group, with the given members by rank.
+    pub(crate) fn view(&self, members: Vec<MemberId>) -> View {
+        let count = members.len() as u32;
+        let everyone: Vec<Rank> = (0..count).map(Rank).collect();
+        let subgroups = self.subgroups.iter().map(|s| s.spec(&everyone)).collect();
+        View { id: ViewId(1), members, subgroups }
+    }
+
+    /// A number that differs, in all likelihood, when anything differs that members must agree on.
+    pub(crate) fn digest(&self) -> u64 {
+        // FNV-1a over the debug form of the view: stable for a version of the library, and members of different
+        // versions don't meet.
+        let members = (0..u64::from(self.members)).map(MemberId).collect();
+        let text = format!("{:?}", self.view(members));
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    }
+}
+
+impl Subgroup {
+    /// A totally ordered subgroup in which everybody sends up to 10,000 bytes, 100 messages at a time.
+    pub fn new(name: impl Into<String>) -> Subgroup {
+        Subgroup {
+            name: name.into(),
+            members: Who::All,
+            senders: Who::All,
+            order: Order::Total,
+            window: 100,
+            message_bytes_max: 10_000,
+        }
+    }
+
+    fn spec(&self, everyone: &[Rank]) -> SubgroupSpec {
+        let members = self.members.of(everyone);
+        SubgroupSpec {
+            name: self.name.clone(),
+            senders: self.senders.of(&members),
+            members,
+            order: self.order,
+            window: self.window,
+            message_bytes_max: self.message_bytes_max,
+        }
+    }
+}
+
+impl Who {
+    fn of(&self, from: &[Rank]) -> Vec<Rank> {
+        match self {
+            Who::All => from.to_vec(),
+            Who::First(count) => from.iter().copied().take(*count as usize).collect(),
+            Who::Ranks(ranks) => {
+                let mut ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
+                ranks.sort_unstable();
+                ranks.dedup();
+                ranks
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A member whose node is polled by a thread of its own.
+use crate::error::{Ended, FinishError, HandleError, JoinError};
+use crate::node::{Node, Poll, Slot, find, take};
+use crate::pace::{Idle, Pace};
+use crate::publisher::Publisher;
+use crate::shared::{End, Shared};
+use crate::status::Status;
+use crate::{Handler, MemberId, Rank, View};
+use spindle_fabric::Doorbell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// The longest single sleep of the polling thread. Everything that concerns it rings; the bound is for what nobody foresaw.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// How long a status may take: the polling thread answers between two polls.
+const STATUS_WAIT: Duration = Duration::from_secs(1);
+
+/// A member of a group, polled by a thread of the library.
+///
+/// Dropping it gives the group up for everybody; [`finish`](Self::finish) ends it in agreement.
+#[derive(Debug)]
+pub struct Group {
+    view: View,
+    rank: Rank,
+    publishers: Vec<Slot<spindle_fabric::Publisher>>,
+    control: Arc<Control>,
+    shared: Arc<Shared>,
+    doorbell: Doorbell,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the polling thread and its handle tell each other.
+#[derive(Debug, Default)]
+struct Control {
+    stop: AtomicBool,
+    status_wanted: AtomicBool,
+    answers: Mutex<Answers>,
+    answered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Answers {
+    status: Status,
+    /// How many times `status` was written.
+    count: u64,
+    /// Whether the thread has ended.
+    ended: bool,
+}
+
+impl Group {
+    pub(crate) fn start(mut node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
+        let control = Arc::new(Control::default());
+        let (view, rank) = (node.view().clone(), node.rank());
+        let (shared, doorbell) = (Arc::clone(node.shared()), node.doorbell());
+        let publishers = node.take_publishers();
+        let for_thread = Arc::clone(&control);
+        let name = format!("spindle-{}", node.id());
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let _ends = Ends(Arc::clone(&for_thread));
+            run(node, handler, &for_thread);
+        });
+        let thread = Some(thread.map_err(JoinError::Thread)?);
+        Ok(Group { view, rank, publishers, control, shared, doorbell, thread })
+    }
+
+    /// The view: who is in, in which subgroups.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// This member's rank in the view.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// This member's id.
+    pub fn id(&self) -> MemberId {
+        self.view.members[self.rank.index()]
+    }
+
+    /// The way to send in `subgroup`, given out once.
+    ///
+    /// # Errors
+    /// [`HandleError`].
+    pub fn publisher(&mut self, subgroup: &str) -> Result<Publisher, HandleError> {
+        let id = find(&self.view, self.rank, subgroup)?;
+        take(&mut self.publishers, id, subgroup).map(|inner| Publisher::new(inner, Arc::clone(&self.shared)))
+    }
+
+    /// Why the group ended before everything was delivered, if it did.
+    pub fn ended(&self) -> Option<Ended> {
+        self.shared.broken().cloned()
+    }
+
+    /// How the group stands, as this member knows it. Once the group has ended, how it stood then.
+    pub fn status(&self) -> Status {
+        let mut answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = answers.count;
+        self.control.status_wanted.store(true, Ordering::Release);
+        self.doorbell.ring();
+        let pending = |answers: &mut Answers| answers.count == before && !answers.ended;
+        let waited = self.control.answered.wait_timeout_while(answers, STATUS_WAIT, pending);
+        answers = waited.unwrap_or_else(PoisonError::into_inner).0;
+        answers.status.clone()
+    }
+
+    /// Waits until every member has finished sending and everything is delivered, and leaves. Publishers that nobody took
+    /// are dropped; the others must have been.
+    ///
+    /// # Errors
+    /// [`FinishError`]. A group that did not finish in time is given up.
+    pub fn finish(mut self, timeout: Duration) -> Result<Status, FinishError> {
+        self.publishers.clear();
+        let start = Instant::now();
+        let answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.control.answered.wait_timeout_while(answers, timeout, |answers| !answers.ended);
+        drop(waited);
+        match self.shared.end() {
+            Some(End::Finished) => {
+                self.join();
+                Ok(self.status())
+            }
+            Some(End::Broken(ended)) => Err(ended.clone().into()),
+            None => Err(FinishError::TimedOut { waited: start.elapsed(), unfinished: unfinished(&self.status()) }),
+        }
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A handler's panic has been printed, and ended the group.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.control.stop.store(true, Ordering::Release);
+        self.doorbell.ring();
+        self.join();
+    }
+}
+
+/// Tells the handle that the thread has ended, also when a handler panics.
+struct Ends(Arc<Control>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.answers.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        self.0.answered.notify_all();
+    }
+}
+
+impl Control {
+    fn answer(&self, node: &Node) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.status = node.status();
+        answers.count += 1;
+        self.answered.notify_all();
+    }
+}
+
+/// The polling thread.
+fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
+    let mut pace = Pace::new(node.spin_for());
+    // A cheap look first: the line is written by others only when they want something.
+    let requested = || control.stop.load(Ordering::Acquire) || control.status_wanted.load(Ordering::Acquire);
+    loop {
+        let mut poll = node.poll(&mut handler);
+        if let Ok(Poll::Idle) = poll
+            && pace.idle(|| node.awake()) == Idle::Sleep
+            && !requested()
+        {
+            poll = node.sleep(&mut handler, SLEEP_MAX);
+        }
+        if requested() {
+            if control.status_wanted.swap(false, Ordering::AcqRel) {
+                control.answer(&node);
+            }
+            if control.stop.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        match poll {
+            Ok(Poll::Idle) => {}
+            Ok(Poll::Worked) => pace.worked(),
+            Ok(Poll::Finished) | Err(_) => break,
+        }
+    }
+    control.answer(&node);
+}
+
+fn unfinished(status: &Status) -> String {
+    let members = status.subgroups.iter().flat_map(|subgroup| &subgroup.members);
+    let mut open: Vec<_> = members.filter(|member| !member.finished).map(|member| member.id).collect();
+    open.sort_unstable();
+    open.dedup();
+    if open.is_empty() {
+        return "all members have finished sending, but not everything has been received everywhere".to_string();
+    }
+    let ids: Vec<String> = open.iter().map(ToString::to_string).collect();
+    format!("members that still hold a publisher: {}", ids.join(", "))
+}

@@ -1,0 +1,79 @@
+//! What the handles of one member share: how the group ended, and who is in it.
+use crate::error::Ended;
+use spindle_core::{Fault, MemberId, Rank};
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+/// The end of a group as all handles see it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// (id, process) of each member, by rank.
+    pub(crate) members: Vec<(MemberId, u32)>,
+    end: OnceLock<End>,
+}
+
+/// How a group came to its end.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    Finished,
+    Broken(Ended),
+}
+
+impl Shared {
+    pub(crate) fn new(members: Vec<(MemberId, u32)>) -> Shared {
+        Shared { members, end: OnceLock::new() }
+    }
+
+    pub(crate) fn end(&self) -> Option<&End> {
+        self.end.get()
+    }
+
+    /// The reason, if the group has ended before everything was delivered.
+    #[inline]
+    pub(crate) fn broken(&self) -> Option<&Ended> {
+        match self.end.get() {
+            Some(End::Broken(ended)) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// The first end counts.
+    pub(crate) fn set_end(&self, end: End) {
+        let _ = self.end.set(end);
+    }
+
+    pub(crate) fn ended_by(&self, fault: Fault) -> Ended {
+        let rank: Rank = fault.member();
+        let (id, pid) = self.members[rank.index()];
+        match fault {
+            Fault::Died { .. } => Ended::Died { id, rank, pid },
+            Fault::Abandoned { .. } => Ended::Abandoned { id, rank, pid },
+            fault => Ended::Garbage { id, rank, pid, fault },
+        }
+    }
+}
+
+thread_local! {
+    static IN_UPCALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks this thread as running an upcall for as long as it lives.
+pub(crate) struct Upcall;
+
+impl Upcall {
+    pub(crate) fn enter() -> Upcall {
+        IN_UPCALL.set(true);
+        Upcall
+    }
+
+    /// Whether the calling thread runs an upcall.
+    pub(crate) fn is_running() -> bool {
+        IN_UPCALL.get()
+    }
+}
+
+impl Drop for Upcall {
+    fn drop(&mut self) {
+        IN_UPCALL.set(false);
+    }
+}
