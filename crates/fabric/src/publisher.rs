@@ -83,7 +83,7 @@ pub enum PublishError {
     },
     /// The ring stayed full.
     #[error("the ring was full for {waited:?}: the slowest member has not delivered what is in it")]
-    Deadline {
+    Full {
         /// How long the claim waited.
         waited: Duration,
     },
@@ -144,14 +144,14 @@ impl Publisher {
         self.outlet.claim(Mode::Exclusive, len)
     }
 
-    /// Claims `len` bytes, and waits for room until `deadline`. Not for the thread that polls the engine: the engine makes
+    /// Claims `len` bytes, and waits up to `timeout` for room. Not for the thread that polls the engine: the engine makes
     /// the room.
     ///
     /// # Errors
     /// [`PublishError`].
     #[inline]
-    pub fn claim_deadline(&mut self, len: u64, deadline: Instant) -> Result<Frame<'_>, PublishError> {
-        self.outlet.claim_deadline(Mode::Exclusive, len, deadline)
+    pub fn claim_timeout(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
+        self.outlet.claim_timeout(Mode::Exclusive, len, timeout)
     }
 
     /// Claims `len` bytes, and waits for room without a thread. Works in any runtime.
@@ -185,13 +185,13 @@ impl SharedPublisher {
         self.outlet.claim(Mode::Shared, len)
     }
 
-    /// As [`Publisher::claim_deadline`].
+    /// As [`Publisher::claim_timeout`].
     ///
     /// # Errors
     /// [`PublishError`].
     #[inline]
-    pub fn claim_deadline(&self, len: u64, deadline: Instant) -> Result<Frame<'_>, PublishError> {
-        self.outlet.claim_deadline(Mode::Shared, len, deadline)
+    pub fn claim_timeout(&self, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
+        self.outlet.claim_timeout(Mode::Shared, len, timeout)
     }
 
     /// As [`Publisher::claim_async`].
@@ -233,15 +233,15 @@ impl Outlet {
     }
 
     #[inline]
-    fn claim_deadline(&self, mode: Mode, len: u64, deadline: Instant) -> Result<Frame<'_>, PublishError> {
+    fn claim_timeout(&self, mode: Mode, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
         match self.claim_or_wait(mode, len) {
             Some(outcome) => outcome,
-            None => self.wait_for_room(mode, len, deadline),
+            None => self.wait_for_room(mode, len, timeout),
         }
     }
 
     #[cold]
-    fn wait_for_room(&self, mode: Mode, len: u64, deadline: Instant) -> Result<Frame<'_>, PublishError> {
+    fn wait_for_room(&self, mode: Mode, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
         let start = Instant::now();
         for _ in 0..SPINS {
             std::hint::spin_loop();
@@ -256,10 +256,10 @@ impl Outlet {
                 bell.withdraw(announced);
                 return outcome;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 bell.withdraw(announced);
-                return Err(PublishError::Deadline { waited: start.elapsed() });
+                return Err(PublishError::Full { waited: start.elapsed() });
             }
             bell.wait(announced, left.min(SLEEP_MAX));
         }

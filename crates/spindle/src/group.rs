@@ -171,9 +171,8 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
         let mut poll = node.poll(&mut handler);
         if let Ok(Poll::Idle) = poll
             && pace.idle(|| node.awake()) == Idle::Sleep
-            && !requested()
         {
-            poll = node.sleep(&mut handler, SLEEP_MAX);
+            poll = node.sleep_unless(&mut handler, SLEEP_MAX, requested);
         }
         if requested() {
             if control.status_wanted.swap(false, Ordering::AcqRel) {

@@ -9,7 +9,7 @@ use crate::status::{MemberStatus, Status, SubgroupStatus};
 use crate::{Batch, Handler};
 use spindle_core::layout::membership;
 use spindle_core::{Engine, MemberId, Rank, Rows, State, SubgroupId, Time, Upcalls, View};
-use spindle_fabric::meet::{self, Gathering, GroupName, Roster, RuntimeDir, Watcher};
+use spindle_fabric::meet::{Gathering, GroupName, MeetError, Offer, RuntimeDir, Terms, Watcher, meet};
 use spindle_fabric::{Bell, Event, Fabric, OwnRow, PeerParts, Room, ShmError, ShmFabric};
 use std::io;
 use std::sync::Arc;
@@ -79,35 +79,38 @@ impl Config {
             Some(path) => RuntimeDir::new(path),
             None => RuntimeDir::default_for_user(None),
         };
-        let appointment = meet::Appointment {
-            dir: dir.map_err(meet::MeetError::from)?,
-            group: GroupName::new(&self.group).map_err(meet::MeetError::from)?,
+        let dir = dir.map_err(MeetError::from)?;
+        let group = GroupName::new(&self.group).map_err(MeetError::from)?;
+        let terms = Terms {
+            dir: &dir,
+            group: &group,
             members: self.members,
             id: self.id.map(MemberId),
-            digest: self.digest(),
-            timeout: self.gather_timeout,
+            config: self.digest(),
+            deadline: Instant::now() + self.gather_timeout,
+            cancelled,
         };
         let mut own = None;
-        let make = |roster: &Roster| -> Result<_, io::Error> {
+        let meeting = meet(&terms, progress, |roster| -> Result<Offer, JoinError> {
             let view = self.view(roster.members.iter().map(|member| member.id).collect());
-            let engine = Engine::new(view, roster.me, self.ablation).map_err(io::Error::other)?;
-            let (row, parts) = OwnRow::create(engine.layout(), roster.me).map_err(io::Error::other)?;
+            let engine = Engine::new(view, roster.me, self.ablation)?;
+            let (row, parts) = OwnRow::create(engine.layout(), roster.me)?;
             own = Some((engine, row));
-            Ok([parts.row, parts.bell])
-        };
-        let meeting = meet::meet(&appointment, make, progress, cancelled)?;
+            Ok(Offer { row: parts.row, bell: parts.bell })
+        })?;
         let (engine, row) = own.expect("a meeting makes the member's memory");
-        let members = meeting.roster.members.iter().map(|member| (member.id, member.pid)).collect();
+        let me = meeting.roster.me;
         let mut pidfds = Vec::new();
         let mut parts = Vec::new();
-        for peer in meeting.peers {
-            parts.push((peer.rank, PeerParts { row: peer.row, bell: peer.bell }));
-            pidfds.push((peer.rank, peer.pidfd));
+        for (rank, peer) in (0..).map(Rank).zip(meeting.peers).filter(|(rank, _)| *rank != me) {
+            parts.push((rank, PeerParts { row: peer.row, bell: peer.bell }));
+            pidfds.push((rank, peer.pidfd));
         }
         let fabric = ShmFabric::new(engine.layout(), row, parts)?;
         let deaths = fabric.death_sink();
-        let watcher = Watcher::spawn(pidfds, meeting.keeper, move |rank| deaths.report(rank)).map_err(JoinError::Thread)?;
-        Ok(Node::new(engine, fabric, Some(watcher), members, self.spin_for))
+        let watcher = Watcher::spawn(pidfds, meeting.keeper, move |rank| deaths.report(rank));
+        let members = meeting.roster.members.iter().map(|member| (member.id, member.pid)).collect();
+        Ok(Node::new(engine, fabric, Some(watcher.map_err(JoinError::Thread)?), members, self.spin_for))
     }
 
     /// All members of the group, in this process: for tests and for trying things out.
@@ -257,10 +260,20 @@ impl Node {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn sleep(&mut self, handler: &mut impl Handler, at_most: Duration) -> Result<Poll, Ended> {
+        self.sleep_unless(handler, at_most, || false)
+    }
+
+    /// As [`sleep`](Self::sleep), unless `called` says, after the announcement, that somebody wants this thread.
+    pub(crate) fn sleep_unless(
+        &mut self,
+        handler: &mut impl Handler,
+        at_most: Duration,
+        called: impl FnOnce() -> bool,
+    ) -> Result<Poll, Ended> {
         self.fabric.begin_sleep();
         // What happened before the announcement is seen now; what happens after it rings.
         let poll = self.poll(handler);
-        if matches!(poll, Ok(Poll::Idle)) {
+        if matches!(poll, Ok(Poll::Idle)) && !called() {
             self.fabric.sleep(at_most);
         } else {
             self.fabric.end_sleep();

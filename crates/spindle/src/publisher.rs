@@ -4,7 +4,7 @@ use crate::shared::{Shared, Upcall};
 use spindle_core::ClaimError;
 use spindle_fabric::{Frame, PublishError};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The only sender of this member in one subgroup; [`share`](Self::share) makes it one for many threads.
 ///
@@ -47,7 +47,7 @@ impl Publisher {
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         check(&self.shared)?;
-        self.inner.claim_deadline(len, deadline(timeout)).map_err(|error| failed(error, &self.shared))
+        self.inner.claim_timeout(len, patience(timeout)).map_err(|error| failed(error, &self.shared))
     }
 
     /// Claims a frame of `len` bytes; waits for room without a thread, in any runtime.
@@ -99,7 +99,7 @@ impl SharedPublisher {
     #[inline]
     pub fn claim(&self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         check(&self.shared)?;
-        self.inner.claim_deadline(len, deadline(timeout)).map_err(|error| failed(error, &self.shared))
+        self.inner.claim_timeout(len, patience(timeout)).map_err(|error| failed(error, &self.shared))
     }
 
     /// As [`Publisher::claim_async`].
@@ -145,19 +145,18 @@ fn now(claimed: Result<Frame<'_>, ClaimError>) -> Result<Option<Frame<'_>>, Send
     }
 }
 
-/// When a wait ends. Inside an upcall it has ended before it began, because the waiting thread is the one that makes room.
+/// How long to wait: in an upcall not at all, because the waiting thread is the one that makes room.
 #[inline]
-fn deadline(timeout: Duration) -> Instant {
-    let now = Instant::now();
-    if Upcall::is_running() { now } else { now.checked_add(timeout).unwrap_or(now + Duration::from_secs(1 << 30)) }
+fn patience(timeout: Duration) -> Duration {
+    if Upcall::is_running() { Duration::ZERO } else { timeout }
 }
 
 #[cold]
 fn failed(error: PublishError, shared: &Shared) -> SendError {
     match error {
         PublishError::TooLong { len, max } => SendError::TooLong { len, max },
-        PublishError::Deadline { .. } if Upcall::is_running() => SendError::InUpcall,
-        PublishError::Deadline { waited } => SendError::Full { waited },
+        PublishError::Full { .. } if Upcall::is_running() => SendError::InUpcall,
+        PublishError::Full { waited } => SendError::Full { waited },
         // The room ends only after the reason is known, or with the last message delivered.
         _ => shared.broken().cloned().map_or(SendError::Ended(crate::Ended::Dropped), SendError::Ended),
     }
