@@ -6,8 +6,11 @@
 //!
 //! Nothing here uses the fabric: each probe maps its own memory, forks a child that only touches that memory and
 //! exits, and has killed and reaped it when the call returns, whatever it returns. Parent and child are pinned to two
-//! cores where the process may use two. Every wait has a bound. The figures are of one moment on one machine: compare
-//! only what was measured in the same run.
+//! cores where the process may use two. Every wait has a bound.
+//!
+//! The figures are of one moment. A hypervisor may move virtual cores between neighbouring and distant places: hop and
+//! ring have been seen to change by a factor of five from one second to the next, together. So a ratio needs both sides
+//! measured in turns, in slices well under a second, with a [`hop`] beside them that tells which machine it was.
 
 mod cores;
 mod error;
