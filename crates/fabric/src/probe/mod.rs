@@ -8,9 +8,9 @@
 //! exits, and has killed and reaped it when the call returns, whatever it returns. Parent and child are pinned to two
 //! cores where the process may use two. Every wait has a bound.
 //!
-//! The figures are of one moment. A hypervisor may move virtual cores between neighbouring and distant places: hop and
-//! ring have been seen to change by a factor of five from one second to the next, together. So a ratio needs both sides
-//! measured in turns, in slices well under a second, with a [`hop`] beside them that tells which machine it was.
+//! The figures are of one moment. On a virtual machine of two cores, hop and ring have been seen to change by a factor
+//! of five from one second to the next, together, as if the host had moved a core. So a ratio needs both sides measured
+//! in turns, in slices well under a second, with a [`hop`] beside them that tells which machine it was.
 
 mod cores;
 mod error;
