@@ -59,7 +59,7 @@ impl Ring {
 pub enum Kind {
     /// A message.
     Message,
-    /// A claim that was given up: space without a message, which takes no round.
+    /// A claim that was given up: space and a round, but no message.
     Void,
 }
 

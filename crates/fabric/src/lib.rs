@@ -9,6 +9,7 @@ pub mod barrier;
 pub mod bell;
 pub mod fabric;
 pub mod meet;
+pub mod probe;
 pub mod publisher;
 pub mod region;
 pub mod shm;

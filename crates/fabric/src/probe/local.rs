@@ -1,0 +1,112 @@
+//! What one thread alone can do: copy memory, read the clock.
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::error::ProbeError;
+
+/// What copying costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Memcpy {
+    /// Bytes in each of the two buffers.
+    pub bytes: u64,
+    /// Copies made.
+    pub copies: u64,
+    /// Bytes copied per second; each counts once, though it is read and written.
+    pub bytes_per_second: f64,
+}
+
+/// Copies one buffer of `bytes` to another, over and over, for about `duration`.
+///
+/// A size that fits the core's own caches gives what they can do; well above the last cache, memory.
+///
+/// # Errors
+/// [`ProbeError::Argument`] unless `bytes` is 1 to 1 GiB.
+pub fn memcpy(bytes: u64, duration: Duration) -> Result<Memcpy, ProbeError> {
+    if !(1..=BUFFER_BYTES_MAX).contains(&bytes) {
+        return Err(ProbeError::Argument { what: "bytes", got: bytes, need: "1 to 1 GiB" });
+    }
+    // Not zero: pages never written share one page of zeros, which stays in the cache.
+    let from = vec![0x5a_u8; bytes as usize];
+    let mut to = vec![0xa5_u8; bytes as usize];
+    let per_look = (LOOK_BYTES / bytes).max(1);
+    let mut copies = 0;
+    let begin = Instant::now();
+    let elapsed = loop {
+        for _ in 0..per_look {
+            to.copy_from_slice(black_box(&from));
+            black_box(&mut to);
+        }
+        copies += per_look;
+        let elapsed = begin.elapsed();
+        if elapsed >= duration && !elapsed.is_zero() {
+            break elapsed;
+        }
+    };
+    Ok(Memcpy { bytes, copies, bytes_per_second: (copies * bytes) as f64 / elapsed.as_secs_f64() })
+}
+
+const BUFFER_BYTES_MAX: u64 = 1 << 30;
+/// Copied between two looks at the clock.
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// What reading the clock costs: nothing shorter than this can be timed one by one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Clock {
+    /// ns per [`Instant::now`]: the best of some batches, so without interruptions.
+    pub read_ns: f64,
+    /// The smallest step that two successive reads showed, ns.
+    pub step_ns: u64,
+}
+
+/// Reads the clock some hundred thousand times.
+pub fn clock() -> Clock {
+    let read_ns = (0..CLOCK_BATCHES).map(|_| clock_batch()).fold(f64::INFINITY, f64::min);
+    let step_ns = (0..CLOCK_READS).map(|_| clock_step()).min().unwrap_or(0);
+    Clock { read_ns, step_ns }
+}
+
+const CLOCK_BATCHES: u32 = 100;
+const CLOCK_READS: u32 = 1000;
+/// Reads after which a clock that has not moved counts as standing still.
+const CLOCK_STEP_READS_MAX: u32 = 10_000_000;
+
+fn clock_batch() -> f64 {
+    let begin = Instant::now();
+    for _ in 1..CLOCK_READS {
+        black_box(Instant::now());
+    }
+    begin.elapsed().as_nanos() as f64 / f64::from(CLOCK_READS)
+}
+
+fn clock_step() -> u64 {
+    let begin = Instant::now();
+    let steps = (0..CLOCK_STEP_READS_MAX).map(|_| begin.elapsed().as_nanos() as u64);
+    steps.into_iter().find(|&step| step > 0).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_at_some_rate() {
+        for bytes in [1, 10_240, 8 << 20] {
+            let got = memcpy(bytes, Duration::from_millis(5)).expect("measured");
+            assert!(got.copies > 0 && got.bytes_per_second > 0.0, "{got:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_no_bytes_and_too_many() {
+        for bytes in [0, (1 << 30) + 1] {
+            let error = memcpy(bytes, Duration::ZERO).expect_err("no such buffer");
+            assert!(matches!(error, ProbeError::Argument { what: "bytes", .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_clock_moves() {
+        let got = clock();
+        assert!(got.read_ns > 0.0 && got.step_ns > 0, "{got:?}");
+    }
+}
