@@ -1,2 +1,148 @@
-//! Checks and chores of this repository.
-fn main() {}
+//! Checks and chores of this repository: `cargo xtask ci` is what CI runs, and any of its steps can be run alone.
+//!
+//! Read [`steps`] first: the table of steps. [`runner`] runs them, [`process`] bounds what they start.
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use steps::{STEPS, Step};
+
+mod licences;
+mod process;
+mod purity;
+mod readme;
+mod runner;
+mod steps;
+
+const USAGE: &str = "\
+Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--verbose]
+       cargo xtask STEP [--verbose]
+
+  --list       name the steps and what they check
+  --from STEP  start at this step
+  --only STEP  run this step and no other; may be repeated
+  --verbose    show the output of steps that pass, too";
+
+/// What the command line asks for.
+#[derive(PartialEq, Eq, Debug)]
+enum Request {
+    Help,
+    List,
+    Run { steps: Vec<&'static str>, verbose: bool },
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match parse(&args).and_then(|request| serve(&request)) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve(request: &Request) -> Result<ExitCode> {
+    match request {
+        Request::Help => println!("{USAGE}\n\n{}", list()),
+        Request::List => println!("{}", list()),
+        Request::Run { steps, verbose } => {
+            let chosen: Vec<&Step> = STEPS.iter().filter(|step| steps.contains(&step.name)).collect();
+            return runner::run(&chosen, &root()?, *verbose);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse(args: &[String]) -> Result<Request> {
+    let (mut from, mut only, mut list, mut verbose) = (None, Vec::new(), false, false);
+    let Some((command, rest)) = args.split_first() else { return Ok(Request::Help) };
+    if ["help", "--help", "-h"].contains(&command.as_str()) {
+        return Ok(Request::Help);
+    }
+    let whole = command == "ci";
+    if !whole {
+        only.push(step(command)?.name);
+    }
+    let mut rest = rest.iter();
+    while let Some(arg) = rest.next() {
+        let mut value = || rest.next().with_context(|| format!("{arg} wants the name of a step")).and_then(|s| step(s));
+        match arg.as_str() {
+            "--verbose" | "-v" => verbose = true,
+            "--help" | "-h" => return Ok(Request::Help),
+            "--list" if whole => list = true,
+            "--from" if whole => from = Some(value()?.name),
+            "--only" if whole => only.push(value()?.name),
+            other => bail!("unknown argument {other:?}\n{USAGE}"),
+        }
+    }
+    if list {
+        return Ok(Request::List);
+    }
+    if from.is_some() && !only.is_empty() {
+        bail!("--from and --only exclude each other");
+    }
+    let names = STEPS.iter().map(|step| step.name);
+    let steps = match from {
+        Some(from) => names.skip_while(|name| *name != from).collect(),
+        None => names.filter(|name| only.is_empty() || only.contains(name)).collect(),
+    };
+    Ok(Request::Run { steps, verbose })
+}
+
+fn step(name: &str) -> Result<&'static Step> {
+    STEPS.iter().find(|step| step.name == name).with_context(|| format!("no step {name:?}; there are:\n{}", list()))
+}
+
+fn list() -> String {
+    let lines: Vec<String> = STEPS.iter().map(|step| format!("  {:<12} {}", step.name, step.about)).collect();
+    lines.join("\n")
+}
+
+fn root() -> Result<PathBuf> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().map(Path::to_path_buf).context("xtask stands in no workspace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request> {
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse(&args)
+    }
+
+    fn steps(line: &str) -> Vec<&'static str> {
+        match parsed(line) {
+            Ok(Request::Run { steps, .. }) => steps,
+            other => panic!("{line:?} asked for {other:?}"),
+        }
+    }
+
+    #[test]
+    fn arguments_choose_steps_in_the_order_of_the_table() {
+        let all: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(steps("ci"), all);
+        assert_eq!(steps("ci --from docs"), all[2..]);
+        assert_eq!(steps("ci --only docs --only fmt"), ["fmt", "docs"]);
+        assert_eq!(steps("clippy"), ["clippy"]);
+        assert_eq!(parsed("ci --verbose --only fmt").unwrap(), Request::Run { steps: vec!["fmt"], verbose: true });
+        assert_eq!(parsed("ci --list").unwrap(), Request::List);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_with_what_there_is() {
+        assert!(parsed("ci --only nothing").unwrap_err().to_string().contains("clippy"));
+        assert!(parsed("ci --from").is_err());
+        assert!(parsed("ci --from fmt --only docs").is_err());
+        assert!(parsed("fmt --list").is_err());
+        assert!(parsed("fmtt").is_err());
+    }
+
+    #[test]
+    fn step_names_are_unique() {
+        for (i, step) in STEPS.iter().enumerate() {
+            assert!(STEPS[..i].iter().all(|other| other.name != step.name), "{} is there twice", step.name);
+        }
+    }
+}

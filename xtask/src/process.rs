@@ -1,0 +1,181 @@
+//! What a step starts: child processes that get no input, end in time, and never outlive an interrupted run.
+//!
+//! Each child leads a process group of its own, so that whatever it starts in turn can be stopped with it.
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a waiting session looks at its child.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a child that was told to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Whether somebody asked this process to stop.
+pub(crate) struct Signals(Arc<AtomicBool>);
+
+impl Signals {
+    /// Watches for Ctrl-C, a termination and a lost terminal, from now on.
+    pub(crate) fn watch() -> Result<Signals> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&flag)).context("can't watch for signals")?;
+        }
+        Ok(Signals(flag))
+    }
+
+    fn arrived(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The run was asked to stop: no verdict on the step.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// One step's run: where it works, where output goes, and until when.
+pub(crate) struct Session<'a> {
+    root: &'a Path,
+    log: Option<File>,
+    deadline: Instant,
+    signals: &'a Signals,
+}
+
+impl<'a> Session<'a> {
+    /// A session in the workspace at `root` that sends output to `log`, or to the terminal if there is none.
+    pub(crate) fn new(root: &'a Path, log: Option<File>, deadline: Instant, signals: &'a Signals) -> Session<'a> {
+        Session { root, log, deadline, signals }
+    }
+
+    /// The workspace.
+    pub(crate) fn root(&self) -> &Path {
+        self.root
+    }
+
+    /// A command that works in the workspace, without what `cargo run` told this process about its own package.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.root);
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    /// Runs cargo with `args`.
+    pub(crate) fn cargo(&self, args: &[&str]) -> Result<String> {
+        self.run(self.command("cargo").args(args))?;
+        Ok(String::new())
+    }
+
+    /// Runs `command` to its end, which must be a success.
+    pub(crate) fn run(&self, command: &mut Command) -> Result<()> {
+        use std::os::unix::process::CommandExt;
+        command.stdin(Stdio::null()).process_group(0);
+        if let Some(log) = &self.log {
+            command.stdout(log.try_clone()?).stderr(log.try_clone()?);
+        }
+        let shown = shown(command);
+        let child = command.spawn().with_context(|| format!("can't start `{shown}`"))?;
+        let status = self.wait(child, &shown)?;
+        if !status.success() {
+            bail!("`{shown}` failed ({status})");
+        }
+        Ok(())
+    }
+
+    fn wait(&self, mut child: Child, shown: &str) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            if self.signals.arrived() {
+                stop(child)?;
+                return Err(Interrupted.into());
+            }
+            if Instant::now() >= self.deadline {
+                stop(child)?;
+                bail!("`{shown}` was stopped: the step's time was up");
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// Ends `child` and all of its group: politely at first.
+fn stop(mut child: Child) -> Result<()> {
+    let group = Pid::from_child(&child);
+    // Fails only if the whole group is gone already.
+    let _ = kill_process_group(group, Signal::TERM);
+    let killed_at = Instant::now() + GRACE;
+    while child.try_wait()?.is_none() && Instant::now() < killed_at {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let _ = kill_process_group(group, Signal::KILL);
+    child.wait()?;
+    Ok(())
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::fd::OwnedFd;
+
+    fn run(script: &str, limit: Duration, signalled: bool) -> Result<()> {
+        let signals = Signals(Arc::new(AtomicBool::new(signalled)));
+        let session = Session::new(Path::new("."), None, Instant::now() + limit, &signals);
+        session.run(session.command("sh").args(["-c", script]))
+    }
+
+    #[test]
+    fn a_command_succeeds_fails_or_is_stopped() {
+        let long = Duration::from_secs(60);
+        run("exit 0", long, false).unwrap();
+        assert!(run("exit 3", long, false).unwrap_err().to_string().contains("exit status: 3"));
+        assert!(run("exec sleep 1000", Duration::ZERO, false).unwrap_err().to_string().contains("time was up"));
+        assert!(run("exec sleep 1000", long, true).unwrap_err().is::<Interrupted>());
+    }
+
+    #[test]
+    fn a_stopped_command_takes_what_it_started_along() {
+        let (output, log) = std::io::pipe().unwrap();
+        let signals = Signals(Arc::new(AtomicBool::new(false)));
+        let flag = Arc::clone(&signals.0);
+        let reader = std::thread::spawn(move || {
+            let mut lines = BufReader::new(output).lines();
+            let first = lines.next();
+            flag.store(true, Ordering::Relaxed);
+            // Ends once nobody holds the other end: not before the grandchild is gone.
+            assert_eq!(lines.count(), 0);
+            first
+        });
+        let log = Some(File::from(OwnedFd::from(log)));
+        let session = Session::new(Path::new("."), log, Instant::now() + Duration::from_secs(60), &signals);
+        let error = session.run(session.command("sh").args(["-c", "sleep 1000 & echo started; wait"])).unwrap_err();
+        assert!(error.is::<Interrupted>());
+        drop(session);
+        assert_eq!(reader.join().unwrap().unwrap().unwrap(), "started");
+    }
+}
