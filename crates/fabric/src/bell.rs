@@ -196,6 +196,13 @@ pub(crate) fn describe(bell: &SharedRegion) {
     bell.word(FENCED).store(u64::from(Barrier::register() == Barrier::Fence), Ordering::Release);
 }
 
+/// Makes a doorbell that of a member that can't make others execute a barrier.
+#[cfg(test)]
+pub(crate) fn pretend_fenced(bell: &std::os::fd::OwnedFd) {
+    let region = SharedRegion::open("test", bell, BELL_BYTES).unwrap();
+    region.word(FENCED).store(1, Ordering::Release);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,11 +42,12 @@ pub trait Fabric: Table {
     /// Announces that I am about to sleep. The caller polls everything once more after it.
     fn begin_sleep(&mut self);
 
-    /// Sleeps until rung, or `at_most` that long, and withdraws the announcement. It may return early for no reason.
+    /// Sleeps until rung, or `at_most` that long, and withdraws the announcement. Says whether it was rung. It may return
+    /// early for no reason.
     ///
     /// # Panics
     /// Without [`begin_sleep`](Self::begin_sleep) before it.
-    fn sleep(&mut self, at_most: Duration);
+    fn sleep(&mut self, at_most: Duration) -> bool;
 
     /// Withdraws the announcement, if there is one: the last poll found work.
     fn end_sleep(&mut self);

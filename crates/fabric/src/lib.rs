@@ -1,12 +1,13 @@
 //! One-sided memory between the members of a group: each writes its own row, and reads everybody's.
 //!
 //! Start with [`Fabric`], what a transport offers, and [`ShmFabric`], the one for members of one machine. [`Publisher`] is
-//! how applications put messages into that memory.
+//! how applications put messages into that memory; [`conformance`] is what every fabric must pass.
 //!
 //! This is the only crate with `unsafe`, and [`region`] says what makes it right. There is no protocol here: what the words
 //! of a row mean is `spindle-core`'s business, except for the one that says that a member sleeps ([`bell`]).
 pub mod barrier;
 pub mod bell;
+pub mod conformance;
 pub mod fabric;
 pub mod meet;
 pub mod probe;

@@ -237,10 +237,10 @@ impl Fabric for ShmFabric {
         }
     }
 
-    fn sleep(&mut self, at_most: Duration) {
+    fn sleep(&mut self, at_most: Duration) -> bool {
         let announced =
             self.announced.take().expect("sleep without begin_sleep: what arrived before it would be missed");
-        self.bell.wait(announced, at_most);
+        self.bell.wait(announced, at_most)
     }
 
     fn end_sleep(&mut self) {
@@ -332,4 +332,83 @@ fn open(layout: &Layout, rank: Rank, parts: &PeerParts) -> Result<(Arc<PeerRegio
     let row = PeerRegion::open("a peer's row", &parts.row, layout.row(rank).size).map_err(of("row"))?;
     let bell = SharedRegion::open("a peer's doorbell", &parts.bell, BELL_BYTES).map_err(of("doorbell"))?;
     Ok((Arc::new(row), bell))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::view;
+
+    fn layout(members: u32, window: u64) -> Layout {
+        Layout::new(&view(members, window)).unwrap()
+    }
+
+    fn create(layout: &Layout, rank: u32) -> (OwnRow, PeerParts) {
+        OwnRow::create(layout, Rank(rank)).unwrap()
+    }
+
+    #[test]
+    fn each_other_member_is_needed_once() {
+        let layout = layout(3, 8);
+        let (_row, parts) = create(&layout, 1);
+        for (given, rank, times) in
+            [(vec![], 1, 0), (vec![1], 2, 0), (vec![1, 1], 1, 2), (vec![0], 0, 1), (vec![1, 2, 3], 3, 1)]
+        {
+            let (own, _) = create(&layout, 0);
+            let given = given.into_iter().map(|rank| (Rank(rank), parts.try_clone().unwrap()));
+            let error = ShmFabric::new(&layout, own, given).unwrap_err();
+            assert!(
+                matches!(error, ShmError::Parts { rank: r, times: t, me: Rank(0) } if (r.0, t) == (rank, times)),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_row_of_another_layout_is_refused() {
+        let ours = layout(2, 8);
+        let (own, _) = create(&ours, 0);
+        let (_row, parts) = create(&layout(2, 100), 1);
+        let error = ShmFabric::new(&ours, own, [(Rank(1), parts)]).unwrap_err();
+        let ShmError::Region { rank: Rank(1), part: "row", source: RegionError::Size { .. } } = error else {
+            panic!("{error}");
+        };
+    }
+
+    #[test]
+    fn a_row_is_no_doorbell() {
+        let layout = layout(2, 8);
+        let (own, _) = create(&layout, 0);
+        let (_row, PeerParts { row, bell }) = create(&layout, 1);
+        let swapped = PeerParts { row: bell, bell: row };
+        let error = ShmFabric::new(&layout, own, [(Rank(1), swapped)]).unwrap_err();
+        assert!(matches!(error, ShmError::Region { part: "row", source: RegionError::Unsealed { .. }, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_member_that_needs_fences_gets_them() {
+        let layout = layout(2, 8);
+        let (own, _) = create(&layout, 0);
+        let (_row, parts) = create(&layout, 1);
+        crate::bell::pretend_fenced(&parts.bell);
+        let fabric = ShmFabric::new(&layout, own, [(Rank(1), parts)]).unwrap();
+        assert_eq!(fabric.barrier, Barrier::Fence);
+    }
+
+    #[test]
+    fn deaths_of_more_than_64_members_are_told() {
+        let members = 130;
+        let deaths = Arc::new(Deaths::new(members as usize));
+        let layout = layout(1, 8);
+        let (own, _) = create(&layout, 0);
+        let mut fabric = ShmFabric::new(&layout, own, []).unwrap();
+        fabric.deaths = deaths;
+        fabric.told = vec![0; 3].into();
+        let sink = fabric.death_sink();
+        for rank in [129, 64, 63, 128] {
+            sink.report(Rank(rank));
+        }
+        let told: Vec<Event> = std::iter::from_fn(|| fabric.event()).collect();
+        assert_eq!(told, [63, 64, 128, 129].map(|rank| Event::Dead(Rank(rank))));
+    }
 }
