@@ -1,0 +1,47 @@
+//! The hot path and nothing else: two members on one thread, messages from claim to delivered at both.
+//!
+//! Run under a tool that counts instructions, with two counts, and divide the difference: what is left is the cost of one
+//! message, sender and receiver together. `cargo xtask instructions` does that.
+//!
+//! Usage: `hot_path SIZE COUNT BURST SENDERS`, SIZE in bytes, BURST messages claimed between two polls.
+use spindle::{Batch, Config, Poll, SubgroupId, Who};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|word| word.parse::<u64>().expect("a number"));
+    let mut next = || arguments.next().expect("SIZE COUNT BURST SENDERS");
+    let (size, count, burst, senders) = (next(), next(), next(), next());
+    let mut config = Config::new("hot-path", 2);
+    config.subgroups[0].senders = Who::First(senders as u32);
+    config.subgroups[0].message_bytes_max = size;
+    config.subgroups[0].window = 2 * burst;
+    let mut nodes = config.local().expect("two members in one process");
+    let mut publishers: Vec<_> = nodes.iter_mut().take(senders as usize).map(|node| node.publisher("all").unwrap()).collect();
+    let (mut sent, mut delivered, mut sum) = (0, 0, 0u64);
+    let mut handler = |_: SubgroupId, batch: &mut Batch<'_>| {
+        for message in batch {
+            delivered += 1;
+            sum = sum.wrapping_add(u64::from(message.payload.first().copied().unwrap_or(0)));
+        }
+    };
+    while sent < count {
+        for publisher in &mut publishers {
+            for _ in 0..burst {
+                let Some(mut frame) = publisher.try_claim(size).unwrap() else { break };
+                frame.fill(sent as u8);
+                frame.commit();
+                sent += 1;
+            }
+        }
+        for node in nodes.iter_mut().rev() {
+            node.poll(&mut handler).unwrap();
+        }
+    }
+    publishers.clear();
+    nodes.iter_mut().for_each(spindle::Node::close_unused_publishers);
+    let mut running: Vec<_> = nodes.into_iter().collect();
+    while !running.is_empty() {
+        running.retain_mut(|node| node.poll(&mut handler).unwrap() != Poll::Finished);
+    }
+    assert_eq!(delivered, 2 * sent, "everybody delivered everything");
+    println!("{sent} messages, {delivered} deliveries, {sum:x}");
+}
