@@ -110,7 +110,7 @@ impl Config {
         let deaths = fabric.death_sink();
         let watcher = Watcher::spawn(pidfds, meeting.keeper, move |rank| deaths.report(rank));
         let members = meeting.roster.members.iter().map(|member| (member.id, member.pid)).collect();
-        Ok(Node::new(engine, fabric, Some(watcher.map_err(JoinError::Thread)?), members, self.spin_for))
+        Ok(Node::new(engine, fabric, Some(watcher?), members, self.spin_for))
     }
 
     /// All members of the group, in this process: for tests and for trying things out.
