@@ -1,13 +1,15 @@
 //! What every fabric must pass: one function a case, generic over a [`Harness`] that connects members in this process.
 //!
-//! [`conformance_suite!`](crate::conformance_suite) makes a `#[test]` of each. The cases in [`threaded`] run members on
-//! threads of their own; a fabric that lives on one thread, like a simulated one, leaves them out. A case fails by panic.
+//! [`conformance_suite!`](crate::conformance_suite) makes a `#[test]` of each. The cases in `threaded` modules run
+//! members on threads of their own; a fabric that lives on one thread, like a simulated one, leaves them out. A case fails by panic.
 //! Waits are bounded, generously; a bound that is reached is a failure, and no case asks for speed.
 use crate::fabric::{Event, Fabric};
 use spindle_core::layout::{LINE_BYTES, entry};
 use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, SubgroupId, SubgroupSpec, Table, View, ViewId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
+
+pub mod publishing;
 
 /// How long a case waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,6 +44,11 @@ macro_rules! conformance_suite {
             many_peers_wake_one_sleeper
             a_doorbell_on_another_thread_ends_a_sleep
             sleepers_are_woken_while_others_keep_posting
+        ]);
+        $crate::conformance_suite!($harness, $crate::conformance::publishing::threaded, [
+            waiting_publishers_and_sleeping_engines_wake_each_other
+            threads_share_a_ring
+            the_end_frees_a_waiting_thread
         ]);
     };
     ($harness:ty, single_threaded) => {
@@ -83,6 +90,28 @@ macro_rules! conformance_suite {
             a_withdrawn_sleep_is_over
             a_sleep_without_announcement_panics
             sleeps_can_follow_each_other
+        ]);
+        $crate::conformance_suite!($harness, $crate::conformance::publishing, [
+            frames_are_read_by_everyone
+            a_frame_is_seen_after_its_commit
+            messages_of_every_length_survive_many_laps
+            a_full_ring_has_room_again_after_delivery
+            a_message_over_the_limit_is_refused
+            a_frame_may_be_committed_in_part
+            committing_more_than_was_claimed_panics
+            a_dropped_frame_is_not_delivered
+            a_panic_while_filling_gives_the_frame_up
+            dropping_the_publishers_finishes_the_group
+            a_shared_ring_closes_with_its_last_publisher
+            shared_frames_overlap_and_keep_the_order_of_claims
+            a_second_publisher_for_a_ring_panics
+            publishing_ends_a_sleep
+            skipped_rounds_let_others_deliver
+            a_claim_gives_up_at_its_deadline
+            an_async_claim_is_woken_by_room
+            a_dropped_async_claim_is_forgotten
+            all_waiting_tasks_are_woken
+            the_end_of_the_engine_ends_waits
         ]);
     };
     ($harness:ty, $cases:path, [$($case:ident)*]) => {
@@ -816,7 +845,8 @@ mod tests {
     #[test]
     fn every_case_is_in_the_suite() {
         let source = include_str!("conformance.rs");
-        let names = source.lines().filter_map(|line| line.trim().strip_prefix("pub fn ")?.split_once("<H:"));
+        let cases = source.lines().chain(include_str!("conformance/publishing.rs").lines());
+        let names = cases.filter_map(|line| line.trim().strip_prefix("pub fn ")?.split_once("<H:"));
         let missing: Vec<&str> =
             names.map(|(name, _)| name).filter(|name| !source.lines().any(|line| line.trim() == *name)).collect();
         assert!(missing.is_empty(), "{missing:?}");

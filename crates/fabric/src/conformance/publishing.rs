@@ -1,0 +1,524 @@
+//! Cases of publishers over a fabric, with real engines on both sides: what is committed is what is delivered.
+use super::{Group, Harness, PATIENCE, assert_panics, view};
+use crate::fabric::Fabric;
+use crate::publisher::{Frame, PublishError, Publisher, Room, SharedPublisher};
+use spindle_core::{Ablation, Batch, ClaimError, Engine, Rank, Rows, State, SubgroupId, Time, Upcalls};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+const EVERYONE: SubgroupId = SubgroupId(0);
+
+/// Everything that one member has delivered, and how often it was told of room.
+struct Log {
+    messages: Vec<(Rank, Vec<u8>)>,
+    /// Of the ring whose publisher the case holds.
+    room: Option<Room>,
+}
+
+impl<R: Rows> Upcalls<R> for Log {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
+        self.messages.extend(batch.map(|message| (message.sender, message.payload.to_vec())));
+    }
+
+    fn room(&mut self, _: SubgroupId) {
+        self.room.iter().for_each(Room::ring_if_waiting);
+    }
+}
+
+struct Node<F> {
+    engine: Engine,
+    fabric: F,
+    log: Log,
+}
+
+impl<F: Fabric> Node<F> {
+    fn poll(&mut self) -> bool {
+        self.engine.poll(Time(0), &mut self.fabric, &mut self.log).worked
+    }
+
+    fn publisher(&mut self) -> Publisher {
+        let publisher = self.fabric.publisher(self.engine.claims(EVERYONE).expect("everybody sends"));
+        self.log.room = Some(publisher.room());
+        publisher
+    }
+}
+
+/// Engines over connected fabrics. Rings hold 8 messages of 100 bytes, or more.
+struct Nodes<H: Harness> {
+    fabrics: Vec<H::Fabric>,
+    engines: Vec<(Engine, Log)>,
+}
+
+impl<H: Harness> Nodes<H> {
+    fn new(members: u32) -> Nodes<H> {
+        let view = view(members, 8);
+        let Group { fabrics, .. } = Group::<H>::of(&view);
+        let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).expect("the view is sound");
+        let log = || Log { messages: Vec::new(), room: None };
+        Nodes { fabrics, engines: view.ranks().map(|rank| (engine(rank), log())).collect() }
+    }
+
+    fn publisher(&mut self, index: usize) -> Publisher {
+        let (engine, log) = &mut self.engines[index];
+        let publisher = self.fabrics[index].publisher(engine.claims(EVERYONE).expect("everybody sends"));
+        log.room = Some(publisher.room());
+        publisher
+    }
+
+    /// Polls everybody until nobody has anything to do.
+    fn run(&mut self) {
+        for _ in 0..10_000 {
+            let polled = self.fabrics.iter_mut().zip(&mut self.engines);
+            let worked =
+                polled.fold(false, |worked, (fabric, (engine, log))| engine.poll(Time(0), fabric, log).worked | worked);
+            H::settle(&mut self.fabrics);
+            if !worked {
+                return;
+            }
+        }
+        panic!("the engines don't come to rest");
+    }
+
+    /// What everybody has delivered, which must be the same everywhere, and is forgotten.
+    #[track_caller]
+    fn delivered(&mut self) -> Vec<(Rank, Vec<u8>)> {
+        self.run();
+        let mut logs = self.engines.iter_mut().map(|(_, log)| std::mem::take(&mut log.messages));
+        let first = logs.next().expect("there is a member");
+        assert!(logs.all(|log| log == first), "members differ");
+        first
+    }
+
+    #[track_caller]
+    fn payloads(&mut self) -> Vec<Vec<u8>> {
+        self.delivered().into_iter().map(|(_, payload)| payload).collect()
+    }
+
+    fn finished(&self) -> bool {
+        self.engines.iter().all(|(engine, _)| *engine.state() == State::Finished)
+    }
+
+    fn into_nodes(self) -> Vec<Node<H::Fabric>> {
+        let pairs = self.fabrics.into_iter().zip(self.engines);
+        pairs.map(|(fabric, (engine, log))| Node { engine, fabric, log }).collect()
+    }
+}
+
+fn fill(mut frame: Frame<'_>, payload: &[u8]) {
+    frame[..payload.len()].copy_from_slice(payload);
+    frame.commit_len(payload.len() as u64);
+}
+
+fn send(publisher: &mut Publisher, payload: &[u8]) {
+    fill(publisher.claim(payload.len() as u64).expect("there is room"), payload);
+}
+
+/// Commits frames until the ring is full, and says how many it took.
+fn fill_up(publisher: &mut Publisher) -> usize {
+    for sent in 0.. {
+        match publisher.claim(100) {
+            Ok(frame) => fill(frame, &[sent as u8; 100]),
+            Err(ClaimError::Full) => return sent,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!("a ring is finite")
+}
+
+/// Counts wakes.
+#[derive(Default)]
+struct Woken(AtomicU64);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin), woken: &Arc<Woken>) -> Poll<T> {
+    Pin::new(future).poll(&mut Context::from_waker(&Waker::from(woken.clone())))
+}
+
+/// What is filled in place is read by everyone, in one order.
+pub fn frames_are_read_by_everyone<H: Harness>() {
+    for members in [1, 2, 5, 16] {
+        let mut nodes = Nodes::<H>::new(members);
+        let mut publishers: Vec<Publisher> = (0..members as usize).map(|index| nodes.publisher(index)).collect();
+        for publisher in &mut publishers {
+            send(publisher, b"first");
+            send(publisher, b"second");
+        }
+        let delivered = nodes.delivered();
+        assert_eq!(delivered.len(), members as usize * 2);
+        for rank in (0..members).map(Rank) {
+            let mine: Vec<&[u8]> = delivered.iter().filter(|m| m.0 == rank).map(|m| &m.1[..]).collect();
+            assert_eq!(mine, [&b"first"[..], b"second"]);
+        }
+    }
+}
+
+/// Nothing of a frame is seen before it is committed.
+pub fn a_frame_is_seen_after_its_commit<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    let mut frame = publisher.claim(3).unwrap();
+    frame.copy_from_slice(b"abc");
+    assert_eq!(nodes.payloads(), Vec::<Vec<u8>>::new());
+    frame.commit();
+    assert_eq!(nodes.payloads(), [b"abc"]);
+}
+
+/// Every length from nothing to the maximum, over many laps of the ring.
+pub fn messages_of_every_length_survive_many_laps<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    for round in 0..3u8 {
+        for len in 0..=100u8 {
+            let payload: Vec<u8> = (0..len).map(|byte| byte.wrapping_mul(7) ^ len ^ round).collect();
+            send(&mut publisher, &payload);
+            assert_eq!(nodes.payloads(), [payload]);
+        }
+    }
+}
+
+/// A full ring refuses at once; delivery everywhere makes room again.
+pub fn a_full_ring_has_room_again_after_delivery<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(3);
+    let mut publisher = nodes.publisher(1);
+    for _ in 0..4 {
+        let sent = fill_up(&mut publisher);
+        assert!(sent >= 8);
+        assert_eq!(publisher.claim(100).err(), Some(ClaimError::Full));
+        assert_eq!(nodes.delivered().len(), sent);
+    }
+}
+
+/// The limit is the subgroup's, and named.
+pub fn a_message_over_the_limit_is_refused<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    assert_eq!(publisher.claim(101).err(), Some(ClaimError::TooLong { len: 101, max: 100 }));
+    assert_eq!(publisher.claim(u64::MAX).err(), Some(ClaimError::TooLong { len: u64::MAX, max: 100 }));
+    let late = publisher.claim_deadline(101, Instant::now()).err();
+    assert_eq!(late, Some(PublishError::TooLong { len: 101, max: 100 }));
+    send(&mut publisher, b"fits");
+    assert_eq!(nodes.payloads(), [b"fits"]);
+}
+
+/// A shorter message than was claimed.
+pub fn a_frame_may_be_committed_in_part<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    let mut frame = publisher.claim(100).unwrap();
+    assert_eq!(frame.len(), 100);
+    frame[..4].copy_from_slice(b"part");
+    frame.commit_len(4);
+    publisher.claim(50).unwrap().commit_len(0);
+    assert_eq!(nodes.payloads(), [b"part".to_vec(), vec![]]);
+}
+
+/// It would show bytes that nobody claimed.
+pub fn committing_more_than_was_claimed_panics<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    assert_panics("a longer commit", || publisher.claim(4).unwrap().commit_len(5));
+    send(&mut publisher, b"after");
+    assert_eq!(nodes.payloads(), [b"after"]);
+}
+
+/// A void, in the application's words; its space is used again.
+pub fn a_dropped_frame_is_not_delivered<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    for round in 0..100 {
+        drop(publisher.claim(100).unwrap());
+        if round % 3 == 0 {
+            send(&mut publisher, b"between");
+            assert_eq!(nodes.payloads(), [b"between"]);
+        }
+        nodes.run();
+    }
+    assert!(nodes.payloads().is_empty());
+}
+
+/// Nor does it stop the ring.
+pub fn a_panic_while_filling_gives_the_frame_up<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    assert_panics("the filler", || {
+        let mut frame = publisher.claim(8).unwrap();
+        frame[0] = 1;
+        panic!("while filling");
+    });
+    send(&mut publisher, b"after");
+    assert_eq!(nodes.payloads(), [b"after"]);
+}
+
+/// With its last publisher gone a member has finished, and with all members finished the group has.
+pub fn dropping_the_publishers_finishes_the_group<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let (mut first, second) = (nodes.publisher(0), nodes.publisher(1));
+    send(&mut first, b"last words");
+    drop(first);
+    assert_eq!(nodes.payloads(), [b"last words"]);
+    assert!(!nodes.finished());
+    drop(second);
+    nodes.run();
+    assert!(nodes.finished());
+}
+
+/// A ring closes with the last of its publishers, not with the first.
+pub fn a_shared_ring_closes_with_its_last_publisher<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(1);
+    let first = nodes.publisher(0).share();
+    let second = first.clone();
+    drop(first);
+    nodes.run();
+    assert!(!nodes.finished());
+    fill(second.claim(5).unwrap(), b"still");
+    assert_eq!(nodes.payloads(), [b"still"]);
+    drop(second);
+    nodes.run();
+    assert!(nodes.finished());
+}
+
+/// Several frames may be open at once and committed in any order; they are delivered in the order of their claims.
+pub fn shared_frames_overlap_and_keep_the_order_of_claims<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let publisher = nodes.publisher(0).share();
+    let frames: Vec<Frame<'_>> = (0..3).map(|_| publisher.claim(1).unwrap()).collect();
+    for (i, frame) in frames.into_iter().enumerate().rev() {
+        assert_eq!(nodes.payloads(), Vec::<Vec<u8>>::new());
+        fill(frame, &[i as u8]);
+    }
+    assert_eq!(nodes.payloads(), [[0], [1], [2]]);
+}
+
+/// Two could be given the same memory.
+pub fn a_second_publisher_for_a_ring_panics<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    assert_panics("a second publisher", || _ = nodes.publisher(0));
+    send(&mut publisher, b"fine");
+    drop(publisher);
+    assert_panics("a later publisher", || _ = nodes.publisher(0));
+    assert_eq!(nodes.payloads(), [b"fine"]);
+}
+
+/// Commits, voids, skipped rounds and the end are work for a sleeping engine; a claim is not.
+pub fn publishing_ends_a_sleep<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = Some(nodes.publisher(0));
+    let mut after = |action: &mut dyn FnMut(&mut Option<Publisher>)| {
+        nodes.fabrics[0].begin_sleep();
+        action(&mut publisher);
+        nodes.fabrics[0].sleep(Duration::ZERO)
+    };
+    assert!(after(&mut |publisher| publisher.as_mut().unwrap().claim(4).unwrap().commit()));
+    assert!(after(&mut |publisher| drop(publisher.as_mut().unwrap().claim(4).unwrap())));
+    assert!(after(&mut |publisher| publisher.as_mut().unwrap().skip_rounds(3)));
+    assert!(!after(&mut |publisher| _ = publisher.as_mut().unwrap().claim(1000).err()));
+    assert!(after(&mut |publisher| *publisher = None));
+}
+
+/// Declared rounds of silence move the group on without anybody's nulls.
+pub fn skipped_rounds_let_others_deliver<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let (quiet, mut busy) = (nodes.publisher(0), nodes.publisher(1));
+    quiet.skip_rounds(5);
+    for i in 0..5 {
+        send(&mut busy, &[i]);
+    }
+    assert_eq!(nodes.payloads(), [[0], [1], [2], [3], [4]]);
+}
+
+/// A wait for room ends at its deadline, and says how long it was.
+pub fn a_claim_gives_up_at_its_deadline<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    let sent = fill_up(&mut publisher);
+    assert!(matches!(publisher.claim_deadline(100, Instant::now()), Err(PublishError::Deadline { .. })));
+    let wait = Duration::from_millis(5);
+    let error = publisher.claim_deadline(100, Instant::now() + wait).err();
+    assert!(matches!(error, Some(PublishError::Deadline { waited }) if waited >= wait / 2), "{error:?}");
+    // Nothing was claimed by it.
+    assert_eq!(nodes.delivered().len(), sent);
+    fill(publisher.claim_deadline(5, Instant::now()).unwrap(), b"later");
+    assert_eq!(nodes.payloads(), [b"later"]);
+}
+
+/// A task is woken when there is room, and only then.
+pub fn an_async_claim_is_woken_by_room<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    let sent = fill_up(&mut publisher);
+    let woken = Arc::new(Woken::default());
+    let mut claiming = publisher.claim_async(4);
+    assert!(poll_once(&mut claiming, &woken).is_pending());
+    assert!(poll_once(&mut claiming, &woken).is_pending());
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    assert_eq!(nodes.delivered().len(), sent);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    let Poll::Ready(Ok(frame)) = poll_once(&mut claiming, &woken) else { panic!("there is room") };
+    fill(frame, b"task");
+    assert_eq!(nodes.payloads(), [b"task"]);
+}
+
+/// A cancelled task leaves nothing behind.
+pub fn a_dropped_async_claim_is_forgotten<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    fill_up(&mut publisher);
+    let woken = Arc::new(Woken::default());
+    let mut claiming = publisher.claim_async(4);
+    assert!(poll_once(&mut claiming, &woken).is_pending());
+    drop(claiming);
+    nodes.run();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    assert_eq!(Arc::strong_count(&woken), 1);
+}
+
+/// Every task that waits is woken, each once.
+pub fn all_waiting_tasks_are_woken<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(1);
+    let mut publisher = nodes.publisher(0);
+    fill_up(&mut publisher);
+    let publisher = publisher.share();
+    let wakers: Vec<Arc<Woken>> = (0..3).map(|_| Arc::default()).collect();
+    let mut claims: Vec<_> = wakers.iter().map(|_| publisher.claim_async(4)).collect();
+    for (claim, woken) in claims.iter_mut().zip(&wakers) {
+        assert!(poll_once(claim, woken).is_pending());
+    }
+    nodes.run();
+    assert!(wakers.iter().all(|woken| woken.0.load(Ordering::Relaxed) == 1));
+    for (claim, woken) in claims.iter_mut().zip(&wakers) {
+        assert!(matches!(poll_once(claim, woken), Poll::Ready(Ok(_))));
+    }
+}
+
+/// When the engine stops, nobody waits for it.
+pub fn the_end_of_the_engine_ends_waits<H: Harness>() {
+    let mut nodes = Nodes::<H>::new(2);
+    let mut publisher = nodes.publisher(0);
+    fill_up(&mut publisher);
+    let room = publisher.room();
+    let woken = Arc::new(Woken::default());
+    let mut claiming = publisher.claim_async(4);
+    assert!(poll_once(&mut claiming, &woken).is_pending());
+    room.end();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(matches!(poll_once(&mut claiming, &woken), Poll::Ready(Err(PublishError::Ended))));
+    drop(claiming);
+    let error = publisher.claim_deadline(4, Instant::now() + PATIENCE).err();
+    assert_eq!(error, Some(PublishError::Ended));
+}
+
+/// Cases in which publishers and engines run on threads of their own.
+pub mod threaded {
+    use super::*;
+    use std::thread::scope;
+
+    const MESSAGES: u64 = 5_000;
+
+    /// Polls, and sleeps in between, until `count` messages are delivered.
+    fn run_until<F: Fabric>(node: &mut Node<F>, count: usize) {
+        let start = Instant::now();
+        while node.log.messages.len() < count {
+            assert!(start.elapsed() < PATIENCE, "{} of {count} messages", node.log.messages.len());
+            if node.poll() {
+                continue;
+            }
+            node.fabric.begin_sleep();
+            if node.poll() {
+                node.fabric.end_sleep();
+            } else {
+                node.fabric.sleep(PATIENCE);
+            }
+        }
+        // So that the others come to their ends as well.
+        while node.poll() {}
+    }
+
+    fn run_all<F: Fabric + Send>(nodes: Vec<Node<F>>, count: usize) -> Vec<Vec<(Rank, Vec<u8>)>> {
+        let run = |mut node: Node<F>| {
+            run_until(&mut node, count);
+            node
+        };
+        // The fabrics live until all are done: who sleeps last is woken by the others' last posts.
+        let nodes: Vec<Node<F>> = scope(|scope| {
+            let threads: Vec<_> = nodes.into_iter().map(|node| scope.spawn(move || run(node))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("the member is well")).collect()
+        });
+        nodes.into_iter().map(|node| node.log.messages).collect()
+    }
+
+    fn check(logs: &[Vec<(Rank, Vec<u8>)>], streams: u64) {
+        assert!(logs.iter().all(|log| *log == logs[0]), "members differ");
+        let mut next = vec![0; streams as usize];
+        for (_, payload) in &logs[0] {
+            let word = |i: usize| u64::from_le_bytes(payload[i * 8..][..8].try_into().unwrap());
+            assert_eq!(word(1), next[word(0) as usize]);
+            next[word(0) as usize] += 1;
+        }
+        assert!(next.iter().all(|count| *count == MESSAGES));
+    }
+
+    fn payload(stream: u64, index: u64) -> [u8; 16] {
+        let mut payload = [0; 16];
+        payload[..8].copy_from_slice(&stream.to_le_bytes());
+        payload[8..].copy_from_slice(&index.to_le_bytes());
+        payload
+    }
+
+    /// Publishers outrun their rings and wait for room; engines and publishers sleep and wake one another.
+    pub fn waiting_publishers_and_sleeping_engines_wake_each_other<H: Harness<Fabric: Send>>() {
+        let mut nodes = Nodes::<H>::new(2).into_nodes();
+        let publishers: Vec<Publisher> = nodes.iter_mut().map(Node::publisher).collect();
+        scope(|scope| {
+            for (stream, mut publisher) in (0..).zip(publishers) {
+                scope.spawn(move || {
+                    for index in 0..MESSAGES {
+                        let deadline = Instant::now() + PATIENCE;
+                        fill(publisher.claim_deadline(16, deadline).unwrap(), &payload(stream, index));
+                    }
+                });
+            }
+            check(&run_all(nodes, 2 * MESSAGES as usize), 2);
+        });
+    }
+
+    /// Several threads on one ring; each stream keeps its order.
+    pub fn threads_share_a_ring<H: Harness<Fabric: Send>>() {
+        let mut nodes = Nodes::<H>::new(2).into_nodes();
+        let publisher: SharedPublisher = nodes[0].publisher().share();
+        scope(|scope| {
+            for stream in 0..3 {
+                let publisher = publisher.clone();
+                scope.spawn(move || {
+                    for index in 0..MESSAGES {
+                        let deadline = Instant::now() + PATIENCE;
+                        fill(publisher.claim_deadline(16, deadline).unwrap(), &payload(stream, index));
+                    }
+                });
+            }
+            check(&run_all(nodes, 3 * MESSAGES as usize), 3);
+        });
+    }
+
+    /// A thread that waits without end in sight is freed when the engine stops.
+    pub fn the_end_frees_a_waiting_thread<H: Harness<Fabric: Send>>() {
+        let mut nodes = Nodes::<H>::new(2);
+        let mut publisher = nodes.publisher(0);
+        fill_up(&mut publisher);
+        let room = publisher.room();
+        scope(|scope| {
+            let waiter = scope.spawn(move || publisher.claim_deadline(4, Instant::now() + PATIENCE).err());
+            room.end();
+            assert_eq!(waiter.join().unwrap(), Some(PublishError::Ended));
+        });
+    }
+}
