@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use spindle_core::ring::Kind;
 use spindle_core::{
-    Ablation, Batch, Engine, MemberId, Order, Rank, Rows, SubgroupId, SubgroupSpec, Table, Time, View, ViewId,
+    Ablation, Batch, Engine, Lookup, MemberId, Order, Rank, Ring, Rows, SubgroupId, SubgroupSpec, Table, Time, View, ViewId,
 };
 
 const ALL: SubgroupId = SubgroupId(0);
@@ -73,6 +73,12 @@ impl Rows for Memory {
     fn bytes(&self, _: Rank, _: u64, len: u64) -> &[u8] {
         assert_eq!(len, 0, "every message is empty");
         &[]
+    }
+
+    type Frames<'a> = Lookup<'a, Memory>;
+
+    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Memory> {
+        Lookup::new(self, member, ring)
     }
 }
 

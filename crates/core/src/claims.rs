@@ -7,9 +7,13 @@
 //!
 //! Nothing here blocks: a full ring is an error that the caller may wait out. INV-FRAME is kept by `limit`: the engine
 //! raises it only after every member has delivered what stood there.
+use crate::planted::planted;
 use crate::ring::{GRANULE_BYTES, Header, Kind, Ring, frame_bytes};
-use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering, Padded};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
 use alloc::boxed::Box;
+
+/// In a mark: the frame is a void.
+const VOID: u32 = 1 << 31;
 
 /// Claims on one ring.
 #[derive(Debug)]
@@ -19,10 +23,19 @@ pub struct Claims {
     claimed: Padded<AtomicU64>,
     /// Position up to which space may be claimed. Written by the engine.
     limit: Padded<AtomicU64>,
-    /// One per granule: 1 from commit until the engine has announced the frame that starts there.
-    marks: Box<[AtomicU8]>,
+    /// One per granule: from commit until the engine has announced the frame that starts there, its span in granules, with
+    /// [`VOID`] added if it is one; 0 otherwise.
+    marks: Box<[AtomicU32]>,
     skipped: AtomicU64,
     closed: AtomicBool,
+}
+
+/// Where the only claimer of a ring stands, so that it need not ask.
+#[derive(Debug)]
+pub struct Exclusive {
+    position: u64,
+    /// As it was when it was last asked for; it only grows.
+    limit: u64,
 }
 
 /// Claimed space that nobody else writes, until it is committed. Not `Clone`: it stands for the space.
@@ -56,7 +69,7 @@ impl Claims {
             ring,
             claimed: Padded(AtomicU64::new(0)),
             limit: Padded(AtomicU64::new(ring.capacity)),
-            marks: (0..ring.capacity / GRANULE_BYTES).map(|_| AtomicU8::new(0)).collect(),
+            marks: (0..ring.capacity / GRANULE_BYTES).map(|_| AtomicU32::new(0)).collect(),
             skipped: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
@@ -75,7 +88,7 @@ impl Claims {
     pub fn claim(&self, len: u64) -> Result<Claim, ClaimError> {
         let mut position = self.claimed.load(Ordering::Relaxed);
         loop {
-            let (claim, next) = self.claim_at(position, len)?;
+            let (claim, next) = self.claim_at(position, len, self.limit())?;
             // Relaxed: claims are disjoint and pass nothing to each other.
             match self.claimed.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(claim),
@@ -84,15 +97,31 @@ impl Claims {
         }
     }
 
-    /// As [`claim`](Self::claim), without an atomic read-modify-write. The caller is the only one who claims on this ring
-    /// (two at once could be given the same space).
+    /// Begins claiming without an atomic read-modify-write. Until [`end_exclusive`](Self::end_exclusive) the holder of the
+    /// result is the only one who claims on this ring: two at once could be given the same space.
+    pub fn begin_exclusive(&self) -> Exclusive {
+        Exclusive { position: self.claimed.load(Ordering::Relaxed), limit: self.limit() }
+    }
+
+    /// Lets everybody claim again.
+    pub fn end_exclusive(&self, holder: Exclusive) {
+        // Relaxed: claims pass nothing to each other, and who claims next is ordered behind this by other means.
+        self.claimed.store(holder.position, Ordering::Relaxed);
+    }
+
+    /// As [`claim`](Self::claim), for the only claimer.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// As there.
     #[inline]
-    pub fn claim_exclusive(&self, len: u64) -> Result<Claim, ClaimError> {
-        let (claim, next) = self.claim_at(self.claimed.load(Ordering::Relaxed), len)?;
-        self.claimed.store(next, Ordering::Relaxed);
+    pub fn claim_exclusive(&self, holder: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
+        let mut outcome = self.claim_at(holder.position, len, holder.limit);
+        if matches!(outcome, Err(ClaimError::Full)) {
+            holder.limit = self.limit();
+            outcome = self.claim_at(holder.position, len, holder.limit);
+        }
+        let (claim, next) = outcome?;
+        holder.position = next;
         Ok(claim)
     }
 
@@ -104,10 +133,10 @@ impl Claims {
     #[inline]
     pub fn commit(&self, claim: Claim, kind: Kind, len: u64, store: impl FnOnce(u64, u64)) {
         assert!(len <= claim.len, "committed {len} bytes of a claim of {}", claim.len);
-        let header = Header { kind, span: claim.span, len };
-        store(self.ring.offset(claim.position), header.encode());
+        store(self.ring.offset(claim.position), Header { kind, span: claim.span, len }.encode());
+        let void = if kind == Kind::Void { VOID } else { 0 };
         // Release: the engine that takes the mark sees the payload and the header.
-        self.mark(claim.position).store(1, Ordering::Release);
+        self.mark(claim.position).store((claim.span / GRANULE_BYTES) as u32 | void, Ordering::Release);
     }
 
     /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls.
@@ -126,28 +155,19 @@ impl Claims {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Bytes that may be claimed at this moment.
-    pub fn free_bytes(&self) -> u64 {
-        self.limit.load(Ordering::Acquire).saturating_sub(self.claimed.load(Ordering::Relaxed))
-    }
-
-    /// Whether a message of `len` bytes could be claimed at this moment.
-    pub fn has_room(&self, len: u64) -> bool {
-        self.free_bytes() >= frame_bytes(len)
-    }
-
     /// Whether the frame at `position` is committed.
-    #[inline]
-    pub(crate) fn is_ready(&self, position: u64) -> bool {
-        // Acquire: pairs with the release in `commit`.
+    pub(crate) fn is_committed(&self, position: u64) -> bool {
         self.mark(position).load(Ordering::Acquire) != 0
     }
 
-    /// Takes back the mark of the frame at `position`, which was ready.
-    #[inline]
-    pub(crate) fn unmark(&self, position: u64) {
-        // Relaxed: the next claimer of this granule is ordered behind it by `limit`.
-        self.mark(position).store(0, Ordering::Relaxed);
+    /// The committed frames.
+    pub(crate) fn marks(&self) -> Marks<'_> {
+        Marks { slots: &self.marks, mask: self.ring.capacity - 1 }
+    }
+
+    /// Refuses every claim from now on, as if the ring were full for ever.
+    pub fn revoke(&self) {
+        self.limit.store(0, Ordering::Release);
     }
 
     /// Allows claims up to `position`.
@@ -162,27 +182,60 @@ impl Claims {
         if self.skipped.load(Ordering::Relaxed) == 0 { 0 } else { self.skipped.swap(0, Ordering::Relaxed) }
     }
 
+    /// Whether the frame at `position` may be claimed: `limit` is how far claims may go, as the caller knows it.
     #[inline]
-    fn claim_at(&self, position: u64, len: u64) -> Result<(Claim, u64), ClaimError> {
+    fn claim_at(&self, position: u64, len: u64, limit: u64) -> Result<(Claim, u64), ClaimError> {
         if len > self.ring.message_bytes_max {
             return Err(ClaimError::TooLong { len, max: self.ring.message_bytes_max });
         }
         let span = frame_bytes(len);
-        // Acquire: pairs with the release in `raise_limit`.
-        if position + span > self.limit.load(Ordering::Acquire) {
+        if position + span > limit {
             return Err(ClaimError::Full);
         }
         Ok((Claim { position, span, len }, self.ring.after(position, span)))
     }
 
+    fn limit(&self) -> u64 {
+        // Acquire: pairs with the release in `raise_limit`.
+        self.limit.load(Ordering::Acquire)
+    }
+
+    /// The mark of the frame at `position`.
     #[inline]
-    fn mark(&self, position: u64) -> &AtomicU8 {
+    fn mark(&self, position: u64) -> &AtomicU32 {
         &self.marks[((position & (self.ring.capacity - 1)) / GRANULE_BYTES) as usize]
+    }
+}
+
+/// The committed frames of a ring, for the engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks<'a> {
+    slots: &'a [AtomicU32],
+    mask: u64,
+}
+
+impl Marks<'_> {
+    /// Takes the mark of the frame at `position`, if it is committed: its kind and span.
+    #[inline]
+    pub(crate) fn take(self, position: u64) -> Option<(Kind, u64)> {
+        let slot = &self.slots[((position & self.mask) / GRANULE_BYTES) as usize];
+        // Acquire: pairs with the release in `commit`.
+        let mark = slot.load(Ordering::Acquire);
+        if mark == 0 {
+            return None;
+        }
+        if !planted!(MarkStays) {
+            // Relaxed: the next claimer of this granule is ordered behind it by `limit`.
+            slot.store(0, Ordering::Relaxed);
+        }
+        let kind = if mark & VOID != 0 { Kind::Void } else { Kind::Message };
+        Some((kind, u64::from(mark & !VOID) * GRANULE_BYTES))
     }
 }
 
 impl Claim {
     /// Bytes of payload that were claimed.
+    #[inline]
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -190,6 +243,12 @@ impl Claim {
     /// Whether no payload was claimed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Where the frame stands in its ring.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// Offset of the payload in the row of the ring's owner.

@@ -9,9 +9,9 @@
 //! [`Defect`], never with a panic.
 use crate::ids::Rank;
 use crate::planted::planted;
-use crate::ring::{HEADER_BYTES, Header, Kind, Ring};
+use crate::ring::{Header, Kind, Ring};
 use crate::sync::{AtomicU64, Ordering, Padded};
-use crate::table::Rows;
+use crate::table::{Frames, Rows};
 use crate::view::Order;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -38,23 +38,21 @@ pub struct Defect {
     pub header: u64,
 }
 
-/// The round of a lane that knows of no further frame.
-const NONE: u64 = u64::MAX;
+/// No sender gets this far in the life of a view; a frame that claims to is garbage.
+pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 
+/// The frames of one sender.
 #[derive(Debug)]
 struct Lane {
-    sender: Rank,
-    ring: Ring,
-    /// Offset in the sender's row of the word that says how far its ring is announced.
-    published_at: u64,
-    published: u64,
     /// Where the next frame starts, or will start.
     position: u64,
-    /// The round of the frame at `position`, or [`NONE`].
-    round: u64,
-    header: Header,
-    /// Rounds of this sender up to and with the newest of its frames behind the cursor.
-    taken: u64,
+    published: u64,
+    /// No frame from `position` on has a smaller round.
+    next: u64,
+    ring: Ring,
+    sender: Rank,
+    /// Offset in the sender's row of the word that says how far its ring is announced.
+    published_at: u64,
 }
 
 /// A place in the order of one subgroup.
@@ -62,23 +60,21 @@ struct Lane {
 pub struct Cursor {
     lanes: Vec<Lane>,
     order: Order,
+    /// The round of the next place of the total order.
     round: u64,
-    /// The lane to look at next in `round`.
+    /// The lane of the next place; in a Fifo subgroup, the one that was read last.
     lane: usize,
-    /// Whether `round` had a message so far.
-    found: bool,
     defect: Option<Defect>,
 }
 
 impl Cursor {
     /// A cursor at the start; `senders` gives, by sender rank, who it is, its ring, and the offset of its `published` word.
     pub(crate) fn new(order: Order, senders: impl Iterator<Item = (Rank, Ring, u64)>) -> Cursor {
-        let header = Header { kind: Kind::Void, span: 0, len: 0 };
         let lanes = senders.map(|(sender, ring, published_at)| {
-            let (published, position, round, taken) = (0, 0, NONE, 0);
-            Lane { sender, ring, published_at, published, position, round, header, taken }
+            let (position, published, next) = (0, 0, 0);
+            Lane { position, published, next, ring, sender, published_at }
         });
-        Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, found: false, defect: None }
+        Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None }
     }
 
     /// The messages from here up to `frontier` places of the total order; in a Fifo subgroup, all that were announced.
@@ -86,13 +82,12 @@ impl Cursor {
         for lane in &mut self.lanes {
             // Loaded after the frontier, so everything below the frontier is announced by it.
             lane.published = rows.load(lane.sender, lane.published_at);
-            if lane.round == NONE {
-                lane.peek(rows, &mut self.defect);
-            }
         }
-        let senders = (self.lanes.len() as u64).max(1);
-        let (end_round, end_lane) = (frontier / senders, (frontier % senders) as usize);
-        Batch { rows, cursor: self, end_round, end_lane, messages: 0, bytes: 0 }
+        let left = match self.order {
+            Order::Total => frontier.saturating_sub(self.count()),
+            Order::Fifo => u64::MAX,
+        };
+        Batch { rows, cursor: self, left, messages: 0, bytes: 0 }
     }
 
     /// How many places of the total order lie behind the cursor.
@@ -100,16 +95,16 @@ impl Cursor {
         self.round * self.lanes.len() as u64 + self.lane as u64
     }
 
-    /// How many rounds of the sender with this sender rank lie behind the cursor, up to its newest frame.
+    /// How many rounds of the sender with this sender rank lie behind the cursor, in a Fifo subgroup.
     pub fn taken(&self, sender: usize) -> u64 {
-        self.lanes[sender].taken
+        self.lanes[sender].next
     }
 
     /// Whether `frontier`, as the engine handed it off, lies ahead of the cursor.
     pub fn is_behind(&self, frontier: u64) -> bool {
         match self.order {
             Order::Total => self.count() < frontier,
-            Order::Fifo => self.lanes.iter().map(|lane| lane.taken).sum::<u64>() < frontier,
+            Order::Fifo => self.lanes.iter().map(|lane| lane.next).sum::<u64>() < frontier,
         }
     }
 
@@ -122,56 +117,26 @@ impl Cursor {
     pub fn defect(&self) -> Option<Defect> {
         self.defect
     }
-
-    fn next_round(&mut self) {
-        self.lane = 0;
-        self.round += 1;
-        if !core::mem::replace(&mut self.found, false) {
-            // A round of nulls: go to the next one that holds a frame.
-            let next = self.lanes.iter().map(|lane| lane.round).min().unwrap_or(NONE);
-            let next = if planted!(SkipsARound) && next != NONE { next + 1 } else { next };
-            self.round = self.round.max(next);
-        }
-    }
 }
 
 impl Lane {
-    /// Looks at the frame at `position`, if one is announced, and passes over voids.
-    #[inline]
-    fn peek<R: Rows>(&mut self, rows: &R, defect: &mut Option<Defect>) {
+    /// Passes over voids. The round of the frame at `position` then, if one is announced.
+    fn look<R: Rows>(&mut self, rows: &R) -> Result<Option<u64>, Defect> {
+        let frames = rows.frames(self.sender, &self.ring);
         while self.position < self.published {
-            let at = self.ring.offset(self.position);
-            let word = rows.load(self.sender, at);
+            let [word, round] = frames.header(self.position);
             let header = Header::decode(word, &self.ring);
-            let round = rows.load(self.sender, at + 8);
-            match header {
-                Some(Header { kind: Kind::Void, span, .. }) if round >= self.taken && round < NONE => {
-                    self.position = self.ring.after(self.position, span);
-                    self.taken = round + 1;
-                }
-                Some(header) if round >= self.taken && round < NONE => {
-                    self.header = header;
-                    self.round = round;
-                    return;
-                }
-                _ => {
-                    *defect = Some(Defect { sender: self.sender, position: self.position, header: word });
-                    break;
-                }
+            // Rounds ascend.
+            let Some(header) = header.filter(|_| round >= self.next && round < ROUNDS_MAX) else {
+                return Err(Defect { sender: self.sender, position: self.position, header: word });
+            };
+            if header.kind == Kind::Message {
+                return Ok(Some(round));
             }
+            self.position = self.ring.after(self.position, header.span);
+            self.next = round + 1;
         }
-        self.round = NONE;
-    }
-
-    /// Takes the frame that `peek` found and looks at the next one.
-    #[inline]
-    fn take<'a, R: Rows>(&mut self, rows: &'a R, defect: &mut Option<Defect>) -> Message<'a> {
-        let payload = rows.bytes(self.sender, self.ring.offset(self.position) + HEADER_BYTES, self.header.len);
-        let message = Message { sender: self.sender, round: self.round, payload };
-        self.position = self.ring.after(self.position, self.header.span);
-        self.taken = self.round + 1;
-        self.peek(rows, defect);
-        message
+        Ok(None)
     }
 }
 
@@ -183,8 +148,8 @@ impl Lane {
 pub struct Batch<'a, R> {
     rows: &'a R,
     cursor: &'a mut Cursor,
-    end_round: u64,
-    end_lane: usize,
+    /// Places from the cursor to the frontier.
+    left: u64,
     messages: u64,
     bytes: u64,
 }
@@ -214,57 +179,135 @@ impl<'a, R: Rows> Iterator for Batch<'a, R> {
 
     #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
-        if !self.has_next() {
-            return None;
+        match self.take() {
+            None if self.has_next() => self.take(),
+            taken => taken,
         }
-        let cursor = &mut *self.cursor;
-        let message = cursor.lanes[cursor.lane].take(self.rows, &mut cursor.defect);
-        if cursor.order == Order::Total {
-            cursor.lane += 1;
-            cursor.found = true;
-        }
-        self.messages += 1;
-        self.bytes += message.payload.len() as u64;
-        Some(message)
     }
 }
 
-impl<R: Rows> Batch<'_, R> {
-    /// Whether another message is there; passes over the nulls before it.
+impl<'a, R: Rows> Batch<'a, R> {
+    /// Calls `upcall` with every message that is left. Faster than a loop over the iterator: the state of the walk stays in
+    /// registers.
     #[inline]
-    pub fn has_next(&mut self) -> bool {
-        match self.cursor.order {
-            _ if self.cursor.defect.is_some() => false,
-            Order::Total => self.seek_in_total_order(),
-            Order::Fifo => self.seek_announced(),
-        }
-    }
-
-    #[inline]
-    fn seek_in_total_order(&mut self) -> bool {
-        let cursor = &mut *self.cursor;
+    pub fn for_each(&mut self, mut upcall: impl FnMut(Message<'a>)) {
         loop {
-            if cursor.lane == cursor.lanes.len() {
-                cursor.next_round();
+            if self.cursor.order == Order::Total
+                && let [lane] = &mut self.cursor.lanes[..]
+            {
+                let frames = self.rows.frames(lane.sender, &lane.ring);
+                let (sender, ring) = (lane.sender, lane.ring);
+                let (first, mut round, mut bytes) = (self.cursor.round, self.cursor.round, 0);
+                let end = round.saturating_add(self.left);
+                // To the end of the lap at most, so that no step has to wrap.
+                let start = lane.position & (ring.capacity - 1);
+                let stop = ring.capacity.min(start + (lane.published - lane.position));
+                let mut place = start;
+                while place < stop && round < end {
+                    let [word, found] = frames.header(place);
+                    let Some(header) = Header::of_kind(word, Kind::Message, &ring).filter(|_| found == round) else { break };
+                    upcall(Message { sender, round, payload: frames.payload(place, header.len) });
+                    bytes += header.len;
+                    round += 1;
+                    place += header.span;
+                }
+                if place > start {
+                    lane.position = ring.after(lane.position, place - start);
+                    (lane.next, self.cursor.round) = (round, round);
+                    self.left -= round - first;
+                    self.messages += round - first;
+                    self.bytes += bytes;
+                }
             }
-            if cursor.round > self.end_round || (cursor.round == self.end_round && cursor.lane >= self.end_lane) {
-                // Passing over empty rounds may have gone beyond the frontier, where frames may be announced by now.
-                (cursor.round, cursor.lane) = (self.end_round, self.end_lane);
-                return false;
+            match self.next() {
+                Some(message) => upcall(message),
+                None => return,
             }
-            if cursor.lanes[cursor.lane].round == cursor.round {
-                return true;
-            }
-            cursor.lane += 1;
         }
     }
 
-    fn seek_announced(&mut self) -> bool {
+    /// Whether another message is there; passes over the nulls before it.
+    pub fn has_next(&mut self) -> bool {
+        if self.cursor.defect.is_some() {
+            return false;
+        }
+        let found = match self.cursor.order {
+            Order::Total => self.seek(),
+            Order::Fifo => self.seek_lane(),
+        };
+        found.unwrap_or_else(|defect| {
+            self.cursor.defect = Some(defect);
+            false
+        })
+    }
+
+    /// The message at the cursor, unless nulls or voids come before it.
+    #[inline]
+    fn take(&mut self) -> Option<Message<'a>> {
+        let cursor = &mut *self.cursor;
+        let senders = cursor.lanes.len();
+        let lane = cursor.lanes.get_mut(cursor.lane)?;
+        if lane.position >= lane.published || self.left == 0 {
+            return None;
+        }
+        let frames = self.rows.frames(lane.sender, &lane.ring);
+        let place = lane.position;
+        let [word, round] = frames.header(place);
+        let header = Header::of_kind(word, Kind::Message, &lane.ring)?;
+        match cursor.order {
+            Order::Total if round == cursor.round => {
+                cursor.lane += 1;
+                if cursor.lane == senders {
+                    (cursor.lane, cursor.round) = (0, round + 1);
+                }
+                self.left -= 1;
+            }
+            Order::Fifo if round >= lane.next && round < ROUNDS_MAX => {}
+            _ => return None,
+        }
+        lane.position = lane.ring.after(place, header.span);
+        lane.next = round + 1;
+        self.messages += 1;
+        self.bytes += header.len;
+        Some(Message { sender: lane.sender, round, payload: frames.payload(place, header.len) })
+    }
+
+    /// Goes to the next message, over nulls and voids, or to the frontier if none comes before it.
+    fn seek(&mut self) -> Result<bool, Defect> {
+        let cursor = &mut *self.cursor;
+        let senders = cursor.lanes.len() as u64;
+        if self.left == 0 || senders == 0 {
+            return Ok(false);
+        }
+        let mut found = u64::MAX;
+        for (rank, lane) in (0..).zip(&mut cursor.lanes) {
+            if let Some(round) = lane.look(self.rows)? {
+                found = found.min(round * senders + rank + u64::from(planted!(SkipsARound)));
+            }
+        }
+        let here = cursor.round * senders + cursor.lane as u64;
+        if found < here {
+            // Places behind the cursor hold nothing: the sender stamped a frame with a round that it had announced as null.
+            let lane = &cursor.lanes[(found % senders) as usize];
+            return Err(Defect { sender: lane.sender, position: lane.position, header: found / senders });
+        }
+        let there = found.min(here + self.left);
+        self.left -= there - here;
+        (cursor.round, cursor.lane) = (there / senders, (there % senders) as usize);
+        Ok(self.left > 0)
+    }
+
+    /// As [`seek`](Self::seek), in a Fifo subgroup.
+    fn seek_lane(&mut self) -> Result<bool, Defect> {
         let cursor = &mut *self.cursor;
         let lanes = cursor.lanes.len();
-        let ahead = (0..lanes).map(|i| (cursor.lane + i) % lanes).find(|&i| cursor.lanes[i].round != NONE);
-        cursor.lane = ahead.unwrap_or(cursor.lane);
-        ahead.is_some()
+        for i in (0..lanes).map(|i| (cursor.lane + i) % lanes) {
+            if cursor.lanes[i].look(self.rows)?.is_some() {
+                cursor.lane = i;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -308,7 +351,7 @@ impl Handoff {
             Order::Total => self.delivered[0].store(cursor.count(), Ordering::Release),
             Order::Fifo => {
                 for (count, lane) in self.delivered.iter().zip(&cursor.lanes) {
-                    count.store(lane.taken, Ordering::Release);
+                    count.store(lane.next, Ordering::Release);
                 }
             }
         }

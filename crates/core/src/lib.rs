@@ -29,11 +29,11 @@ mod sync;
 pub mod table;
 pub mod view;
 
-pub use claims::{Claim, ClaimError, Claims};
+pub use claims::{Claim, ClaimError, Claims, Exclusive};
 pub use cursor::{Batch, Cursor, Defect, Handoff, Message};
 pub use engine::{Ablation, Engine, Fault, Progress, State, Upcalls};
 pub use ids::{MemberId, Rank, SubgroupId, Time, ViewId};
 pub use layout::{Layout, RowLayout};
 pub use ring::Ring;
-pub use table::{Rows, Table};
+pub use table::{Frames, Lookup, Rows, Table};
 pub use view::{Order, SubgroupSpec, View, ViewError};

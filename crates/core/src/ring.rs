@@ -14,7 +14,7 @@ pub const GRANULE_BYTES: u64 = 16;
 
 /// Bytes that a frame with `payload` bytes takes in a ring.
 pub const fn frame_bytes(payload: u64) -> u64 {
-    (HEADER_BYTES + payload).next_multiple_of(GRANULE_BYTES)
+    (HEADER_BYTES + payload + GRANULE_BYTES - 1) & !(GRANULE_BYTES - 1)
 }
 
 /// Where one sender's ring stands in its row and how it wraps.
@@ -26,18 +26,20 @@ pub struct Ring {
     pub capacity: u64,
     /// The largest payload.
     pub message_bytes_max: u64,
+    /// Bytes of a frame with the largest payload.
+    pub frame_bytes_max: u64,
 }
 
 impl Ring {
     /// A ring at `at` that holds at least `window` frames of `message_bytes_max`.
     pub fn new(at: u64, window: u64, message_bytes_max: u64) -> Ring {
         let capacity = (window * frame_bytes(message_bytes_max)).next_power_of_two().max(64);
-        Ring { at, capacity, message_bytes_max }
+        Ring { at, capacity, message_bytes_max, frame_bytes_max: frame_bytes(message_bytes_max) }
     }
 
     /// Bytes of memory that the ring takes, its overhang included.
     pub fn size(&self) -> u64 {
-        self.capacity + frame_bytes(self.message_bytes_max).next_multiple_of(64)
+        self.capacity + self.frame_bytes_max.next_multiple_of(64)
     }
 
     /// Offset in the row of the frame at `position`.
@@ -49,18 +51,23 @@ impl Ring {
     /// The position after a frame of `span` bytes at `position`.
     #[inline]
     pub fn after(&self, position: u64, span: u64) -> u64 {
-        let end = (position & (self.capacity - 1)) + span;
-        if end < self.capacity { position + span } else { (position | (self.capacity - 1)) + 1 }
+        if self.ends_lap(position, span) { (position | (self.capacity - 1)) + 1 } else { position + span }
+    }
+
+    /// Whether a frame of `span` bytes at `position` is the last of its lap.
+    #[inline]
+    pub fn ends_lap(&self, position: u64, span: u64) -> bool {
+        (position & (self.capacity - 1)) + span >= self.capacity
     }
 }
 
-/// What a frame is.
+/// What a frame is, as the number that stands in its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A message.
-    Message,
+    Message = 1,
     /// A claim that was given up: space and a round, but no message.
-    Void,
+    Void = 2,
 }
 
 /// The first word of a frame's header: kind, span and length. The second word is the frame's round.
@@ -78,24 +85,22 @@ impl Header {
     /// As the word that stands in memory: length in the low 32 bits, span in granules above, kind in the top 8.
     #[inline]
     pub fn encode(self) -> u64 {
-        let kind = match self.kind {
-            Kind::Message => 1,
-            Kind::Void => 2,
-        };
-        kind << 56 | (self.span / GRANULE_BYTES) << 32 | self.len
+        (self.kind as u64) << 56 | (self.span / GRANULE_BYTES) << 32 | self.len
     }
 
     /// Reads a header word that a peer wrote; `None` if no sender of this ring can have written it.
     #[inline]
     pub fn decode(word: u64, ring: &Ring) -> Option<Header> {
-        let kind = match word >> 56 {
-            1 => Kind::Message,
-            2 => Kind::Void,
-            _ => return None,
-        };
+        Header::of_kind(word, Kind::Message, ring).or_else(|| Header::of_kind(word, Kind::Void, ring))
+    }
+
+    /// As [`decode`](Self::decode), for frames of one kind only.
+    #[inline]
+    pub fn of_kind(word: u64, kind: Kind, ring: &Ring) -> Option<Header> {
+        // Kind and span in one comparison: another kind leaves a number that no span reaches.
+        let span = (word >> 32).wrapping_sub((kind as u64) << 24).wrapping_mul(GRANULE_BYTES);
         let len = word & 0xffff_ffff;
-        let span = (word >> 32 & 0xff_ffff) * GRANULE_BYTES;
-        let fits = len + HEADER_BYTES <= span && span <= frame_bytes(ring.message_bytes_max);
+        let fits = (span <= ring.frame_bytes_max) & (len + HEADER_BYTES <= span);
         fits.then_some(Header { kind, span, len })
     }
 }

@@ -4,12 +4,12 @@
 //! Everything is batched as it is found: one evaluation takes whatever has come since the last. The order of stores is the
 //! order in which peers may see them: a frame, then the counters that announce it, then the acknowledgements.
 use crate::claims::Claims;
-use crate::cursor::{Cursor, Handoff};
+use crate::cursor::{Cursor, Handoff, ROUNDS_MAX};
 use crate::engine::{Ablation, Fault, Upcalls};
 use crate::ids::{Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
 use crate::planted::planted;
-use crate::ring::{Header, Kind, Ring};
+use crate::ring::{Kind, Ring};
 use crate::stats::{Frontier, SubgroupStats};
 use crate::table::Table;
 use crate::view::{Order, View};
@@ -18,8 +18,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// No sender gets this far in the life of a view; a peer that claims to has sent garbage.
-const COUNT_MAX: u64 = 1 << 48;
+/// No counter gets this far in the life of a view; a peer that claims to has sent garbage.
+const COUNT_MAX: u64 = ROUNDS_MAX * crate::limits::MEMBERS_MAX as u64;
 
 /// What I know of one member.
 #[derive(Debug)]
@@ -240,7 +240,7 @@ impl Subgroup {
     pub(crate) fn has_finished_sending(&self) -> bool {
         self.sending.as_ref().is_none_or(|sending| {
             let closed = sending.claims.is_closed();
-            closed && (planted!(FinishedTooEarly) || !sending.claims.is_ready(self.own.published))
+            closed && (planted!(FinishedTooEarly) || !sending.claims.is_committed(self.own.published))
         })
     }
 
@@ -308,40 +308,43 @@ impl Subgroup {
         if self.order == Order::Total {
             own.rounds += sending.claims.take_skipped();
         }
-        let early = planted!(AnnouncedBeforeStamped) && sending.claims.is_ready(own.published);
-        if early {
+        if planted!(AnnouncedBeforeStamped) && sending.claims.is_committed(own.published) {
             table.store(self.place.entry + entry::ROUNDS, own.rounds + 1);
         }
-        let mut sent = 0;
-        let mut lap = 0;
-        while sending.claims.is_ready(own.published) {
-            let at = sending.ring.offset(own.published);
-            let header = Header::decode(table.load(self.members[self.me], at), &sending.ring);
-            let Header { kind, span, .. } = header.expect("my own frames are well formed");
-            table.store(at + 8, own.rounds);
-            // A void takes a round too, so that its space is freed like a message's.
-            own.rounds += u64::from(!(planted!(VoidTakesNoRound) && kind == Kind::Void));
-            own.spoken = own.rounds;
-            sent += u64::from(kind == Kind::Message);
-            if !planted!(MarkStays) {
-                sending.claims.unmark(own.published);
+        let (ring, marks) = (sending.ring, sending.claims.marks());
+        let (mut voids, mut rounds, mut position) = (0, own.rounds, own.published);
+        // Where this batch's first lap ends, if it ends.
+        let mut lap_end = None;
+        while let Some((kind, span)) = marks.take(position) {
+            table.stamp(&ring, position, rounds);
+            rounds += 1;
+            if kind == Kind::Void {
+                // It takes a round too, so that its space is freed like a message's.
+                rounds -= u64::from(planted!(VoidTakesNoRound));
+                voids += 1;
             }
-            let range = &mut changes.data[lap];
-            *range = if range.is_empty() { at..at + span } else { range.start..at + span };
-            own.published = sending.ring.after(own.published, span);
-            lap = usize::from(lap == 1 || sending.ring.offset(own.published) <= at);
+            if ring.ends_lap(position, span) {
+                lap_end = Some(ring.offset(position) + span);
+            }
+            position = ring.after(position, span);
             if !ablation.send_batch {
                 self.pending = true;
                 break;
             }
         }
+        let sent = rounds - own.rounds - voids;
+        (own.rounds, own.published) = (rounds, position);
         if own.published == start && own.rounds == first {
             return;
         }
         if own.published != start {
-            if planted!(WrappedPartUnposted) {
-                changes.data[1] = 0..0;
-            }
+            own.spoken = own.rounds;
+            let (from, to) = (ring.offset(start), ring.offset(position));
+            changes.data = match lap_end {
+                Some(end) if planted!(WrappedPartUnposted) => [from..end, 0..0],
+                Some(end) => [from..end, ring.at..to],
+                None => [from..to, 0..0],
+            };
             sending.checkpoints.push(own.spoken, own.published);
             table.store(self.place.entry + entry::PUBLISHED, own.published);
             table.store(self.place.entry + entry::SPOKEN, own.spoken);

@@ -16,6 +16,7 @@
 //! On shared memory a store is a post, seen at once. Engines therefore store in posting order, and nothing relies on a
 //! value being unseen until it is posted.
 use crate::ids::Rank;
+use crate::ring::{HEADER_BYTES, Ring};
 use core::ops::Range;
 
 /// Reading the table: my own row and my copies of the others'. Offsets are bytes from the start of a row.
@@ -33,6 +34,64 @@ pub trait Rows {
     /// # Panics
     /// If `member` is not of this view or the range is outside the row.
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8];
+
+    /// One ring, for reading many frames in it.
+    type Frames<'a>: Frames<'a>
+    where
+        Self: 'a;
+
+    /// My copy of `member`'s ring.
+    ///
+    /// # Panics
+    /// If `member` is not of this view, or the ring not inside its row.
+    fn frames(&self, member: Rank, ring: &Ring) -> Self::Frames<'_>;
+}
+
+/// One ring of a table, looked up once. A *place* is a position in the ring, or its low bits.
+pub trait Frames<'a>: Copy {
+    /// The two header words of the frame at `place`, each as by [`Rows::load`].
+    fn header(self, place: u64) -> [u64; 2];
+
+    /// The payload of `len` bytes of the frame at `place`, as by [`Rows::bytes`].
+    ///
+    /// # Panics
+    /// If `len` is over the ring's limit.
+    fn payload(self, place: u64, len: u64) -> &'a [u8];
+}
+
+/// The [`Frames`] of a table that has nothing better: it looks the member up each time.
+#[derive(Debug)]
+pub struct Lookup<'a, R: ?Sized> {
+    rows: &'a R,
+    member: Rank,
+    ring: Ring,
+}
+
+impl<'a, R: Rows + ?Sized> Lookup<'a, R> {
+    /// `member`'s ring in `rows`.
+    pub fn new(rows: &'a R, member: Rank, ring: &Ring) -> Self {
+        Lookup { rows, member, ring: *ring }
+    }
+}
+
+impl<R: ?Sized> Clone for Lookup<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: ?Sized> Copy for Lookup<'_, R> {}
+
+impl<'a, R: Rows + ?Sized> Frames<'a> for Lookup<'a, R> {
+    fn header(self, place: u64) -> [u64; 2] {
+        let at = self.ring.offset(place);
+        [self.rows.load(self.member, at), self.rows.load(self.member, at + 8)]
+    }
+
+    fn payload(self, place: u64, len: u64) -> &'a [u8] {
+        assert!(len <= self.ring.message_bytes_max, "a payload of {len} bytes in a ring of smaller frames");
+        self.rows.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len)
+    }
 }
 
 /// Writing the table: my own row, and posting ranges of it to peers.
@@ -42,6 +101,15 @@ pub trait Table: Rows {
     /// # Panics
     /// If `at` is unaligned or outside my row.
     fn store(&mut self, at: u64, value: u64);
+
+    /// Stores the round of the frame at `position` in my `ring`, the second word of its header, with release order.
+    ///
+    /// # Panics
+    /// If the ring is outside my row.
+    #[inline]
+    fn stamp(&mut self, ring: &Ring, position: u64, round: u64) {
+        self.store(ring.offset(position) + 8, round);
+    }
 
     /// Makes `range` of my row appear in the copies of `peers`, after everything posted to them before. My own rank may be
     /// among them and means nothing. A fabric in which a store is a post only has to wake the peers that sleep.

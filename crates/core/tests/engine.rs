@@ -19,6 +19,12 @@ impl Rows for Memory {
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
         &self.rows[member.index()][at as usize..(at + len) as usize]
     }
+
+    type Frames<'a> = Lookup<'a, Memory>;
+
+    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Memory> {
+        Lookup::new(self, member, ring)
+    }
 }
 
 impl Table for Memory {

@@ -10,9 +10,9 @@
 use crate::bell::{Announced, Bell, Doorbell};
 use crate::region::{Lease, OwnRegion};
 use spindle_core::ring::Kind;
-use spindle_core::{Claim, ClaimError, Claims};
+use spindle_core::{Claim, ClaimError, Claims, Exclusive};
 use std::future::Future;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -30,6 +30,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Publisher {
     outlet: Outlet,
+    exclusive: Exclusive,
 }
 
 /// One of several claimers of a ring. Clones publish on the same ring.
@@ -46,10 +47,10 @@ pub struct SharedPublisher {
 #[must_use = "a frame that is dropped is not published"]
 pub struct Frame<'a> {
     outlet: &'a Outlet,
-    claim: Option<Claim>,
+    /// Taken by `finish`, and only there.
+    claim: ManuallyDrop<Claim>,
     /// A pointer, because the bytes are no longer exclusive by the time `commit` returns.
     start: NonNull<u8>,
-    len: usize,
 }
 
 /// Where claimers wait for room in a ring. The engine's side rings it after it has allowed more. Clones are the same room.
@@ -63,7 +64,7 @@ pub struct Room {
 #[must_use = "a future does nothing unless polled"]
 pub struct Claiming<'a> {
     outlet: &'a Outlet,
-    mode: Mode,
+    claimer: Claimer<'a>,
     len: u64,
     /// The name of my waker in the room's list, once it has been there.
     ticket: Option<u64>,
@@ -92,11 +93,11 @@ pub enum PublishError {
     Ended,
 }
 
-/// Who else claims on the ring.
-#[derive(Clone, Copy, Debug)]
-enum Mode {
-    Exclusive,
-    Shared,
+/// Who claims.
+#[derive(Debug)]
+enum Claimer<'a> {
+    Only(&'a mut Exclusive),
+    OneOfMany,
 }
 
 /// What frames of one ring go through. Dropping it closes the ring.
@@ -130,9 +131,10 @@ impl Publisher {
     /// memory before: two could be given the same space.
     pub fn new(row: &Arc<OwnRegion>, claims: Arc<Claims>, engine: Doorbell) -> Publisher {
         let ring = claims.ring();
-        let lease = row.lease(ring.at..ring.at + ring.size());
+        let lease = row.lease(ring);
         let lease = lease.expect("a ring has one publisher, once, and stands behind the control block of its row");
-        Publisher { outlet: Outlet { lease, claims, engine, room: Room::new() } }
+        let exclusive = claims.begin_exclusive();
+        Publisher { outlet: Outlet { lease, claims, engine, room: Room::new() }, exclusive }
     }
 
     /// Claims `len` bytes, if there is room at this moment.
@@ -141,7 +143,7 @@ impl Publisher {
     /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
     #[inline]
     pub fn claim(&mut self, len: u64) -> Result<Frame<'_>, ClaimError> {
-        self.outlet.claim(Mode::Exclusive, len)
+        self.outlet.claim(&mut Claimer::Only(&mut self.exclusive), len)
     }
 
     /// Claims `len` bytes, and waits up to `timeout` for room. Not for the thread that polls the engine: the engine makes
@@ -151,12 +153,12 @@ impl Publisher {
     /// [`PublishError`].
     #[inline]
     pub fn claim_timeout(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
-        self.outlet.claim_timeout(Mode::Exclusive, len, timeout)
+        self.outlet.claim_timeout(Claimer::Only(&mut self.exclusive), len, timeout)
     }
 
     /// Claims `len` bytes, and waits for room without a thread. Works in any runtime.
     pub fn claim_async(&mut self, len: u64) -> Claiming<'_> {
-        Claiming { outlet: &self.outlet, mode: Mode::Exclusive, len, ticket: None }
+        Claiming { outlet: &self.outlet, claimer: Claimer::Only(&mut self.exclusive), len, ticket: None }
     }
 
     /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it.
@@ -166,6 +168,7 @@ impl Publisher {
 
     /// Lets several threads publish on the ring, at the price of one atomic read-modify-write a claim.
     pub fn share(self) -> SharedPublisher {
+        self.outlet.claims.end_exclusive(self.exclusive);
         SharedPublisher { outlet: Arc::new(self.outlet) }
     }
 
@@ -182,7 +185,7 @@ impl SharedPublisher {
     /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
     #[inline]
     pub fn claim(&self, len: u64) -> Result<Frame<'_>, ClaimError> {
-        self.outlet.claim(Mode::Shared, len)
+        self.outlet.claim(&mut Claimer::OneOfMany, len)
     }
 
     /// As [`Publisher::claim_timeout`].
@@ -191,12 +194,12 @@ impl SharedPublisher {
     /// [`PublishError`].
     #[inline]
     pub fn claim_timeout(&self, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
-        self.outlet.claim_timeout(Mode::Shared, len, timeout)
+        self.outlet.claim_timeout(Claimer::OneOfMany, len, timeout)
     }
 
     /// As [`Publisher::claim_async`].
     pub fn claim_async(&self, len: u64) -> Claiming<'_> {
-        Claiming { outlet: &self.outlet, mode: Mode::Shared, len, ticket: None }
+        Claiming { outlet: &self.outlet, claimer: Claimer::OneOfMany, len, ticket: None }
     }
 
     /// As [`Publisher::skip_rounds`].
@@ -212,19 +215,19 @@ impl SharedPublisher {
 
 impl Outlet {
     #[inline]
-    fn claim(&self, mode: Mode, len: u64) -> Result<Frame<'_>, ClaimError> {
-        let claim = match mode {
-            Mode::Exclusive => self.claims.claim_exclusive(len),
-            Mode::Shared => self.claims.claim(len),
+    fn claim(&self, claimer: &mut Claimer<'_>, len: u64) -> Result<Frame<'_>, ClaimError> {
+        let claim = match claimer {
+            Claimer::Only(exclusive) => self.claims.claim_exclusive(exclusive, len),
+            Claimer::OneOfMany => self.claims.claim(len),
         }?;
-        let start = self.lease.pointer(claim.payload_offset(self.claims.ring()), len);
-        Ok(Frame { outlet: self, claim: Some(claim), start, len: len as usize })
+        let start = self.lease.payload(claim.position(), len);
+        Ok(Frame { outlet: self, claim: ManuallyDrop::new(claim), start })
     }
 
     /// As [`claim`](Self::claim); `None` for a ring that is full, and still in use.
     #[inline]
-    fn claim_or_wait(&self, mode: Mode, len: u64) -> Option<Result<Frame<'_>, PublishError>> {
-        match self.claim(mode, len) {
+    fn claim_or_wait(&self, claimer: &mut Claimer<'_>, len: u64) -> Option<Result<Frame<'_>, PublishError>> {
+        match self.claim(claimer, len) {
             Ok(frame) => Some(Ok(frame)),
             Err(ClaimError::TooLong { len, max }) => Some(Err(PublishError::TooLong { len, max })),
             Err(ClaimError::Full) if self.room.has_ended() => Some(Err(PublishError::Ended)),
@@ -233,26 +236,26 @@ impl Outlet {
     }
 
     #[inline]
-    fn claim_timeout(&self, mode: Mode, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
-        match self.claim_or_wait(mode, len) {
+    fn claim_timeout(&self, mut claimer: Claimer<'_>, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
+        match self.claim_or_wait(&mut claimer, len) {
             Some(outcome) => outcome,
-            None => self.wait_for_room(mode, len, timeout),
+            None => self.wait_for_room(claimer, len, timeout),
         }
     }
 
     #[cold]
-    fn wait_for_room(&self, mode: Mode, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
+    fn wait_for_room(&self, mut claimer: Claimer<'_>, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
         let start = Instant::now();
         for _ in 0..SPINS {
             std::hint::spin_loop();
-            if let Some(outcome) = self.claim_or_wait(mode, len) {
+            if let Some(outcome) = self.claim_or_wait(&mut claimer, len) {
                 return outcome;
             }
         }
         let bell = &self.room.waiting.bell;
         loop {
             let announced = bell.announce();
-            if let Some(outcome) = self.claim_or_wait(mode, len) {
+            if let Some(outcome) = self.claim_or_wait(&mut claimer, len) {
                 bell.withdraw(announced);
                 return outcome;
             }
@@ -283,8 +286,8 @@ impl Frame<'_> {
     /// Publishes the message.
     #[inline]
     pub fn commit(self) {
-        let len = self.len as u64;
-        self.commit_len(len);
+        let len = self.claim.len();
+        self.finish(Kind::Message, len);
     }
 
     /// Publishes the first `len` bytes as the message.
@@ -292,19 +295,27 @@ impl Frame<'_> {
     /// # Panics
     /// If there are fewer; nothing is published then.
     #[inline]
-    pub fn commit_len(mut self, len: u64) {
-        assert!(len <= self.len as u64, "{len} bytes of a frame of {}", self.len);
+    pub fn commit_len(self, len: u64) {
+        assert!(len <= self.claim.len(), "{len} bytes of a frame of {}", self.claim.len());
         self.finish(Kind::Message, len);
-        mem::forget(self);
     }
 
     #[inline]
-    fn finish(&mut self, kind: Kind, len: u64) {
+    fn finish(self, kind: Kind, len: u64) {
+        let mut frame = ManuallyDrop::new(self);
+        frame.end(kind, len);
+    }
+
+    /// Called once: by `finish`, which keeps the frame from being dropped, or by `drop`.
+    #[inline]
+    fn end(&mut self, kind: Kind, len: u64) {
         let outlet = self.outlet;
-        if let Some(claim) = self.claim.take() {
-            outlet.claims.commit(claim, kind, len, |at, header| outlet.lease.region().store(at, header));
-            outlet.engine.ring();
-        }
+        // SAFETY: called once, and nobody looks at the claim after it.
+        let claim = unsafe { ManuallyDrop::take(&mut self.claim) };
+        let place = claim.position();
+        // Relaxed: the mark that `commit` sets next has the release.
+        outlet.claims.commit(claim, kind, len, |_, header| outlet.lease.header(place).store(header, Ordering::Relaxed));
+        outlet.engine.ring();
     }
 }
 
@@ -316,7 +327,7 @@ impl Deref for Frame<'_> {
         // SAFETY: `Outlet::claim` took it from the lease, which keeps it mapped and is borrowed by the frame. Nobody else
         // has these bytes until the frame is finished: the lease is unique, claims on it are disjoint, and older readers
         // are done (INV-FRAME). Any byte is a valid u8.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.claim.len() as usize) }
     }
 }
 
@@ -324,13 +335,13 @@ impl DerefMut for Frame<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `deref`; and `&mut self` makes it the only slice.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.claim.len() as usize) }
     }
 }
 
 impl Drop for Frame<'_> {
     fn drop(&mut self) {
-        self.finish(Kind::Void, 0);
+        self.end(Kind::Void, 0);
     }
 }
 
@@ -403,15 +414,15 @@ impl<'a> Future for Claiming<'a> {
     type Output = Result<Frame<'a>, PublishError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (outlet, mode, len) = (self.outlet, self.mode, self.len);
-        self.leave();
-        if let Some(outcome) = outlet.claim_or_wait(mode, len) {
+        let this = &mut *self;
+        this.leave();
+        if let Some(outcome) = this.outlet.claim_or_wait(&mut this.claimer, this.len) {
             return Poll::Ready(outcome);
         }
-        self.ticket = Some(outlet.room.enter(context.waker()));
-        match outlet.claim_or_wait(mode, len) {
+        this.ticket = Some(this.outlet.room.enter(context.waker()));
+        match this.outlet.claim_or_wait(&mut this.claimer, this.len) {
             Some(outcome) => {
-                self.leave();
+                this.leave();
                 Poll::Ready(outcome)
             }
             None => Poll::Pending,

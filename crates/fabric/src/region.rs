@@ -11,6 +11,8 @@
 //!   keeps this with [`Claims`](spindle_core::Claims) and the counters that it reads before it asks for bytes;
 //! - a peer process that breaks the protocol can make the group deliver rubbish, and is inside the group's trust boundary:
 //!   same user, same program. It can't write my row, and no length or offset that it announces leads outside a mapping.
+use spindle_core::Ring;
+use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -107,11 +109,11 @@ pub struct SharedRegion {
     memory: Memory,
 }
 
-/// The only right to give out writable bytes of one range of an [`OwnRegion`]. No range is leased twice.
+/// The only right to give out writable bytes of one ring of an [`OwnRegion`]. No ring is leased twice.
 #[derive(Debug)]
 pub struct Lease {
-    region: Arc<OwnRegion>,
-    range: Range<u64>,
+    ring: RingSpan,
+    _region: Arc<OwnRegion>,
 }
 
 impl OwnRegion {
@@ -168,6 +170,16 @@ impl OwnRegion {
         self.word(at).store(value, Ordering::Release);
     }
 
+    /// Stores the round of the frame at `position` of `ring`, with release order.
+    ///
+    /// # Panics
+    /// If the ring is not inside.
+    #[inline]
+    pub fn stamp(&self, ring: &Ring, position: u64, round: u64) {
+        // SAFETY: the memory is mapped, writable, for as long as `self` is.
+        unsafe { self.memory.span.ring(ring).stamp(position, round) }
+    }
+
     /// `len` bytes at `at`, which nobody writes as long as they are borrowed (INV-FRAME; see the module).
     ///
     /// # Panics
@@ -193,18 +205,19 @@ impl OwnRegion {
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len as usize) }
     }
 
-    /// Takes the right to write frames into `range`, for ever. `None` if the range is not behind the control block and
-    /// inside the region, or if part of it was leased before.
-    pub fn lease(self: &Arc<Self>, range: Range<u64>) -> Option<Lease> {
-        if range.start < self.control || range.start >= range.end || range.end > self.size() {
+    /// Takes the right to write frames into `ring`, for ever. `None` if the ring is not behind the control block and inside
+    /// the region, or if part of it was leased before.
+    pub fn lease(self: &Arc<Self>, ring: &Ring) -> Option<Lease> {
+        let range = ring.at..ring.at.checked_add(ring.size())?;
+        if range.start < self.control || range.end > self.size() {
             return None;
         }
         let mut leased = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
         if leased.iter().any(|other| other.start < range.end && range.start < other.end) {
             return None;
         }
-        leased.push(range.clone());
-        Some(Lease { region: self.clone(), range })
+        leased.push(range);
+        Some(Lease { ring: self.memory.span.ring(ring), _region: self.clone() })
     }
 
     pub(crate) fn span(&self) -> Span {
@@ -293,21 +306,21 @@ impl SharedRegion {
 }
 
 impl Lease {
-    /// The region that it is of.
-    pub fn region(&self) -> &OwnRegion {
-        &self.region
-    }
-
-    /// Where `len` bytes at `at` stand. Whoever writes through it must own them.
+    /// Where the `len` bytes of payload of the frame at `place` stand. Whoever writes through it must own them.
     ///
     /// # Panics
-    /// If they are not inside the lease.
+    /// If a frame of this ring has less.
     #[inline]
-    pub fn pointer(&self, at: u64, len: u64) -> NonNull<u8> {
-        if at < self.range.start || at.checked_add(len).is_none_or(|end| end > self.range.end) {
-            outside(at, len, self.range.end);
-        }
-        self.region.memory.span.pointer(at, len)
+    pub fn payload(&self, place: u64, len: u64) -> NonNull<u8> {
+        self.ring.payload_pointer(place, len)
+    }
+
+    /// The first header word of the frame at `place`.
+    #[inline]
+    pub fn header(&self, place: u64) -> &AtomicU64 {
+        let header = self.ring.frame(place).cast::<u64>();
+        // SAFETY: aligned, and mapped, writable, for as long as `self` is; an atomic to everybody who may reach it.
+        unsafe { AtomicU64::from_ptr(header.as_ptr()) }
     }
 }
 
@@ -355,6 +368,14 @@ impl Span {
         value
     }
 
+    /// One ring in it; panics if the ring is not inside.
+    #[inline]
+    pub(crate) fn ring(self, ring: &Ring) -> RingSpan {
+        let start = self.pointer(ring.at, ring.capacity + ring.frame_bytes_max);
+        assert!(ring.capacity.is_power_of_two() && ring.at.is_multiple_of(GRANULE_BYTES), "no ring of a layout");
+        RingSpan { start, mask: ring.capacity - GRANULE_BYTES, frame_bytes_max: ring.frame_bytes_max }
+    }
+
     /// `len` bytes at `at`; panics if they are not all inside.
     ///
     /// # Safety
@@ -373,6 +394,79 @@ impl Span {
         }
         // SAFETY: inside the mapping, by the check.
         unsafe { self.base.add(at as usize) }
+    }
+}
+
+/// Where a ring stands. Every place, masked, is that of a frame: aligned, with room for one of the largest size behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingSpan {
+    start: NonNull<u8>,
+    /// Keeps a place below the capacity, and aligned to a granule.
+    mask: u64,
+    frame_bytes_max: u64,
+}
+
+// SAFETY: a plain address, as `Span`.
+unsafe impl Send for RingSpan {}
+// SAFETY: as above.
+unsafe impl Sync for RingSpan {}
+
+impl RingSpan {
+    /// The header words of the frame at `place`, with acquire order.
+    ///
+    /// # Safety
+    /// The memory is mapped.
+    #[inline]
+    pub(crate) unsafe fn header(self, place: u64) -> [u64; 2] {
+        let first = self.frame(place).cast::<u64>();
+        // SAFETY: a frame is inside the mapping, and longer than a header.
+        let second = unsafe { first.add(1) };
+        // SAFETY: aligned and mapped; header words are atomics to everybody who may reach them now.
+        let first = unsafe { AtomicU64::from_ptr(first.as_ptr()) };
+        // SAFETY: as above.
+        let second = unsafe { AtomicU64::from_ptr(second.as_ptr()) };
+        let header = [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)];
+        fence(Ordering::Acquire);
+        header
+    }
+
+    /// Stores the round of the frame at `place`, with release order.
+    ///
+    /// # Safety
+    /// The memory is mapped, writable.
+    #[inline]
+    pub(crate) unsafe fn stamp(self, place: u64, round: u64) {
+        // SAFETY: a frame is inside the mapping, and longer than a header.
+        let second = unsafe { self.frame(place).cast::<u64>().add(1) };
+        // SAFETY: aligned and mapped; header words are atomics to everybody who may reach them now.
+        unsafe { AtomicU64::from_ptr(second.as_ptr()) }.store(round, Ordering::Release);
+    }
+
+    /// `len` bytes of payload of the frame at `place`; panics if that is more than a frame of this ring has.
+    ///
+    /// # Safety
+    /// The memory is mapped for all of `'a`, and nobody writes the frame (INV-FRAME).
+    #[inline]
+    pub(crate) unsafe fn payload<'a>(self, place: u64, len: u64) -> &'a [u8] {
+        let start = self.payload_pointer(place, len);
+        // SAFETY: inside the mapping by the check, alive and stable by this function's contract.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), len as usize) }
+    }
+
+    /// Where the payload of the frame at `place` stands; panics if `len` is more than a frame of this ring has.
+    #[inline]
+    pub(crate) fn payload_pointer(self, place: u64, len: u64) -> NonNull<u8> {
+        if len + HEADER_BYTES > self.frame_bytes_max {
+            outside(place, len, self.frame_bytes_max);
+        }
+        // SAFETY: a frame has room for a header and the largest payload.
+        unsafe { self.frame(place).add(HEADER_BYTES as usize) }
+    }
+
+    #[inline]
+    fn frame(self, place: u64) -> NonNull<u8> {
+        // SAFETY: masked, it is below the capacity, and `Span::ring` has checked that all of that is inside the mapping.
+        unsafe { self.start.add((place & self.mask) as usize) }
     }
 }
 
@@ -622,15 +716,18 @@ mod tests {
     #[test]
     fn a_lease_covers_frames_only_and_is_given_once() {
         let region = Arc::new(OwnRegion::on_heap("test", LEN, 128).unwrap());
-        assert!(region.lease(64..256).is_none());
-        assert!(region.lease(128..LEN + 1).is_none());
-        assert!(region.lease(256..256).is_none());
-        let lease = region.lease(256..512).unwrap();
-        assert!(region.lease(128..257).is_none());
-        assert!(region.lease(511..600).is_none());
-        assert!(region.lease(128..256).is_some());
+        // Of 64 bytes, and as many for the end of the last frame.
+        let ring = |at| Ring::new(at, 1, 32);
+        assert_eq!(ring(0).size(), 128);
+        assert!(region.lease(&ring(64)).is_none());
+        assert!(region.lease(&ring(LEN - 64)).is_none());
+        assert!(region.lease(&ring(u64::MAX - 63)).is_none());
+        let lease = region.lease(&ring(256)).unwrap();
+        assert!(region.lease(&ring(192)).is_none());
+        assert!(region.lease(&ring(320)).is_none());
+        assert!(region.lease(&ring(128)).is_some());
         drop(lease);
-        assert!(region.lease(256..512).is_none());
+        assert!(region.lease(&ring(256)).is_none());
     }
 
     #[test]
@@ -638,7 +735,7 @@ mod tests {
         let (own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
         let own = Arc::new(own);
         let peer = PeerRegion::open("test", &fd, LEN).unwrap();
-        let lease = own.lease(64..128).unwrap();
+        let lease = own.lease(&Ring::new(64, 1, 32)).unwrap();
         let panics = |access: &dyn Fn()| {
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(access)).is_err());
         };
@@ -650,10 +747,9 @@ mod tests {
         for (at, len) in [(LEN, 1), (0, LEN + 1), (u64::MAX, 2), (8, u64::MAX - 4)] {
             panics(&|| _ = own.bytes(at, len).len());
             panics(&|| _ = peer.bytes(at, len).len());
-            panics(&|| _ = lease.pointer(at, len));
         }
-        panics(&|| _ = lease.pointer(63, 1));
-        panics(&|| _ = lease.pointer(64, 65));
+        panics(&|| _ = lease.payload(0, 33));
+        panics(&|| _ = own.span().ring(&Ring::new(LEN - 64, 1, 32)));
         assert_eq!(peer.bytes(LEN, 0), b"");
     }
 

@@ -7,9 +7,10 @@ use crate::barrier::Barrier;
 use crate::bell::{Announced, BELL_BYTES, Bell, Doorbell, describe};
 use crate::fabric::{Event, Fabric};
 use crate::publisher::Publisher;
-use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion, Span};
-use spindle_core::{Claims, Layout, Rank, Rows, Table};
+use crate::region::{OwnRegion, PeerRegion, RegionError, RingSpan, SharedRegion, Span};
+use spindle_core::{Claims, Frames, Layout, Rank, Ring, Rows, Table};
 use std::io;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -55,6 +56,13 @@ pub struct ShmFabric {
 pub struct ShmReader {
     spans: Box<[Span]>,
     _held: Arc<Held>,
+}
+
+/// One ring, looked up.
+#[derive(Clone, Copy, Debug)]
+pub struct ShmFrames<'a> {
+    span: RingSpan,
+    _rows: PhantomData<&'a ShmReader>,
 }
 
 /// Where a watcher reports dead members. Clones report to the same fabric.
@@ -271,12 +279,24 @@ impl Rows for ShmFabric {
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
         self.rows.bytes(member, at, len)
     }
+
+    type Frames<'a> = ShmFrames<'a>;
+
+    #[inline]
+    fn frames(&self, member: Rank, ring: &Ring) -> ShmFrames<'_> {
+        self.rows.frames(member, ring)
+    }
 }
 
 impl Table for ShmFabric {
     #[inline]
     fn store(&mut self, at: u64, value: u64) {
         self.row.store(at, value);
+    }
+
+    #[inline]
+    fn stamp(&mut self, ring: &Ring, position: u64, round: u64) {
+        self.row.stamp(ring, position, round);
     }
 
     #[inline]
@@ -302,6 +322,28 @@ impl Rows for ShmReader {
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
         // SAFETY: `_held` keeps every span's region mapped; by the contract of `Rows`, the owner does not write the range.
         unsafe { self.spans[member.index()].bytes(at, len) }
+    }
+
+    type Frames<'a> = ShmFrames<'a>;
+
+    #[inline]
+    fn frames(&self, member: Rank, ring: &Ring) -> ShmFrames<'_> {
+        ShmFrames { span: self.spans[member.index()].ring(ring), _rows: PhantomData }
+    }
+}
+
+impl<'a> Frames<'a> for ShmFrames<'a> {
+    #[inline]
+    fn header(self, place: u64) -> [u64; 2] {
+        // SAFETY: the borrowed reader keeps the ring's region mapped.
+        unsafe { self.span.header(place) }
+    }
+
+    #[inline]
+    fn payload(self, place: u64, len: u64) -> &'a [u8] {
+        // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Rows`, the owner does
+        // not write the frame.
+        unsafe { self.span.payload(place, len) }
     }
 }
 

@@ -353,6 +353,11 @@ impl Node {
 
     fn end(&self, end: End) {
         self.shared.set_end(end);
+        for (id, _) in self.view().subgroups_of(self.rank()) {
+            if let Some(claims) = self.engine.claims(id) {
+                claims.revoke();
+            }
+        }
         for room in self.ports.rooms.iter().flatten() {
             room.end();
         }

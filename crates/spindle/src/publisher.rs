@@ -35,8 +35,7 @@ impl Publisher {
     /// [`SendError::TooLong`] and [`SendError::Ended`].
     #[inline]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
-        check(&self.shared)?;
-        now(self.inner.claim(len))
+        now(self.inner.claim(len), &self.shared)
     }
 
     /// Claims a frame of `len` bytes; waits up to `timeout` for room. Other threads poll meanwhile: a caller that polls
@@ -46,7 +45,6 @@ impl Publisher {
     /// [`SendError`].
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
-        check(&self.shared)?;
         self.inner.claim_timeout(len, patience(timeout)).map_err(|error| failed(error, &self.shared))
     }
 
@@ -55,7 +53,6 @@ impl Publisher {
     /// # Errors
     /// [`SendError::TooLong`] and [`SendError::Ended`].
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
-        check(&self.shared)?;
         self.inner.claim_async(len).await.map_err(|error| failed(error, &self.shared))
     }
 
@@ -88,8 +85,7 @@ impl SharedPublisher {
     /// As there.
     #[inline]
     pub fn try_claim(&self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
-        check(&self.shared)?;
-        now(self.inner.claim(len))
+        now(self.inner.claim(len), &self.shared)
     }
 
     /// As [`Publisher::claim`].
@@ -98,7 +94,6 @@ impl SharedPublisher {
     /// As there.
     #[inline]
     pub fn claim(&self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
-        check(&self.shared)?;
         self.inner.claim_timeout(len, patience(timeout)).map_err(|error| failed(error, &self.shared))
     }
 
@@ -107,7 +102,6 @@ impl SharedPublisher {
     /// # Errors
     /// As there.
     pub async fn claim_async(&self, len: u64) -> Result<Frame<'_>, SendError> {
-        check(&self.shared)?;
         self.inner.claim_async(len).await.map_err(|error| failed(error, &self.shared))
     }
 
@@ -128,19 +122,12 @@ impl SharedPublisher {
     }
 }
 
+/// A ring whose group has ended is full for ever, so that only a full ring has to ask.
 #[inline]
-fn check(shared: &Shared) -> Result<(), SendError> {
-    match shared.broken() {
-        None => Ok(()),
-        Some(ended) => Err(SendError::Ended(ended.clone())),
-    }
-}
-
-#[inline]
-fn now(claimed: Result<Frame<'_>, ClaimError>) -> Result<Option<Frame<'_>>, SendError> {
+fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, shared: &Shared) -> Result<Option<Frame<'a>>, SendError> {
     match claimed {
         Ok(frame) => Ok(Some(frame)),
-        Err(ClaimError::Full) => Ok(None),
+        Err(ClaimError::Full) => shared.broken().map_or(Ok(None), |ended| Err(SendError::Ended(ended.clone()))),
         Err(ClaimError::TooLong { len, max }) => Err(SendError::TooLong { len, max }),
     }
 }
