@@ -14,8 +14,6 @@ pub mod checkers;
 pub mod ledger;
 mod options;
 mod plan;
-#[cfg(planted)]
-pub mod planted;
 mod random;
 mod table;
 mod trace;

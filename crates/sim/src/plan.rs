@@ -248,7 +248,11 @@ impl fmt::Display for Plan {
         writeln!(f, "switched off: {}", if off.is_empty() { "nothing".into() } else { off.join(", ") })?;
         for (id, s) in (0..).map(SubgroupId).zip(&self.view.subgroups) {
             let order = format!("{:?}", s.order).to_lowercase();
-            write!(f, "subgroup s{id}: {order} order, window {}, messages to {} bytes, ", s.window, s.message_bytes_max)?;
+            write!(
+                f,
+                "subgroup s{id}: {order} order, window {}, messages to {} bytes, ",
+                s.window, s.message_bytes_max
+            )?;
             writeln!(f, "members {}, senders {}", ranks(&s.members), ranks(&s.senders))?;
         }
         for (rank, member) in self.members.iter().enumerate() {

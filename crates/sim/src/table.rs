@@ -61,9 +61,16 @@ impl RowCopy {
 /// What an engine did to its table in one poll, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Store { at: u64, value: u64 },
+    Store {
+        at: u64,
+        value: u64,
+    },
     /// `peers` by bits; `copied` is where the range's content begins in the table's scratch memory, if it was copied.
-    Post { peers: u64, range: Range<u64>, copied: usize },
+    Post {
+        peers: u64,
+        range: Range<u64>,
+        copied: usize,
+    },
 }
 
 /// Something on its way from one member to another.
@@ -226,11 +233,14 @@ impl SimTable {
             assert!(range.end <= control, "a post of control words ends inside the control block");
             let mut link = self.inbound[from.me.index()].borrow_mut();
             if travel.merge {
-                for earlier in link.queue.iter_mut().filter(|p| p.step == 0 && !p.dropped) {
-                    if let Load::Control(covered) = &earlier.load {
-                        earlier.dropped = range.start <= covered.start && covered.end <= range.end;
-                        merged |= earlier.dropped;
+                // Back to the newest control post that stays: nothing may overtake that one.
+                for earlier in link.queue.iter_mut().rev().filter(|parcel| !parcel.dropped) {
+                    let Load::Control(covered) = &earlier.load else { continue };
+                    if earlier.step > 0 || covered.start < range.start || range.end < covered.end {
+                        break;
                     }
+                    earlier.dropped = true;
+                    merged = true;
                 }
             }
             let words = ((range.end - range.start) / 8) as usize;
@@ -434,6 +444,10 @@ mod tests {
         assert!(post(&mut from, &to, 64..192, merge));
         to.land(&from, 10, 1);
         assert_eq!((to.load(Rank(0), 64), to.load(Rank(0), 256)), (2, 9));
+        // Not across a control post that stays.
+        post(&mut from, &to, 64..128, WHOLE);
+        post(&mut from, &to, 0..64, merge);
+        assert!(!post(&mut from, &to, 64..128, merge));
     }
 
     #[test]

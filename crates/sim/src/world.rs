@@ -7,9 +7,7 @@ use crate::checkers::determinism::TraceHash;
 use crate::checkers::monotone::{self, Monotone};
 use crate::checkers::null_rule::{self, NullRule};
 use crate::checkers::total_order::TotalOrder;
-use crate::checkers::{
-    Violation, bounded, frame_safety, liveness, no_invention, no_storms, sequence, stability,
-};
+use crate::checkers::{Violation, bounded, frame_safety, liveness, no_invention, no_storms, sequence, stability};
 use crate::ledger::{Fate, Ledger};
 use crate::options::Visibility;
 use crate::plan::Plan;

@@ -69,9 +69,8 @@ impl NullRule {
         let explained = account.rounds + account.frames + account.skipped;
         *account = Account { rounds, frames: 0, skipped: 0 };
         if rounds < explained {
-            return INVARIANT.broken(format!(
-                "sender {sender} of s{subgroup} announces {rounds} rounds, but has used {explained}"
-            ));
+            return INVARIANT
+                .broken(format!("sender {sender} of s{subgroup} announces {rounds} rounds, but has used {explained}"));
         }
         if rounds == explained {
             return Ok(());
@@ -130,7 +129,10 @@ mod tests {
         let mut ledger = example(Order::Total);
         message(&mut ledger, 0, 5, 3);
         let mut checker = NullRule::new([2].into_iter());
-        assert!(checker.announced(&ledger.groups[0], S, 1, 4).is_err(), "a message before me doesn't wait for my round");
+        assert!(
+            checker.announced(&ledger.groups[0], S, 1, 4).is_err(),
+            "a message before me doesn't wait for my round"
+        );
     }
 
     #[test]

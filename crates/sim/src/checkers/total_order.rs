@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn two_orders_are_found() {
         let mut checker = TotalOrder::new(1, 2);
-        let mut deliver = |member, sender, digest| checker.delivered(SubgroupId(0), Rank(member), Rank(sender), 0, digest);
+        let mut deliver =
+            |member, sender, digest| checker.delivered(SubgroupId(0), Rank(member), Rank(sender), 0, digest);
         assert_eq!(deliver(0, 0, 1), Ok(true));
         assert_eq!(deliver(0, 1, 2), Ok(true));
         assert_eq!(deliver(1, 0, 1), Ok(false));
