@@ -33,6 +33,8 @@ struct Peer {
     spoken: u64,
     received: u64,
     delivered: u64,
+    /// In a Fifo subgroup in which I send: how many of my rounds it has delivered.
+    delivered_of_mine: u64,
 }
 
 /// My own counters, as they stand in my row.
@@ -106,6 +108,7 @@ impl Subgroup {
             spoken: 0,
             received: 0,
             delivered: 0,
+            delivered_of_mine: 0,
         });
         let sending = spec.sender_rank(me).map(|rank| {
             let ring = place(me).ring.expect("a sender has a ring");
@@ -273,6 +276,11 @@ impl Subgroup {
     /// Loads the others' counters; true if any moved.
     fn observe<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
         let mut moved = false;
+        // A line of its own in the peer's row: it may arrive after the entry's line, and must be noticed then.
+        let of_mine = match (self.order, &self.sending) {
+            (Order::Fifo, Some(sending)) => Some(LINE_BYTES + 8 * sending.rank as u64),
+            _ => None,
+        };
         for (i, peer) in self.peers.iter_mut().enumerate() {
             if i == self.me {
                 continue;
@@ -284,18 +292,18 @@ impl Subgroup {
                 None => (0, 0),
             };
             let (received, delivered) = (word(entry::RECEIVED), word(entry::DELIVERED));
-            let now = [rounds, spoken, received, delivered];
-            let before = [peer.rounds, peer.spoken, peer.received, peer.delivered];
+            let now = [rounds, spoken, received, delivered, of_mine.map_or(0, word)];
+            let before = [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine];
             if now == before {
                 continue;
             }
             moved = true;
             // INV-MONOTONE, which a peer that sends garbage breaks.
-            if let Some(i) = (0..4).find(|&i| now[i] < before[i] || now[i] > COUNT_MAX) {
-                let counter = ["rounds", "spoken", "received", "delivered"][i];
+            if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNT_MAX) {
+                let counter = ["rounds", "spoken", "received", "delivered", "delivered by sender"][i];
                 return Err(Fault::Counter { member: peer.rank, counter, before: before[i], now: now[i] });
             }
-            [peer.rounds, peer.spoken, peer.received, peer.delivered] = now;
+            [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine] = now;
         }
         Ok(moved)
     }
@@ -487,8 +495,7 @@ impl Subgroup {
                 (places + (self.senders - 1 - sending.rank) as u64) / self.senders as u64
             }
             Order::Fifo => {
-                let offset = 8 * sending.rank as u64;
-                let seen = |peer: &Peer| table.load(peer.rank, peer.entry + LINE_BYTES + offset);
+                let seen = |peer: &Peer| peer.delivered_of_mine;
                 others.map(seen).chain([self.own.delivered[sending.rank]]).min().unwrap_or(0)
             }
         };

@@ -251,3 +251,27 @@ fn a_death_ends_the_group_unless_the_member_had_left() {
     group.engines[0].member_died(Rank(1), memory);
     assert_eq!(*group.engines[0].state(), State::Failed(Fault::Died { member: Rank(1) }));
 }
+
+/// In a Fifo subgroup the counts by sender stand on lines of their own, and the lines of one post arrive in any order.
+/// Found by the simulator: a sender that saw the entry's line first never noticed the other, and stayed full.
+#[test]
+fn a_fifo_sender_notices_room_that_arrives_behind_the_entry() {
+    let mut group = Group::new(2, &[0], Order::Fifo, Ablation::default());
+    let fill = |group: &mut Group| (0..).take_while(|_| group.try_send(0, &[0; 100], Kind::Message)).count();
+    let first = fill(&mut group);
+    group.poll(0);
+    group.poll(0);
+    let mut taken = 0;
+    group.engines[1].poll(Time(0), &mut group.memories[1], &mut |_: SubgroupId, batch: &mut Batch<'_, Memory>| {
+        taken += batch.count();
+    });
+    assert_eq!(taken, first);
+    for (_, at, bytes) in std::mem::take(&mut group.memories[1].posts) {
+        for (i, line) in bytes.chunks(64).enumerate() {
+            let at = at as usize + 64 * i;
+            group.memories[0].rows[1][at..at + line.len()].copy_from_slice(line);
+            while group.poll(0).worked {}
+        }
+    }
+    assert_eq!(fill(&mut group), first);
+}
