@@ -44,8 +44,12 @@ struct Group {
 
 impl Group {
     fn new(members: u32, senders: &[u32], order: Order, ablation: Ablation) -> Group {
-        let subgroup = SubgroupSpec {
-            name: "all".into(),
+        Group::with(members, senders, order, ablation, 1)
+    }
+
+    fn with(members: u32, senders: &[u32], order: Order, ablation: Ablation, subgroups: u32) -> Group {
+        let subgroup = |i: u32| SubgroupSpec {
+            name: format!("s{i}"),
             members: (0..members).map(Rank).collect(),
             senders: senders.iter().copied().map(Rank).collect(),
             order,
@@ -53,7 +57,7 @@ impl Group {
             message_bytes_max: 100,
         };
         let members: Vec<MemberId> = (0..members).map(|i| MemberId(u64::from(i) + 10)).collect();
-        let view = View { id: ViewId(1), members, subgroups: vec![subgroup] };
+        let view = View { id: ViewId(1), members, subgroups: (0..subgroups).map(subgroup).collect() };
         let engine = |rank| Engine::new(view.clone(), rank, ablation).unwrap();
         let engines: Vec<Engine> = view.ranks().map(engine).collect();
         let rows: Vec<Vec<u8>> = engines[0].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();
@@ -274,4 +278,29 @@ fn a_fifo_sender_notices_room_that_arrives_behind_the_entry() {
         }
     }
     assert_eq!(fill(&mut group), first);
+}
+
+/// An engine looks at idle subgroups only now and then while others are busy. Found by the simulator: what was committed
+/// in an idle one during the last busy poll was forgotten by those who trust `wake_at` and sleep.
+#[test]
+fn a_poll_that_skips_idle_subgroups_asks_for_another() {
+    let mut group = Group::with(2, &[0], Order::Total, Ablation::default(), 2);
+    let commit = |group: &mut Group, subgroup| {
+        let claims = group.engines[0].claims(SubgroupId(subgroup)).unwrap();
+        let claim = claims.claim(0).unwrap();
+        claims.commit(claim, Kind::Message, 0, |at, word| group.memories[0].store(at, word));
+    };
+    for _ in 0..500 {
+        commit(&mut group, 0);
+        assert!(group.poll(0).worked);
+        group.poll(1);
+    }
+    commit(&mut group, 1);
+    for _ in 0..100 {
+        let progress = group.poll(0);
+        if !progress.worked && progress.wake_at.is_none() {
+            break;
+        }
+    }
+    assert_eq!(group.engines[0].subgroup_stats(SubgroupId(1)).unwrap().sent, 1);
 }
