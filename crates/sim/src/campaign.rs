@@ -5,6 +5,7 @@ use crate::plan::Plan;
 use crate::trace::Trace;
 use crate::world::{Outcome, World};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -48,16 +49,27 @@ impl Summary {
     }
 }
 
-/// Runs a plan to its end, or to the first violation.
+/// Runs a plan to its end, or to the first violation. A panic is one too.
 pub fn run(plan: &Plan) -> Outcome {
-    World::new(plan, None).run().0
+    play(plan, None)
 }
 
 /// Runs a plan and tells its story: the plan, what happened, and behind a violation the line that replays it.
 pub fn explain(plan: &Plan) -> (Outcome, String) {
-    let (outcome, trace) = World::new(plan, Some(Trace::default())).run();
-    let text = trace.map_or_else(String::new, |trace| trace.render(plan.seed, &outcome.violations));
+    let mut trace = Trace::default();
+    let outcome = play(plan, Some(&mut trace));
+    let text = trace.render(plan.seed, &outcome.violations);
     (outcome, format!("{plan}{text}"))
+}
+
+fn play(plan: &Plan, trace: Option<&mut Trace>) -> Outcome {
+    // Nothing of the world is looked at after a panic but the trace, which is whole after every line.
+    let played = catch_unwind(AssertUnwindSafe(|| World::new(plan, trace).run()));
+    played.unwrap_or_else(|panic| Outcome {
+        seed: plan.seed,
+        violations: vec![Violation::panicked(&*panic)],
+        ..Outcome::default()
+    })
 }
 
 /// Runs all `seeds` on so many `threads`. After each, `progress` is told the summary so far; it may stop the campaign by

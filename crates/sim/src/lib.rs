@@ -14,6 +14,8 @@ pub mod checkers;
 pub mod ledger;
 mod options;
 mod plan;
+#[cfg(planted)]
+pub mod planted;
 mod random;
 mod table;
 mod trace;

@@ -114,7 +114,7 @@ impl Default for Options {
             deliveries: 600,
             faults: Faults::ALL,
             visibility: None,
-            events_max: 3_000_000,
+            events_max: 5_000_000,
         }
     }
 }

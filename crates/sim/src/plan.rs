@@ -70,7 +70,7 @@ impl Plan {
         let mut faults = options.faults.draw(&mut random);
         if faults.long_lag {
             // A small group and one long stream, so that the seed stays affordable.
-            (faults.many_subgroups, faults.tiny_windows, faults.full_messages) = (false, false, false);
+            (faults.many_subgroups, faults.tiny_windows, faults.skips) = (false, false, false);
         }
         let members = draw_members(&mut random, &faults, options);
         let ablation = draw_ablation(&mut random, &faults);

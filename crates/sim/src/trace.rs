@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 /// Lines kept from the beginning.
 const FIRST_LINES: usize = 400;
 /// Lines kept from the end.
-const LAST_LINES: usize = 200000;
+const LAST_LINES: usize = 200;
 /// Lines shown again behind a violation.
 const BEFORE_VIOLATION: usize = 40;
 

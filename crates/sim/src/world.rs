@@ -148,7 +148,7 @@ pub(crate) struct World<'a> {
     null_rule: NullRule,
     hash: TraceHash,
     outcome: Outcome,
-    pub(crate) trace: Option<Trace>,
+    trace: Option<&'a mut Trace>,
 }
 
 /// Adds a line to the trace, if there is one.
@@ -161,7 +161,7 @@ macro_rules! note {
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(plan: &'a Plan, trace: Option<Trace>) -> World<'a> {
+    pub(crate) fn new(plan: &'a Plan, trace: Option<&'a mut Trace>) -> World<'a> {
         let view = &plan.view;
         let layout = Layout::new(view).expect("a plan's view is well formed");
         let sizes: Vec<(u64, u64)> = layout.rows().iter().map(|row| (row.size, row.control)).collect();
@@ -224,7 +224,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs to the end, or to the first violation.
-    pub(crate) fn run(mut self) -> (Outcome, Option<Trace>) {
+    pub(crate) fn run(mut self) -> Outcome {
         if let Err(violation) = self.play() {
             self.outcome.violations.push(Violation { at: self.now, ..violation });
         }
@@ -235,7 +235,7 @@ impl<'a> World<'a> {
         self.outcome.nulls = self.null_rule.nulls();
         self.outcome.virtual_ns = self.now;
         self.outcome.trace_hash = self.hash.value();
-        (self.outcome, self.trace)
+        self.outcome
     }
 
     fn play(&mut self) -> Checked {
@@ -399,7 +399,7 @@ impl<'a> World<'a> {
         }
         let busy = progress.worked || progress.wake_at.is_some();
         if busy && self.plan.faults.spinning {
-            member.spins = 100;
+            member.spins = 10;
         }
         if busy || member.spins > 0 {
             member.spins = member.spins.saturating_sub(u64::from(!busy));

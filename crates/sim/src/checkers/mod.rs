@@ -38,6 +38,15 @@ impl Invariant {
     }
 }
 
+impl Violation {
+    /// An assertion of the core or of the simulator itself did not hold. It has number 0, as no invariant of the list.
+    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Violation {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Violation { number: 0, name: "no panic", at: 0, what: text.into() }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invariant {} ({}) broken at {} ns: {}", self.number, self.name, self.at, self.what)
