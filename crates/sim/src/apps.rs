@@ -16,13 +16,15 @@ pub(crate) struct App {
     pub(crate) left: u32,
     /// A claim that it builds a message in: the claim, its index in the ledger, and the frame's offset in the row.
     pub(crate) holding: Option<(Claim, usize, u64)>,
+    /// It has committed earlier than it meant to, in the middle of a poll.
+    pub(crate) early: bool,
     /// It waits for room.
     pub(crate) parked: bool,
 }
 
 impl App {
     pub(crate) fn new(plan: AppPlan, claims: Arc<Claims>, sender: usize, alone: bool) -> App {
-        App { left: plan.claims, plan, claims, sender, alone, holding: None, parked: false }
+        App { left: plan.claims, plan, claims, sender, alone, holding: None, early: false, parked: false }
     }
 }
 

@@ -53,7 +53,7 @@ faults! {
     tearing: 2,
     /// The fabric copies announced frames when it sends them, not when they are posted.
     late_copies: 2,
-    /// Words arrive while the peer's engine is in the middle of a poll.
+    /// Words arrive, and applications commit, while an engine is in the middle of a poll.
     mid_poll_arrivals: 2,
     /// Applications send in bursts with silences between them.
     bursts: 2,

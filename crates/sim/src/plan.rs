@@ -133,18 +133,19 @@ fn draw_subgroups(random: &mut Random, faults: &Faults, members: u32) -> Vec<Sub
     let subgroup = |i: u64, random: &mut Random| {
         let of = if i == 0 || random.one_in(2) { everyone.clone() } else { some_of(random, &everyone) };
         let senders = match random.below(32) {
+            _ if faults.long_lag => vec![random.pick(&of)],
             0 => vec![],
             1..16 => of.clone(),
             _ => some_of(random, &of),
         };
         let message_bytes_max = match faults {
-            Faults { long_lag: true, .. } => random.pick(&[0, 8, 16]),
+            Faults { long_lag: true, .. } => random.pick(&[0, 8, 32]),
             Faults { many_subgroups: true, .. } => random.pick(&[0, 8, 40, 100]),
             _ => random.pick(&[0, 1, 16, 24, 40, 100, 250, 600, 2000]),
         };
         let fitting = (8192 / frame_bytes(message_bytes_max)).max(1);
         let window = match faults {
-            Faults { long_lag: true, .. } => random.range(1500, 2000),
+            Faults { long_lag: true, .. } => random.range(1100, 1300),
             Faults { tiny_windows: true, .. } => random.range(1, 2),
             Faults { many_subgroups: true, .. } => random.range(2, 8),
             _ => random.range(1, 64).min(fitting),
@@ -166,7 +167,7 @@ fn draw_apps(random: &mut Random, faults: &Faults, view: &View, ablation: &Ablat
         }
         let budget = random.range(deliveries / 2, deliveries * 4);
         let total = if is_busy { budget / busy / spec.members.len() as u64 } else { random.range(1, 4) };
-        let total = if faults.long_lag { 2500 } else { total };
+        let total = if faults.long_lag { 3500 } else { total };
         let each = (total / spec.senders.len().max(1) as u64).max(1);
         let pace = random.pick(&[200, 1_000, 5_000]);
         for &member in &spec.senders {

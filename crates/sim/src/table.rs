@@ -58,6 +58,9 @@ impl RowCopy {
     }
 }
 
+/// Stores and posts of one poll, at most: far more than all rings of a plan hold frames.
+const ACTIONS_MAX: usize = 1 << 17;
+
 /// What an engine did to its table in one poll, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
@@ -110,8 +113,10 @@ pub(crate) struct Link {
     pub(crate) scheduled: bool,
 }
 
+/// Something that happens on another thread in the middle of a poll.
+pub(crate) type Interruption = Box<dyn FnOnce()>;
+
 /// One member's memory.
-#[derive(Debug)]
 pub(crate) struct SimTable {
     me: Rank,
     pub(crate) rows: Vec<RowCopy>,
@@ -123,6 +128,9 @@ pub(crate) struct SimTable {
     copy_data: bool,
     /// Whether words may arrive while the engine polls, and the state of the chance that decides.
     mid_poll: Option<Cell<u64>>,
+    /// What happens in the middle of this poll, and at which access from now.
+    interruption: RefCell<Option<Interruption>>,
+    interrupted_in: Cell<u64>,
     /// Something has arrived in the middle of a poll that the engine may have missed.
     pub(crate) missed: Cell<bool>,
     /// A word of `owner`'s row that went back: (owner, offset, before, now).
@@ -158,6 +166,8 @@ impl SimTable {
             scratch_bytes: vec![],
             copy_data,
             mid_poll: mid_poll.map(Cell::new),
+            interruption: RefCell::default(),
+            interrupted_in: Cell::new(0),
             missed: Cell::new(false),
             went_back: Cell::new(None),
         }
@@ -168,6 +178,30 @@ impl SimTable {
         self.scratch_words.clear();
         self.scratch_bytes.clear();
         self.missed.set(false);
+    }
+
+    /// Lets something happen at the engine's `access`-th access to this table from now.
+    pub(crate) fn interrupt_at(&mut self, access: u64, interruption: Interruption) {
+        self.interruption = RefCell::new(Some(interruption));
+        self.interrupted_in = Cell::new(access.max(1));
+    }
+
+    /// The end of a poll: what was to happen in its middle has happened now.
+    pub(crate) fn end_poll(&self) {
+        self.interrupted_in.set(0);
+        if let Some(interruption) = self.interruption.take() {
+            interruption();
+        }
+    }
+
+    #[inline]
+    fn access(&self) {
+        let left = self.interrupted_in.get();
+        if left > 1 {
+            self.interrupted_in.set(left - 1);
+        } else if left == 1 {
+            self.end_poll();
+        }
     }
 
     /// Writes an application's word or bytes into my own row.
@@ -345,6 +379,7 @@ impl SimTable {
 
 impl Rows for SimTable {
     fn load(&self, member: Rank, at: u64) -> u64 {
+        self.access();
         if member != self.me {
             self.arrive(member);
         }
@@ -358,11 +393,15 @@ impl Rows for SimTable {
 
 impl Table for SimTable {
     fn store(&mut self, at: u64, value: u64) {
+        self.access();
+        // INV-14: a loop without end would fill memory before anybody else noticed.
+        assert!(self.actions.len() < ACTIONS_MAX, "one poll of m{} made {ACTIONS_MAX} stores and posts", self.me);
         self.actions.push(Action::Store { at, value });
         self.rows[self.me.index()].set(at, value);
     }
 
     fn post(&mut self, peers: &[Rank], range: Range<u64>) {
+        self.access();
         let row = &self.rows[self.me.index()];
         let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
         let copied = if range.start < row.control_bytes() {

@@ -12,14 +12,15 @@ use crate::ledger::{Fate, Ledger};
 use crate::options::Visibility;
 use crate::plan::Plan;
 use crate::random::Random;
-use crate::table::{Action, SimTable, Travel};
+use crate::table::{Action, Interruption, SimTable, Travel};
 use crate::trace::Trace;
 use spindle_core::layout::{entry, membership};
-use spindle_core::ring::{HEADER_BYTES, Kind, frame_bytes};
+use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
 use spindle_core::{Batch, Engine, Layout, Order, Rank, State, SubgroupId, Time, Upcalls};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -103,10 +104,11 @@ pub(crate) struct Delivered {
 impl Told {
     /// How many messages a handler takes out of a batch.
     fn appetite(&mut self) -> usize {
-        match self.partial.then(|| self.random.below(4)) {
-            None | Some(0) => usize::MAX,
-            Some(_) => self.random.below(4) as usize,
+        if !self.partial || self.random.one_in(8) {
+            return usize::MAX;
         }
+        let most = self.random.pick(&[4, 64, 1024]);
+        self.random.below(most) as usize
     }
 }
 
@@ -368,9 +370,11 @@ impl<'a> World<'a> {
         self.outcome.polls += 1;
         self.told.delivered.clear();
         self.tables[me].begin_poll();
+        self.interrupt(rank);
         // A clock that runs from an origin far enough for every jump back.
         let clock = Time((self.now as i64 + self.members[me].clock + (1 << 60)) as u64);
         let progress = self.members[me].engine.poll(clock, &mut self.tables[me], &mut self.told);
+        self.tables[me].end_poll();
         no_storms::polled(rank, self.members[me].engine.state())?;
         self.went_back(rank)?;
 
@@ -409,6 +413,24 @@ impl<'a> World<'a> {
             self.wake(rank);
         }
         Ok((progress.worked, posts))
+    }
+
+    /// Now and then an application commits in the middle of the poll that begins.
+    fn interrupt(&mut self, rank: Rank) {
+        if !self.plan.faults.mid_poll_arrivals {
+            return;
+        }
+        let Some(i) = self.apps.iter().position(|app| app.plan.member == rank && app.holding.is_some()) else { return };
+        if self.apps[i].left > 0 && !self.random.one_in(4) {
+            return;
+        }
+        let interruption = self.commit(i);
+        self.apps[i].early = true;
+        // A quiet poll loads four words of every peer in every subgroup.
+        let accesses = 5 * self.members[rank.index()].subgroups * self.members.len() as u64;
+        let access = self.random.range(1, accesses);
+        self.tables[rank.index()].interrupt_at(access, interruption);
+        self.tables[rank.index()].missed.set(true);
     }
 
     /// What an engine stored and posted goes its way. Answers how many posts it made.
@@ -675,10 +697,19 @@ impl<'a> World<'a> {
 
     /// An application thread does its next thing: claims, or commits what it has claimed.
     fn step(&mut self, i: usize) -> Checked {
-        if self.apps[i].holding.is_some() {
-            self.commit(i);
+        let committed = if self.apps[i].holding.is_some() {
+            self.commit(i)();
+            self.wake(self.apps[i].plan.member);
+            true
         } else {
-            self.claim(i)?;
+            std::mem::take(&mut self.apps[i].early)
+        };
+        if !committed {
+            return self.claim(i);
+        }
+        if self.apps[i].left > 0 {
+            let at = self.now + self.think(i);
+            self.push(at, Event::App(i));
         }
         Ok(())
     }
@@ -739,7 +770,9 @@ impl<'a> World<'a> {
         }
     }
 
-    fn commit(&mut self, i: usize) {
+    /// An application ends its claim; answers the last step of that, which the engine sees, and with which the claims are
+    /// closed if it was the last.
+    fn commit(&mut self, i: usize) -> Interruption {
         let app = &mut self.apps[i];
         let (rank, id, sender) = (app.plan.member, app.plan.subgroup, app.sender);
         let (claim, index, at) = app.holding.take().expect("a claim");
@@ -750,24 +783,27 @@ impl<'a> World<'a> {
         let bytes = self.tables[rank.index()].rows[rank.index()].slice(at + HEADER_BYTES, len);
         let fate = if void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
         let kind = if void { Kind::Void } else { Kind::Message };
-        let mut header = None;
-        self.apps[i].claims.commit(claim, kind, len, |at, word| header = Some((at, word)));
-        let (at, word) = header.expect("a commit stores the header");
+        // The header that `Claims::commit` is going to store, a moment earlier: the engine looks at it only behind the mark.
+        let span = frame_bytes(claim.len());
+        let word = Header { kind, span, len }.encode();
         self.tables[rank.index()].set_own(at, word);
         self.spread(rank, at, word);
         self.ledger.committed(id, sender, index, fate);
         self.hash.add(word);
         note!(self, "m{rank} s{id} commits claim {index}: {kind:?} of {len} bytes");
-        if self.apps[i].left > 0 {
-            let at = self.now + self.think(i);
-            self.push(at, Event::App(i));
-        } else if self.plan.faults.early_close {
-            let same = |app: &App| app.plan.member == rank && app.plan.subgroup == id;
-            if self.apps.iter().all(|app| !same(app) || (app.left == 0 && app.holding.is_none())) {
-                self.close(id, sender);
-            }
+        let same = |app: &App| app.plan.member == rank && app.plan.subgroup == id;
+        let closes = self.plan.faults.early_close
+            && self.apps.iter().all(|app| !same(app) || (app.left == 0 && app.holding.is_none()));
+        if closes {
+            note!(self, "m{rank} s{id} closes its claims");
         }
-        self.wake(rank);
+        let claims = Arc::clone(&self.apps[i].claims);
+        Box::new(move || {
+            claims.commit(claim, kind, len, |stored_at, stored| assert_eq!((stored_at, stored), (at, word)));
+            if closes {
+                claims.close();
+            }
+        })
     }
 
     fn think(&mut self, i: usize) -> u64 {
