@@ -55,7 +55,7 @@ fn send(engine: &Engine, memory: &mut Memory) -> bool {
     let Some(claims) = engine.claims(ALL) else { return false };
     let Ok(claim) = claims.claim(0) else { return false };
     memory.me = engine.me();
-    claims.commit(claim, Kind::Message, 0, |at, word| memory.store(at, word));
+    claims.commit(claim, Kind::Message, 0, |position, word| memory.store(claims.ring().offset(position), word));
     true
 }
 

@@ -1,12 +1,17 @@
 //! The application's side of a ring: claim space, fill it in place, commit.
 //!
-//! [`Claims`] is shared by the threads that send and the engine that announces. It is private to the process; only the
-//! frames themselves stand in the row. A claim moves `claimed`; a commit sets the *mark* of the granule at which the
-//! frame starts, with release order; the engine takes the mark with acquire order and announces the frame. The marks
-//! stand outside the ring, so no payload byte left from an earlier lap can look like a commit, and no lap has to be wiped.
+//! [`Claims`] is shared by those who send and the engine that announces. It is private to the process; only the frames
+//! themselves stand in the row. There are two ways to use a ring:
 //!
-//! Nothing here blocks: a full ring is an error that the caller may wait out. INV-FRAME is kept by `limit`: the engine
-//! raises it only after every member has delivered what stood there.
+//! - by *one* claimer, with an [`Exclusive`]: its commits are in order, so each moves one word, `tail`, with release order.
+//!   It also stamps the frame with the round that it will have unless nulls come before it; the engine checks the first
+//!   stamp of a batch, and announces the batch without looking at the rest;
+//! - by *many*: a claim moves `claimed`, a commit sets the *mark* of the granule at which the frame starts, with release
+//!   order, and the engine collects the marks in order and stamps the frames.
+//!
+//! Tail and marks stand outside the ring, so no payload byte left from an earlier lap can look like a commit, and no lap has
+//! to be wiped. Nothing here blocks: a full ring is an error that the caller may wait out. INV-FRAME is kept by `limit`: the
+//! engine raises it only after every member has delivered what stood there.
 use crate::planted::planted;
 use crate::ring::{GRANULE_BYTES, Header, Kind, Ring, frame_bytes};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
@@ -23,6 +28,14 @@ pub struct Claims {
     claimed: Padded<AtomicU64>,
     /// Position up to which space may be claimed. Written by the engine.
     limit: Padded<AtomicU64>,
+    /// Rounds of mine that hold no frame, so far. Written by the engine. Only a hint of what the next round will be.
+    nulls: AtomicU64,
+    /// What the exclusive claimer has committed, as [`Tail`].
+    tail: Padded<AtomicU64>,
+    /// Offset in the row of the end of the last lap that the exclusive claimer has ended.
+    lap_end: AtomicU64,
+    /// Voids that the exclusive claimer has committed.
+    voids: AtomicU64,
     /// One per granule: from commit until the engine has announced the frame that starts there, its span in granules, with
     /// [`VOID`] added if it is one; 0 otherwise.
     marks: Box<[AtomicU32]>,
@@ -36,6 +49,33 @@ pub struct Exclusive {
     position: u64,
     /// As it was when it was last asked for; it only grows.
     limit: u64,
+    /// Frames committed.
+    frames: u64,
+}
+
+/// How far an exclusive claimer has committed, in one word: frames in the high half, granules in the low, both wrapping. No
+/// ring holds enough for a wrapped difference to be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tail(u64);
+
+impl Tail {
+    fn new(frames: u64, position: u64) -> Tail {
+        Tail(frames << 32 | (position / GRANULE_BYTES & 0xffff_ffff))
+    }
+
+    /// (frames, bytes) from `earlier` to here.
+    pub(crate) fn since(self, earlier: Tail) -> (u64, u64) {
+        let frames = ((self.0 >> 32) as u32).wrapping_sub((earlier.0 >> 32) as u32);
+        let granules = (self.0 as u32).wrapping_sub(earlier.0 as u32);
+        (frames.into(), u64::from(granules) * GRANULE_BYTES)
+    }
+
+    /// One frame of `bytes` further.
+    pub(crate) fn step(self, bytes: u64) -> Tail {
+        let frames = (self.0 >> 32).wrapping_add(1);
+        let granules = (self.0 as u32).wrapping_add((bytes / GRANULE_BYTES) as u32);
+        Tail(frames << 32 | u64::from(granules))
+    }
 }
 
 /// Claimed space that nobody else writes, until it is committed. Not `Clone`: it stands for the space.
@@ -69,6 +109,10 @@ impl Claims {
             ring,
             claimed: Padded(AtomicU64::new(0)),
             limit: Padded(AtomicU64::new(ring.capacity)),
+            nulls: AtomicU64::new(0),
+            tail: Padded(AtomicU64::new(0)),
+            lap_end: AtomicU64::new(0),
+            voids: AtomicU64::new(0),
             marks: (0..ring.capacity / GRANULE_BYTES).map(|_| AtomicU32::new(0)).collect(),
             skipped: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -88,7 +132,7 @@ impl Claims {
     pub fn claim(&self, len: u64) -> Result<Claim, ClaimError> {
         let mut position = self.claimed.load(Ordering::Relaxed);
         loop {
-            let (claim, next) = self.claim_at(position, len, self.limit())?;
+            let (claim, next) = self.claim_at(position, len, || self.limit())?;
             // Relaxed: claims are disjoint and pass nothing to each other.
             match self.claimed.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(claim),
@@ -99,14 +143,18 @@ impl Claims {
 
     /// Begins claiming without an atomic read-modify-write. Until [`end_exclusive`](Self::end_exclusive) the holder of the
     /// result is the only one who claims on this ring: two at once could be given the same space.
+    ///
+    /// # Panics
+    /// If anything was claimed before.
     pub fn begin_exclusive(&self) -> Exclusive {
-        Exclusive { position: self.claimed.load(Ordering::Relaxed), limit: self.limit() }
+        assert_eq!(self.claimed.load(Ordering::Relaxed), 0, "a ring is used exclusively from the start, or never");
+        Exclusive { position: 0, limit: self.limit(), frames: 0 }
     }
 
-    /// Lets everybody claim again.
+    /// Lets everybody claim from now on.
     pub fn end_exclusive(&self, holder: Exclusive) {
-        // Relaxed: claims pass nothing to each other, and who claims next is ordered behind this by other means.
-        self.claimed.store(holder.position, Ordering::Relaxed);
+        // Release: who claims next comes behind it, and who collects marks finds the tail final.
+        self.claimed.store(holder.position, Ordering::Release);
     }
 
     /// As [`claim`](Self::claim), for the only claimer.
@@ -115,17 +163,56 @@ impl Claims {
     /// As there.
     #[inline]
     pub fn claim_exclusive(&self, holder: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
-        let mut outcome = self.claim_at(holder.position, len, holder.limit);
-        if matches!(outcome, Err(ClaimError::Full)) {
-            holder.limit = self.limit();
-            outcome = self.claim_at(holder.position, len, holder.limit);
-        }
-        let (claim, next) = outcome?;
+        let mut limit = holder.limit;
+        let outcome = self.claim_at(holder.position, len, || limit);
+        let (claim, next) = match outcome {
+            Err(ClaimError::Full) => {
+                limit = self.limit();
+                holder.limit = limit;
+                self.claim_at(holder.position, len, || limit)?
+            }
+            outcome => outcome?,
+        };
         holder.position = next;
         Ok(claim)
     }
 
-    /// Ends a claim: hands `store` the offset and value of the frame's header word, then makes the frame visible to the
+    /// The round that the next frame of the only claimer will have, unless nulls come before it: what to put into the second
+    /// word of its header before [`commit_exclusive`](Self::commit_exclusive).
+    #[inline]
+    pub fn guess_round(&self, holder: &Exclusive) -> u64 {
+        holder.frames + self.nulls.load(Ordering::Relaxed)
+    }
+
+    /// As [`commit`](Self::commit), for the only claimer, who has stored a [guess](Self::guess_round) in the second word of
+    /// the frame's header.
+    ///
+    /// # Panics
+    /// As there.
+    #[inline]
+    pub fn commit_exclusive(
+        &self,
+        holder: &mut Exclusive,
+        claim: Claim,
+        kind: Kind,
+        len: u64,
+        store: impl FnOnce(u64, u64),
+    ) {
+        assert!(len <= claim.len, "committed {len} bytes of a claim of {}", claim.len);
+        debug_assert_eq!(holder.position, self.ring.after(claim.position, claim.span), "the last claim");
+        store(claim.position, Header { kind, span: claim.span, len }.encode());
+        if self.ring.ends_lap(claim.position, claim.span) {
+            self.lap_end.store(self.ring.offset(claim.position) + claim.span, Ordering::Relaxed);
+        }
+        if kind == Kind::Void {
+            self.voids.fetch_add(1, Ordering::Relaxed);
+        }
+        holder.frames += 1;
+        // Release: the engine that sees it sees the frame.
+        self.tail.store(Tail::new(holder.frames, holder.position).0, Ordering::Release);
+    }
+
+    /// Ends a claim: hands `store` the position of the frame and its header word, then makes the frame visible to the
     /// engine. `len` may be less than was claimed. [`Kind::Void`] gives the space up.
     ///
     /// # Panics
@@ -133,7 +220,7 @@ impl Claims {
     #[inline]
     pub fn commit(&self, claim: Claim, kind: Kind, len: u64, store: impl FnOnce(u64, u64)) {
         assert!(len <= claim.len, "committed {len} bytes of a claim of {}", claim.len);
-        store(self.ring.offset(claim.position), Header { kind, span: claim.span, len }.encode());
+        store(claim.position, Header { kind, span: claim.span, len }.encode());
         let void = if kind == Kind::Void { VOID } else { 0 };
         // Release: the engine that takes the mark sees the payload and the header.
         self.mark(claim.position).store((claim.span / GRANULE_BYTES) as u32 | void, Ordering::Release);
@@ -160,7 +247,37 @@ impl Claims {
         self.mark(position).load(Ordering::Acquire) != 0
     }
 
-    /// The committed frames.
+    /// What the exclusive claimer has committed.
+    #[inline]
+    pub(crate) fn tail(&self) -> Tail {
+        // Acquire: pairs with the release in `commit_exclusive`.
+        Tail(self.tail.load(Ordering::Acquire))
+    }
+
+    /// Offset in the row of the end of the last lap that ends below the newest [`tail`](Self::tail).
+    pub(crate) fn lap_end(&self) -> u64 {
+        self.lap_end.load(Ordering::Relaxed)
+    }
+
+    /// Voids that the exclusive claimer has committed.
+    pub(crate) fn voids(&self) -> u64 {
+        self.voids.load(Ordering::Relaxed)
+    }
+
+    /// Whether many may claim, so that there may be marks.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        // Acquire: pairs with the release in `end_exclusive`. Where many claim from the start, it is the first claim that
+        // tells; its mark has the release.
+        self.claimed.load(Ordering::Acquire) != 0
+    }
+
+    /// Tells an exclusive claimer how many of my rounds hold no frame.
+    pub(crate) fn set_nulls(&self, nulls: u64) {
+        self.nulls.store(nulls, Ordering::Relaxed);
+    }
+
+    /// The committed frames of many claimers.
     pub(crate) fn marks(&self) -> Marks<'_> {
         Marks { slots: &self.marks, mask: self.ring.capacity - 1 }
     }
@@ -184,12 +301,12 @@ impl Claims {
 
     /// Whether the frame at `position` may be claimed: `limit` is how far claims may go, as the caller knows it.
     #[inline]
-    fn claim_at(&self, position: u64, len: u64, limit: u64) -> Result<(Claim, u64), ClaimError> {
+    fn claim_at(&self, position: u64, len: u64, limit: impl FnOnce() -> u64) -> Result<(Claim, u64), ClaimError> {
         if len > self.ring.message_bytes_max {
             return Err(ClaimError::TooLong { len, max: self.ring.message_bytes_max });
         }
         let span = frame_bytes(len);
-        if position + span > limit {
+        if position + span > limit() {
             return Err(ClaimError::Full);
         }
         Ok((Claim { position, span, len }, self.ring.after(position, span)))

@@ -46,7 +46,7 @@ impl Default for Ablation {
 /// What a poll did and when the engine needs the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Whether it found anything to do.
+    /// Whether it found anything to do. Then there may be more to do at once, whatever `wake_at` says.
     pub worked: bool,
     /// When to poll again even if nothing happens; `None` if only an event can bring more work.
     pub wake_at: Option<Time>,
@@ -200,8 +200,10 @@ impl Engine {
         let scan_all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
         let mut worked = false;
         let mut pending = false;
+        let mut skipped = false;
         for i in 0..self.subgroups.len() {
             if !scan_all && self.hot[i] == 0 {
+                skipped = true;
                 continue;
             }
             let subgroup = &mut self.subgroups[i];
@@ -218,10 +220,11 @@ impl Engine {
             self.post_data(i, changes, table);
         }
         self.post_control(table);
-        worked |= self.finish(table, worked);
+        worked |= self.finish(table, worked || skipped);
         self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
-        let again = pending || (self.all_finished && self.state == State::Running && worked);
+        // The subgroups that were not looked at may have something, and nothing else will tell.
+        let again = pending || skipped || (self.all_finished && self.state == State::Running && worked);
         Progress { worked, wake_at: again.then_some(now) }
     }
 

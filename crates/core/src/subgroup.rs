@@ -3,13 +3,13 @@
 //!
 //! Everything is batched as it is found: one evaluation takes whatever has come since the last. The order of stores is the
 //! order in which peers may see them: a frame, then the counters that announce it, then the acknowledgements.
-use crate::claims::Claims;
+use crate::claims::{Claims, Tail};
 use crate::cursor::{Cursor, Handoff, ROUNDS_MAX};
 use crate::engine::{Ablation, Fault, Upcalls};
 use crate::ids::{Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
 use crate::planted::planted;
-use crate::ring::{Kind, Ring};
+use crate::ring::{Header, Kind, Ring};
 use crate::stats::{Frontier, SubgroupStats};
 use crate::table::Table;
 use crate::view::{Order, View};
@@ -33,6 +33,8 @@ struct Peer {
     spoken: u64,
     received: u64,
     delivered: u64,
+    /// In a Fifo subgroup in which I send: how many of my rounds it has delivered.
+    delivered_of_mine: u64,
 }
 
 /// My own counters, as they stand in my row.
@@ -54,6 +56,12 @@ struct Sending {
     ring: Ring,
     claims: Arc<Claims>,
     checkpoints: Checkpoints,
+    /// What of the exclusive claimer's frames is announced.
+    tail: Tail,
+    /// Frames announced: the other rounds are nulls.
+    frames: u64,
+    /// Voids of the exclusive claimer that were counted.
+    voids: u64,
 }
 
 #[derive(Debug)]
@@ -106,10 +114,12 @@ impl Subgroup {
             spoken: 0,
             received: 0,
             delivered: 0,
+            delivered_of_mine: 0,
         });
         let sending = spec.sender_rank(me).map(|rank| {
             let ring = place(me).ring.expect("a sender has a ring");
-            Sending { rank, ring, claims: Arc::new(Claims::new(ring)), checkpoints: Checkpoints::default() }
+            let claims = Arc::new(Claims::new(ring));
+            Sending { rank, ring, claims, checkpoints: Checkpoints::default(), tail: Tail::default(), frames: 0, voids: 0 }
         });
         let counts = match spec.order {
             Order::Total => 1,
@@ -240,7 +250,7 @@ impl Subgroup {
     pub(crate) fn has_finished_sending(&self) -> bool {
         self.sending.as_ref().is_none_or(|sending| {
             let closed = sending.claims.is_closed();
-            closed && (planted!(FinishedTooEarly) || !sending.claims.is_committed(self.own.published))
+            closed && (planted!(FinishedTooEarly) || !sending.has_more(self.own.published))
         })
     }
 
@@ -273,6 +283,11 @@ impl Subgroup {
     /// Loads the others' counters; true if any moved.
     fn observe<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
         let mut moved = false;
+        // A line of its own in the peer's row: it may arrive after the entry's line, and must be noticed then.
+        let of_mine = match (self.order, &self.sending) {
+            (Order::Fifo, Some(sending)) => Some(LINE_BYTES + 8 * sending.rank as u64),
+            _ => None,
+        };
         for (i, peer) in self.peers.iter_mut().enumerate() {
             if i == self.me {
                 continue;
@@ -284,18 +299,18 @@ impl Subgroup {
                 None => (0, 0),
             };
             let (received, delivered) = (word(entry::RECEIVED), word(entry::DELIVERED));
-            let now = [rounds, spoken, received, delivered];
-            let before = [peer.rounds, peer.spoken, peer.received, peer.delivered];
+            let now = [rounds, spoken, received, delivered, of_mine.map_or(0, word)];
+            let before = [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine];
             if now == before {
                 continue;
             }
             moved = true;
             // INV-MONOTONE, which a peer that sends garbage breaks.
-            if let Some(i) = (0..4).find(|&i| now[i] < before[i] || now[i] > COUNT_MAX) {
-                let counter = ["rounds", "spoken", "received", "delivered"][i];
+            if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNT_MAX) {
+                let counter = ["rounds", "spoken", "received", "delivered", "delivered by sender"][i];
                 return Err(Fault::Counter { member: peer.rank, counter, before: before[i], now: now[i] });
             }
-            [peer.rounds, peer.spoken, peer.received, peer.delivered] = now;
+            [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine] = now;
         }
         Ok(moved)
     }
@@ -304,55 +319,41 @@ impl Subgroup {
     fn send<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
         let Some(sending) = &mut self.sending else { return };
         let own = &mut self.own;
-        let (start, first) = (own.published, own.rounds);
         if self.order == Order::Total {
-            own.rounds += sending.claims.take_skipped();
+            let skipped = sending.claims.take_skipped();
+            if skipped > 0 {
+                own.rounds += skipped;
+                sending.claims.set_nulls(own.rounds - sending.frames);
+                changes.entry = true;
+            }
         }
-        if planted!(AnnouncedBeforeStamped) && sending.claims.is_committed(own.published) {
+        let me = self.members[self.me];
+        if planted!(AnnouncedBeforeStamped) && sending.has_more(own.published) {
             table.store(self.place.entry + entry::ROUNDS, own.rounds + 1);
         }
-        let (ring, marks) = (sending.ring, sending.claims.marks());
-        let (mut voids, mut rounds, mut position) = (0, own.rounds, own.published);
-        // Where this batch's first lap ends, if it ends.
-        let mut lap_end = None;
-        while let Some((kind, span)) = marks.take(position) {
-            table.stamp(&ring, position, rounds);
-            rounds += 1;
-            if kind == Kind::Void {
-                // It takes a round too, so that its space is freed like a message's.
-                rounds -= u64::from(planted!(VoidTakesNoRound));
-                voids += 1;
-            }
-            if ring.ends_lap(position, span) {
-                lap_end = Some(ring.offset(position) + span);
-            }
-            position = ring.after(position, span);
-            if !ablation.send_batch {
-                self.pending = true;
-                break;
-            }
-        }
-        let sent = rounds - own.rounds - voids;
-        (own.rounds, own.published) = (rounds, position);
-        if own.published == start && own.rounds == first {
-            return;
-        }
-        if own.published != start {
-            own.spoken = own.rounds;
-            let (from, to) = (ring.offset(start), ring.offset(position));
-            changes.data = match lap_end {
+        let batch = sending.collect(table, me, own, ablation);
+        self.pending |= batch.more;
+        if batch.frames > 0 {
+            let (from, to) = (sending.ring.offset(own.published), sending.ring.offset(batch.position));
+            changes.data = match batch.lap_end {
                 Some(end) if planted!(WrappedPartUnposted) => [from..end, 0..0],
-                Some(end) => [from..end, ring.at..to],
+                Some(end) => [from..end, sending.ring.at..to],
                 None => [from..to, 0..0],
             };
+            own.published = batch.position;
+            own.rounds += batch.frames - u64::from(planted!(VoidTakesNoRound) && batch.voids > 0);
+            own.spoken = own.rounds;
+            sending.frames += batch.frames;
             sending.checkpoints.push(own.spoken, own.published);
             table.store(self.place.entry + entry::PUBLISHED, own.published);
             table.store(self.place.entry + entry::SPOKEN, own.spoken);
+            changes.entry = true;
+            self.stats.sent += batch.frames - batch.voids;
+            self.stats.send_batches += u64::from(batch.frames > batch.voids);
         }
-        table.store(self.place.entry + entry::ROUNDS, own.rounds);
-        changes.entry = true;
-        self.stats.sent += sent;
-        self.stats.send_batches += u64::from(sent > 0);
+        if changes.entry {
+            table.store(self.place.entry + entry::ROUNDS, own.rounds);
+        }
     }
 
     /// The null rule (paper, section III-B) in closed form, INV-NULL: a sender that is behind the newest *message* of
@@ -372,6 +373,7 @@ impl Subgroup {
             self.stats.nulls += target - self.own.rounds;
             self.stats.null_batches += 1;
             self.own.rounds = target;
+            sending.claims.set_nulls(target - sending.frames);
             table.store(self.place.entry + entry::ROUNDS, target);
             changes.entry = true;
         }
@@ -490,8 +492,7 @@ impl Subgroup {
                 (places + (self.senders - 1 - sending.rank) as u64) / self.senders as u64
             }
             Order::Fifo => {
-                let offset = 8 * sending.rank as u64;
-                let seen = |peer: &Peer| table.load(peer.rank, peer.entry + LINE_BYTES + offset);
+                let seen = |peer: &Peer| peer.delivered_of_mine;
                 others.map(seen).chain([self.own.delivered[sending.rank]]).min().unwrap_or(0)
             }
         };
@@ -513,6 +514,95 @@ impl Subgroup {
                 self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != *count)
             }
         }
+    }
+}
+
+/// Committed frames, stamped and ready to be announced.
+#[derive(Debug, Default)]
+struct SendBatch {
+    /// Frames, each of which takes a round.
+    frames: u64,
+    /// How many of them are voids.
+    voids: u64,
+    /// Where the ring stands behind them.
+    position: u64,
+    /// Offset in the row of the end of the lap that ends among them.
+    lap_end: Option<u64>,
+    /// Whether some were left for the next time.
+    more: bool,
+}
+
+impl Sending {
+    /// Whether a frame at `position` waits to be announced.
+    fn has_more(&self, position: u64) -> bool {
+        self.claims.tail() != self.tail || self.claims.is_committed(position)
+    }
+
+    /// Takes what applications have committed since `own.published`, and makes sure that it is stamped with its rounds.
+    #[inline]
+    fn collect<T: Table>(&mut self, table: &mut T, me: Rank, own: &Own, ablation: &Ablation) -> SendBatch {
+        let tail = self.claims.tail();
+        if tail != self.tail {
+            self.collect_exclusive(tail, table, me, own, ablation)
+        } else if self.claims.is_shared() {
+            self.collect_marked(table, own, ablation)
+        } else {
+            SendBatch::default()
+        }
+    }
+
+    /// The frames of the exclusive claimer. Its guesses of the rounds only grow with what it knows of nulls, so they are all
+    /// right if the first one is.
+    fn collect_exclusive<T: Table>(&mut self, tail: Tail, table: &mut T, me: Rank, own: &Own, ablation: &Ablation) -> SendBatch {
+        let (ring, start) = (self.ring, own.published);
+        let header = |table: &T, position| {
+            let word = table.load(me, ring.offset(position));
+            Header::decode(word, &ring).expect("my own frames are well formed")
+        };
+        let tail = if ablation.send_batch {
+            tail
+        } else {
+            self.tail.step(ring.after(start, header(table, start).span) - start)
+        };
+        let (frames, bytes) = tail.since(self.tail);
+        let position = start + bytes;
+        if table.load(me, ring.offset(start) + 8) != own.rounds {
+            let mut at = start;
+            for round in own.rounds..own.rounds + frames {
+                table.stamp(&ring, at, round);
+                at = ring.after(at, header(table, at).span);
+            }
+        }
+        let voids = self.claims.voids();
+        self.tail = tail;
+        SendBatch {
+            frames,
+            voids: core::mem::replace(&mut self.voids, voids).abs_diff(voids).min(frames),
+            position,
+            lap_end: (ring.offset(position) <= ring.offset(start)).then(|| self.claims.lap_end()),
+            more: !ablation.send_batch,
+        }
+    }
+
+    /// The frames of many claimers, as far as they are committed without a gap.
+    fn collect_marked<T: Table>(&mut self, table: &mut T, own: &Own, ablation: &Ablation) -> SendBatch {
+        let (ring, marks) = (self.ring, self.claims.marks());
+        let mut batch = SendBatch { position: own.published, ..SendBatch::default() };
+        while let Some((kind, span)) = marks.take(batch.position) {
+            table.stamp(&ring, batch.position, own.rounds + batch.frames);
+            batch.frames += 1;
+            // A void takes a round too, so that its space is freed like a message's.
+            batch.voids += u64::from(kind == Kind::Void);
+            if ring.ends_lap(batch.position, span) {
+                batch.lap_end = Some(ring.offset(batch.position) + span);
+            }
+            batch.position = ring.after(batch.position, span);
+            if !ablation.send_batch {
+                batch.more = true;
+                break;
+            }
+        }
+        batch
     }
 }
 

@@ -10,8 +10,9 @@
 //!   announces data must not overtake the post of that data). Announced frames don't change, so only the control block
 //!   needs copying;
 //! - posts to different peers are independent. A post of control words may be left out when a later one to that peer, not
-//!   yet sent, covers it: the peer sees only the newer values, which is harmless because every word of a row is monotonic
-//!   (INV-MONOTONE).
+//!   yet sent, covers it and every post of control words between the two: the peer sees only the newer values, which is
+//!   harmless because every word of a row is monotonic (INV-MONOTONE). It must not be left out across a post of control
+//!   words that stays, which may be one that speaks about it (`FINISHED` says that no more is announced).
 //!
 //! On shared memory a store is a post, seen at once. Engines therefore store in posting order, and nothing relies on a
 //! value being unseen until it is posted.

@@ -47,7 +47,8 @@ pub struct SharedPublisher {
 #[must_use = "a frame that is dropped is not published"]
 pub struct Frame<'a> {
     outlet: &'a Outlet,
-    /// Taken by `finish`, and only there.
+    claimer: Claimer<'a>,
+    /// Taken by `end`, and only there.
     claim: ManuallyDrop<Claim>,
     /// A pointer, because the bytes are no longer exclusive by the time `commit` returns.
     start: NonNull<u8>,
@@ -64,7 +65,8 @@ pub struct Room {
 #[must_use = "a future does nothing unless polled"]
 pub struct Claiming<'a> {
     outlet: &'a Outlet,
-    claimer: Claimer<'a>,
+    /// Taken by the frame.
+    claimer: Option<Claimer<'a>>,
     len: u64,
     /// The name of my waker in the room's list, once it has been there.
     ticket: Option<u64>,
@@ -143,7 +145,7 @@ impl Publisher {
     /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
     #[inline]
     pub fn claim(&mut self, len: u64) -> Result<Frame<'_>, ClaimError> {
-        self.outlet.claim(&mut Claimer::Only(&mut self.exclusive), len)
+        self.outlet.claim(Claimer::Only(&mut self.exclusive), len)
     }
 
     /// Claims `len` bytes, and waits up to `timeout` for room. Not for the thread that polls the engine: the engine makes
@@ -158,7 +160,7 @@ impl Publisher {
 
     /// Claims `len` bytes, and waits for room without a thread. Works in any runtime.
     pub fn claim_async(&mut self, len: u64) -> Claiming<'_> {
-        Claiming { outlet: &self.outlet, claimer: Claimer::Only(&mut self.exclusive), len, ticket: None }
+        Claiming { outlet: &self.outlet, claimer: Some(Claimer::Only(&mut self.exclusive)), len, ticket: None }
     }
 
     /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it.
@@ -185,7 +187,7 @@ impl SharedPublisher {
     /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
     #[inline]
     pub fn claim(&self, len: u64) -> Result<Frame<'_>, ClaimError> {
-        self.outlet.claim(&mut Claimer::OneOfMany, len)
+        self.outlet.claim(Claimer::OneOfMany, len)
     }
 
     /// As [`Publisher::claim_timeout`].
@@ -199,7 +201,7 @@ impl SharedPublisher {
 
     /// As [`Publisher::claim_async`].
     pub fn claim_async(&self, len: u64) -> Claiming<'_> {
-        Claiming { outlet: &self.outlet, claimer: Claimer::OneOfMany, len, ticket: None }
+        Claiming { outlet: &self.outlet, claimer: Some(Claimer::OneOfMany), len, ticket: None }
     }
 
     /// As [`Publisher::skip_rounds`].
@@ -215,20 +217,17 @@ impl SharedPublisher {
 
 impl Outlet {
     #[inline]
-    fn claim(&self, claimer: &mut Claimer<'_>, len: u64) -> Result<Frame<'_>, ClaimError> {
-        let claim = match claimer {
+    fn take(&self, claimer: &mut Claimer<'_>, len: u64) -> Result<Claim, ClaimError> {
+        match claimer {
             Claimer::Only(exclusive) => self.claims.claim_exclusive(exclusive, len),
             Claimer::OneOfMany => self.claims.claim(len),
-        }?;
-        let start = self.lease.payload(claim.position(), len);
-        Ok(Frame { outlet: self, claim: ManuallyDrop::new(claim), start })
+        }
     }
 
-    /// As [`claim`](Self::claim); `None` for a ring that is full, and still in use.
-    #[inline]
-    fn claim_or_wait(&self, claimer: &mut Claimer<'_>, len: u64) -> Option<Result<Frame<'_>, PublishError>> {
-        match self.claim(claimer, len) {
-            Ok(frame) => Some(Ok(frame)),
+    /// As [`take`](Self::take); `None` for a ring that is full, and still in use.
+    fn take_or_wait(&self, claimer: &mut Claimer<'_>, len: u64) -> Option<Result<Claim, PublishError>> {
+        match self.take(claimer, len) {
+            Ok(claim) => Some(Ok(claim)),
             Err(ClaimError::TooLong { len, max }) => Some(Err(PublishError::TooLong { len, max })),
             Err(ClaimError::Full) if self.room.has_ended() => Some(Err(PublishError::Ended)),
             Err(ClaimError::Full) => None,
@@ -236,26 +235,44 @@ impl Outlet {
     }
 
     #[inline]
-    fn claim_timeout(&self, mut claimer: Claimer<'_>, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
-        match self.claim_or_wait(&mut claimer, len) {
-            Some(outcome) => outcome,
-            None => self.wait_for_room(claimer, len, timeout),
-        }
+    fn frame<'a>(&'a self, claimer: Claimer<'a>, claim: Claim) -> Frame<'a> {
+        let start = self.lease.payload(claim.position(), claim.len());
+        Frame { outlet: self, claimer, claim: ManuallyDrop::new(claim), start }
+    }
+
+    #[inline]
+    fn claim<'a>(&'a self, mut claimer: Claimer<'a>, len: u64) -> Result<Frame<'a>, ClaimError> {
+        let claim = self.take(&mut claimer, len)?;
+        Ok(self.frame(claimer, claim))
+    }
+
+    #[inline]
+    fn claim_timeout<'a>(
+        &'a self,
+        mut claimer: Claimer<'a>,
+        len: u64,
+        timeout: Duration,
+    ) -> Result<Frame<'a>, PublishError> {
+        let claim = match self.take(&mut claimer, len) {
+            Ok(claim) => claim,
+            Err(_) => self.wait_for_room(&mut claimer, len, timeout)?,
+        };
+        Ok(self.frame(claimer, claim))
     }
 
     #[cold]
-    fn wait_for_room(&self, mut claimer: Claimer<'_>, len: u64, timeout: Duration) -> Result<Frame<'_>, PublishError> {
+    fn wait_for_room(&self, claimer: &mut Claimer<'_>, len: u64, timeout: Duration) -> Result<Claim, PublishError> {
         let start = Instant::now();
         for _ in 0..SPINS {
-            std::hint::spin_loop();
-            if let Some(outcome) = self.claim_or_wait(&mut claimer, len) {
+            if let Some(outcome) = self.take_or_wait(claimer, len) {
                 return outcome;
             }
+            std::hint::spin_loop();
         }
         let bell = &self.room.waiting.bell;
         loop {
             let announced = bell.announce();
-            if let Some(outcome) = self.claim_or_wait(&mut claimer, len) {
+            if let Some(outcome) = self.take_or_wait(claimer, len) {
                 bell.withdraw(announced);
                 return outcome;
             }
@@ -312,9 +329,19 @@ impl Frame<'_> {
         let outlet = self.outlet;
         // SAFETY: called once, and nobody looks at the claim after it.
         let claim = unsafe { ManuallyDrop::take(&mut self.claim) };
-        let place = claim.position();
-        // Relaxed: the mark that `commit` sets next has the release.
-        outlet.claims.commit(claim, kind, len, |_, header| outlet.lease.header(place).store(header, Ordering::Relaxed));
+        // Relaxed: what the commit stores next has the release.
+        match &mut self.claimer {
+            Claimer::Only(exclusive) => {
+                let round = outlet.claims.guess_round(exclusive);
+                outlet.claims.commit_exclusive(exclusive, claim, kind, len, |place, header| {
+                    outlet.lease.header(place).store(header, Ordering::Relaxed);
+                    outlet.lease.round(place).store(round, Ordering::Relaxed);
+                });
+            }
+            Claimer::OneOfMany => outlet.claims.commit(claim, kind, len, |place, header| {
+                outlet.lease.header(place).store(header, Ordering::Relaxed);
+            }),
+        }
         outlet.engine.ring();
     }
 }
@@ -414,18 +441,31 @@ impl<'a> Future for Claiming<'a> {
     type Output = Result<Frame<'a>, PublishError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        this.leave();
-        if let Some(outcome) = this.outlet.claim_or_wait(&mut this.claimer, this.len) {
-            return Poll::Ready(outcome);
-        }
-        this.ticket = Some(this.outlet.room.enter(context.waker()));
-        match this.outlet.claim_or_wait(&mut this.claimer, this.len) {
-            Some(outcome) => {
-                this.leave();
-                Poll::Ready(outcome)
+        self.leave();
+        match self.take() {
+            Poll::Ready(outcome) => Poll::Ready(outcome),
+            Poll::Pending => {
+                self.ticket = Some(self.outlet.room.enter(context.waker()));
+                let outcome = self.take();
+                if outcome.is_ready() {
+                    self.leave();
+                }
+                outcome
             }
+        }
+    }
+}
+
+impl<'a> Claiming<'a> {
+    fn take(&mut self) -> Poll<Result<Frame<'a>, PublishError>> {
+        let claimer = self.claimer.as_mut().expect("a future is not polled after it was ready");
+        match self.outlet.take_or_wait(claimer, self.len) {
             None => Poll::Pending,
+            Some(Err(error)) => Poll::Ready(Err(error)),
+            Some(Ok(claim)) => {
+                let claimer = self.claimer.take().expect("it was there");
+                Poll::Ready(Ok(self.outlet.frame(claimer, claim)))
+            }
         }
     }
 }

@@ -315,6 +315,15 @@ impl Lease {
         self.ring.payload_pointer(place, len)
     }
 
+    /// The second header word of the frame at `place`.
+    #[inline]
+    pub fn round(&self, place: u64) -> &AtomicU64 {
+        // SAFETY: a frame is inside the mapping, and longer than a header.
+        let round = unsafe { self.ring.frame(place).cast::<u64>().add(1) };
+        // SAFETY: as for `header`.
+        unsafe { AtomicU64::from_ptr(round.as_ptr()) }
+    }
+
     /// The first header word of the frame at `place`.
     #[inline]
     pub fn header(&self, place: u64) -> &AtomicU64 {

@@ -1,1 +1,28 @@
-//! (see ARCHITECTURE.md)
+//! A deterministic simulator of a Spindle group: the real engines over simulated memory, in virtual time, from one seed.
+//!
+//! [`Plan::from_seed`] draws a view, its applications and a set of faults; [`run`] plays it and checks the invariants in
+//! [`checkers`] at every step; [`campaign`] does so for many seeds, and [`explain`] tells the story of one. A seed means
+//! the same run on every machine and in every build: there is no clock, no thread, no map order in a run.
+//!
+//! Read `world` for what happens, [`ledger`] for what is believed to have happened, `table` for how memory behaves.
+//! What it is not: a model of speed. Virtual times only shuffle the order of things.
+#![forbid(unsafe_code)]
+
+mod apps;
+mod campaign;
+pub mod checkers;
+pub mod ledger;
+mod options;
+mod plan;
+#[cfg(planted)]
+pub mod planted;
+mod random;
+mod table;
+mod trace;
+mod world;
+
+pub use campaign::{Summary, campaign, explain, run};
+pub use checkers::Violation;
+pub use options::{Faults, Options, Visibility};
+pub use plan::{AppPlan, MemberPlan, Plan};
+pub use world::Outcome;

@@ -1,0 +1,103 @@
+//! The applications: threads that send, and consumers that deliver on threads of their own.
+use crate::plan::AppPlan;
+use crate::random::mix;
+use spindle_core::{Claim, Claims, Cursor, Exclusive, Handoff, Rank, SubgroupId};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A thread that sends.
+pub(crate) struct App {
+    pub(crate) plan: AppPlan,
+    pub(crate) claims: Arc<Claims>,
+    /// Its member's sender rank.
+    pub(crate) sender: usize,
+    /// Where it stands, if nobody else claims on this ring.
+    pub(crate) exclusive: Option<Rc<RefCell<Exclusive>>>,
+    /// Claims it has yet to make.
+    pub(crate) left: u32,
+    /// A claim that it builds a message in: the claim, its index in the ledger, and the frame's offset in the row.
+    pub(crate) holding: Option<(Claim, usize, u64)>,
+    /// It has committed earlier than it meant to, in the middle of a poll.
+    pub(crate) early: bool,
+    /// It waits for room.
+    pub(crate) parked: bool,
+}
+
+impl App {
+    pub(crate) fn new(plan: AppPlan, claims: Arc<Claims>, sender: usize, alone: bool) -> App {
+        let exclusive = alone.then(|| Rc::new(RefCell::new(claims.begin_exclusive())));
+        App { left: plan.claims, plan, claims, sender, exclusive, holding: None, early: false, parked: false }
+    }
+}
+
+/// A frame that a consumer holds.
+pub(crate) struct Lent {
+    pub(crate) sender: usize,
+    pub(crate) index: usize,
+    pub(crate) len: u64,
+    pub(crate) digest: u64,
+}
+
+/// A consumer on a thread of its own.
+pub(crate) struct Consumer {
+    pub(crate) member: Rank,
+    pub(crate) subgroup: SubgroupId,
+    pub(crate) cursor: Cursor,
+    pub(crate) handoff: Arc<Handoff>,
+    /// It has been woken, or still holds something.
+    pub(crate) scheduled: bool,
+    /// How far it was told to go when it last looked.
+    pub(crate) frontier: u64,
+    /// It left something behind.
+    pub(crate) more: bool,
+    pub(crate) lent: Vec<Lent>,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Consumer {
+    pub(crate) fn new(member: Rank, subgroup: SubgroupId, cursor: Cursor, handoff: Arc<Handoff>) -> Consumer {
+        let (scheduled, more) = (false, false);
+        let (frontier, messages, bytes) = (0, 0, 0);
+        Consumer { member, subgroup, cursor, handoff, scheduled, frontier, more, lent: vec![], messages, bytes }
+    }
+}
+
+/// Fills a payload with bytes that only this `content` makes.
+pub(crate) fn fill(bytes: &mut [u8], content: u64) {
+    for (i, chunk) in bytes.chunks_mut(8).enumerate() {
+        chunk.copy_from_slice(&mix(content.wrapping_add(i as u64)).to_le_bytes()[..chunk.len()]);
+    }
+}
+
+/// A digest of a payload.
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
+    let chunks = bytes.chunks_exact(8);
+    let mut last = [0; 8];
+    last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+    let words = chunks.map(|chunk| u64::from_le_bytes(chunk.try_into().expect("8 bytes")));
+    let step = |digest: u64, word: u64| (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+    words.chain([u64::from_le_bytes(last)]).fold(mix(bytes.len() as u64), step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_changed_byte_changes_the_digest() {
+        for len in [1, 7, 8, 9, 64, 100] {
+            let mut bytes = vec![0; len];
+            fill(&mut bytes, 5);
+            let before = digest(&bytes);
+            for i in 0..len {
+                bytes[i] ^= 1;
+                assert_ne!(digest(&bytes), before);
+                bytes[i] ^= 1;
+            }
+            assert_eq!(digest(&bytes), before);
+        }
+        assert_ne!(digest(&[]), digest(&[0]));
+    }
+}

@@ -1,0 +1,108 @@
+//! Many seeds on a few threads.
+use crate::checkers::Violation;
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::trace::Trace;
+use crate::world::{Outcome, World};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What a campaign came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// Seeds that ran.
+    pub seeds: u64,
+    /// Messages delivered and checked, at all members of all seeds together.
+    pub deliveries: u64,
+    /// Messages committed.
+    pub messages: u64,
+    /// Nulls announced.
+    pub nulls: u64,
+    /// Polls of engines.
+    pub polls: u64,
+    /// Posts, each counted once whatever the number of peers.
+    pub posts: u64,
+    /// Faults that happened.
+    pub faults: u64,
+    /// Events.
+    pub events: u64,
+    /// Virtual time of all seeds together, in ns.
+    pub virtual_ns: u64,
+    /// The seeds that failed, ascending, each with its first violation.
+    pub failures: Vec<(u64, Violation)>,
+}
+
+impl Summary {
+    fn add(&mut self, outcome: Outcome) {
+        self.seeds += 1;
+        self.deliveries += outcome.deliveries;
+        self.messages += outcome.messages;
+        self.nulls += outcome.nulls;
+        self.polls += outcome.polls;
+        self.posts += outcome.posts;
+        self.faults += outcome.faults;
+        self.events += outcome.events;
+        self.virtual_ns += outcome.virtual_ns;
+        self.failures.extend(outcome.violations.into_iter().map(|violation| (outcome.seed, violation)));
+    }
+}
+
+/// Runs a plan to its end, or to the first violation. A panic is one too.
+pub fn run(plan: &Plan) -> Outcome {
+    play(plan, None)
+}
+
+/// Runs a plan and tells its story: the plan, what happened, and behind a violation the line that replays it.
+pub fn explain(plan: &Plan) -> (Outcome, String) {
+    let mut trace = Trace::default();
+    let outcome = play(plan, Some(&mut trace));
+    let text = trace.render(plan.seed, &outcome.violations);
+    (outcome, format!("{plan}{text}"))
+}
+
+fn play(plan: &Plan, trace: Option<&mut Trace>) -> Outcome {
+    // Nothing of the world is looked at after a panic but the trace, which is whole after every line.
+    let played = catch_unwind(AssertUnwindSafe(|| World::new(plan, trace).run()));
+    played.unwrap_or_else(|panic| Outcome {
+        seed: plan.seed,
+        violations: vec![Violation::panicked(&*panic)],
+        ..Outcome::default()
+    })
+}
+
+/// Runs all `seeds` on so many `threads`. After each, `progress` is told the summary so far; it may stop the campaign by
+/// answering false.
+pub fn campaign(
+    seeds: Range<u64>,
+    threads: u32,
+    options: &Options,
+    progress: impl FnMut(&Summary) -> bool + Send,
+) -> Summary {
+    let next = AtomicU64::new(seeds.start);
+    let stop = AtomicBool::new(false);
+    let shared = Mutex::new((Summary::default(), progress));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let outcome = run(&Plan::from_seed(seed, options));
+                    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (summary, progress) = &mut *shared;
+                    summary.add(outcome);
+                    if !progress(summary) {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let (mut summary, _) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.failures.sort_by_key(|(seed, _)| *seed);
+    summary
+}

@@ -1,0 +1,97 @@
+//! 15, liveness: once faults are over and applications silent, the group comes to rest with every message delivered by
+//! every member, and with every word at the peers that its owner stored; and once claims are closed, every engine finishes.
+//!
+//! Engines are polled only when something has happened to them, so a wake-up that is forgotten is a group at rest with
+//! work undone.
+use super::{Invariant, Violation};
+use crate::ledger::{Fate, Ledger};
+use spindle_core::{Rank, State, SubgroupId};
+
+const INVARIANT: Invariant = Invariant(15, "liveness");
+
+/// The group is at rest.
+///
+/// # Errors
+/// If a message has not been delivered by some member.
+pub fn at_rest(ledger: &Ledger) -> Result<(), Violation> {
+    if ledger.everything_is_delivered() {
+        return Ok(());
+    }
+    for (id, group) in (0..).map(SubgroupId).zip(&ledger.groups) {
+        for lane in &group.lanes {
+            for member in &group.members {
+                let next = lane.next_message(*member);
+                if let Some(frame) = lane.frames.get(next) {
+                    let what = if frame.fate == Fate::Claimed { "uncommitted" } else { "undelivered" };
+                    return INVARIANT.broken(format!(
+                        "the group is at rest, but claim {next} of m{} in s{id} (round {:?}, of {}) is {what} at m{member}",
+                        lane.sender,
+                        frame.round,
+                        lane.frames.len(),
+                    ));
+                }
+            }
+        }
+    }
+    INVARIANT.broken("the group is at rest with fewer deliveries than messages".into())
+}
+
+/// At rest, `holder`'s copy of the word at `at` of `owner`'s row is `copy`, and the owner's is `newest`.
+///
+/// # Errors
+/// If they differ: a post was forgotten.
+pub fn copied(holder: Rank, owner: Rank, at: u64, copy: u64, newest: u64) -> Result<(), Violation> {
+    if copy == newest {
+        return Ok(());
+    }
+    INVARIANT.broken(format!(
+        "the group is at rest, but m{holder} never heard that the word at {at} of m{owner}'s row is {newest}, not {copy}"
+    ))
+}
+
+/// All claims are closed and nothing moves any more.
+///
+/// # Errors
+/// If `member` has not finished.
+pub fn ended(member: Rank, state: &State) -> Result<(), Violation> {
+    match state {
+        State::Finished => Ok(()),
+        state => INVARIANT.broken(format!("all claims are closed and nothing moves, but m{member} is {state:?}")),
+    }
+}
+
+/// The run had more events than any plan needs, with messages undelivered.
+///
+/// # Errors
+/// Always.
+pub fn endless(events: u64) -> Result<(), Violation> {
+    INVARIANT.broken(format!("after {events} events there still are messages to deliver"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::{example, message};
+    use spindle_core::Order;
+
+    #[test]
+    fn a_message_that_one_member_never_delivers_is_found() {
+        let mut ledger = example(Order::Total);
+        assert_eq!(at_rest(&ledger), Ok(()));
+        message(&mut ledger, 0, 1, 0);
+        ledger.groups[0].lanes[0].taken = vec![1, 0, 1];
+        ledger.groups[0].deliveries = 2;
+        let found = at_rest(&ledger).unwrap_err();
+        assert_eq!(found.number, 15);
+        assert!(found.what.contains("m1"), "{found}");
+    }
+
+    #[test]
+    fn forgotten_posts_and_engines_that_never_finish_are_found() {
+        assert!(copied(Rank(0), Rank(1), 64, 5, 5).is_ok());
+        assert_eq!(copied(Rank(0), Rank(1), 64, 4, 5).unwrap_err().number, 15);
+        assert!(ended(Rank(0), &State::Finished).is_ok());
+        assert!(ended(Rank(0), &State::Running).is_err());
+        assert!(endless(1).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! The invariants, one file each, under the numbers and names of the project's list.
+//!
+//! A checker is told what happens, while it happens, and answers a [`Violation`] when that must not be. It never looks
+//! into an engine: only at the [`Ledger`](crate::ledger::Ledger), at memory, and at what engines say to the outside.
+pub mod bounded;
+pub mod determinism;
+pub mod frame_safety;
+pub mod liveness;
+pub mod monotone;
+pub mod no_invention;
+pub mod no_storms;
+pub mod null_rule;
+pub mod sequence;
+pub mod stability;
+pub mod total_order;
+
+use std::fmt;
+
+/// An invariant that was broken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The invariant's number.
+    pub number: u8,
+    /// The invariant's name.
+    pub name: &'static str,
+    /// When, in virtual ns. Set by the simulator.
+    pub at: u64,
+    /// What was seen and what should have been.
+    pub what: String,
+}
+
+/// An invariant's number and name.
+pub(crate) struct Invariant(pub(crate) u8, pub(crate) &'static str);
+
+impl Invariant {
+    pub(crate) fn broken<T>(&self, what: String) -> Result<T, Violation> {
+        Err(Violation { number: self.0, name: self.1, at: 0, what })
+    }
+}
+
+impl Violation {
+    /// An assertion of the core or of the simulator itself did not hold. It has number 0, as no invariant of the list.
+    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Violation {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Violation { number: 0, name: "no panic", at: 0, what: text.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invariant {} ({}) broken at {} ns: {}", self.number, self.name, self.at, self.what)
+    }
+}

@@ -1,0 +1,95 @@
+//! 11, monotone rows and single writer: no word of a control block goes back, in its owner's row or in any copy, and an
+//! engine writes nothing but the control block of its own row and the rounds of its own committed frames.
+use super::{Invariant, Violation};
+use crate::ledger::{Fate, Lane};
+use spindle_core::Rank;
+
+const INVARIANT: Invariant = Invariant(11, "monotone rows, single writer");
+
+/// The newest value of every word of every control block, as its owner stored it.
+#[derive(Clone, Debug)]
+pub struct Monotone {
+    words: Vec<Vec<u64>>,
+}
+
+impl Monotone {
+    /// For rows with so many bytes of control block each.
+    pub fn new(control_bytes: &[u64]) -> Monotone {
+        Monotone { words: control_bytes.iter().map(|bytes| vec![0; *bytes as usize / 8]).collect() }
+    }
+
+    /// `writer` stores a control word of `owner`'s row. Answers its value before.
+    ///
+    /// # Errors
+    /// If it goes back, or the row is another's.
+    pub fn stored(&mut self, writer: Rank, owner: Rank, at: u64, value: u64) -> Result<u64, Violation> {
+        if writer != owner {
+            return INVARIANT.broken(format!("m{writer} writes {value} at {at} of the row of m{owner}"));
+        }
+        let word = &mut self.words[owner.index()][at as usize / 8];
+        if value < *word {
+            return INVARIANT.broken(format!("m{owner} moves its word at {at} back from {word} to {value}"));
+        }
+        Ok(std::mem::replace(word, value))
+    }
+
+    /// What the owner stored last.
+    pub fn newest(&self, owner: Rank, at: u64) -> u64 {
+        self.words[owner.index()][at as usize / 8]
+    }
+}
+
+/// A word went back in a copy.
+///
+/// # Errors
+/// Always: a copy that goes back is a violation.
+pub fn went_back(holder: Rank, owner: Rank, at: u64, before: u64, now: u64) -> Result<(), Violation> {
+    INVARIANT.broken(format!("the word at {at} of m{owner}'s row went back from {before} to {now} in m{holder}'s copy"))
+}
+
+/// The engine of `lane`'s sender writes `round` at `at`, which is in its ring.
+///
+/// # Errors
+/// If that isn't the round word of its next committed frame.
+pub fn stamped(lane: &mut Lane, at: u64, round: u64) -> Result<(), Violation> {
+    let next = lane.frames.get_mut(lane.stamped).filter(|frame| frame.at + 8 == at && frame.fate != Fate::Claimed);
+    let Some(frame) = next else {
+        return INVARIANT.broken(format!(
+            "the engine of m{} writes {round} at {at} of its ring, where its next frame ({:?}) has no round word",
+            lane.sender,
+            lane.frames.get(lane.stamped)
+        ));
+    };
+    frame.round = Some(round);
+    lane.stamped += 1;
+    lane.spoken = round + 1;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::example;
+    use spindle_core::{Order, SubgroupId};
+
+    #[test]
+    fn a_word_that_goes_back_and_a_foreign_writer_are_found() {
+        let mut checker = Monotone::new(&[128, 128]);
+        assert_eq!(checker.stored(Rank(0), Rank(0), 64, 5), Ok(0));
+        assert_eq!(checker.stored(Rank(0), Rank(0), 64, 5), Ok(5));
+        assert_eq!(checker.stored(Rank(0), Rank(0), 64, 4).unwrap_err().number, 11);
+        assert!(checker.stored(Rank(0), Rank(1), 64, 6).is_err());
+        assert!(went_back(Rank(1), Rank(0), 64, 5, 4).is_err());
+    }
+
+    #[test]
+    fn an_engine_that_writes_into_an_uncommitted_frame_is_found() {
+        let mut ledger = example(Order::Total);
+        let index = ledger.claimed(SubgroupId(0), 0, 256, 64);
+        assert_eq!(stamped(&mut ledger.groups[0].lanes[0], 264, 0).unwrap_err().number, 11);
+        ledger.committed(SubgroupId(0), 0, index, Fate::Void);
+        assert!(stamped(&mut ledger.groups[0].lanes[0], 272, 0).is_err(), "in the payload");
+        assert_eq!(stamped(&mut ledger.groups[0].lanes[0], 264, 0), Ok(()));
+        assert!(stamped(&mut ledger.groups[0].lanes[0], 264, 1).is_err(), "twice");
+    }
+}

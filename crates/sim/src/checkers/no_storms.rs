@@ -1,0 +1,43 @@
+//! 16, no false storms: nothing that a seed can draw is a death, so no engine may fail.
+use super::{Invariant, Violation};
+use spindle_core::{Defect, Rank, State, SubgroupId};
+
+const INVARIANT: Invariant = Invariant(16, "no false storms");
+
+/// The state of `member` after a poll.
+///
+/// # Errors
+/// If it has failed.
+pub fn polled(member: Rank, state: &State) -> Result<(), Violation> {
+    match state {
+        State::Failed(fault) => INVARIANT.broken(format!("m{member} failed although nobody died: {fault}")),
+        _ => Ok(()),
+    }
+}
+
+/// A consumer of `member` on a thread of its own was stopped by a frame.
+///
+/// # Errors
+/// Always.
+pub fn consumer_stopped(member: Rank, subgroup: SubgroupId, defect: Defect) -> Result<(), Violation> {
+    let Defect { sender, position, header } = defect;
+    INVARIANT.broken(format!(
+        "a consumer of m{member} in s{subgroup} found no frame at {position} of m{sender}'s ring (header {header:#x})"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_core::Fault;
+
+    #[test]
+    fn a_failure_without_a_death_is_found() {
+        assert!(polled(Rank(0), &State::Running).is_ok());
+        assert!(polled(Rank(0), &State::Finished).is_ok());
+        let failed = State::Failed(Fault::Died { member: Rank(1) });
+        assert_eq!(polled(Rank(0), &failed).unwrap_err().number, 16);
+        let defect = Defect { sender: Rank(1), position: 64, header: 0 };
+        assert!(consumer_stopped(Rank(0), SubgroupId(0), defect).is_err());
+    }
+}

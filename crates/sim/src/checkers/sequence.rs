@@ -1,0 +1,63 @@
+//! 3, no duplicate, no gap, first in first out: what a member delivers from a sender moves by exactly one message at a
+//! time, in the order of the sender's claims, and in the round that the sender gave it.
+use super::{Invariant, Violation};
+use crate::ledger::{Fate, Ledger};
+use spindle_core::{Rank, SubgroupId};
+
+const INVARIANT: Invariant = Invariant(3, "no duplicate, no gap, FIFO");
+
+/// `member` takes a message of the sender with this sender rank out of a batch. Answers its index among the claims.
+///
+/// # Errors
+/// If it isn't the sender's next one.
+pub fn delivered(
+    ledger: &mut Ledger,
+    subgroup: SubgroupId,
+    member: Rank,
+    sender: usize,
+    round: u64,
+    digest: u64,
+) -> Result<usize, Violation> {
+    let group = &mut ledger.groups[subgroup.index()];
+    let lane = &mut group.lanes[sender];
+    let next = lane.next_message(member);
+    let is = |fate: Fate| matches!(fate, Fate::Message { digest: sent, .. } if sent == digest);
+    if !lane.frames.get(next).is_some_and(|frame| is(frame.fate)) {
+        let found = lane.frames.iter().position(|frame| is(frame.fate));
+        return INVARIANT.broken(format!(
+            "m{member} delivers claim {found:?} of m{} in s{subgroup}, where claim {next} is next",
+            lane.sender
+        ));
+    }
+    if lane.frames[next].round != Some(round) {
+        return INVARIANT.broken(format!(
+            "m{member} delivers claim {next} of m{} in s{subgroup} in round {round}, not in its own, {:?}",
+            lane.sender, lane.frames[next].round
+        ));
+    }
+    lane.taken[member.index()] = next + 1;
+    group.deliveries += 1;
+    Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::{example, message};
+    use spindle_core::Order;
+
+    #[test]
+    fn duplicates_and_gaps_are_found() {
+        let mut ledger = example(Order::Fifo);
+        for i in 0..4 {
+            message(&mut ledger, 1, 100 + i, i);
+        }
+        let mut deliver = |digest, round| delivered(&mut ledger, SubgroupId(0), Rank(0), 1, round, digest);
+        assert_eq!(deliver(100, 0), Ok(0));
+        assert_eq!(deliver(101, 1), Ok(1));
+        assert_eq!(deliver(101, 1).unwrap_err().number, 3, "a duplicate");
+        assert_eq!(deliver(103, 3).unwrap_err().number, 3, "a gap");
+        assert_eq!(deliver(102, 1).unwrap_err().number, 3, "another round");
+        assert_eq!(deliver(102, 2), Ok(2));
+    }
+}

@@ -1,0 +1,212 @@
+//! What really happened: every claim, commit, round and delivery, as the simulator saw them from outside.
+//!
+//! The checkers compare what engines do with this ledger. It shares no bookkeeping with the core: positions come from the
+//! claims, rounds from the frames' own words in memory, deliveries from the upcalls.
+use spindle_core::{Order, Rank, Ring, SubgroupId, View};
+
+/// What became of a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It is being filled.
+    Claimed,
+    /// It was committed as a message.
+    Message {
+        /// Bytes of payload.
+        len: u64,
+        /// Of the payload.
+        digest: u64,
+    },
+    /// It was given up.
+    Void,
+}
+
+/// One claim and the frame that it became.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// Offset of the frame in its sender's row.
+    pub at: u64,
+    /// Bytes of the row that it takes.
+    pub span: u64,
+    /// What became of it.
+    pub fate: Fate,
+    /// The round that its sender's engine wrote into it, once it has.
+    pub round: Option<u64>,
+}
+
+/// All that one sender did in one subgroup.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Who.
+    pub sender: Rank,
+    /// Where.
+    pub ring: Ring,
+    /// Its claims, in order.
+    pub frames: Vec<Frame>,
+    /// How many of them have a round.
+    pub stamped: usize,
+    /// By rank: how many of its frames a member has taken out of its batches (voids behind the last are not counted).
+    pub taken: Vec<usize>,
+    /// By rank: as `taken`, but only what the member is done with.
+    pub done: Vec<usize>,
+    /// The first frame that some member is not done with.
+    pub oldest: usize,
+    /// Rounds up to and with its newest frame.
+    pub spoken: u64,
+    /// Messages committed.
+    pub messages: u64,
+}
+
+/// All that happened in one subgroup.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its order.
+    pub order: Order,
+    /// Its members.
+    pub members: Vec<Rank>,
+    /// By sender rank.
+    pub lanes: Vec<Lane>,
+    /// By rank, and by sender in a Fifo subgroup: how much a member says that it has delivered.
+    pub delivered: Vec<Vec<u64>>,
+    /// Messages that members have delivered, all together.
+    pub deliveries: u64,
+}
+
+/// What really happened.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// By subgroup.
+    pub groups: Vec<Group>,
+}
+
+impl Ledger {
+    /// An empty ledger of `view`, whose senders' rings `ring` tells.
+    pub fn new(view: &View, ring: impl Fn(Rank, SubgroupId) -> Ring) -> Ledger {
+        let members = view.members.len();
+        let groups = (0..).map(SubgroupId).zip(&view.subgroups).map(|(id, spec)| {
+            let lane = |&sender: &Rank| Lane {
+                sender,
+                ring: ring(sender, id),
+                frames: vec![],
+                stamped: 0,
+                taken: vec![0; members],
+                done: vec![0; members],
+                oldest: 0,
+                spoken: 0,
+                messages: 0,
+            };
+            let counts = if spec.order == Order::Total { 1 } else { spec.senders.len() };
+            Group {
+                order: spec.order,
+                members: spec.members.clone(),
+                lanes: spec.senders.iter().map(lane).collect(),
+                delivered: vec![vec![0; counts]; members],
+                deliveries: 0,
+            }
+        });
+        Ledger { groups: groups.collect() }
+    }
+
+    /// A sender claimed `span` bytes at `at` of its row; answers the claim's index.
+    pub fn claimed(&mut self, subgroup: SubgroupId, sender: usize, at: u64, span: u64) -> usize {
+        let frames = &mut self.groups[subgroup.index()].lanes[sender].frames;
+        frames.push(Frame { at, span, fate: Fate::Claimed, round: None });
+        frames.len() - 1
+    }
+
+    /// The claim with this index was committed.
+    pub fn committed(&mut self, subgroup: SubgroupId, sender: usize, index: usize, fate: Fate) {
+        let lane = &mut self.groups[subgroup.index()].lanes[sender];
+        lane.frames[index].fate = fate;
+        lane.messages += u64::from(fate != Fate::Void);
+    }
+
+    /// The lane of `sender`, by sender rank.
+    pub fn lane(&self, subgroup: SubgroupId, sender: usize) -> &Lane {
+        &self.groups[subgroup.index()].lanes[sender]
+    }
+
+    /// Whether every message has been delivered by every member, as far as `lanes` says so.
+    pub fn everything_is_delivered(&self) -> bool {
+        self.groups.iter().all(|group| {
+            let sent: u64 = group.lanes.iter().map(|lane| lane.messages).sum();
+            group.deliveries == sent * group.members.len() as u64
+        })
+    }
+}
+
+impl Group {
+    /// The sender rank of `member`.
+    pub fn sender_rank(&self, member: Rank) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.sender == member)
+    }
+
+    /// Whether `member` is done with the frame `index` of `lane`.
+    pub fn is_done(&self, member: Rank, lane: usize, index: usize) -> bool {
+        let frame = &self.lanes[lane].frames[index];
+        match (frame.fate, frame.round) {
+            (Fate::Message { .. }, _) => index < self.lanes[lane].done[member.index()],
+            // Nobody delivers a void: the member's word has to do.
+            (Fate::Void, Some(round)) => match self.order {
+                Order::Total => round * self.lanes.len() as u64 + (lane as u64) < self.delivered[member.index()][0],
+                Order::Fifo => round < self.delivered[member.index()][lane],
+            },
+            _ => false,
+        }
+    }
+}
+
+impl Lane {
+    /// The index of the message that `member` has to deliver next: the first that is no void behind those it took.
+    pub fn next_message(&self, member: Rank) -> usize {
+        let taken = self.taken[member.index()];
+        taken + self.frames[taken..].iter().take_while(|frame| frame.fate == Fate::Void).count()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use spindle_core::{MemberId, SubgroupSpec, ViewId};
+
+    /// Three members, one subgroup, senders 0 and 2.
+    pub(crate) fn example(order: Order) -> Ledger {
+        let spec = SubgroupSpec {
+            name: "all".into(),
+            members: vec![Rank(0), Rank(1), Rank(2)],
+            senders: vec![Rank(0), Rank(2)],
+            order,
+            window: 4,
+            message_bytes_max: 48,
+        };
+        let members = vec![MemberId(1), MemberId(2), MemberId(3)];
+        let view = View { id: ViewId(1), members, subgroups: vec![spec] };
+        Ledger::new(&view, |_, _| Ring::new(256, 4, 48))
+    }
+
+    /// A committed message of sender rank `sender`, with a round.
+    pub(crate) fn message(ledger: &mut Ledger, sender: usize, digest: u64, round: u64) -> usize {
+        let at = 256 + ledger.groups[0].lanes[sender].frames.len() as u64 * 64 % 256;
+        let index = ledger.claimed(SubgroupId(0), sender, at, 64);
+        ledger.committed(SubgroupId(0), sender, index, Fate::Message { len: 48, digest });
+        let lane = &mut ledger.groups[0].lanes[sender];
+        lane.frames[index].round = Some(round);
+        (lane.stamped, lane.spoken) = (index + 1, round + 1);
+        index
+    }
+
+    #[test]
+    fn voids_are_passed_over_and_done_with_by_word() {
+        let mut ledger = example(Order::Total);
+        let void = ledger.claimed(SubgroupId(0), 0, 256, 64);
+        ledger.committed(SubgroupId(0), 0, void, Fate::Void);
+        ledger.groups[0].lanes[0].frames[void].round = Some(0);
+        let next = message(&mut ledger, 0, 5, 1);
+        assert_eq!(ledger.lane(SubgroupId(0), 0).next_message(Rank(1)), next);
+        assert!(!ledger.groups[0].is_done(Rank(1), 0, void));
+        ledger.groups[0].delivered[1][0] = 1;
+        assert!(ledger.groups[0].is_done(Rank(1), 0, void));
+        assert!(!ledger.groups[0].is_done(Rank(1), 0, next));
+        ledger.groups[0].lanes[0].done[1] = next + 1;
+        assert!(ledger.groups[0].is_done(Rank(1), 0, next));
+    }
+}

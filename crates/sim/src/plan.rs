@@ -1,0 +1,277 @@
+//! What a seed stands for: a view, who sends what, and what goes wrong. Drawn before the run, printed before its trace.
+use crate::options::{Faults, Options, Visibility};
+use crate::random::Random;
+use spindle_core::ring::frame_bytes;
+use spindle_core::{Ablation, MemberId, Order, Rank, SubgroupId, SubgroupSpec, View, ViewId};
+use std::fmt;
+
+/// One thread of one member that sends in one subgroup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AppPlan {
+    /// Whose thread it is.
+    pub member: Rank,
+    /// Where it sends.
+    pub subgroup: SubgroupId,
+    /// How many claims it makes.
+    pub claims: u32,
+    /// The longest pause between two claims, in ns.
+    pub think_ns: u64,
+    /// The longest time from claim to commit, in ns.
+    pub hold_ns: u64,
+}
+
+/// What happens to one member.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MemberPlan {
+    /// The longest time between two of its polls, in ns.
+    pub poll_ns: u64,
+    /// When it stands still: disjoint spans in ns, ascending.
+    pub pauses: Vec<(u64, u64)>,
+    /// When its clock jumps, and by how many ns.
+    pub clock_jumps: Vec<(u64, i64)>,
+    /// The subgroups whose deliveries it hands to a consumer on another thread.
+    pub hand_offs: Vec<SubgroupId>,
+}
+
+/// A whole run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// The seed it was drawn from.
+    pub seed: u64,
+    /// The members and subgroups.
+    pub view: View,
+    /// How stores reach the others.
+    pub visibility: Visibility,
+    /// The optimisations that are on, at all members.
+    pub ablation: Ablation,
+    /// What may go wrong.
+    pub faults: Faults,
+    /// By rank.
+    pub members: Vec<MemberPlan>,
+    /// The threads that send.
+    pub apps: Vec<AppPlan>,
+    /// The longest time that a post takes, in ns, by [posting member][peer].
+    pub link_ns: Vec<Vec<u64>>,
+    /// The longest time that a consumer takes for a batch, in ns.
+    pub consumer_ns: u64,
+    /// Events after which the run is given up as restless.
+    pub events_max: u64,
+}
+
+impl Plan {
+    /// The plan of `seed`.
+    ///
+    /// # Panics
+    /// If `options` asks for no members, for more than 64, or for fewer at most than at least.
+    pub fn from_seed(seed: u64, options: &Options) -> Plan {
+        let (least, most) = (options.members_min, options.members_max);
+        assert!((1..=64).contains(&least) && (least..=64).contains(&most), "1 to 64 members, not {least} to {most}");
+        let mut random = Random::new(seed, 0);
+        let mut faults = options.faults.draw(&mut random);
+        if faults.long_lag {
+            // A small group and one long stream, so that the seed stays affordable.
+            (faults.many_subgroups, faults.tiny_windows, faults.skips) = (false, false, false);
+        }
+        let members = draw_members(&mut random, &faults, options);
+        let ablation = draw_ablation(&mut random, &faults);
+        let subgroups = draw_subgroups(&mut random, &faults, members);
+        if !ablation.null_sends {
+            // Every sender has to send as many rounds as the others, or its subgroup stops.
+            faults.skips = false;
+        }
+        let ids = (0..u64::from(members)).map(|i| MemberId(i * 7 + 3)).collect();
+        let view = View { id: ViewId(1), members: ids, subgroups };
+        let apps = draw_apps(&mut random, &faults, &view, &ablation, options.deliveries);
+        let slow_link = |random: &mut Random| if faults.slow_links && random.one_in(4) { 20_000 } else { 2_000 };
+        Plan {
+            seed,
+            visibility: options.visibility.unwrap_or(random.pick(&[Visibility::Posted, Visibility::Shared])),
+            ablation,
+            members: (0..members).map(|rank| draw_member(&mut random, &faults, &view, Rank(rank))).collect(),
+            link_ns: (0..members).map(|_| (0..members).map(|_| slow_link(&mut random)).collect()).collect(),
+            consumer_ns: if faults.slow_consumers { 30_000 } else { 1_500 },
+            view,
+            faults,
+            apps,
+            events_max: options.events_max,
+        }
+    }
+}
+
+fn draw_members(random: &mut Random, faults: &Faults, options: &Options) -> u32 {
+    if faults.lone_members && options.members_min <= 2 {
+        return 1;
+    }
+    let most = if faults.long_lag { options.members_max.min(options.members_min.max(3)) } else { options.members_max };
+    random.range(u64::from(options.members_min), u64::from(most)) as u32
+}
+
+fn draw_ablation(random: &mut Random, faults: &Faults) -> Ablation {
+    let mut on = || !faults.ablations || !random.one_in(4);
+    Ablation {
+        send_batch: on(),
+        receive_batch: on(),
+        delivery_batch: on(),
+        null_sends: on(),
+        coalesced_control: on(),
+        deferred_posts: on(),
+    }
+}
+
+fn draw_subgroups(random: &mut Random, faults: &Faults, members: u32) -> Vec<SubgroupSpec> {
+    let count = match faults {
+        Faults { many_subgroups: true, .. } => random.range(12, 20),
+        Faults { long_lag: true, .. } => 1,
+        _ => random.range(1, 4),
+    };
+    let some_of = |random: &mut Random, list: &[Rank]| -> Vec<Rank> {
+        let chance = random.range(1, 3);
+        let some: Vec<Rank> = list.iter().copied().filter(|_| random.below(3) < chance).collect();
+        if some.is_empty() { vec![random.pick(list)] } else { some }
+    };
+    let everyone: Vec<Rank> = (0..members).map(Rank).collect();
+    let subgroup = |i: u64, random: &mut Random| {
+        let of = if i == 0 || random.one_in(2) { everyone.clone() } else { some_of(random, &everyone) };
+        let senders = match random.below(32) {
+            _ if faults.long_lag => vec![random.pick(&of)],
+            0 => vec![],
+            1..16 => of.clone(),
+            _ => some_of(random, &of),
+        };
+        let message_bytes_max = match faults {
+            Faults { long_lag: true, .. } => random.pick(&[0, 8, 32]),
+            Faults { many_subgroups: true, .. } => random.pick(&[0, 8, 40, 100]),
+            _ => random.pick(&[0, 1, 16, 24, 40, 100, 250, 600, 2000]),
+        };
+        let fitting = (8192 / frame_bytes(message_bytes_max)).max(1);
+        let window = match faults {
+            Faults { long_lag: true, .. } => random.range(1100, 1300),
+            Faults { tiny_windows: true, .. } => random.range(1, 2),
+            Faults { many_subgroups: true, .. } => random.range(2, 8),
+            _ => random.range(1, 64).min(fitting),
+        };
+        let order = if random.one_in(4) { Order::Fifo } else { Order::Total };
+        SubgroupSpec { name: format!("s{i}"), members: of, senders, order, window, message_bytes_max }
+    };
+    (0..count).map(|i| subgroup(i, random)).collect()
+}
+
+fn draw_apps(random: &mut Random, faults: &Faults, view: &View, ablation: &Ablation, deliveries: u64) -> Vec<AppPlan> {
+    let mut apps = vec![];
+    let busy = if faults.many_subgroups { random.range(1, 3) } else { view.subgroups.len() as u64 };
+    for (id, spec) in (0..).map(SubgroupId).zip(&view.subgroups) {
+        // Of many subgroups few are busy; half of the others have a word to say now and then.
+        let is_busy = u64::from(id.0) < busy;
+        if !is_busy && random.one_in(2) {
+            continue;
+        }
+        let budget = random.range(deliveries / 2, deliveries * 4);
+        let total = if is_busy { budget / busy / spec.members.len() as u64 } else { random.range(1, 4) };
+        let total = if faults.long_lag { 3500 } else { total };
+        let each = (total / spec.senders.len().max(1) as u64).max(1);
+        let pace = random.pick(&[200, 1_000, 5_000]);
+        for &member in &spec.senders {
+            // Without nulls everybody has to send the same number of rounds.
+            let claims = match random.below(4) {
+                _ if !ablation.null_sends || faults.long_lag => each,
+                0 => 0,
+                1 => random.range(1, each),
+                2 => each * 2,
+                _ => each,
+            };
+            let threads = if random.one_in(2) { 1 } else { random.range(2, 3) };
+            for thread in 0..threads {
+                let claims = claims / threads + u64::from(thread < claims % threads);
+                if claims == 0 {
+                    continue;
+                }
+                let idle = if is_busy { 1 } else { random.range(5, 200) };
+                apps.push(AppPlan {
+                    member,
+                    subgroup: id,
+                    claims: claims as u32,
+                    think_ns: pace * idle * random.range(1, 3),
+                    hold_ns: random.pick(&[50, 500, 5_000]),
+                });
+            }
+        }
+    }
+    apps
+}
+
+fn draw_member(random: &mut Random, faults: &Faults, view: &View, me: Rank) -> MemberPlan {
+    let mut plan = MemberPlan { poll_ns: random.range(200, 1_000), ..MemberPlan::default() };
+    if faults.slow_members && random.one_in(3) {
+        plan.poll_ns *= random.range(5, 40);
+    }
+    let mut at = 0;
+    let pauses = if faults.pauses { random.below(5) } else { 0 };
+    for _ in 0..pauses {
+        at += random.range(1_000, 200_000);
+        let end = at + random.pick(&[2_000, 50_000, 2_000_000]);
+        plan.pauses.push((at, end));
+        at = end;
+    }
+    if faults.long_lag && me.index() + 1 == view.members.len() {
+        plan.pauses = vec![(2_000, 8_000_000)];
+    }
+    let mut at = 0;
+    let jumps = if faults.clock_jumps { random.below(6) } else { 0 };
+    for _ in 0..jumps {
+        at += random.range(1_000, 200_000);
+        plan.clock_jumps.push((at, random.range(0, 20_000_000_000) as i64 - 10_000_000_000));
+    }
+    if faults.hand_offs {
+        plan.hand_offs = view.subgroups_of(me).filter(|_| random.one_in(2)).map(|(id, _)| id).collect();
+    }
+    plan
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranks = |list: &[Rank]| list.iter().map(|r| format!("m{r}")).collect::<Vec<_>>().join(" ");
+        writeln!(f, "seed {}: {} members, {:?} memory", self.seed, self.members.len(), self.visibility)?;
+        writeln!(f, "faults: {}", self.faults.names().join(", "))?;
+        let Ablation { send_batch, receive_batch, delivery_batch, null_sends, coalesced_control, deferred_posts } =
+            self.ablation;
+        let off: Vec<&str> = [
+            (send_batch, "send_batch"),
+            (receive_batch, "receive_batch"),
+            (delivery_batch, "delivery_batch"),
+            (null_sends, "null_sends"),
+            (coalesced_control, "coalesced_control"),
+            (deferred_posts, "deferred_posts"),
+        ]
+        .iter()
+        .filter(|o| !o.0)
+        .map(|o| o.1)
+        .collect();
+        writeln!(f, "switched off: {}", if off.is_empty() { "nothing".into() } else { off.join(", ") })?;
+        for (id, s) in (0..).map(SubgroupId).zip(&self.view.subgroups) {
+            let order = format!("{:?}", s.order).to_lowercase();
+            write!(
+                f,
+                "subgroup s{id}: {order} order, window {}, messages to {} bytes, ",
+                s.window, s.message_bytes_max
+            )?;
+            writeln!(f, "members {}, senders {}", ranks(&s.members), ranks(&s.senders))?;
+        }
+        for (rank, member) in self.members.iter().enumerate() {
+            write!(f, "member m{rank}: polls within {} ns", member.poll_ns)?;
+            for (from, to) in &member.pauses {
+                write!(f, ", pauses {from}..{to} ns")?;
+            }
+            for (at, by) in &member.clock_jumps {
+                write!(f, ", clock {by:+} ns at {at} ns")?;
+            }
+            for id in &member.hand_offs {
+                write!(f, ", hands off s{id}")?;
+            }
+            for app in self.apps.iter().filter(|app| app.member.index() == rank) {
+                write!(f, ", thread sends {} in s{}", app.claims, app.subgroup)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,25 @@
+//! The hunt for planted bugs: how many seeds it takes until the checkers notice each. Only in builds with `--cfg planted`.
+use crate::{Options, Violation, campaign};
+use spindle_core::planted::{Bug, activate};
+use std::sync::{Mutex, PoisonError};
+
+/// A planted bug that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The first seed that showed it, from 0: so many seeds were in vain.
+    pub seed: u64,
+    /// How it showed.
+    pub violation: Violation,
+}
+
+/// Looks for `bug` with the seeds from 0, at most so many; `None` if none of them shows it. The answer is the same every
+/// time. Only one hunt runs at a time, as there is only one bug at a time in a process.
+pub fn hunt(bug: Bug, max_seeds: u64) -> Option<Found> {
+    static HUNTING: Mutex<()> = Mutex::new(());
+    let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    activate(Some(bug));
+    let summary = campaign(0..max_seeds, 2, &Options::default(), |summary| summary.failures.is_empty());
+    activate(None);
+    // Every seed below the first to fail was begun before it and is in the summary.
+    summary.failures.into_iter().next().map(|(seed, violation)| Found { seed, violation })
+}

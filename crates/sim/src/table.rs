@@ -1,0 +1,530 @@
+//! The simulated memory: each member's own row, its copies of the others', and what is on the way to them.
+//!
+//! A [`SimTable`] keeps the contract of [`spindle_core::table`] and nothing more: whatever that contract leaves open is
+//! drawn by chance. What an engine does to its table is recorded ([`Action`]) and carried to the peers by the simulator
+//! after the poll; what arrives in the middle of a peer's poll is let in by its own loads.
+use crate::random::mix;
+use spindle_core::layout::LINE_BYTES;
+use spindle_core::{Rank, Rows, Table};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// One member's copy of one row.
+#[derive(Debug)]
+pub(crate) struct RowCopy {
+    /// The control block, by word. Cells, because words arrive while an engine reads.
+    control: Box<[Cell<u64>]>,
+    /// The rings behind it.
+    rings: Box<[u8]>,
+}
+
+impl RowCopy {
+    fn new(size: u64, control: u64) -> RowCopy {
+        RowCopy {
+            control: (0..control / 8).map(|_| Cell::new(0)).collect(),
+            rings: vec![0; (size - control) as usize].into(),
+        }
+    }
+
+    fn control_bytes(&self) -> u64 {
+        self.control.len() as u64 * 8
+    }
+
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        assert!(at.is_multiple_of(8), "offset {at} is unaligned");
+        if at < self.control_bytes() {
+            return self.control[at as usize / 8].get();
+        }
+        u64::from_le_bytes(self.slice(at, 8).try_into().expect("8 bytes"))
+    }
+
+    pub(crate) fn slice(&self, at: u64, len: u64) -> &[u8] {
+        let start = at.checked_sub(self.control_bytes()).expect("only rings are read as bytes") as usize;
+        &self.rings[start..start + len as usize]
+    }
+
+    pub(crate) fn slice_mut(&mut self, at: u64, len: u64) -> &mut [u8] {
+        let start = (at - self.control_bytes()) as usize;
+        &mut self.rings[start..start + len as usize]
+    }
+
+    fn set(&mut self, at: u64, value: u64) {
+        if at < self.control_bytes() {
+            self.control[at as usize / 8].set(value);
+        } else {
+            self.slice_mut(at, 8).copy_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+/// Stores and posts of one poll, at most: far more than all rings of a plan hold frames.
+const ACTIONS_MAX: usize = 1 << 17;
+
+/// What an engine did to its table in one poll, in order.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Store {
+        at: u64,
+        value: u64,
+    },
+    /// `peers` by bits; `copied` is where the range's content begins in the table's scratch memory, if it was copied.
+    Post {
+        peers: u64,
+        range: Range<u64>,
+        copied: usize,
+    },
+}
+
+/// Something on its way from one member to another.
+#[derive(Clone, Debug)]
+struct Parcel {
+    due: u64,
+    /// Taken out by a later one.
+    dropped: bool,
+    load: Load,
+    /// It lands in so many steps, and has done some of them.
+    steps: u64,
+    step: u64,
+    salt: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Load {
+    /// Shared memory: one store.
+    Word { at: u64, value: u64 },
+    /// Shared memory: a doorbell.
+    Bell,
+    /// Control words; their values are the next in `Link::words`.
+    Control(Range<u64>),
+    /// Ring bytes; they are the next in `Link::bytes`, or are read from the owner's row when they land.
+    Data { range: Range<u64>, late: bool },
+}
+
+/// What is on the way from one member to another, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Link {
+    queue: VecDeque<Parcel>,
+    words: VecDeque<u64>,
+    bytes: VecDeque<u8>,
+    /// When the newest parcel is due.
+    pub(crate) due: u64,
+    /// Whether an event stands in the heap for it.
+    pub(crate) scheduled: bool,
+}
+
+/// Something that happens on another thread in the middle of a poll.
+pub(crate) type Interruption = Box<dyn FnOnce()>;
+
+/// One member's memory.
+pub(crate) struct SimTable {
+    me: Rank,
+    pub(crate) rows: Vec<RowCopy>,
+    pub(crate) inbound: Vec<RefCell<Link>>,
+    pub(crate) actions: Vec<Action>,
+    scratch_words: Vec<u64>,
+    scratch_bytes: Vec<u8>,
+    /// Copy announced frames when they are posted.
+    copy_data: bool,
+    /// Whether words may arrive while the engine polls, and the state of the chance that decides.
+    mid_poll: Option<Cell<u64>>,
+    /// What happens in the middle of this poll, and at which access from now.
+    interruption: RefCell<Option<Interruption>>,
+    interrupted_in: Cell<u64>,
+    /// Something has arrived in the middle of a poll that the engine may have missed.
+    pub(crate) missed: Cell<bool>,
+    /// A word of `owner`'s row that went back: (owner, offset, before, now).
+    pub(crate) went_back: Cell<Option<(Rank, u64, u64, u64)>>,
+}
+
+/// How the parcels of one post travel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Travel {
+    pub(crate) due: u64,
+    pub(crate) steps: u64,
+    pub(crate) salt: u64,
+    pub(crate) merge: bool,
+}
+
+/// What landing brought about.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Landed {
+    /// The peer has to be woken.
+    pub(crate) woken: bool,
+    /// When to come again.
+    pub(crate) next: Option<u64>,
+}
+
+impl SimTable {
+    pub(crate) fn new(me: Rank, sizes: &[(u64, u64)], copy_data: bool, mid_poll: Option<u64>) -> SimTable {
+        SimTable {
+            me,
+            rows: sizes.iter().map(|&(size, control)| RowCopy::new(size, control)).collect(),
+            inbound: sizes.iter().map(|_| RefCell::default()).collect(),
+            actions: vec![],
+            scratch_words: vec![],
+            scratch_bytes: vec![],
+            copy_data,
+            mid_poll: mid_poll.map(Cell::new),
+            interruption: RefCell::default(),
+            interrupted_in: Cell::new(0),
+            missed: Cell::new(false),
+            went_back: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn begin_poll(&mut self) {
+        self.actions.clear();
+        self.scratch_words.clear();
+        self.scratch_bytes.clear();
+        self.missed.set(false);
+    }
+
+    /// Lets something happen at the engine's `access`-th access to this table from now.
+    pub(crate) fn interrupt_at(&mut self, access: u64, interruption: Interruption) {
+        self.interruption = RefCell::new(Some(interruption));
+        self.interrupted_in = Cell::new(access.max(1));
+    }
+
+    /// The end of a poll: what was to happen in its middle has happened now.
+    pub(crate) fn end_poll(&self) {
+        self.interrupted_in.set(0);
+        if let Some(interruption) = self.interruption.take() {
+            interruption();
+        }
+    }
+
+    #[inline]
+    fn access(&self) {
+        let left = self.interrupted_in.get();
+        if left > 1 {
+            self.interrupted_in.set(left - 1);
+        } else if left == 1 {
+            self.end_poll();
+        }
+    }
+
+    /// Writes an application's word or bytes into my own row.
+    pub(crate) fn set_own(&mut self, at: u64, value: u64) {
+        self.rows[self.me.index()].set(at, value);
+    }
+
+    fn apply_control(&self, owner: Rank, at: u64, value: u64) {
+        let cell = &self.rows[owner.index()].control[at as usize / 8];
+        if value < cell.get() {
+            self.went_back.set(Some((owner, at, cell.get(), value)));
+        }
+        cell.set(value);
+    }
+
+    /// Lets in what may arrive now, in the middle of a poll: words of control blocks, one after the other.
+    fn arrive(&self, owner: Rank) {
+        let Some(chance) = &self.mid_poll else { return };
+        let word = mix(chance.get());
+        chance.set(word);
+        if !word.is_multiple_of(4) {
+            return;
+        }
+        let mut link = self.inbound[owner.index()].borrow_mut();
+        let link = &mut *link;
+        let control = self.rows[owner.index()].control_bytes();
+        for _ in 0..word >> 8 & 3 {
+            let Some(Parcel { load, steps: 1, .. }) = link.queue.front() else { return };
+            match load {
+                Load::Word { at, value } if *at < control => self.apply_control(owner, *at, *value),
+                Load::Bell => self.missed.set(true),
+                Load::Control(range) => {
+                    let dropped = link.queue[0].dropped;
+                    for at in range.clone().step_by(8) {
+                        let value = link.words.pop_front().expect("a control post brings its words");
+                        if !dropped {
+                            self.apply_control(owner, at, value);
+                        }
+                    }
+                    self.missed.set(true);
+                }
+                _ => return,
+            }
+            link.queue.pop_front();
+        }
+    }
+
+    /// Sends one store on its way to me (shared memory).
+    pub(crate) fn expect_word(&self, owner: Rank, at: u64, value: u64, due: u64) {
+        self.expect(owner, Load::Word { at, value }, Travel { due, steps: 1, salt: 0, merge: false });
+    }
+
+    /// Sends a doorbell on its way to me (shared memory).
+    pub(crate) fn expect_bell(&self, owner: Rank, due: u64) {
+        self.expect(owner, Load::Bell, Travel { due, steps: 1, salt: 0, merge: false });
+    }
+
+    /// Sends a post of `from` on its way to me; true if it made another one superfluous.
+    pub(crate) fn expect_post(&self, from: &SimTable, range: &Range<u64>, copied: usize, travel: Travel) -> bool {
+        let control = from.rows[from.me.index()].control_bytes();
+        let mut merged = false;
+        if range.start < control {
+            assert!(range.end <= control, "a post of control words ends inside the control block");
+            let mut link = self.inbound[from.me.index()].borrow_mut();
+            if travel.merge {
+                // Back to the newest control post that stays: nothing may overtake that one.
+                for earlier in link.queue.iter_mut().rev().filter(|parcel| !parcel.dropped) {
+                    let Load::Control(covered) = &earlier.load else { continue };
+                    if earlier.step > 0 || covered.start < range.start || range.end < covered.end {
+                        break;
+                    }
+                    earlier.dropped = true;
+                    merged = true;
+                }
+            }
+            let words = ((range.end - range.start) / 8) as usize;
+            link.words.extend(&from.scratch_words[copied..copied + words]);
+            drop(link);
+            self.expect(from.me, Load::Control(range.clone()), travel);
+        } else {
+            if from.copy_data {
+                let len = (range.end - range.start) as usize;
+                let bytes = &from.scratch_bytes[copied..copied + len];
+                self.inbound[from.me.index()].borrow_mut().bytes.extend(bytes);
+            }
+            self.expect(from.me, Load::Data { range: range.clone(), late: !from.copy_data }, travel);
+        }
+        merged
+    }
+
+    fn expect(&self, owner: Rank, load: Load, travel: Travel) {
+        let mut link = self.inbound[owner.index()].borrow_mut();
+        // One line, or one word, can't be torn.
+        let steps = match &load {
+            Load::Word { .. } | Load::Bell => 1,
+            Load::Control(range) | Load::Data { range, .. } => {
+                let lines = range.end.div_ceil(LINE_BYTES) - range.start / LINE_BYTES;
+                travel.steps.min(lines).max(1)
+            }
+        };
+        link.due = link.due.max(travel.due);
+        let (due, salt) = (link.due, travel.salt);
+        link.queue.push_back(Parcel { due, dropped: false, load, steps, step: 0, salt });
+    }
+
+    /// When the next parcel from `owner` is due.
+    pub(crate) fn next_due(&self, owner: Rank) -> Option<u64> {
+        self.inbound[owner.index()].borrow().queue.front().map(|parcel| parcel.due)
+    }
+
+    /// Lands what is due of what `from` has sent to me; `gap` is the time between two steps of a torn post.
+    pub(crate) fn land(&mut self, from: &SimTable, now: u64, gap: u64) -> Landed {
+        let owner = from.me;
+        let mut landed = Landed::default();
+        let mut link = std::mem::take(&mut *self.inbound[owner.index()].borrow_mut());
+        while let Some(parcel) = link.queue.front_mut() {
+            if parcel.due > now {
+                landed.next = Some(parcel.due);
+                break;
+            }
+            let (step, steps, salt) = (parcel.step, parcel.steps, parcel.salt);
+            let mine = |at: u64| steps == 1 || mix(salt ^ (at / LINE_BYTES)) % steps == step;
+            let last = step + 1 == steps;
+            match &parcel.load {
+                Load::Word { at, value } if *at < self.rows[owner.index()].control_bytes() => {
+                    self.apply_control(owner, *at, *value);
+                }
+                Load::Word { at, value } => self.rows[owner.index()].set(*at, *value),
+                Load::Bell => landed.woken = true,
+                Load::Control(range) => {
+                    for (i, at) in range.clone().step_by(8).enumerate() {
+                        if mine(at) && !parcel.dropped {
+                            self.apply_control(owner, at, link.words[i]);
+                            landed.woken = true;
+                        }
+                    }
+                    if last {
+                        link.words.drain(..(range.end - range.start) as usize / 8);
+                    }
+                }
+                Load::Data { range, late } => {
+                    let mut at = range.start;
+                    while at < range.end {
+                        let end = range.end.min((at / LINE_BYTES + 1) * LINE_BYTES);
+                        if mine(at) {
+                            let target = self.rows[owner.index()].slice_mut(at, end - at);
+                            if *late {
+                                target.copy_from_slice(from.rows[owner.index()].slice(at, end - at));
+                            } else {
+                                let offset = (at - range.start) as usize;
+                                for (i, byte) in target.iter_mut().enumerate() {
+                                    *byte = link.bytes[offset + i];
+                                }
+                            }
+                        }
+                        at = end;
+                    }
+                    if last && !*late {
+                        link.bytes.drain(..(range.end - range.start) as usize);
+                    }
+                    landed.woken = true;
+                }
+            }
+            if last {
+                link.queue.pop_front();
+            } else {
+                parcel.step += 1;
+                parcel.due = now + gap;
+            }
+        }
+        *self.inbound[owner.index()].borrow_mut() = link;
+        landed
+    }
+}
+
+impl Rows for SimTable {
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        self.access();
+        if member != self.me {
+            self.arrive(member);
+        }
+        self.rows[member.index()].word(at)
+    }
+
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        self.rows[member.index()].slice(at, len)
+    }
+
+    type Frames<'a>
+        = spindle_core::Lookup<'a, Self>
+    where
+        Self: 'a;
+
+    fn frames(&self, member: Rank, ring: &spindle_core::Ring) -> spindle_core::Lookup<'_, Self> {
+        spindle_core::Lookup::new(self, member, ring)
+    }
+}
+
+impl Table for SimTable {
+    fn store(&mut self, at: u64, value: u64) {
+        self.access();
+        // INV-14: a loop without end would fill memory before anybody else noticed.
+        assert!(self.actions.len() < ACTIONS_MAX, "one poll of m{} made {ACTIONS_MAX} stores and posts", self.me);
+        self.actions.push(Action::Store { at, value });
+        self.rows[self.me.index()].set(at, value);
+    }
+
+    fn post(&mut self, peers: &[Rank], range: Range<u64>) {
+        self.access();
+        let row = &self.rows[self.me.index()];
+        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
+        let copied = if range.start < row.control_bytes() {
+            let start = self.scratch_words.len();
+            self.scratch_words.extend(range.clone().step_by(8).map(|at| row.word(at)));
+            start
+        } else {
+            let start = self.scratch_bytes.len();
+            if self.copy_data {
+                self.scratch_bytes.extend_from_slice(row.slice(range.start, range.end - range.start));
+            }
+            start
+        };
+        self.actions.push(Action::Post { peers, range, copied });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(copy_data: bool) -> (SimTable, SimTable) {
+        let sizes = [(1024, 256), (1024, 256)];
+        (SimTable::new(Rank(0), &sizes, copy_data, None), SimTable::new(Rank(1), &sizes, copy_data, None))
+    }
+
+    fn post(from: &mut SimTable, to: &SimTable, range: Range<u64>, travel: Travel) -> bool {
+        from.begin_poll();
+        from.post(&[Rank(1)], range);
+        let [Action::Post { range, copied, .. }] = &from.actions[..] else { panic!("one post") };
+        to.expect_post(from, range, *copied, travel)
+    }
+
+    const WHOLE: Travel = Travel { due: 10, steps: 1, salt: 5, merge: false };
+
+    #[test]
+    fn a_post_carries_what_its_range_held_and_arrives_when_it_is_due() {
+        let (mut from, mut to) = pair(true);
+        from.store(64, 7);
+        post(&mut from, &to, 64..128, WHOLE);
+        from.store(64, 8);
+        assert_eq!(to.land(&from, 9, 1).next, Some(10));
+        assert_eq!(to.load(Rank(0), 64), 0);
+        assert!(to.land(&from, 10, 1).woken);
+        assert_eq!(to.load(Rank(0), 64), 7);
+    }
+
+    #[test]
+    fn a_torn_post_lands_line_by_line_and_before_the_next() {
+        let (mut from, mut to) = pair(true);
+        from.set_own(256, 1);
+        from.set_own(320, 1);
+        from.set_own(384, 1);
+        from.store(64, 1);
+        let torn = Travel { steps: 3, ..WHOLE };
+        post(&mut from, &to, 256..448, torn);
+        post(&mut from, &to, 64..128, WHOLE);
+        let mut now = 10;
+        let mut partial = 0;
+        while let Some(next) = to.land(&from, now, 5).next {
+            let lines = [256, 320, 384].iter().filter(|at| to.load(Rank(0), **at) == 1).count();
+            partial += usize::from(lines == 1 || lines == 2);
+            assert_eq!(to.load(Rank(0), 64), 0, "it stands behind the torn one");
+            now = next;
+        }
+        assert!(partial > 0);
+        assert_eq!([64, 256, 320, 384].map(|at| to.load(Rank(0), at)), [1; 4]);
+    }
+
+    #[test]
+    fn a_covered_control_post_may_be_left_out_but_data_never() {
+        let (mut from, mut to) = pair(false);
+        let merge = Travel { merge: true, ..WHOLE };
+        from.store(64, 1);
+        assert!(!post(&mut from, &to, 64..128, WHOLE));
+        from.set_own(256, 9);
+        assert!(!post(&mut from, &to, 256..320, merge));
+        from.store(64, 2);
+        assert!(post(&mut from, &to, 64..192, merge));
+        to.land(&from, 10, 1);
+        assert_eq!((to.load(Rank(0), 64), to.load(Rank(0), 256)), (2, 9));
+        // Not across a control post that stays.
+        post(&mut from, &to, 64..128, WHOLE);
+        post(&mut from, &to, 0..64, merge);
+        assert!(!post(&mut from, &to, 64..128, merge));
+    }
+
+    #[test]
+    fn a_word_that_goes_back_is_noticed() {
+        let (mut from, mut to) = pair(false);
+        for value in [5, 4] {
+            from.store(64, value);
+            post(&mut from, &to, 64..128, WHOLE);
+        }
+        to.land(&from, 10, 1);
+        assert_eq!(to.went_back.get(), Some((Rank(0), 64, 5, 4)));
+    }
+
+    #[test]
+    fn words_arrive_in_the_middle_of_a_poll_in_order() {
+        let sizes = [(1024, 256), (1024, 256)];
+        let to = SimTable::new(Rank(1), &sizes, false, Some(3));
+        for value in 1..=50 {
+            to.expect_word(Rank(0), 64, value, 10);
+            to.expect_word(Rank(0), 72, value, 10);
+        }
+        let mut seen = vec![];
+        for _ in 0..100 {
+            let second = to.rows[0].word(72);
+            let first = to.rows[0].word(64);
+            assert!(first == second || first == second + 1);
+            seen.push(to.load(Rank(0), 64));
+        }
+        seen.dedup();
+        assert!(seen.len() > 10 && seen.is_sorted());
+    }
+}
