@@ -294,7 +294,7 @@ impl Subgroup {
             let (received, delivered) = (word(entry::RECEIVED), word(entry::DELIVERED));
             let now = [rounds, spoken, received, delivered, of_mine.map_or(0, word)];
             let before = [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine];
-            if now == before {
+            if now == before || (planted!(FifoRoomUnnoticed) && now[..4] == before[..4]) {
                 continue;
             }
             moved = true;
@@ -351,6 +351,9 @@ impl Subgroup {
                 changes.data[1] = 0..0;
             }
             sending.checkpoints.push(own.spoken, own.published);
+            if planted!(SpokenBeforePublished) {
+                table.store(self.place.entry + entry::SPOKEN, own.spoken);
+            }
             table.store(self.place.entry + entry::PUBLISHED, own.published);
             table.store(self.place.entry + entry::SPOKEN, own.spoken);
         }
@@ -505,7 +508,9 @@ impl Subgroup {
             table.store(self.place.entry + entry::FREED, freed);
             sending.claims.raise_limit(freed + sending.ring.capacity);
             changes.entry = true;
-            upcalls.room(self.id);
+            if !(planted!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
+                upcalls.room(self.id);
+            }
         }
     }
 
