@@ -81,6 +81,8 @@ struct Member {
     spins: u64,
     words: Vec<Word>,
     subgroups: u64,
+    /// By subgroup: how far it was stable when the trace was last told.
+    stable: Vec<u64>,
 }
 
 /// What an engine told its application in one poll.
@@ -187,6 +189,7 @@ impl<'a> World<'a> {
                     spins: 0,
                     words: words_of(&layout, plan, me),
                     subgroups: view.subgroups_of(me).count() as u64,
+                    stable: vec![0; view.subgroups.len()],
                 }
             })
             .collect();
@@ -380,6 +383,7 @@ impl<'a> World<'a> {
 
         let actions = std::mem::take(&mut self.tables[me].actions);
         let carried = self.carry(rank, &actions);
+        self.note_stable(rank);
         let delivered = std::mem::take(&mut self.told.delivered);
         let checked = carried.and_then(|posts| {
             for message in &delivered {
@@ -465,14 +469,16 @@ impl<'a> World<'a> {
             match self.members[rank.index()].words[at as usize / 8] {
                 Word::Membership(name) => note!(self, "m{rank} is {name}"),
                 Word::Entry(id, name) => {
-                    note!(self, "m{rank} s{id} {name} {before} -> {value}");
+                    if name != "delivered" {
+                        note!(self, "m{rank} s{id} {name} {before} -> {value}");
+                    }
                     let group = &self.ledger.groups[id.index()];
                     if let ("rounds", Some(sender)) = (name, group.sender_rank(rank)) {
                         self.null_rule.announced(group, id, sender, value)?;
                     }
                 }
-                Word::BySender(id, sender) => note!(self, "m{rank} s{id} delivered[{sender}] {before} -> {value}"),
-                Word::Unused => {}
+                // `believe` looks at them, after the deliveries.
+                Word::BySender(..) | Word::Unused => {}
             }
         }
         self.spread(rank, at, value);
@@ -600,18 +606,36 @@ impl<'a> World<'a> {
     fn believe(&mut self, rank: Rank, actions: &[Action]) -> Checked {
         for action in actions {
             let Action::Store { at, value } = action else { continue };
-            let (id, lane) = match self.members[rank.index()].words.get(*at as usize / 8) {
-                Some(Word::BySender(id, sender)) => (*id, *sender),
-                Some(Word::Entry(id, "delivered")) => (*id, 0),
+            let (id, by_sender) = match self.members[rank.index()].words.get(*at as usize / 8) {
+                Some(Word::BySender(id, sender)) => (*id, Some(*sender)),
+                Some(Word::Entry(id, "delivered")) => (*id, None),
                 _ => continue,
             };
+            match by_sender {
+                Some(sender) => note!(self, "m{rank} s{id} delivered[{sender}] -> {value}"),
+                None => note!(self, "m{rank} s{id} delivered -> {value}"),
+            }
             let group = &mut self.ledger.groups[id.index()];
-            let by_sender = matches!(self.members[rank.index()].words[*at as usize / 8], Word::BySender(..));
-            if by_sender == (group.order == Order::Fifo) {
-                frame_safety::says_delivered(group, id, rank, lane, *value)?;
+            // The sum over senders says nothing that they don't.
+            if by_sender.is_some() == (group.order == Order::Fifo) {
+                frame_safety::says_delivered(group, id, rank, by_sender.unwrap_or(0), *value)?;
             }
         }
         Ok(())
+    }
+
+    /// Tells the trace how far the stability frontiers of `rank` have come.
+    fn note_stable(&mut self, rank: Rank) {
+        if self.trace.is_none() {
+            return;
+        }
+        for (id, _) in self.plan.view.subgroups_of(rank) {
+            let stable = self.members[rank.index()].engine.stable(id).unwrap_or(0);
+            let before = std::mem::replace(&mut self.members[rank.index()].stable[id.index()], stable);
+            if before != stable {
+                note!(self, "m{rank} s{id} stable {before} -> {stable}");
+            }
+        }
     }
 
     /// Upcalls that others wait for.
