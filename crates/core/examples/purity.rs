@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use spindle_core::ring::Kind;
 use spindle_core::{
-    Ablation, Batch, Engine, Lookup, MemberId, Order, Rank, Ring, Rows, SubgroupId, SubgroupSpec, Table, Time, View, ViewId,
+    Ablation, Batch, Engine, Lookup, MemberId, Order, Rank, Ring, Rows, SubgroupId, SubgroupSpec, Table, Time, View,
+    ViewId,
 };
 
 const ALL: SubgroupId = SubgroupId(0);

@@ -60,7 +60,7 @@ pub(crate) struct Tail(u64);
 
 impl Tail {
     fn new(frames: u64, position: u64) -> Tail {
-        Tail(frames << 32 | (position / GRANULE_BYTES & 0xffff_ffff))
+        Tail(frames << 32 | ((position / GRANULE_BYTES) & 0xffff_ffff))
     }
 
     /// (frames, bytes) from `earlier` to here.

@@ -205,7 +205,9 @@ impl<'a, R: Rows> Batch<'a, R> {
                 let mut place = start;
                 while place < stop && round < end {
                     let [word, found] = frames.header(place);
-                    let Some(header) = Header::of_kind(word, Kind::Message, &ring).filter(|_| found == round) else { break };
+                    let Some(header) = Header::of_kind(word, Kind::Message, &ring).filter(|_| found == round) else {
+                        break;
+                    };
                     upcall(Message { sender, round, payload: frames.payload(place, header.len) });
                     bytes += header.len;
                     round += 1;

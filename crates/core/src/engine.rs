@@ -224,7 +224,8 @@ impl Engine {
         self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
         // The subgroups that were not looked at may have something, and nothing else will tell.
-        let again = pending || skipped || (self.all_finished && self.state == State::Running && worked);
+        let asks = skipped && !crate::planted::planted!(IdleForgotten);
+        let again = pending || asks || (self.all_finished && self.state == State::Running && worked);
         Progress { worked, wake_at: again.then_some(now) }
     }
 

@@ -68,6 +68,14 @@ mod bugs {
         ReceivedGoesBack,
         /// A message is delivered without waiting for stability.
         DeliveredOnReceipt,
+        /// `spoken` is stored before `published`, which its readers look at next.
+        SpokenBeforePublished,
+        /// A poll that did not look at idle subgroups does not ask for another.
+        IdleForgotten,
+        /// A Fifo sender does not notice counts by sender that arrive behind the entry.
+        FifoRoomUnnoticed,
+        /// Applications are told of room only every other time.
+        RoomUntold,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

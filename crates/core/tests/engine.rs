@@ -77,7 +77,9 @@ impl Group {
         let memory = &mut self.memories[member];
         let at = claim.payload_offset(claims.ring()) as usize;
         memory.rows[member][at..at + payload.len()].copy_from_slice(payload);
-        claims.commit(claim, kind, payload.len() as u64, |position, word| memory.store(claims.ring().offset(position), word));
+        claims.commit(claim, kind, payload.len() as u64, |position, word| {
+            memory.store(claims.ring().offset(position), word)
+        });
         true
     }
 
@@ -305,7 +307,9 @@ fn a_poll_that_skips_idle_subgroups_asks_for_another() {
     let commit = |group: &mut Group, subgroup| {
         let claims = group.engines[0].claims(SubgroupId(subgroup)).unwrap();
         let claim = claims.claim(0).unwrap();
-        claims.commit(claim, Kind::Message, 0, |position, word| group.memories[0].store(claims.ring().offset(position), word));
+        claims.commit(claim, Kind::Message, 0, |position, word| {
+            group.memories[0].store(claims.ring().offset(position), word)
+        });
     };
     for _ in 0..500 {
         commit(&mut group, 0);

@@ -11,11 +11,11 @@
 //!   keeps this with [`Claims`](spindle_core::Claims) and the counters that it reads before it asks for bytes;
 //! - a peer process that breaks the protocol can make the group deliver rubbish, and is inside the group's trust boundary:
 //!   same user, same program. It can't write my row, and no length or offset that it announces leads outside a mapping.
-use spindle_core::Ring;
-use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use spindle_core::Ring;
+use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES};
 use std::alloc::Layout;
 use std::fs::read_to_string;
 use std::io;

@@ -29,7 +29,7 @@ pub struct Frame {
     pub span: u64,
     /// What became of it.
     pub fate: Fate,
-    /// The round that its sender's engine wrote into it, once it has.
+    /// Its round, once it is announced.
     pub round: Option<u64>,
 }
 
@@ -42,8 +42,10 @@ pub struct Lane {
     pub ring: Ring,
     /// Its claims, in order.
     pub frames: Vec<Frame>,
-    /// How many of them have a round.
-    pub stamped: usize,
+    /// How many of them are announced, and so have a round.
+    pub announced: usize,
+    /// Where the ring stands behind those.
+    pub position: u64,
     /// By rank: how many of its frames a member has taken out of its batches (voids behind the last are not counted).
     pub taken: Vec<usize>,
     /// By rank: as `taken`, but only what the member is done with.
@@ -87,7 +89,8 @@ impl Ledger {
                 sender,
                 ring: ring(sender, id),
                 frames: vec![],
-                stamped: 0,
+                announced: 0,
+                position: 0,
                 taken: vec![0; members],
                 done: vec![0; members],
                 oldest: 0,
@@ -190,7 +193,7 @@ pub(crate) mod tests {
         ledger.committed(SubgroupId(0), sender, index, Fate::Message { len: 48, digest });
         let lane = &mut ledger.groups[0].lanes[sender];
         lane.frames[index].round = Some(round);
-        (lane.stamped, lane.spoken) = (index + 1, round + 1);
+        (lane.announced, lane.spoken) = (index + 1, round + 1);
         index
     }
 

@@ -50,7 +50,7 @@ pub struct Plan {
     pub members: Vec<MemberPlan>,
     /// The threads that send.
     pub apps: Vec<AppPlan>,
-    /// The longest time that a post takes, in ns, by [posting member][peer].
+    /// The longest time that a post takes, in ns, by the rank of the posting member and of the peer.
     pub link_ns: Vec<Vec<u64>>,
     /// The longest time that a consumer takes for a batch, in ns.
     pub consumer_ns: u64,

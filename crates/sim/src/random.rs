@@ -21,7 +21,7 @@ impl Random {
     /// A number from 0 and below `end`; 0 if `end` is 0.
     #[inline]
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        (u128::from(self.0.next_u64()) * u128::from(end) >> 64) as u64
+        ((u128::from(self.0.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
     /// A number from `first` to `last`, both included.

@@ -2,25 +2,36 @@
 //!
 //! An engine is polled when something has happened to it (a post landed, an application committed, a consumer reported)
 //! and as long as it says that there is more to do; never otherwise, so that a forgotten wake-up shows.
-use crate::apps::{App, Consumer, Lent, digest, fill};
+/// Adds a line to the trace, if there is one.
+macro_rules! note {
+    ($world:expr, $($text:tt)*) => {
+        if let Some(trace) = &mut $world.trace {
+            trace.line($world.now, format_args!($($text)*));
+        }
+    };
+}
+
+mod consumers;
+mod senders;
+
+use crate::apps::{App, Consumer, digest};
 use crate::checkers::determinism::TraceHash;
 use crate::checkers::monotone::{self, Monotone};
 use crate::checkers::null_rule::{self, NullRule};
 use crate::checkers::total_order::TotalOrder;
 use crate::checkers::{Violation, bounded, frame_safety, liveness, no_invention, no_storms, sequence, stability};
-use crate::ledger::{Fate, Ledger};
+use crate::ledger::Ledger;
 use crate::options::Visibility;
 use crate::plan::Plan;
 use crate::random::Random;
-use crate::table::{Action, Interruption, SimTable, Travel};
+use crate::table::{Action, SimTable, Travel};
 use crate::trace::Trace;
 use spindle_core::layout::{entry, membership};
-use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
+use spindle_core::ring::HEADER_BYTES;
 use spindle_core::{Batch, Engine, Layout, Order, Rank, State, SubgroupId, Time, Upcalls};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -81,6 +92,8 @@ struct Member {
     spins: u64,
     words: Vec<Word>,
     subgroups: u64,
+    /// By subgroup: how far it was stable when the trace was last told.
+    stable: Vec<u64>,
 }
 
 /// What an engine told its application in one poll.
@@ -153,15 +166,6 @@ pub(crate) struct World<'a> {
     trace: Option<&'a mut Trace>,
 }
 
-/// Adds a line to the trace, if there is one.
-macro_rules! note {
-    ($world:expr, $($text:tt)*) => {
-        if let Some(trace) = &mut $world.trace {
-            trace.line($world.now, format_args!($($text)*));
-        }
-    };
-}
-
 impl<'a> World<'a> {
     pub(crate) fn new(plan: &'a Plan, trace: Option<&'a mut Trace>) -> World<'a> {
         let view = &plan.view;
@@ -187,6 +191,7 @@ impl<'a> World<'a> {
                     spins: 0,
                     words: words_of(&layout, plan, me),
                     subgroups: view.subgroups_of(me).count() as u64,
+                    stable: vec![0; view.subgroups.len()],
                 }
             })
             .collect();
@@ -380,6 +385,7 @@ impl<'a> World<'a> {
 
         let actions = std::mem::take(&mut self.tables[me].actions);
         let carried = self.carry(rank, &actions);
+        self.note_stable(rank);
         let delivered = std::mem::take(&mut self.told.delivered);
         let checked = carried.and_then(|posts| {
             for message in &delivered {
@@ -456,23 +462,33 @@ impl<'a> World<'a> {
             let groups = (0..).map(SubgroupId).zip(&mut self.ledger.groups);
             let mut mine = groups.filter_map(|(id, group)| Some((id, group.sender_rank(rank)?, group)));
             let within = |lane: &crate::ledger::Lane| (lane.ring.at..lane.ring.at + lane.ring.size()).contains(&at);
-            if let Some((id, sender, group)) = mine.find(|(_, sender, group)| within(&group.lanes[*sender])) {
-                monotone::stamped(&mut group.lanes[sender], at, value)?;
-                self.null_rule.stamped(id, sender, value)?;
+            if let Some((_, sender, group)) = mine.find(|(_, sender, group)| within(&group.lanes[*sender])) {
+                monotone::stamped(&group.lanes[sender], at)?;
             }
         } else {
             let before = self.monotone.stored(rank, rank, at, value)?;
             match self.members[rank.index()].words[at as usize / 8] {
                 Word::Membership(name) => note!(self, "m{rank} is {name}"),
                 Word::Entry(id, name) => {
-                    note!(self, "m{rank} s{id} {name} {before} -> {value}");
-                    let group = &self.ledger.groups[id.index()];
-                    if let ("rounds", Some(sender)) = (name, group.sender_rank(rank)) {
-                        self.null_rule.announced(group, id, sender, value)?;
+                    if name != "delivered" {
+                        note!(self, "m{rank} s{id} {name} {before} -> {value}");
+                    }
+                    let group = &mut self.ledger.groups[id.index()];
+                    match (name, group.sender_rank(rank)) {
+                        ("published", Some(sender)) => {
+                            let row = &self.tables[rank.index()].rows[rank.index()];
+                            let lane = &mut group.lanes[sender];
+                            let count = monotone::announced(lane, value, |at| row.word(at))?;
+                            for frame in &lane.frames[lane.announced - count..lane.announced] {
+                                self.null_rule.stamped(id, sender, frame.round.expect("announced"))?;
+                            }
+                        }
+                        ("rounds", Some(sender)) => self.null_rule.announced(group, id, sender, value)?,
+                        _ => {}
                     }
                 }
-                Word::BySender(id, sender) => note!(self, "m{rank} s{id} delivered[{sender}] {before} -> {value}"),
-                Word::Unused => {}
+                // `believe` looks at them, after the deliveries.
+                Word::BySender(..) | Word::Unused => {}
             }
         }
         self.spread(rank, at, value);
@@ -600,18 +616,36 @@ impl<'a> World<'a> {
     fn believe(&mut self, rank: Rank, actions: &[Action]) -> Checked {
         for action in actions {
             let Action::Store { at, value } = action else { continue };
-            let (id, lane) = match self.members[rank.index()].words.get(*at as usize / 8) {
-                Some(Word::BySender(id, sender)) => (*id, *sender),
-                Some(Word::Entry(id, "delivered")) => (*id, 0),
+            let (id, by_sender) = match self.members[rank.index()].words.get(*at as usize / 8) {
+                Some(Word::BySender(id, sender)) => (*id, Some(*sender)),
+                Some(Word::Entry(id, "delivered")) => (*id, None),
                 _ => continue,
             };
+            match by_sender {
+                Some(sender) => note!(self, "m{rank} s{id} delivered[{sender}] -> {value}"),
+                None => note!(self, "m{rank} s{id} delivered -> {value}"),
+            }
             let group = &mut self.ledger.groups[id.index()];
-            let by_sender = matches!(self.members[rank.index()].words[*at as usize / 8], Word::BySender(..));
-            if by_sender == (group.order == Order::Fifo) {
-                frame_safety::says_delivered(group, id, rank, lane, *value)?;
+            // The sum over senders says nothing that they don't.
+            if by_sender.is_some() == (group.order == Order::Fifo) {
+                frame_safety::says_delivered(group, id, rank, by_sender.unwrap_or(0), *value)?;
             }
         }
         Ok(())
+    }
+
+    /// Tells the trace how far the stability frontiers of `rank` have come.
+    fn note_stable(&mut self, rank: Rank) {
+        if self.trace.is_none() {
+            return;
+        }
+        for (id, _) in self.plan.view.subgroups_of(rank) {
+            let stable = self.members[rank.index()].engine.stable(id).unwrap_or(0);
+            let before = std::mem::replace(&mut self.members[rank.index()].stable[id.index()], stable);
+            if before != stable {
+                note!(self, "m{rank} s{id} stable {before} -> {stable}");
+            }
+        }
     }
 
     /// Upcalls that others wait for.
@@ -631,211 +665,6 @@ impl<'a> World<'a> {
             let i = self.consumers.iter().position(mine).expect("it was handed off to somebody");
             self.expect_consumer(i);
         }
-    }
-
-    fn expect_consumer(&mut self, i: usize) {
-        if !std::mem::replace(&mut self.consumers[i].scheduled, true) {
-            let at = self.now + self.random.range(20, self.plan.consumer_ns);
-            self.push(at, Event::Consume(i));
-        }
-    }
-
-    fn consume(&mut self, i: usize) -> Checked {
-        let most = self.told.appetite();
-        let consumer = &mut self.consumers[i];
-        let (rank, subgroup) = (consumer.member, consumer.subgroup);
-        self.told.delivered.clear();
-        consumer.frontier = consumer.handoff.frontier();
-        let mut batch = consumer.cursor.advance(&self.tables[rank.index()], consumer.frontier);
-        for message in batch.by_ref().take(most) {
-            let (sender, round, len) = (message.sender, message.round, message.payload.len() as u64);
-            self.told.delivered.push(Delivered { subgroup, sender, round, len, digest: digest(message.payload) });
-        }
-        consumer.more = batch.has_next();
-        (consumer.messages, consumer.bytes) = (batch.messages(), batch.bytes());
-        if let Some(defect) = consumer.cursor.defect() {
-            return no_storms::consumer_stopped(rank, subgroup, defect);
-        }
-        let delivered = std::mem::take(&mut self.told.delivered);
-        for message in &delivered {
-            let index = self.deliver(rank, *message, false)?;
-            let group = &self.ledger.groups[subgroup.index()];
-            let sender = group.sender_rank(message.sender).expect("a sender of the subgroup");
-            self.consumers[i].lent.push(Lent { sender, index, len: message.len, digest: message.digest });
-        }
-        self.told.delivered = delivered;
-        self.went_back(rank)?;
-        if self.plan.faults.loans {
-            let at = self.now + self.random.range(20, self.plan.consumer_ns);
-            self.push(at, Event::Report(i));
-            return Ok(());
-        }
-        self.report(i)
-    }
-
-    /// A consumer gives back what it was lent and tells its engine.
-    fn report(&mut self, i: usize) -> Checked {
-        let consumer = &mut self.consumers[i];
-        let (rank, id) = (consumer.member, consumer.subgroup);
-        let group = &mut self.ledger.groups[id.index()];
-        for lent in consumer.lent.drain(..) {
-            let lane = &mut group.lanes[lent.sender];
-            let at = lane.frames[lent.index].at + HEADER_BYTES;
-            let bytes = self.tables[rank.index()].rows[lane.sender.index()].slice(at, lent.len);
-            frame_safety::given_back(rank, lane.sender, id, lent.digest, digest(bytes))?;
-            lane.done[rank.index()] = lent.index + 1;
-        }
-        consumer.handoff.report(&consumer.cursor, consumer.messages, consumer.bytes);
-        consumer.scheduled = false;
-        if consumer.more || consumer.handoff.frontier() != consumer.frontier {
-            self.expect_consumer(i);
-        }
-        note!(self, "m{rank} s{id} consumer reports");
-        self.wake(rank);
-        Ok(())
-    }
-
-    /// An application thread does its next thing: claims, or commits what it has claimed.
-    fn step(&mut self, i: usize) -> Checked {
-        let committed = if self.apps[i].holding.is_some() {
-            self.commit(i)();
-            self.wake(self.apps[i].plan.member);
-            true
-        } else {
-            std::mem::take(&mut self.apps[i].early)
-        };
-        if !committed {
-            return self.claim(i);
-        }
-        if self.apps[i].left > 0 {
-            let at = self.now + self.think(i);
-            self.push(at, Event::App(i));
-        }
-        Ok(())
-    }
-
-    fn claim(&mut self, i: usize) -> Checked {
-        let faults = &self.plan.faults;
-        let app = &mut self.apps[i];
-        let (rank, id) = (app.plan.member, app.plan.subgroup);
-        if faults.skips && self.random.one_in(20) {
-            let rounds = self.random.range(1, 30);
-            app.claims.skip_rounds(rounds);
-            if self.ledger.groups[id.index()].order == Order::Total {
-                self.null_rule.skipped(id, app.sender, rounds);
-            }
-            note!(self, "m{rank} s{id} skips {rounds} rounds");
-            self.wake(rank);
-        }
-        let app = &mut self.apps[i];
-        let most = app.claims.ring().message_bytes_max;
-        let len = match self.random.below(8) {
-            0 | 1 if faults.empty_messages => 0,
-            2 | 3 if faults.full_messages => most,
-            4 | 5 => self.random.below(most.min(64) + 1),
-            _ => self.random.below(most + 1),
-        };
-        let claimed = match &app.exclusive {
-            Some(exclusive) => app.claims.claim_exclusive(&mut exclusive.borrow_mut(), len),
-            None => app.claims.claim(len),
-        };
-        let Ok(claim) = claimed else {
-            note!(self, "m{rank} s{id} has no room for {len} bytes");
-            app.parked = true;
-            return Ok(());
-        };
-        let at = claim.payload_offset(app.claims.ring()) - HEADER_BYTES;
-        let span = frame_bytes(len);
-        let sender = app.sender;
-        app.left -= 1;
-        let group = &mut self.ledger.groups[id.index()];
-        frame_safety::claimed(group, id, sender, at, span)?;
-        bounded::claimed(&group.lanes[sender], id, at, span)?;
-        let index = self.ledger.claimed(id, sender, at, span);
-        note!(self, "m{rank} s{id} claims {len} bytes: claim {index}");
-        self.hash.add(at);
-        self.apps[i].holding = Some((claim, index, at));
-        // A half-built message: whoever still reads what stood here will notice.
-        self.write(rank, at + HEADER_BYTES, len, |bytes| bytes.fill(0xee));
-        let held = self.now + self.random.range(10, self.apps[i].plan.hold_ns);
-        self.push(held, Event::App(i));
-        Ok(())
-    }
-
-    /// An application writes into its row; in shared memory all peers see it at once.
-    fn write(&mut self, rank: Rank, at: u64, len: u64, write: impl Fn(&mut [u8])) {
-        if self.plan.visibility == Visibility::Posted {
-            write(self.tables[rank.index()].rows[rank.index()].slice_mut(at, len));
-            return;
-        }
-        for table in &mut self.tables {
-            write(table.rows[rank.index()].slice_mut(at, len));
-        }
-    }
-
-    /// An application ends its claim; answers the last step of that, which the engine sees, and with which the claims are
-    /// closed if it was the last.
-    fn commit(&mut self, i: usize) -> Interruption {
-        let app = &mut self.apps[i];
-        let (rank, id, sender) = (app.plan.member, app.plan.subgroup, app.sender);
-        let (claim, index, at) = app.holding.take().expect("a claim");
-        let void = self.plan.faults.voids && self.random.one_in(10);
-        let len = if self.random.one_in(8) { self.random.below(claim.len() + 1) } else { claim.len() };
-        let content = crate::random::mix(u64::from(id.0) << 48 | (sender as u64) << 32 | index as u64);
-        self.write(rank, at + HEADER_BYTES, len, |bytes| fill(bytes, content));
-        let bytes = self.tables[rank.index()].rows[rank.index()].slice(at + HEADER_BYTES, len);
-        let fate = if void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
-        let kind = if void { Kind::Void } else { Kind::Message };
-        // The header that `Claims::commit` is going to store, a moment earlier: the engine looks at it only behind the mark.
-        let span = frame_bytes(claim.len());
-        let word = Header { kind, span, len }.encode();
-        self.tables[rank.index()].set_own(at, word);
-        self.spread(rank, at, word);
-        self.ledger.committed(id, sender, index, fate);
-        self.hash.add(word);
-        note!(self, "m{rank} s{id} commits claim {index}: {kind:?} of {len} bytes");
-        let same = |app: &App| app.plan.member == rank && app.plan.subgroup == id;
-        let closes = self.plan.faults.early_close
-            && self.apps.iter().all(|app| !same(app) || (app.left == 0 && app.holding.is_none()));
-        if closes {
-            note!(self, "m{rank} s{id} closes its claims");
-        }
-        let claims = Arc::clone(&self.apps[i].claims);
-        let exclusive = self.apps[i].exclusive.clone();
-        if let Some(exclusive) = &exclusive {
-            let round = claims.guess_round(&exclusive.borrow());
-            self.tables[rank.index()].set_own(at + 8, round);
-            self.spread(rank, at + 8, round);
-        }
-        Box::new(move || {
-            let ring = *claims.ring();
-            let stores = |position, header| assert_eq!((ring.offset(position), header), (at, word));
-            match exclusive {
-                Some(exclusive) => claims.commit_exclusive(&mut exclusive.borrow_mut(), claim, kind, len, stores),
-                None => claims.commit(claim, kind, len, stores),
-            }
-            if closes {
-                claims.close();
-            }
-        })
-    }
-
-    fn think(&mut self, i: usize) -> u64 {
-        let longest = self.apps[i].plan.think_ns;
-        if !self.plan.faults.bursts {
-            return self.random.range(10, longest);
-        }
-        match self.random.below(16) {
-            0 => self.random.range(longest, longest * 16),
-            _ => self.random.range(10, 60),
-        }
-    }
-
-    fn close(&mut self, id: SubgroupId, sender: usize) {
-        let rank = self.ledger.lane(id, sender).sender;
-        self.members[rank.index()].engine.claims(id).expect("a sender").close();
-        note!(self, "m{rank} s{id} closes its claims");
-        self.wake(rank);
     }
 
     /// Polls everybody at rest.

@@ -15,9 +15,11 @@ fn main() {
     config.subgroups[0].message_bytes_max = size;
     config.subgroups[0].window = 2 * burst;
     let mut nodes = config.local().expect("two members in one process");
-    let mut publishers: Vec<_> = nodes.iter_mut().take(senders as usize).map(|node| node.publisher("all").unwrap()).collect();
+    let mut publishers: Vec<_> =
+        nodes.iter_mut().take(senders as usize).map(|node| node.publisher("all").unwrap()).collect();
     let (mut sent, mut bytes) = (0, 0);
-    let mut handler = |_: SubgroupId, batch: &mut Batch<'_>| batch.for_each(|message| bytes += message.payload.len() as u64);
+    let mut handler =
+        |_: SubgroupId, batch: &mut Batch<'_>| batch.for_each(|message| bytes += message.payload.len() as u64);
     while sent < count {
         for publisher in &mut publishers {
             for _ in 0..burst {

@@ -32,10 +32,10 @@ pub fn claimed(lane: &Lane, subgroup: SubgroupId, at: u64, span: u64) -> Result<
     Ok(())
 }
 
-/// `member` made so many posts in one poll that stamped so many frames.
+/// `member` made so many posts in one poll.
 ///
 /// # Errors
-/// If that is more than five (data twice, before and after nulls, receipt, delivery) per subgroup and two at the end.
+/// If that is more than six per subgroup (data twice, frames, nulls, receipt, delivery) and two at the end.
 pub fn posted(member: Rank, subgroups: u64, posts: u64) -> Result<(), Violation> {
     let most = 6 * subgroups + 2;
     if posts <= most {

@@ -47,23 +47,40 @@ pub fn went_back(holder: Rank, owner: Rank, at: u64, before: u64, now: u64) -> R
     INVARIANT.broken(format!("the word at {at} of m{owner}'s row went back from {before} to {now} in m{holder}'s copy"))
 }
 
-/// The engine of `lane`'s sender writes `round` at `at`, which is in its ring.
+/// The engine of `lane`'s sender writes at `at`, which is in its ring.
 ///
 /// # Errors
-/// If that isn't the round word of its next committed frame.
-pub fn stamped(lane: &mut Lane, at: u64, round: u64) -> Result<(), Violation> {
-    let next = lane.frames.get_mut(lane.stamped).filter(|frame| frame.at + 8 == at && frame.fate != Fate::Claimed);
-    let Some(frame) = next else {
+/// If that isn't the round word of a committed frame that is not announced.
+pub fn stamped(lane: &Lane, at: u64) -> Result<(), Violation> {
+    let mut waiting = lane.frames[lane.announced..].iter().filter(|frame| frame.fate != Fate::Claimed);
+    if waiting.any(|frame| frame.at + 8 == at) {
+        return Ok(());
+    }
+    INVARIANT.broken(format!("the engine of m{} writes at {at}, where no frame waits for its round", lane.sender))
+}
+
+/// The engine of `lane`'s sender announces its ring up to `position`: the frames below it have the rounds that stand in
+/// them, which `word` reads, from now on. Answers how many they are.
+///
+/// # Errors
+/// If there are no committed frames up to exactly there.
+pub fn announced(lane: &mut Lane, position: u64, word: impl Fn(u64) -> u64) -> Result<usize, Violation> {
+    let before = lane.announced;
+    while lane.position < position {
+        let committed = lane.frames.get_mut(lane.announced).filter(|frame| frame.fate != Fate::Claimed);
+        let Some(frame) = committed else { break };
+        let round = word(frame.at + 8);
+        frame.round = Some(round);
+        lane.position = lane.ring.after(lane.position, frame.span);
+        (lane.announced, lane.spoken) = (lane.announced + 1, round + 1);
+    }
+    if lane.position != position {
         return INVARIANT.broken(format!(
-            "the engine of m{} writes {round} at {at} of its ring, where its next frame ({:?}) has no round word",
-            lane.sender,
-            lane.frames.get(lane.stamped)
+            "m{} announces its ring up to {position}, and its committed frames end at {}",
+            lane.sender, lane.position
         ));
-    };
-    frame.round = Some(round);
-    lane.stamped += 1;
-    lane.spoken = round + 1;
-    Ok(())
+    }
+    Ok(lane.announced - before)
 }
 
 #[cfg(test)]
@@ -83,13 +100,18 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_writes_into_an_uncommitted_frame_is_found() {
+    fn an_engine_that_writes_or_announces_what_is_not_committed_is_found() {
         let mut ledger = example(Order::Total);
         let index = ledger.claimed(SubgroupId(0), 0, 256, 64);
-        assert_eq!(stamped(&mut ledger.groups[0].lanes[0], 264, 0).unwrap_err().number, 11);
+        assert_eq!(stamped(&ledger.groups[0].lanes[0], 264).unwrap_err().number, 11);
+        assert_eq!(announced(&mut ledger.groups[0].lanes[0], 64, |_| 0).unwrap_err().number, 11);
         ledger.committed(SubgroupId(0), 0, index, Fate::Void);
-        assert!(stamped(&mut ledger.groups[0].lanes[0], 272, 0).is_err(), "in the payload");
-        assert_eq!(stamped(&mut ledger.groups[0].lanes[0], 264, 0), Ok(()));
-        assert!(stamped(&mut ledger.groups[0].lanes[0], 264, 1).is_err(), "twice");
+        let lane = &mut ledger.groups[0].lanes[0];
+        assert!(stamped(lane, 272).is_err(), "in the payload");
+        assert_eq!(stamped(lane, 264), Ok(()));
+        assert!(announced(&mut lane.clone(), 32, |_| 0).is_err(), "in the middle of a frame");
+        assert_eq!(announced(lane, 64, |_| 7), Ok(1));
+        assert_eq!((lane.frames[0].round, lane.spoken), (Some(7), 8));
+        assert!(stamped(lane, 264).is_err(), "announced");
     }
 }
