@@ -15,7 +15,8 @@ fn main() {
     config.subgroups[0].message_bytes_max = size;
     config.subgroups[0].window = 2 * burst;
     let mut nodes = config.local().expect("two members in one process");
-    let mut publishers: Vec<_> = nodes.iter_mut().take(senders as usize).map(|node| node.publisher("all").unwrap()).collect();
+    let mut publishers: Vec<_> =
+        nodes.iter_mut().take(senders as usize).map(|node| node.publisher("all").unwrap()).collect();
     let (mut sent, mut delivered, mut sum) = (0, 0, 0u64);
     let mut handler = |_: SubgroupId, batch: &mut Batch<'_>| {
         for message in batch {

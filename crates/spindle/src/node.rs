@@ -166,10 +166,8 @@ impl Node {
             Slot::Here(publisher) => Some(publisher.room()),
             _ => None,
         };
-        let ports = Ports {
-            rooms: publishers.iter().map(room).collect(),
-            receivers: (0..subgroups).map(|_| None).collect(),
-        };
+        let ports =
+            Ports { rooms: publishers.iter().map(room).collect(), receivers: (0..subgroups).map(|_| None).collect() };
         Node {
             engine,
             fabric,
