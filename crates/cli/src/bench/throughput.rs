@@ -454,3 +454,49 @@ pub(super) fn ratio_cells(ratio: &Ratio) -> Vec<String> {
     cells.push(modes.collect::<Vec<_>>().join(", "));
     cells
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(words: &str) -> Args {
+        Command::try_parse_from(["x"].into_iter().chain(words.split_whitespace())).expect(words).args
+    }
+
+    fn against(words: &str, members: u32) -> Vec<Against> {
+        let args = parse(words);
+        let plan = args.plan(members, args.size[0]);
+        args.references(members, plan).into_iter().map(|(against, ..)| against).collect()
+    }
+
+    #[test]
+    fn defaults() {
+        let args = parse("");
+        assert_eq!((args.members.clone(), args.size.clone()), (vec![2], vec![16, 128, 1024, 10_240]));
+        let plans = args.size.iter().map(|&size| args.plan(2, size));
+        for plan in plans {
+            assert_eq!(ring_bytes(&plan), RING_BYTES, "{plan:?}");
+            assert_eq!((plan.senders, plan.subgroups, plan.active), (1, 1, 1));
+        }
+        assert_eq!(args.plan(1024, 16).drive, Drive::Thread);
+    }
+
+    #[test]
+    fn references_follow_from_what_differs() {
+        use Against::*;
+        assert_eq!(against("--drive poll", 2), [Ring]);
+        assert_eq!(against("--drive poll --senders all", 2), [Ring, OneSender]);
+        assert_eq!(against("--drive poll --subgroups 50", 2), [Ring, OneSubgroup]);
+        assert_eq!(against("--drive poll --subgroups 50 --active 2", 2), [OneSubgroup]);
+        assert_eq!(against("--members 2,1000", 1000), [FirstMembers]);
+        assert_eq!(against("--drive poll --subgroups 50 --against one-subgroup", 2), [OneSubgroup]);
+        assert_eq!(against("--drive poll --window 1 --size 1000k", 2), []);
+    }
+}
