@@ -45,7 +45,7 @@ pub(super) fn run() -> anyhow::Result<()> {
     }
 }
 
-fn serve(setup: &Setup, mut lines: impl Iterator<Item = io::Result<String>>) -> anyhow::Result<()> {
+fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyhow::Result<()> {
     if let Some(core) = setup.core {
         let mut only = CpuSet::new();
         only.set(core as usize);
@@ -60,7 +60,7 @@ fn serve(setup: &Setup, mut lines: impl Iterator<Item = io::Result<String>>) -> 
     answer(&Reply::Ready)?;
     let mut before = (worker.counts(), Usage::mine()?);
     // The end of the input, or of the benchmark, ends this.
-    while let Some(order) = lines.next() {
+    for order in lines {
         match serde_json::from_str(&order?)? {
             Order::Run { begin_ns, end_ns } => {
                 let mut ran = worker.run(begin_ns, end_ns)?;
