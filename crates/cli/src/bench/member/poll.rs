@@ -1,5 +1,5 @@
 //! A member with one thread: it claims a few messages, polls, and so on.
-use super::super::args::{Delivery, cores};
+use super::super::args::Delivery;
 use super::super::clock::now_ns;
 use super::super::wire::{Counts, Ran, Setup};
 use super::read::Reader;
@@ -23,7 +23,7 @@ pub(super) struct Polling {
     receivers: Vec<(SubgroupId, Receiver)>,
     size: u64,
     burst: u64,
-    /// Whether other members need this core.
+    /// Whether other members may need this core: it is not this member's own.
     crowded: bool,
 }
 
@@ -55,7 +55,7 @@ impl Polling {
             node,
             size: plan.size,
             burst: plan.burst,
-            crowded: setup.members > cores(),
+            crowded: setup.core.is_none(),
         })
     }
 
