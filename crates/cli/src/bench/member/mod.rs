@@ -1,0 +1,127 @@
+//! A member process: joins, works in slices as it is told, leaves.
+mod one_in_flight;
+mod poll;
+mod read;
+mod thread;
+
+use super::args::Drive;
+use super::clock::Usage;
+use super::wire::{Counts, Job, Order, Ran, Reply, Setup};
+use anyhow::{Context, bail};
+use hdrhistogram::Histogram;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use spindle::{Config, Node, Subgroup, Who};
+use std::io::{self, BufRead, Write};
+use std::time::Duration;
+
+/// How long to wait for the other members to join, and to finish.
+const GATHER: Duration = Duration::from_secs(15);
+
+/// Whoever does the work of a slice.
+trait Worker {
+    /// Works until `end_ns`; counts from `begin_ns`. Usage and counts are added by the caller.
+    fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran>;
+
+    /// Counts since the start.
+    fn counts(&self) -> Counts;
+
+    /// Leaves in agreement with the others; an error if anything read was not what was written.
+    fn finish(self: Box<Self>) -> anyhow::Result<Counts>;
+}
+
+/// Runs a member that takes its orders from standard input.
+pub(super) fn run() -> anyhow::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("can't ask to end with the benchmark")?;
+    let mut lines = io::stdin().lock().lines();
+    let setup = lines.next().context("this is started by `spindle bench`, not by hand")??;
+    let setup: Setup = serde_json::from_str(&setup).context("this is started by `spindle bench`, not by hand")?;
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() as u32 != setup.parent) {
+        bail!("the benchmark that started this member is gone");
+    }
+    match serve(&setup, lines) {
+        Ok(()) => Ok(()),
+        Err(error) => answer(&Reply::Failed(format!("{error:#}"))),
+    }
+}
+
+fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyhow::Result<()> {
+    if let Some(core) = setup.core {
+        let mut only = CpuSet::new();
+        only.set(core as usize);
+        sched_setaffinity(None, &only).context("can't stay on one core")?;
+    }
+    let node = config(setup).join()?;
+    let mut worker: Box<dyn Worker> = match (setup.plan.drive, setup.plan.job) {
+        (Drive::Poll, Job::Stream) => Box::new(poll::Polling::new(node, setup)?),
+        (Drive::Poll, _) => Box::new(one_in_flight::OneInFlight::new(node, setup)?),
+        (Drive::Thread, _) => Box::new(thread::Threaded::new(node, setup)?),
+    };
+    answer(&Reply::Ready)?;
+    let mut before = (worker.counts(), Usage::mine()?);
+    // The end of the input, or of the benchmark, ends this.
+    for order in lines {
+        match serde_json::from_str(&order?)? {
+            Order::Run { begin_ns, end_ns } => {
+                let mut ran = worker.run(begin_ns, end_ns)?;
+                let now = (worker.counts(), Usage::mine()?);
+                (ran.counts, ran.usage) = (now.0.since(before.0), now.1.since(before.1));
+                before = now;
+                answer(&Reply::Ran(Box::new(ran)))?;
+            }
+            Order::Finish => return answer(&Reply::Finished(worker.finish()?)),
+        }
+    }
+    Ok(())
+}
+
+fn answer(reply: &Reply) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(reply)?)?;
+    Ok(out.flush()?)
+}
+
+fn config(setup: &Setup) -> Config {
+    let plan = setup.plan;
+    let mut config = Config::new(setup.group.clone(), setup.members);
+    config.id = Some(u64::from(setup.rank) + 1);
+    config.runtime_dir = Some(setup.runtime_dir.clone());
+    config.gather_timeout = GATHER;
+    let subgroup = |i| {
+        let mut subgroup = Subgroup::new(name(i));
+        subgroup.senders = Who::First(plan.senders);
+        subgroup.window = plan.window;
+        subgroup.message_bytes_max = plan.size;
+        subgroup
+    };
+    config.subgroups = (0..plan.subgroups).map(subgroup).collect();
+    config
+}
+
+fn name(subgroup: u32) -> String {
+    format!("s{subgroup}")
+}
+
+/// The publishers of the active subgroups, if this member sends.
+fn publishers(node: &mut Node, setup: &Setup) -> anyhow::Result<Vec<spindle::Publisher>> {
+    let active = if setup.rank < setup.plan.senders { setup.plan.active } else { 0 };
+    (0..active).map(|i| Ok(node.publisher(&name(i))?)).collect()
+}
+
+/// The number of the first message of a member in a subgroup: no two streams hold the same bytes.
+fn first_number(subgroup: usize, rank: u32) -> u64 {
+    ((subgroup as u64) << 16 | u64::from(rank)) << 40
+}
+
+/// Latencies up to a minute, to three digits.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order")
+}
+
+/// (value, how often) of `histogram`, which is empty then.
+fn drain(histogram: &mut Histogram<u64>) -> Vec<(u64, u64)> {
+    let values = histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value()));
+    let values = values.collect();
+    histogram.reset();
+    values
+}

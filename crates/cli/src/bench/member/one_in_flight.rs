@@ -1,0 +1,146 @@
+//! A member that sends when it is its turn, one message at a time in the whole group, and times those of the others.
+use super::super::clock::now_ns;
+use super::super::wire::{Counts, Ran, Setup};
+use super::{GATHER, Worker, drain, histogram, name};
+use anyhow::bail;
+use hdrhistogram::Histogram;
+use spindle::{Batch, Node, Poll, Publisher, SubgroupId};
+use std::time::Instant;
+
+/// Polls between two looks at the clock.
+const LOOK: u32 = 64;
+/// Bytes of the time in front of a message.
+const STAMP: usize = 8;
+
+/// Writes the time into `payload`: the last thing before its commit.
+#[inline]
+pub(super) fn stamp(payload: &mut [u8]) {
+    payload[STAMP..].fill(0x5a);
+    payload[..STAMP].copy_from_slice(&now_ns().to_le_bytes());
+}
+
+/// Sees messages with a [`stamp`].
+#[derive(Debug)]
+pub(super) struct Stopwatch {
+    rank: u32,
+    /// Messages seen, mine too.
+    seen: u64,
+    /// Round and sender of the newest.
+    newest: Option<(u64, u32)>,
+}
+
+impl Stopwatch {
+    pub(super) fn new(rank: u32) -> Stopwatch {
+        Stopwatch { rank, seen: 0, newest: None }
+    }
+
+    /// Takes the messages of an upcall that began at `now`, and says how long each of the others' took.
+    #[inline]
+    pub(super) fn see(&mut self, now: u64, batch: &mut Batch<'_>, mut took: impl FnMut(u64)) {
+        for message in batch {
+            self.seen += 1;
+            self.newest = Some((message.round, message.sender.0));
+            if message.sender.0 != self.rank
+                && let Some((stamp, _)) = message.payload.split_first_chunk::<STAMP>()
+            {
+                took(now.saturating_sub(u64::from_le_bytes(*stamp)));
+            }
+        }
+    }
+}
+
+/// See above.
+#[derive(Debug)]
+pub(super) struct OneInFlight {
+    node: Node,
+    publisher: Option<Publisher>,
+    stopwatch: Stopwatch,
+    histogram: Histogram<u64>,
+    rank: u32,
+    senders: u64,
+    size: u64,
+    in_flight: bool,
+}
+
+impl OneInFlight {
+    pub(super) fn new(mut node: Node, setup: &Setup) -> anyhow::Result<OneInFlight> {
+        let sends = setup.rank < setup.plan.senders;
+        Ok(OneInFlight {
+            publisher: if sends { Some(node.publisher(&name(0))?) } else { None },
+            node,
+            stopwatch: Stopwatch::new(setup.rank),
+            histogram: histogram(),
+            rank: setup.rank,
+            senders: u64::from(setup.plan.senders),
+            size: setup.plan.size,
+            in_flight: false,
+        })
+    }
+
+    fn poll(&mut self, begin_ns: u64) -> anyhow::Result<Poll> {
+        let OneInFlight { node, stopwatch, histogram, .. } = self;
+        let before = stopwatch.seen;
+        let mut handler = |_: SubgroupId, batch: &mut Batch<'_>| {
+            let now = now_ns();
+            stopwatch.see(now, batch, |took| {
+                // What was sent before this slice has waited for it.
+                if now - took >= begin_ns {
+                    histogram.saturating_record(took);
+                }
+            });
+        };
+        let poll = node.poll(&mut handler)?;
+        self.in_flight &= self.stopwatch.seen == before;
+        Ok(poll)
+    }
+
+    /// Whether it is my turn, and everybody has delivered the message before.
+    fn may_send(&self) -> bool {
+        if self.publisher.is_none() || self.in_flight || self.stopwatch.seen % self.senders != u64::from(self.rank) {
+            return false;
+        }
+        let Some((round, sender)) = self.stopwatch.newest else { return true };
+        let place = round * self.senders + u64::from(sender) + 1;
+        let status = self.node.status();
+        let mut members = status.subgroups.iter().flat_map(|subgroup| &subgroup.members);
+        members.all(|member| member.frontier.delivered >= place)
+    }
+}
+
+impl Worker for OneInFlight {
+    fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran> {
+        loop {
+            for _ in 0..LOOK {
+                if self.may_send()
+                    && let Some(publisher) = &mut self.publisher
+                    && let Some(mut frame) = publisher.try_claim(self.size)?
+                {
+                    stamp(&mut frame);
+                    frame.commit();
+                    self.in_flight = true;
+                }
+                self.poll(begin_ns)?;
+            }
+            if now_ns() >= end_ns {
+                let latencies = drain(&mut self.histogram);
+                return Ok(Ran { elapsed_ns: end_ns - begin_ns, latencies, ..Ran::default() });
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::of(&self.node.status())
+    }
+
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
+        self.publisher = None;
+        self.node.close_unused_publishers();
+        let until = Instant::now() + GATHER;
+        while self.poll(u64::MAX)? != Poll::Finished {
+            if Instant::now() > until {
+                bail!("the group did not finish within {GATHER:?}");
+            }
+        }
+        Ok(self.counts())
+    }
+}

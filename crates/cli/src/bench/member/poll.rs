@@ -1,0 +1,123 @@
+//! A member with one thread: it claims a few messages, polls, and so on.
+use super::super::args::Delivery;
+use super::super::clock::now_ns;
+use super::super::wire::{Counts, Ran, Setup};
+use super::read::Reader;
+use super::{GATHER, Worker, first_number, name, publishers};
+use anyhow::{bail, ensure};
+use spindle::{Node, Poll, Publisher, ReceiveError, Receiver, SubgroupId};
+use spindle_fabric::probe::{fill, seed};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Instant;
+
+/// Polls between two looks at the clock.
+const LOOK: u32 = 32;
+
+/// See above.
+#[derive(Debug)]
+pub(super) struct Polling {
+    node: Node,
+    reader: Reader,
+    sending: Vec<Sending>,
+    receivers: Vec<(SubgroupId, Receiver)>,
+    size: u64,
+    burst: u64,
+    /// Whether other members may need this core: it is not this member's own.
+    crowded: bool,
+}
+
+#[derive(Debug)]
+struct Sending {
+    publisher: Publisher,
+    /// Number of the next message.
+    number: u64,
+}
+
+impl Polling {
+    pub(super) fn new(mut node: Node, setup: &Setup) -> anyhow::Result<Polling> {
+        let plan = setup.plan;
+        let publishers = publishers(&mut node, setup)?;
+        let sending = publishers.into_iter().enumerate().map(|(i, publisher)| {
+            let number = first_number(i, setup.rank);
+            Sending { publisher, number }
+        });
+        let mut receivers = Vec::new();
+        if plan.delivery == Delivery::Receiver {
+            for i in 0..plan.active {
+                receivers.push((SubgroupId(i), node.receiver(&name(i))?));
+            }
+        }
+        Ok(Polling {
+            reader: Reader::new(setup.rank, setup.members, plan.subgroups, plan.size),
+            sending: sending.collect(),
+            receivers,
+            node,
+            size: plan.size,
+            burst: plan.burst,
+            crowded: setup.core.is_none(),
+        })
+    }
+
+    /// One turn.
+    #[inline]
+    fn turn(&mut self) -> anyhow::Result<Poll> {
+        for Sending { publisher, number } in &mut self.sending {
+            for _ in 0..self.burst {
+                let Some(mut frame) = publisher.try_claim(self.size)? else { break };
+                fill(&mut frame, seed(*number));
+                frame.commit();
+                *number += 1;
+            }
+        }
+        let poll = self.node.poll(&mut self.reader)?;
+        for (subgroup, receiver) in &mut self.receivers {
+            match receiver.try_receive() {
+                Ok(Some(deliveries)) => self.reader.read(*subgroup, deliveries),
+                Ok(None) | Err(ReceiveError::Finished) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if self.crowded && poll == Poll::Idle {
+            thread::yield_now();
+        }
+        Ok(poll)
+    }
+}
+
+impl Worker for Polling {
+    fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran> {
+        let mut begin = None;
+        loop {
+            for _ in 0..LOOK {
+                self.turn()?;
+            }
+            let now = now_ns();
+            if begin.is_none() && now >= begin_ns {
+                begin = Some((now, self.counts().delivered));
+            }
+            if now >= end_ns {
+                let (began, before) = begin.unwrap_or((now, self.counts().delivered));
+                let delivered = self.counts().delivered - before;
+                return Ok(Ran { delivered, elapsed_ns: now - began, ..Ran::default() });
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::of(&self.node.status())
+    }
+
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
+        self.sending.clear();
+        self.node.close_unused_publishers();
+        let until = Instant::now() + GATHER;
+        while self.turn()? != Poll::Finished {
+            if Instant::now() > until {
+                bail!("the group did not finish within {GATHER:?}");
+            }
+        }
+        ensure!(self.reader.wrong().load(Ordering::Relaxed) == 0, "a message was not what its sender wrote");
+        Ok(self.counts())
+    }
+}

@@ -1,0 +1,55 @@
+//! Reading what was delivered.
+use super::first_number;
+use spindle::{Batch, Handler, Message, SubgroupId};
+use spindle_fabric::probe::{check, expected, seed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Reads every byte of every message of the others, in place, and checks that it is the one that comes next from its sender:
+/// the work that the raw ring's reader does. A member does not read its own messages again.
+#[derive(Debug)]
+pub(super) struct Reader {
+    rank: u32,
+    members: usize,
+    size: u64,
+    /// Number of the next message, by subgroup and sender.
+    next: Vec<u64>,
+    wrong: Arc<AtomicU64>,
+}
+
+impl Reader {
+    pub(super) fn new(rank: u32, members: u32, subgroups: u32, size: u64) -> Reader {
+        let number = |subgroup| (0..members).map(move |rank| first_number(subgroup, rank));
+        let next = (0..subgroups as usize).flat_map(number).collect();
+        Reader { rank, members: members as usize, size, next, wrong: Arc::default() }
+    }
+
+    /// Not zero once a message was not what it had to be.
+    pub(super) fn wrong(&self) -> &Arc<AtomicU64> {
+        &self.wrong
+    }
+
+    #[inline]
+    pub(super) fn read<'a>(&mut self, subgroup: SubgroupId, messages: impl Iterator<Item = Message<'a>>) {
+        let next = &mut self.next[subgroup.index() * self.members..];
+        let mut wrong = 0;
+        for message in messages {
+            if message.sender.0 == self.rank {
+                continue;
+            }
+            let number = &mut next[message.sender.index()];
+            wrong |= check(message.payload) ^ expected(self.size, seed(*number));
+            *number += 1;
+        }
+        if wrong != 0 {
+            self.wrong.fetch_or(wrong, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Handler for Reader {
+    #[inline]
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        self.read(subgroup, batch);
+    }
+}

@@ -1,0 +1,171 @@
+//! A member whose node is polled by the library's thread, while this one sends.
+use super::super::args::Delivery;
+use super::super::clock::{now_ns, sleep_until};
+use super::super::wire::{Counts, Job, Plan, Ran, Setup};
+use super::one_in_flight::{Stopwatch, stamp};
+use super::read::Reader;
+use super::{GATHER, Worker, drain, first_number, name, publishers};
+use anyhow::{Context, ensure};
+use hdrhistogram::Histogram;
+use spindle::{Group, Node, Publisher, ReceiveError, Receiver, SendError, SubgroupId};
+use spindle_fabric::probe::{fill, seed};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// A wait for room of this length is a stall.
+const STALL: Duration = Duration::from_millis(100);
+/// How long a receiver waits before it waits again.
+const RECEIVE: Duration = Duration::from_secs(1);
+
+/// See above.
+#[derive(Debug)]
+pub(super) struct Threaded {
+    group: Option<Group>,
+    publishers: Vec<Publisher>,
+    /// Number of the next message, by subgroup.
+    numbers: Vec<u64>,
+    readers: Vec<JoinHandle<Result<(), ReceiveError>>>,
+    wrong: Vec<Arc<AtomicU64>>,
+    stopwatch: Arc<Mutex<Histogram<u64>>>,
+    rank: u32,
+    plan: Plan,
+}
+
+impl Threaded {
+    pub(super) fn new(mut node: Node, setup: &Setup) -> anyhow::Result<Threaded> {
+        let plan = setup.plan;
+        let publishers = publishers(&mut node, setup)?;
+        let reader = || Reader::new(setup.rank, setup.members, plan.subgroups, plan.size);
+        let mut wrong = Vec::new();
+        let mut readers = Vec::new();
+        if plan.delivery == Delivery::Receiver && plan.job == Job::Stream {
+            for i in 0..plan.active {
+                let (receiver, reader) = (node.receiver(&name(i))?, reader());
+                wrong.push(Arc::clone(reader.wrong()));
+                readers.push(thread::Builder::new().spawn(move || read_all(SubgroupId(i), receiver, reader))?);
+            }
+        }
+        let stopwatch = Arc::new(Mutex::new(super::histogram()));
+        let group = match plan.job {
+            Job::Stream => {
+                let reader = reader();
+                wrong.push(Arc::clone(reader.wrong()));
+                node.start(reader)?
+            }
+            _ => {
+                let mut inner = Stopwatch::new(setup.rank);
+                let shared = Arc::clone(&stopwatch);
+                node.start(move |_, batch: &mut spindle::Batch<'_>| {
+                    let now = now_ns();
+                    inner.see(now, batch, |took| {
+                        let mut histogram = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                        histogram.saturating_record(took);
+                    });
+                })?
+            }
+        };
+        let numbers = (0..publishers.len()).map(|i| first_number(i, setup.rank)).collect();
+        let (rank, group) = (setup.rank, Some(group));
+        Ok(Threaded { group, publishers, numbers, readers, wrong, stopwatch, rank, plan })
+    }
+
+    fn delivered(&self) -> (u64, u64) {
+        let delivered = self.counts().delivered;
+        (now_ns(), delivered)
+    }
+
+    /// Sends as much as there is room for; the moment after `begin_ns` with what was delivered then, and the stalls.
+    fn stream(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<((u64, u64), u64)> {
+        let mut stalls = 0;
+        let mut begin = None;
+        loop {
+            for (publisher, number) in self.publishers.iter_mut().zip(&mut self.numbers) {
+                for _ in 0..self.plan.burst {
+                    match publisher.claim(self.plan.size, STALL) {
+                        Ok(mut frame) => {
+                            fill(&mut frame, seed(*number));
+                            frame.commit();
+                            *number += 1;
+                        }
+                        Err(SendError::Full { .. }) => stalls += 1,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+            let now = now_ns();
+            if begin.is_none() && now >= begin_ns {
+                begin = Some(self.delivered());
+            }
+            if now >= end_ns {
+                return Ok((begin.unwrap_or_else(|| self.delivered()), stalls));
+            }
+        }
+    }
+
+    /// Sends one message in each of this member's turns.
+    fn pulse(&mut self, begin_ns: u64, end_ns: u64, every: Duration) -> anyhow::Result<()> {
+        let senders = u64::from(self.plan.senders);
+        let turns = (0..).map(|turn| (turn, begin_ns + turn * every.as_nanos() as u64));
+        for (turn, at) in turns.take_while(|(_, at)| *at < end_ns) {
+            sleep_until(at);
+            if turn % senders == u64::from(self.rank) {
+                let publisher = self.publishers.first_mut().context("this member sends")?;
+                let mut frame = publisher.claim(self.plan.size, STALL)?;
+                stamp(&mut frame);
+                frame.commit();
+            }
+        }
+        sleep_until(end_ns);
+        Ok(())
+    }
+}
+
+fn read_all(subgroup: SubgroupId, mut receiver: Receiver, mut reader: Reader) -> Result<(), ReceiveError> {
+    loop {
+        match receiver.receive(RECEIVE) {
+            Ok(deliveries) => reader.read(subgroup, deliveries),
+            Err(ReceiveError::TimedOut { .. }) => {}
+            Err(ReceiveError::Finished) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Worker for Threaded {
+    fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran> {
+        if let Job::Pulse { every_us } = self.plan.job {
+            self.pulse(begin_ns, end_ns, Duration::from_micros(every_us))?;
+            let latencies = drain(&mut self.stopwatch.lock().unwrap_or_else(PoisonError::into_inner));
+            return Ok(Ran { elapsed_ns: end_ns - begin_ns, latencies, ..Ran::default() });
+        }
+        let ((began, before), stalls) = if self.publishers.is_empty() {
+            sleep_until(begin_ns);
+            let begin = self.delivered();
+            sleep_until(end_ns);
+            (begin, 0)
+        } else {
+            self.stream(begin_ns, end_ns)?
+        };
+        let (now, delivered) = self.delivered();
+        Ok(Ran { delivered: delivered - before, elapsed_ns: now - began, stalls, ..Ran::default() })
+    }
+
+    fn counts(&self) -> Counts {
+        self.group.as_ref().map(|group| Counts::of(&group.status())).unwrap_or_default()
+    }
+
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
+        self.publishers.clear();
+        let group = self.group.take().context("a member finishes once")?;
+        let status = group.finish(GATHER)?;
+        for reader in self.readers.drain(..) {
+            // It ends with the group, which has ended.
+            reader.join().ok().context("a reader panicked")??;
+        }
+        let wrong = self.wrong.iter().any(|wrong| wrong.load(Ordering::Relaxed) != 0);
+        ensure!(!wrong, "a message was not what its sender wrote");
+        Ok(Counts::of(&status))
+    }
+}

@@ -1,0 +1,57 @@
+//! `spindle bench`: what the product does, beside what this machine can do at all.
+//!
+//! - [`limits`]: the raw ring, a cache-line hop, a futex wake, memcpy, the clock: two bare processes, no product.
+//! - [`throughput`]: a stream among member processes. Every message is written in place in the ring by its sender, and
+//!   every byte of it read in place, and checked, by every other member, at the upcall of its stable, ordered delivery.
+//! - [`latency`]: one message in flight, from before its commit to that upcall at another member.
+//!
+//! Members are processes of their own (a hidden subcommand, [`member`]), told what to do in [`wire`] lines over pipes by
+//! their [`team`]. They run in *slices* of about 100 ms and block on the pipe between them.
+//!
+//! A ratio comes from interleaved slices: one of the reference (say the raw ring), one of the product, and a hop probe
+//! before, between and after them. Some machines, virtual ones above all, change speed within seconds: a hop may
+//! take 50 ns now and 250 ns in a moment. So a pair of slices counts only if its hop readings agree within 25 %, each pair
+//! gives one ratio, and the report is their median with 10th and 90th percentile, in all and for each hop time that
+//! was met ([`pairing`]).
+mod args;
+mod clock;
+mod latency;
+mod limits;
+mod member;
+mod pairing;
+mod table;
+mod team;
+mod throughput;
+mod wire;
+
+use clap::Subcommand;
+
+/// `spindle bench`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// What this machine can do: raw ring, cache-line hop, futex wake, memcpy
+    Limits(limits::Args),
+    /// Messages and bytes per second of a stream in total order
+    Throughput(throughput::Args),
+    /// Time from commit to stable, ordered delivery, one message in flight
+    Latency(latency::Args),
+    /// A member of a benchmark, started by it
+    #[command(hide = true)]
+    Member,
+}
+
+/// Runs the benchmark and prints its report.
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    match args.what {
+        What::Limits(args) => limits::run(&args),
+        What::Throughput(args) => throughput::run(&args),
+        What::Latency(args) => latency::run(&args),
+        What::Member => member::run(),
+    }
+}

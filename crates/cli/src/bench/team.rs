@@ -1,0 +1,253 @@
+//! The member processes of a benchmark, as the benchmark holds them.
+use super::args::{Drive, cores};
+use super::clock::{cpu_of, now_ns};
+use super::wire::{Counts, Order, Plan, Ran, Reply, Setup};
+use anyhow::{Context, bail};
+use rustix::process::getuid;
+use spindle_fabric::probe::Cores;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
+
+/// How long members may take to start, to leave, and to answer beyond the time that they were told to work.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the members' polling threads may take to go to sleep after a slice.
+const QUIET_WITHIN: Duration = Duration::from_secs(5);
+/// CPU time that all members together may use in [`QUIET_LOOK`] and count as asleep.
+const QUIET_CPU: Duration = Duration::from_micros(200);
+const QUIET_LOOK: Duration = Duration::from_millis(3);
+
+/// Member processes that have joined one group. Dropping it kills those that are left.
+#[derive(Debug)]
+pub(super) struct Team {
+    plan: Plan,
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    rank: u32,
+    process: Child,
+    orders: ChildStdin,
+    replies: Receiver<String>,
+}
+
+/// A slice of a team, by rank.
+#[derive(Clone, Debug)]
+pub(super) struct Slice {
+    pub(super) ran: Vec<Ran>,
+}
+
+impl Slice {
+    /// Messages of the group per second: deliveries per member.
+    pub(super) fn messages_per_second(&self) -> f64 {
+        self.deliveries_per_second() / self.ran.len() as f64
+    }
+
+    /// Deliveries per second, summed over the members.
+    pub(super) fn deliveries_per_second(&self) -> f64 {
+        self.ran.iter().map(|ran| ran.delivered as f64 * 1e9 / ran.elapsed_ns.max(1) as f64).sum()
+    }
+}
+
+impl Team {
+    /// Starts `members` processes and waits until they have joined. `pinned` gives two members in poll drive the cores that
+    /// the probes ran on: the sender where the raw ring's writer was.
+    pub(super) fn start(members: u32, plan: Plan, pinned: Cores) -> anyhow::Result<Team> {
+        let dir = MeetingPlace::new()?;
+        let mut team = Team { plan, members: Vec::new() };
+        for rank in 0..members {
+            let core = match pinned {
+                Cores::Two { parent, child } if members == 2 && plan.drive == Drive::Poll => Some([child, parent]),
+                _ => None,
+            };
+            let setup = Setup {
+                parent: process::id(),
+                group: "bench".to_string(),
+                runtime_dir: dir.0.clone(),
+                members,
+                rank,
+                plan,
+                core: core.map(|cores| cores[rank as usize]),
+            };
+            team.members.push(Member::start(&setup)?);
+        }
+        let until = Instant::now() + PATIENCE;
+        for member in &mut team.members {
+            match member.reply(until)? {
+                Reply::Ready => {}
+                other => bail!("member {} answered {other:?} instead of joining", member.rank),
+            }
+        }
+        Ok(team)
+    }
+
+    /// Lets the members work for `length`, of which the first tenth does not count.
+    pub(super) fn slice(&mut self, length: Duration) -> anyhow::Result<Slice> {
+        let now = now_ns();
+        let length_ns = length.as_nanos() as u64;
+        let run = Order::Run { begin_ns: now + length_ns / 10, end_ns: now + length_ns };
+        self.tell(run)?;
+        let until = Instant::now() + length + PATIENCE;
+        let mut ran = Vec::new();
+        for member in &mut self.members {
+            match member.reply(until)? {
+                Reply::Ran(slice) => ran.push(*slice),
+                other => bail!("member {} answered {other:?} to a slice", member.rank),
+            }
+        }
+        if self.plan.drive == Drive::Thread {
+            self.quiet()?;
+        }
+        Ok(Slice { ran })
+    }
+
+    /// Waits until what was sent is delivered and the polling threads sleep.
+    fn quiet(&self) -> anyhow::Result<()> {
+        let until = Instant::now() + QUIET_WITHIN;
+        let mut before = self.cpu()?;
+        loop {
+            thread::sleep(QUIET_LOOK);
+            let now = self.cpu()?;
+            if now.saturating_sub(before) < QUIET_CPU {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                bail!("the members' polling threads still work {QUIET_WITHIN:?} after the last message");
+            }
+            before = now;
+        }
+    }
+
+    /// CPU time that the members have used.
+    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+        let of = |member: &Member| cpu_of(member.process.id()).context("can't read a member's CPU time from /proc");
+        self.members.iter().map(of).sum()
+    }
+
+    /// Ends the group and checks that all members delivered all that was sent.
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
+        self.tell(Order::Finish)?;
+        let until = Instant::now() + PATIENCE;
+        let mut counts: Vec<Counts> = Vec::new();
+        for member in &mut self.members {
+            match member.reply(until)? {
+                Reply::Finished(finished) => counts.push(finished),
+                other => bail!("member {} answered {other:?} at the end", member.rank),
+            }
+        }
+        let sent: u64 = counts.iter().map(|counts| counts.sent).sum();
+        if let Some(rank) = counts.iter().position(|counts| counts.delivered != sent) {
+            bail!("member {rank} delivered {} messages of {sent}: the figures don't count", counts[rank].delivered);
+        }
+        for member in &mut self.members {
+            member.wait(until)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, order: Order) -> anyhow::Result<()> {
+        let line = format!("{}\n", serde_json::to_string(&order)?);
+        for member in &mut self.members {
+            if let Err(error) = member.orders.write_all(line.as_bytes()) {
+                let how = member.how_it_ended();
+                bail!("member {} takes no orders ({error}): {how}", member.rank);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Member {
+    fn start(setup: &Setup) -> anyhow::Result<Member> {
+        let program = env::current_exe().context("can't find this program to start members")?;
+        let mut command = Command::new(program);
+        command.args(["bench", "member"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().context("can't start a member")?;
+        let orders = process.stdin.take().expect("it was piped");
+        let lines = BufReader::new(process.stdout.take().expect("it was piped")).lines();
+        let (tell, replies) = mpsc::channel();
+        // Ends with the member's output, so with the member.
+        let reader = thread::Builder::new().name(format!("member-{}", setup.rank));
+        let mut member = Member { rank: setup.rank, process, orders, replies };
+        reader.spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)))?;
+        member.orders.write_all(format!("{}\n", serde_json::to_string(setup)?).as_bytes())?;
+        Ok(member)
+    }
+
+    fn reply(&mut self, until: Instant) -> anyhow::Result<Reply> {
+        match self.replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => match serde_json::from_str(&line) {
+                Ok(Reply::Failed(why)) => bail!("member {} failed: {why}", self.rank),
+                Ok(reply) => Ok(reply),
+                Err(error) => bail!("member {} said {line:?}: {error}", self.rank),
+            },
+            Err(RecvTimeoutError::Timeout) => bail!("member {} does not answer; is the machine overloaded?", self.rank),
+            Err(RecvTimeoutError::Disconnected) => {
+                let how = self.how_it_ended();
+                bail!("member {} is gone: {how}", self.rank)
+            }
+        }
+    }
+
+    fn how_it_ended(&mut self) -> String {
+        match self.process.try_wait() {
+            Ok(Some(status)) => status.to_string(),
+            Ok(None) => "it is ending".to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Waits until the process has ended: its output ends first.
+    fn wait(&mut self, until: Instant) -> anyhow::Result<()> {
+        match self.replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Disconnected) => Ok(()),
+            other => bail!("member {} did not end, but: {other:?}", self.rank),
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // Most often it has ended already; then there is nothing to kill.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A directory to meet in. Once the members have met, nothing in it is needed.
+struct MeetingPlace(PathBuf);
+
+impl MeetingPlace {
+    fn new() -> anyhow::Result<MeetingPlace> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("spindle-bench-{}-{}-{count}", getuid().as_raw(), process::id());
+        let path = env::temp_dir().join(name);
+        let made = make(&path);
+        made.with_context(|| format!("can't make {} for the members to meet in", path.display()))?;
+        Ok(MeetingPlace(path))
+    }
+}
+
+impl Drop for MeetingPlace {
+    fn drop(&mut self) {
+        // An empty directory for temporary files, if it stays.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A directory of this user alone, that was not there before.
+fn make(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Whether so many members have a core each.
+pub(super) fn fits(members: u32) -> bool {
+    members <= cores()
+}

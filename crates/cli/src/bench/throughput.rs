@@ -1,0 +1,502 @@
+//! `spindle bench throughput`: a stream in total order, and its ratios to references that ran in turns with it.
+//!
+//! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members` and `--size`:
+//! - what ran: `members`, `senders`, `size_bytes`, `drive`, `delivery`, `subgroups`, `active_subgroups`, `window`, `ring_bytes`
+//!   (of each ring), `burst` (messages claimed between two polls);
+//! - `messages_per_second`, `bytes_per_second`: the rate of the order, that is deliveries per member and second, payload
+//!   only; median over the slices;
+//! - `deliveries_per_second`: summed over the members;
+//! - `cpu_ns_per_message`: CPU time of all member processes per message of the order;
+//! - `messages_per_send_batch`, `messages_per_delivery_batch`: means; `nulls_per_message`;
+//! - `context_switches_per_second`: of all members' threads, `involuntary_context_switches_per_second` among them;
+//! - `stalls`: waits for room that lasted 100 ms (thread drive);
+//! - `hop_ns`: median one-way hop time beside the slices; `slices`: how many;
+//! - `ring_ratio`: to the raw ring's blocks per second with this block size and these ring bytes (two members, one active
+//!   subgroup); `poll_ratio`: thread drive to poll drive; `one_sender_ratio`; `one_subgroup_ratio`; `first_members_ratio`:
+//!   deliveries summed over members, to the first number in `--members`; each `null` if it does not apply or no pair counts;
+//! - `ratios`: by the same names, with `median`, `p10`, `p90`, `reference` (its median rate), `pairs`, `discarded`, and
+//!   `modes` (`hop_ns`, `pairs`, `median`);
+//! - `instructions_per_message`: `null`; a process can't count its own without privileges, so `cargo xtask instructions` does.
+//!
+//! With `--idle` a run has `members`, `drive`, `seconds`, and `idle_cpu_percent`: CPU time of all members in percent of a core
+//! while nobody sends, after a stream.
+use super::args::{Delivery, Drive, RING_BYTES, Senders, bytes, cores, seconds};
+use super::clock::Usage;
+use super::limits::{default_burst, hop_ns, ring_bytes};
+use super::pairing::{Pair, Ratio, quantile};
+use super::table::{Table, short};
+use super::team::{Slice, Team, fits};
+use super::wire::{Counts, Job, Plan};
+use anyhow::ensure;
+use clap::ValueEnum;
+use serde::Serialize;
+use spindle_core::ring::frame_bytes;
+use spindle_fabric::probe;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Options of `spindle bench throughput`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Members, a list
+    #[arg(long, value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    members: Vec<u32>,
+    /// Bytes of a message, a list
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = bytes, default_value = "16,128,1k,10k")]
+    size: Vec<u64>,
+    /// Who sends
+    #[arg(long, value_enum, default_value = "one")]
+    senders: Senders,
+    /// Who polls [default: poll if every member can have a core, else thread]
+    #[arg(long, value_enum)]
+    drive: Option<Drive>,
+    /// Where messages are read
+    #[arg(long, value_enum, default_value = "upcall")]
+    delivery: Delivery,
+    /// Subgroups, each of all members
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    subgroups: u32,
+    /// Subgroups in which something is sent
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    active: u32,
+    /// Messages that each sender may have on the way [default: 1 MiB of ring]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    window: Option<u64>,
+    /// Messages claimed between two polls [default: 64 KiB, at most 512 messages]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    burst: Option<u64>,
+    /// How long to measure each run
+    #[arg(long, value_parser = seconds, default_value = "3")]
+    seconds: Duration,
+    /// How often to start new members for a run and go on
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// What to run in turns with it [default: all that apply]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    against: Option<Vec<Against>>,
+    /// Measure what a group costs in which nobody sends
+    #[arg(long)]
+    idle: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A reference.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Against {
+    /// The raw ring
+    Ring,
+    /// Poll drive
+    Poll,
+    /// One sender
+    OneSender,
+    /// One subgroup
+    OneSubgroup,
+    /// The first number of members of the list
+    FirstMembers,
+}
+
+/// The length of a slice when every member can have a core.
+const SLICE: Duration = Duration::from_millis(100);
+/// The same when members take turns: each must get many.
+const SLICE_CROWDED: Duration = Duration::from_millis(500);
+/// Pairs that are enough; without them a run goes on for up to three times its time.
+const PAIRS_MIN: usize = 3;
+/// How long a group that has been busy may take to become idle.
+const SETTLE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Serialize)]
+struct Report<R> {
+    bench: &'static str,
+    cores: u32,
+    runs: Vec<R>,
+}
+
+#[derive(Debug, Serialize)]
+struct Run {
+    members: u32,
+    senders: u32,
+    size_bytes: u64,
+    drive: Drive,
+    delivery: Delivery,
+    subgroups: u32,
+    active_subgroups: u32,
+    window: u64,
+    ring_bytes: u64,
+    burst: u64,
+    messages_per_second: f64,
+    bytes_per_second: f64,
+    deliveries_per_second: f64,
+    cpu_ns_per_message: f64,
+    messages_per_send_batch: f64,
+    messages_per_delivery_batch: f64,
+    nulls_per_message: f64,
+    context_switches_per_second: f64,
+    involuntary_context_switches_per_second: f64,
+    stalls: u64,
+    hop_ns: f64,
+    slices: u64,
+    ring_ratio: Option<f64>,
+    poll_ratio: Option<f64>,
+    one_sender_ratio: Option<f64>,
+    one_subgroup_ratio: Option<f64>,
+    first_members_ratio: Option<f64>,
+    ratios: BTreeMap<Against, Option<Ratio>>,
+    instructions_per_message: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Idle {
+    members: u32,
+    drive: Drive,
+    seconds: f64,
+    idle_cpu_percent: f64,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    ensure!(args.active <= args.subgroups, "--active {} is more than --subgroups {}", args.active, args.subgroups);
+    let mut out = io::stdout().lock();
+    if args.idle {
+        let runs = args.members.iter().map(|&members| idle(args, members)).collect::<anyhow::Result<Vec<Idle>>>()?;
+        return print(args, runs, print_idle, &mut out);
+    }
+    let mut runs = Vec::new();
+    for &members in &args.members {
+        for &size in &args.size {
+            runs.push(Measurement::take(args, members, size)?);
+        }
+    }
+    print(args, runs, print_runs, &mut out)
+}
+
+fn print<R: Serialize, W: Write>(
+    args: &Args,
+    runs: Vec<R>,
+    table: impl Fn(&[R], &mut W) -> io::Result<()>,
+    out: &mut W,
+) -> anyhow::Result<()> {
+    if !args.json {
+        return Ok(table(&runs, out)?);
+    }
+    let report = Report { bench: "throughput", cores: cores(), runs };
+    Ok(writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?)
+}
+
+impl Args {
+    fn plan(&self, members: u32, size: u64) -> Plan {
+        let job = Job::Stream;
+        Plan {
+            job,
+            senders: self.senders.of(members),
+            subgroups: self.subgroups,
+            active: self.active,
+            size,
+            window: self.window.unwrap_or((RING_BYTES / frame_bytes(size)).max(2)),
+            burst: self.burst.unwrap_or(default_burst(size, job)),
+            drive: self.drive.unwrap_or(if fits(members) { Drive::Poll } else { Drive::Thread }),
+            delivery: self.delivery,
+        }
+    }
+
+    /// What to run beside `members` with `plan`, and with which members and plan.
+    fn references(&self, members: u32, plan: Plan) -> Vec<(Against, u32, Plan)> {
+        let mut all = Vec::new();
+        let fits_ring = 2 * plan.size.next_multiple_of(8) <= ring_bytes(&plan);
+        if members == 2 && plan.active == 1 && plan.size > 0 && fits_ring {
+            all.push((Against::Ring, members, plan));
+        }
+        if plan.drive == Drive::Thread && fits(members) {
+            all.push((Against::Poll, members, Plan { drive: Drive::Poll, ..plan }));
+        }
+        if plan.senders > 1 {
+            all.push((Against::OneSender, members, Plan { senders: 1, ..plan }));
+        }
+        if plan.subgroups > 1 {
+            all.push((Against::OneSubgroup, members, Plan { subgroups: 1, active: 1, ..plan }));
+        }
+        if let Some(&first) = self.members.first()
+            && first != members
+        {
+            all.push((Against::FirstMembers, first, Plan { drive: plan.drive, ..self.plan(first, plan.size) }));
+        }
+        all.retain(|(against, ..)| self.against.as_ref().is_none_or(|wanted| wanted.contains(against)));
+        all
+    }
+}
+
+/// Something that runs in turns with the product.
+enum Reference {
+    Ring(Plan),
+    Team(Team),
+}
+
+/// What a run has gathered.
+#[derive(Debug)]
+struct Measurement {
+    members: u32,
+    plan: Plan,
+    slices: Vec<Slice>,
+    hops_ns: Vec<f64>,
+    pairs: BTreeMap<Against, Vec<Pair>>,
+}
+
+impl Measurement {
+    fn take(args: &Args, members: u32, size: u64) -> anyhow::Result<Run> {
+        let plan = args.plan(members, size);
+        let mut measurement =
+            Measurement { members, plan, slices: Vec::new(), hops_ns: Vec::new(), pairs: BTreeMap::new() };
+        for _ in 0..args.repeat {
+            measurement.round(args, args.seconds / args.repeat)?;
+        }
+        Ok(measurement.run())
+    }
+
+    /// Members and references, started anew, in turns for about `time`.
+    fn round(&mut self, args: &Args, time: Duration) -> anyhow::Result<()> {
+        let length = if fits(self.members) { SLICE } else { SLICE_CROWDED }.min(time);
+        let cores = probe::hop(Duration::ZERO)?.cores;
+        let mut product = Team::start(self.members, self.plan, cores)?;
+        let mut references = Vec::new();
+        for (against, members, plan) in args.references(self.members, self.plan) {
+            let reference = match against {
+                Against::Ring => Reference::Ring(plan),
+                _ => Reference::Team(Team::start(members, plan, cores)?),
+            };
+            references.push((against, reference));
+        }
+        let start = Instant::now();
+        let mut hop = hop_ns()?;
+        while start.elapsed() < time || (start.elapsed() < 3 * time && !self.has_enough(&references)) {
+            for (against, reference) in &mut references {
+                let rate = reference.slice(*against, length)?;
+                let between = hop_ns()?;
+                let slice = product.slice(length)?;
+                let after = hop_ns()?;
+                let pair = Pair { reference: rate, product: against.rate(&slice), hops_ns: vec![hop, between, after] };
+                self.pairs.entry(*against).or_default().push(pair);
+                self.slices.push(slice);
+                self.hops_ns.push(after);
+                hop = after;
+            }
+            if references.is_empty() {
+                self.slices.push(product.slice(length)?);
+                self.hops_ns.push(hop_ns()?);
+            }
+        }
+        product.finish()?;
+        for (_, reference) in references {
+            if let Reference::Team(team) = reference {
+                team.finish()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_enough(&self, references: &[(Against, Reference)]) -> bool {
+        let pairs = |against: &Against| self.pairs.get(against).and_then(|pairs| Ratio::of(pairs));
+        references.iter().all(|(against, _)| pairs(against).is_some_and(|ratio| ratio.pairs as usize >= PAIRS_MIN))
+    }
+
+    fn run(self) -> Run {
+        let Measurement { members, plan, slices, hops_ns, pairs } = self;
+        let rates: Vec<f64> = slices.iter().map(Slice::messages_per_second).collect();
+        let deliveries: Vec<f64> = slices.iter().map(Slice::deliveries_per_second).collect();
+        let ran = || slices.iter().flat_map(|slice| &slice.ran);
+        let counts = ran().fold(Counts::default(), |sum, ran| sum.plus(ran.counts));
+        let switches = |of: fn(&Usage) -> u64| ran().map(|ran| of(&ran.usage)).sum::<u64>() as f64;
+        let messages = counts.delivered as f64 / f64::from(members);
+        let per = |value: f64, of: f64| if of > 0.0 { value / of } else { 0.0 };
+        // Each slice counts nine tenths of its length.
+        let seconds = ran().map(|ran| ran.elapsed_ns as f64 / 0.9e9).sum::<f64>() / f64::from(members);
+        let ratios: BTreeMap<_, _> = pairs.iter().map(|(against, pairs)| (*against, Ratio::of(pairs))).collect();
+        let median = |against| ratios.get(&against)?.as_ref().map(|ratio: &Ratio| ratio.median);
+        let messages_per_second = quantile(&rates, 0.5);
+        Run {
+            members,
+            senders: plan.senders,
+            size_bytes: plan.size,
+            drive: plan.drive,
+            delivery: plan.delivery,
+            subgroups: plan.subgroups,
+            active_subgroups: plan.active,
+            window: plan.window,
+            ring_bytes: ring_bytes(&plan),
+            burst: plan.burst,
+            messages_per_second,
+            bytes_per_second: messages_per_second * plan.size as f64,
+            deliveries_per_second: quantile(&deliveries, 0.5),
+            cpu_ns_per_message: per(switches(|usage| usage.cpu_ns), messages),
+            messages_per_send_batch: per(counts.sent as f64, counts.send_batches as f64),
+            messages_per_delivery_batch: per(counts.delivered as f64, counts.delivery_batches as f64),
+            nulls_per_message: per(counts.nulls as f64, messages),
+            context_switches_per_second: per(switches(|usage| usage.voluntary + usage.involuntary), seconds),
+            involuntary_context_switches_per_second: per(switches(|usage| usage.involuntary), seconds),
+            stalls: ran().map(|ran| ran.stalls).sum(),
+            hop_ns: quantile(&hops_ns, 0.5),
+            slices: slices.len() as u64,
+            ring_ratio: median(Against::Ring),
+            poll_ratio: median(Against::Poll),
+            one_sender_ratio: median(Against::OneSender),
+            one_subgroup_ratio: median(Against::OneSubgroup),
+            first_members_ratio: median(Against::FirstMembers),
+            ratios,
+            instructions_per_message: None,
+        }
+    }
+}
+
+impl Reference {
+    fn slice(&mut self, against: Against, length: Duration) -> anyhow::Result<f64> {
+        match self {
+            Reference::Ring(plan) => Ok(probe::raw_ring(plan.size, ring_bytes(plan), length)?.blocks_per_second),
+            Reference::Team(team) => Ok(against.rate(&team.slice(length)?)),
+        }
+    }
+}
+
+impl Against {
+    /// What is compared.
+    fn rate(self, slice: &Slice) -> f64 {
+        match self {
+            Against::FirstMembers => slice.deliveries_per_second(),
+            _ => slice.messages_per_second(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Against::Ring => "raw ring",
+            Against::Poll => "poll drive",
+            Against::OneSender => "one sender",
+            Against::OneSubgroup => "one subgroup",
+            Against::FirstMembers => "first members",
+        }
+    }
+}
+
+fn idle(args: &Args, members: u32) -> anyhow::Result<Idle> {
+    let drive = Drive::Thread;
+    let size = args.size.first().copied().unwrap_or(16);
+    let cores = probe::hop(Duration::ZERO)?.cores;
+    let mut team = Team::start(members, Plan { drive, ..args.plan(members, size) }, cores)?;
+    team.slice(SLICE)?;
+    thread::sleep(SETTLE);
+    let (before, start) = (team.cpu()?, Instant::now());
+    thread::sleep(args.seconds);
+    let (used, elapsed) = (team.cpu()?.saturating_sub(before), start.elapsed());
+    team.finish()?;
+    let idle_cpu_percent = 100.0 * used.as_secs_f64() / elapsed.as_secs_f64();
+    Ok(Idle { members, drive, seconds: elapsed.as_secs_f64(), idle_cpu_percent })
+}
+
+fn print_idle(runs: &[Idle], out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::new(&["idle members", "CPU, % of a core"]);
+    for run in runs {
+        table.row(vec![run.members.to_string(), format!("{:.2}", run.idle_cpu_percent)]);
+    }
+    table.print(out)
+}
+
+fn print_runs(runs: &[Run], out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::new(&[
+        "members",
+        "senders",
+        "size",
+        "messages/s",
+        "bytes/s",
+        "deliveries/s",
+        "CPU ns",
+        "sent/batch",
+        "got/batch",
+        "nulls",
+        "switches/s",
+        "stalls",
+        "hop ns",
+    ]);
+    for run in runs {
+        let mut cells = vec![run.members.to_string(), run.senders.to_string(), format!("{} B", run.size_bytes)];
+        cells.extend([run.messages_per_second, run.bytes_per_second, run.deliveries_per_second].map(short));
+        cells.extend([run.cpu_ns_per_message, run.messages_per_send_batch].map(short));
+        cells.extend([run.messages_per_delivery_batch, run.nulls_per_message].map(short));
+        cells.extend([short(run.context_switches_per_second), run.stalls.to_string(), format!("{:.0}", run.hop_ns)]);
+        table.row(cells);
+    }
+    table.print(out)?;
+    if runs.iter().all(|run| run.ratios.is_empty()) {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let mut table =
+        Table::new(&["members", "size", "ratio to", "median", "p10", "p90", "pairs", "of", "reference/s", "by hop ns"]);
+    for run in runs {
+        for (against, ratio) in &run.ratios {
+            let mut cells = vec![run.members.to_string(), format!("{} B", run.size_bytes), against.name().to_string()];
+            match ratio {
+                Some(ratio) => cells.extend(ratio_cells(ratio)),
+                None => cells.push("the machine did not keep still; run it again".to_string()),
+            }
+            table.row(cells);
+        }
+    }
+    table.print(out)
+}
+
+/// Median, spread, pairs, reference and modes.
+pub(super) fn ratio_cells(ratio: &Ratio) -> Vec<String> {
+    let modes = ratio.modes.iter().map(|mode| format!("{:.0}: {:.2} ({})", mode.hop_ns, mode.median, mode.pairs));
+    let mut cells: Vec<_> = [ratio.median, ratio.p10, ratio.p90].map(|value| format!("{value:.2}")).into();
+    cells.extend([ratio.pairs.to_string(), (ratio.pairs + ratio.discarded).to_string()]);
+    cells.push(short(ratio.reference));
+    cells.push(modes.collect::<Vec<_>>().join(", "));
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(words: &str) -> Args {
+        Command::try_parse_from(["x"].into_iter().chain(words.split_whitespace())).expect(words).args
+    }
+
+    fn against(words: &str, members: u32) -> Vec<Against> {
+        let args = parse(words);
+        let plan = args.plan(members, args.size[0]);
+        args.references(members, plan).into_iter().map(|(against, ..)| against).collect()
+    }
+
+    #[test]
+    fn defaults() {
+        let args = parse("");
+        assert_eq!((args.members.clone(), args.size.clone()), (vec![2], vec![16, 128, 1024, 10_240]));
+        let plans = args.size.iter().map(|&size| args.plan(2, size));
+        for plan in plans {
+            assert_eq!(ring_bytes(&plan), RING_BYTES, "{plan:?}");
+            assert_eq!((plan.senders, plan.subgroups, plan.active), (1, 1, 1));
+        }
+        assert_eq!(args.plan(1024, 16).drive, Drive::Thread);
+    }
+
+    #[test]
+    fn references_follow_from_what_differs() {
+        use Against::*;
+        assert_eq!(against("--drive poll", 2), [Ring]);
+        assert_eq!(against("--drive poll --senders all", 2), [Ring, OneSender]);
+        assert_eq!(against("--drive poll --subgroups 50", 2), [Ring, OneSubgroup]);
+        assert_eq!(against("--drive poll --subgroups 50 --active 2", 2), [OneSubgroup]);
+        assert_eq!(against("--members 2,1000", 1000), [FirstMembers]);
+        assert_eq!(against("--drive poll --subgroups 50 --against one-subgroup", 2), [OneSubgroup]);
+        assert_eq!(against("--drive poll --window 1 --size 1000k", 2), []);
+    }
+}

@@ -1,0 +1,130 @@
+//! Each benchmark once, very short: it ends, its JSON has the documented keys, and it leaves nothing behind.
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::{env, fs, process};
+
+/// A directory for temporary files of one test, removed at its end.
+struct Temp(std::path::PathBuf);
+
+impl Temp {
+    fn new(name: &str) -> Temp {
+        let path = env::temp_dir().join(format!("sb-{}-{name}", process::id()));
+        fs::create_dir(&path).expect("a new directory");
+        Temp(path)
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn spindle(temp: &Path, arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+    command.arg("bench").args(arguments.split(' ')).env("TMPDIR", temp).output().expect("it starts")
+}
+
+/// The JSON that `arguments` print.
+fn bench(name: &str, arguments: &str) -> Value {
+    let temp = Temp::new(name);
+    let out = spindle(&temp.0, &format!("{arguments} --json"));
+    assert!(out.status.success(), "{arguments}: {}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(fs::read_dir(&temp.0).expect("it is there").count(), 0, "{arguments}: something stayed");
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("no number {key:?} in {value}"))
+}
+
+#[test]
+fn limits() {
+    let report = bench("limits", "limits --seconds 0.02 --size 16,1k");
+    for (ring, block_bytes) in report["raw_ring"].as_array().expect("a list").iter().zip([16.0, 1024.0]) {
+        assert_eq!(number(ring, "block_bytes"), block_bytes);
+        assert!(number(ring, "blocks_per_second") > 0.0 && number(ring, "hop_ns") > 0.0);
+    }
+    for key in ["hop_ns", "futex_wake_ns", "futex_wake_rested_ns"] {
+        assert!(number(&report[key], "p50") > 0.0, "{key}");
+    }
+    assert!(number(&report["memcpy"][0], "bytes_per_second") > 0.0 && number(&report, "clock_read_ns") > 0.0);
+}
+
+#[test]
+fn throughput_in_poll_drive() {
+    let report = bench("poll", "throughput --seconds 0.05 --size 16,1k");
+    let runs = report["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert!(number(run, "messages_per_second") > 0.0, "{run}");
+        assert!(number(run, "deliveries_per_second") > number(run, "messages_per_second"), "{run}");
+        assert!(number(run, "cpu_ns_per_message") > 0.0 && number(run, "messages_per_send_batch") >= 1.0, "{run}");
+        assert_eq!((run["drive"].as_str(), &run["instructions_per_message"]), (Some("poll"), &Value::Null));
+        // Null if the machine changed its mode in each pair.
+        assert!(run["ring_ratio"].is_null() || number(run, "ring_ratio") > 0.0, "{run}");
+        assert!(run["ratios"].as_object().expect("an object").contains_key("ring"), "{run}");
+    }
+}
+
+#[test]
+fn throughput_in_thread_drive_from_all_in_some_subgroups() {
+    let arguments = "throughput --seconds 0.05 --size 128 --drive thread --senders all --subgroups 3 --active 2 \
+                     --delivery receiver --against one-subgroup";
+    let report = bench("thread", arguments);
+    let run = &report["runs"][0];
+    assert!(number(run, "messages_per_second") > 0.0, "{run}");
+    let names: Vec<_> = run["ratios"].as_object().expect("an object").keys().collect();
+    assert_eq!(names, ["one_subgroup"]);
+}
+
+#[test]
+fn an_idle_group() {
+    let report = bench("idle", "throughput --idle --members 3 --seconds 0.1");
+    assert!(number(&report["runs"][0], "idle_cpu_percent") >= 0.0);
+}
+
+#[test]
+fn latency() {
+    for senders in ["one", "all"] {
+        let report = bench(&format!("latency-{senders}"), &format!("latency --seconds 0.1 --senders {senders}"));
+        let run = &report["runs"][0];
+        assert!(number(run, "samples") > 0.0 && number(run, "p50_ns") <= number(run, "p999_ns"), "{run}");
+        assert!(run["wake_ratio"].is_null(), "{run}");
+    }
+}
+
+#[test]
+fn latency_of_sleepers() {
+    let report = bench("sleeping", "latency --seconds 0.1 --sleeping --senders all");
+    let run = &report["runs"][0];
+    assert!(number(run, "samples") > 0.0 && number(run, "p50_ns") <= number(run, "max_ns"), "{run}");
+    assert!(run["hops"].is_null(), "{run}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let temp = Temp::new("refused");
+    for (arguments, named) in [
+        ("throughput --members 0", "--members"),
+        ("throughput --size x", "--size"),
+        ("throughput --subgroups 2 --active 3", "--active"),
+        ("throughput --seconds 0", "--seconds"),
+        ("latency --size 4", "--size"),
+        ("latency --members 1", "--members"),
+        ("limits --ring 1 --size 16 --seconds 0.01", "block_bytes"),
+    ] {
+        let out = spindle(&temp.0, arguments);
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && error.contains(named), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn members_are_not_for_people() {
+    let temp = Temp::new("member");
+    let out = spindle(&temp.0, "member");
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && error.contains("spindle bench"), "{error}");
+}
