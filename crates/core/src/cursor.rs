@@ -41,6 +41,9 @@ pub struct Defect {
 /// No sender gets this far in the life of a view; a frame that claims to is garbage.
 pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 
+/// How far behind the next frame to prefetch: some lines, so that small frames arrive before they are needed.
+const LOOK_AHEAD_BYTES: u64 = 512;
+
 /// The frames of one sender.
 #[derive(Debug)]
 struct Lane {
@@ -208,6 +211,7 @@ impl<'a, R: Rows> Batch<'a, R> {
                     let Some(header) = Header::of_kind(word, Kind::Message, &ring).filter(|_| found == round) else {
                         break;
                     };
+                    frames.prefetch(place + header.span + LOOK_AHEAD_BYTES);
                     upcall(Message { sender, round, payload: frames.payload(place, header.len) });
                     bytes += header.len;
                     round += 1;

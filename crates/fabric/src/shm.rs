@@ -340,6 +340,11 @@ impl<'a> Frames<'a> for ShmFrames<'a> {
     }
 
     #[inline]
+    fn prefetch(self, place: u64) {
+        self.span.prefetch(place);
+    }
+
+    #[inline]
     fn payload(self, place: u64, len: u64) -> &'a [u8] {
         // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Rows`, the owner does
         // not write the frame.

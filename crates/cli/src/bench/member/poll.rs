@@ -73,7 +73,10 @@ impl Polling {
         let poll = self.node.poll(&mut self.reader)?;
         for (subgroup, receiver) in &mut self.receivers {
             match receiver.try_receive() {
-                Ok(Some(deliveries)) => self.reader.read(*subgroup, deliveries),
+                Ok(Some(mut deliveries)) => {
+                    let mut reading = self.reader.of(*subgroup);
+                    deliveries.for_each(|message| reading.take(message));
+                }
                 Ok(None) | Err(ReceiveError::Finished) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -29,20 +29,38 @@ impl Reader {
         &self.wrong
     }
 
+    /// What looks at the messages of `subgroup`, one by one.
     #[inline]
-    pub(super) fn read<'a>(&mut self, subgroup: SubgroupId, messages: impl Iterator<Item = Message<'a>>) {
-        let next = &mut self.next[subgroup.index() * self.members..];
-        let mut wrong = 0;
-        for message in messages {
-            if message.sender.0 == self.rank {
-                continue;
-            }
-            let number = &mut next[message.sender.index()];
-            wrong |= check(message.payload) ^ expected(self.size, seed(*number));
+    pub(super) fn of(&mut self, subgroup: SubgroupId) -> Reading<'_> {
+        let next = &mut self.next[subgroup.index() * self.members..][..self.members];
+        Reading { rank: self.rank, size: self.size, next, found: 0, wrong: &self.wrong }
+    }
+}
+
+/// A [`Reader`] at work in one subgroup.
+pub(super) struct Reading<'a> {
+    rank: u32,
+    size: u64,
+    next: &'a mut [u64],
+    found: u64,
+    wrong: &'a AtomicU64,
+}
+
+impl Reading<'_> {
+    #[inline]
+    pub(super) fn take(&mut self, message: Message<'_>) {
+        if message.sender.0 != self.rank {
+            let number = &mut self.next[message.sender.index()];
+            self.found |= check(message.payload) ^ expected(self.size, seed(*number));
             *number += 1;
         }
-        if wrong != 0 {
-            self.wrong.fetch_or(wrong, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if self.found != 0 {
+            self.wrong.fetch_or(self.found, Ordering::Relaxed);
         }
     }
 }
@@ -50,6 +68,7 @@ impl Reader {
 impl Handler for Reader {
     #[inline]
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
-        self.read(subgroup, batch);
+        let mut reading = self.of(subgroup);
+        batch.for_each(|message| reading.take(message));
     }
 }

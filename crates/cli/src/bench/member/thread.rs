@@ -125,7 +125,10 @@ impl Threaded {
 fn read_all(subgroup: SubgroupId, mut receiver: Receiver, mut reader: Reader) -> Result<(), ReceiveError> {
     loop {
         match receiver.receive(RECEIVE) {
-            Ok(deliveries) => reader.read(subgroup, deliveries),
+            Ok(mut deliveries) => {
+                let mut reading = reader.of(subgroup);
+                deliveries.for_each(|message| reading.take(message));
+            }
             Err(ReceiveError::TimedOut { .. }) => {}
             Err(ReceiveError::Finished) => return Ok(()),
             Err(error) => return Err(error),
