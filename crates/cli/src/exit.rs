@@ -70,12 +70,13 @@ impl From<JoinError> for Failure {
             JoinError::Meet(MeetError::MemberLost { .. }) => ENDED,
             _ => FAILED,
         };
-        Failure { status, error: error.into(), json: false }
+        // Its message holds its causes already.
+        Failure::new(status, error)
     }
 }
 
 impl From<Ended> for Failure {
     fn from(ended: Ended) -> Failure {
-        Failure { status: ENDED, error: ended.into(), json: false }
+        Failure::new(ENDED, ended)
     }
 }

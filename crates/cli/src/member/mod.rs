@@ -33,15 +33,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 const FINISH_WAIT: Duration = Duration::from_secs(5);
 
 /// Arguments of `spindle member`.
-///
-/// Reads lines and multicasts each as one message. Prints the lines of all members, its own included, in the same order
-/// at every member, without a line being lost or twice. Ends when the input of every member has ended and everything is
-/// printed.
-///
-/// A line is whatever stands before a newline, in any encoding, a carriage return included. What is printed always ends
-/// with a newline, also where the last line of an input had none.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// The group's name: letters, digits, `.`, `_`, `-`
     group: String,
@@ -87,12 +79,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     gather_timeout: u64,
 
-    /// Print what happens to the standard error as one JSON object a line.
+    /// Tell what happens on the standard error, as one JSON object a line.
     ///
-    /// Each has "event": "waiting" {members, here: [{id, pid}]}, "dropped" {pid, why}, "joined" {rank, id, members: [id]},
-    /// every second "progress" and at the end "finished" {seconds, sent, sent_bytes, delivered, delivered_bytes}, or
-    /// "error" {message, status}.
-    #[arg(long, verbatim_doc_comment)]
+    /// Each has an "event": "waiting" (members, here: a list of id and pid), "dropped" (pid, why), "joined" (rank, id,
+    /// members: a list of ids), every second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered,
+    /// delivered_bytes), or "error" (message, status).
+    #[arg(long)]
     json: bool,
 
     #[command(flatten)]
