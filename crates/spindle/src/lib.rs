@@ -12,6 +12,7 @@
 //! each sender a round, delivered once every member has received it.
 #![forbid(unsafe_code)]
 
+mod cause;
 mod config;
 mod error;
 mod group;
