@@ -42,7 +42,7 @@ impl Failure {
     }
 
     /// The same, printed as a JSON object if `json`.
-    pub(crate) fn as_json(mut self, json: bool) -> Failure {
+    pub(crate) fn told_as_json(mut self, json: bool) -> Failure {
         self.json = json;
         self
     }

@@ -98,7 +98,7 @@ enum Event {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let json = args.json;
-    Demo::start(args).and_then(Demo::run).map_err(|failure| failure.as_json(json))
+    Demo::start(args).and_then(Demo::run).map_err(|failure| failure.told_as_json(json))
 }
 
 #[derive(Debug)]

@@ -53,14 +53,14 @@ impl Input {
         Ok(Input { file, name, frames, message_bytes_max, buffer: Vec::new(), start: 0, end: 0, count: 0, bytes: 0 })
     }
 
-    /// Sends everything. The publisher is dropped at the end: that says that this member has finished.
-    pub(super) fn send_all(mut self, mut publisher: Publisher, counts: &Counts) -> Outcome {
+    /// Sends everything.
+    pub(super) fn send_all(mut self, publisher: &mut Publisher, counts: &Counts) -> Outcome {
         loop {
             let more = self.read()?;
             if self.frames {
-                self.send_frames(&mut publisher)?
+                self.send_frames(publisher)?
             } else {
-                self.send_lines(&mut publisher, more)?
+                self.send_lines(publisher, more)?
             }
             // Written by this thread alone.
             counts.sent.store(self.count, Ordering::Relaxed);

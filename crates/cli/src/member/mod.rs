@@ -6,7 +6,7 @@
 mod input;
 mod output;
 
-use crate::exit::{ENDED, Failure, Outcome, USAGE};
+use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::place::Place;
 use crate::quantity;
 use crate::signals::Stop;
@@ -14,7 +14,8 @@ use crate::waiting::Waiting;
 use input::Input;
 use output::Output;
 use serde_json::json;
-use spindle::{Config, Ended, Group, JoinError, MeetError, Node, Order, SendError, SubgroupId};
+use spindle::{Config, Ended, Group, JoinError, MeetError, Node, Order, Publisher, SendError, SubgroupId};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,10 +105,13 @@ enum OrderArg {
 #[derive(Debug)]
 enum Event {
     Signal(i32),
-    /// The input has ended, or can't be read, or can't be sent.
-    Input(Outcome),
+    /// The input has ended, or can't be read, or can't be sent. The publisher is left over where it must not be dropped
+    /// before the group: that would say that this member has finished.
+    Input(Outcome, Option<Publisher>),
     /// Everything is written, or the group has ended, or the output can't be written.
     Output(Outcome),
+    /// A thread of this process panicked.
+    Panicked,
 }
 
 /// What has passed through so far.
@@ -121,7 +125,7 @@ struct Counts {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let json = args.json;
-    take_part(args).map_err(|failure| failure.as_json(json))
+    take_part(args).map_err(|failure| failure.told_as_json(json))
 }
 
 fn take_part(args: Args) -> Outcome {
@@ -132,17 +136,22 @@ fn take_part(args: Args) -> Outcome {
     let stop = Stop::on_signals(move |signal| drop(signals.send(Event::Signal(signal))))?;
     let mut node = join(&args, &stop)?;
     let broken = |error: spindle::HandleError| Failure::new(USAGE, error);
-    let (publisher, receiver) = (node.publisher(SUBGROUP).map_err(broken)?, node.receiver(SUBGROUP).map_err(broken)?);
+    let mut publisher = node.publisher(SUBGROUP).map_err(broken)?;
+    let receiver = node.receiver(SUBGROUP).map_err(broken)?;
     let group = node.start(|_: SubgroupId, _: &mut spindle::Batch<'_>| {})?;
     if args.json {
         let members: Vec<u64> = group.view().members.iter().map(|id| id.0).collect();
         eprintln!("{}", json!({"event": "joined", "rank": group.rank().0, "id": group.id().0, "members": members}));
     }
     let counts = Arc::new(Counts::default());
-    let (told, counted) = (events.clone(), Arc::clone(&counts));
-    spawn("input", move || drop(told.send(Event::Input(input.send_all(publisher, &counted)))))?;
     let counted = Arc::clone(&counts);
-    spawn("output", move || drop(events.send(Event::Output(output.write_all(receiver, &counted)))))?;
+    spawn("input", events.clone(), move || {
+        let outcome = input.send_all(&mut publisher, &counted);
+        let left = outcome.is_err().then_some(publisher);
+        Event::Input(outcome, left)
+    })?;
+    let counted = Arc::clone(&counts);
+    spawn("output", events, move || Event::Output(output.write_all(receiver, &counted)))?;
     wait(group, &happened, &counts, args.json)
 }
 
@@ -170,18 +179,24 @@ fn join(args: &Args, stop: &Stop) -> Outcome<Node> {
 /// Waits until the output has everything, or until something goes wrong. Dropping the group then tells the others.
 fn wait(group: Group, happened: &Receiver<Event>, counts: &Counts, json: bool) -> Outcome {
     let start = Instant::now();
-    loop {
+    let (mut sent, mut written) = (false, false);
+    while !(sent && written) {
         match happened.recv_timeout(REPORT_EVERY) {
             Ok(Event::Signal(signal)) => {
                 let left = "before the end; the other members are told";
                 return Err(Failure::interrupted(signal, left));
             }
-            Ok(Event::Input(Ok(()))) => {}
+            Ok(Event::Input(Ok(()), _)) => sent = true,
             // The output says so, too, behind the last delivery.
-            Ok(Event::Input(Err(failure))) if failure.status == ENDED => {}
-            Ok(Event::Input(Err(failure))) => return Err(failure),
-            Ok(Event::Output(Ok(()))) => break,
+            Ok(Event::Input(Err(failure), _)) if failure.status == ENDED => {}
+            Ok(Event::Input(Err(failure), publisher)) => {
+                drop(group);
+                drop(publisher);
+                return Err(failure);
+            }
+            Ok(Event::Output(Ok(()))) => written = true,
             Ok(Event::Output(Err(failure))) => return Err(failure),
+            Ok(Event::Panicked) => return Err(Failure::new(FAILED, "a thread panicked; please report it")),
             Err(RecvTimeoutError::Timeout) if json => counts.print("progress", start),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(Failure::from(Ended::Dropped)),
@@ -219,7 +234,13 @@ impl From<SendError> for Failure {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+/// Runs a thread and tells what it came to.
+fn spawn(name: &str, events: Sender<Event>, run: impl FnOnce() -> Event + Send + 'static) -> anyhow::Result<()> {
+    let run = move || {
+        let event = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Event::Panicked);
+        // Nobody listens once the end is known.
+        let _ = events.send(event);
+    };
     let thread = thread::Builder::new().name(name.into()).spawn(run);
     thread.map(drop).map_err(|error| anyhow::anyhow!("no thread could be started: {error}"))
 }
