@@ -1,23 +1,83 @@
-//! The `spindle` command.
-mod bench;
+//! The `spindle` command: a thin shell over the library. Nothing of the protocol is decided here.
+//!
+//! Read [`Command`] first: one module per subcommand. This crate alone reads the environment ([`place`]), prints, and
+//! turns errors into exit statuses ([`exit`]).
+#![forbid(unsafe_code)]
+
+mod demo;
+mod exit;
+mod member;
+mod pages;
+mod place;
+mod quantity;
+mod signals;
+mod waiting;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
-#[derive(Parser)]
-#[command(name = "spindle", version, about = "Atomic multicast among processes.")]
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 1)");
+
+/// Ordered multicast among processes: every member gets every message in the same order, at memory speed.
+#[derive(Debug, Parser)]
+#[command(name = "spindle", version = VERSION, max_term_width = 110, after_long_help = exit::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
-    /// Measures throughput, latency, and the machine's limits beside them
-    Bench(bench::Args),
+    /// Starts a group of processes on this machine, lets them multicast, and shows how fast they are and that they agree
+    ///
+    /// The members are real processes. Each sends as fast as it can; each keeps a digest over what it delivers (sender,
+    /// round and bytes, in order). At the end all digests must be the same, and the exit status says so.
+    ///
+    /// Latency is that from commit to delivery at the other members, taken of one message in 16, under full load: the
+    /// time in full rings is in it. Batches are means. Lag counts places of the order that are stable and not delivered.
+    Demo(demo::Args),
+    /// Is one member of a group: multicasts its input and prints what all members send, in the same order at all
+    ///
+    /// Each line of the input is one message. Every member prints the lines of all, its own included, in the same order,
+    /// none lost and none twice. It ends when the input of every member has ended and everything is printed.
+    ///
+    /// A line is what stands before a newline, in any encoding, a carriage return included. What is printed always ends
+    /// with a newline, also where the last line of an input had none.
+    Member(member::Args),
+    /// Prints the completion script of a shell
+    Completions(pages::Completions),
+    /// Prints the manual
+    Man(pages::Man),
+    /// What the demo starts; not for people
+    #[command(hide = true)]
+    DemoMember(demo::child::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
-        Command::Bench(args) => bench::run(args),
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Demo(args) => demo::run(args),
+        Command::Member(args) => member::run(args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
+        Command::DemoMember(args) => demo::child::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_parser_is_sound_and_says_the_version_of_the_rendezvous() {
+        Cli::command().debug_assert();
+        assert!(VERSION.ends_with(&format!("protocol {})", spindle::RENDEZVOUS_VERSION)));
     }
 }

@@ -12,6 +12,7 @@
 //! each sender a round, delivered once every member has received it.
 #![forbid(unsafe_code)]
 
+mod cause;
 mod config;
 mod error;
 mod group;
@@ -31,7 +32,7 @@ pub use receiver::{Deliveries, Receiver};
 pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{Ablation, MemberId, Message, Order, Rank, SubgroupId, View};
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::meet::{Gathering, MeetError};
+pub use spindle_fabric::meet::{Gathering, MeetError, VERSION as RENDEZVOUS_VERSION};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 
 /// Messages of one upcall, lent in place; an iterator over [`Message`].

@@ -1,4 +1,5 @@
 //! A member of a group before, or without, a polling thread.
+use crate::cause::{Cause, trace_back};
 use crate::config::Config;
 use crate::error::{Ended, HandleError, JoinError};
 use crate::group::Group;
@@ -8,7 +9,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::status::{MemberStatus, Status, SubgroupStatus};
 use crate::{Batch, Handler};
 use spindle_core::layout::membership;
-use spindle_core::{Engine, MemberId, Rank, Rows, State, SubgroupId, Time, Upcalls, View};
+use spindle_core::{Engine, MemberId, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View};
 use spindle_fabric::meet::{Gathering, GroupName, MeetError, Offer, RuntimeDir, Terms, Watcher, meet};
 use spindle_fabric::{Bell, Event, Fabric, OwnRow, PeerParts, Room, ShmError, ShmFabric};
 use std::io;
@@ -245,7 +246,9 @@ impl Node {
                 Ok(Poll::Finished)
             }
             State::Failed(fault) => {
-                let ended = self.shared.ended_by(*fault);
+                let word = self.fabric.load(fault.member(), membership::ABANDONED);
+                let fault = trace_back(*fault, word, self.rank(), self.view().members.len() as u32);
+                let ended = self.shared.ended_by(fault);
                 self.end(End::Broken(ended.clone()));
                 Err(self.shared.broken().cloned().unwrap_or(ended))
             }
@@ -368,7 +371,12 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // Without an end of its own the group ends here, for everybody: a member that is gone can't acknowledge.
-        self.engine.abandon(&mut self.fabric);
+        if *self.engine.state() != State::Finished {
+            let word = membership::ABANDONED;
+            self.fabric.store(word, Cause::of(self.shared.broken()).encode());
+            let everyone: Vec<Rank> = self.view().ranks().collect();
+            self.fabric.post(&everyone, word..word + 8);
+        }
         self.end(End::Broken(Ended::Dropped));
     }
 }
@@ -421,5 +429,51 @@ pub(crate) fn take<T>(slots: &mut [Slot<T>], id: SubgroupId, name: &str) -> Resu
             slots[id.index()] = Slot::None;
             Err(HandleError::NoSender { name })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(node: &mut Node) -> Ended {
+        let mut handler = |_: SubgroupId, _: &mut Batch<'_>| {};
+        let patience = Instant::now() + Duration::from_secs(10);
+        loop {
+            match node.poll(&mut handler) {
+                Err(ended) => return ended,
+                Ok(_) => assert!(Instant::now() < patience, "the group did not end"),
+            }
+        }
+    }
+
+    /// Each way in which a member may hear of the end of another, and who it then blames.
+    #[test]
+    fn a_death_is_traced_back_to_the_first() {
+        for died in [false, true] {
+            let [mut one, mut two, mut three, four] = Config::new("g", 4).local().unwrap().try_into().unwrap();
+            one.fabric.death_sink().report(Rank(3));
+            assert!(matches!(ended(&mut one), Ended::Died { rank: Rank(3), .. }));
+            drop(one);
+            // Of the fourth's death these two have not heard, of the first's end they have.
+            if died {
+                two.fabric.death_sink().report(Rank(0));
+            }
+            assert!(matches!(ended(&mut two), Ended::Died { rank: Rank(3), .. }));
+            drop(two);
+            assert!(matches!(ended(&mut three), Ended::Died { rank: Rank(3), .. }));
+            drop(four);
+        }
+    }
+
+    #[test]
+    fn giving_up_is_told_from_dying_and_traced_back_too() {
+        let [mut one, mut two, three] = Config::new("g", 3).local().unwrap().try_into().unwrap();
+        drop(three);
+        two.fabric.death_sink().report(Rank(2));
+        assert!(matches!(ended(&mut two), Ended::Abandoned { rank: Rank(2), .. }));
+        drop(two);
+        one.fabric.death_sink().report(Rank(1));
+        assert!(matches!(ended(&mut one), Ended::Abandoned { rank: Rank(2), .. }));
     }
 }

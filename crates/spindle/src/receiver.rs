@@ -123,7 +123,7 @@ impl Receiver {
 impl<'a> Deliveries<'a> {
     /// Calls `upcall` with every message that is left. Faster than a loop over the iterator.
     #[inline]
-    pub fn for_each(&mut self, upcall: impl FnMut(Message<'a>)) {
+    pub fn for_each(mut self, upcall: impl FnMut(Message<'a>)) {
         if let Some(batch) = &mut self.batch {
             batch.for_each(upcall);
         }

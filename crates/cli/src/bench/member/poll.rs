@@ -73,7 +73,7 @@ impl Polling {
         let poll = self.node.poll(&mut self.reader)?;
         for (subgroup, receiver) in &mut self.receivers {
             match receiver.try_receive() {
-                Ok(Some(mut deliveries)) => {
+                Ok(Some(deliveries)) => {
                     let mut reading = self.reader.of(*subgroup);
                     deliveries.for_each(|message| reading.take(message));
                 }

@@ -125,7 +125,7 @@ impl Threaded {
 fn read_all(subgroup: SubgroupId, mut receiver: Receiver, mut reader: Reader) -> Result<(), ReceiveError> {
     loop {
         match receiver.receive(RECEIVE) {
-            Ok(mut deliveries) => {
+            Ok(deliveries) => {
                 let mut reading = reader.of(subgroup);
                 deliveries.for_each(|message| reading.take(message));
             }

@@ -1,0 +1,340 @@
+//! The demo on a screen: rates from the last two reports of each member, redrawn in place on a terminal.
+use super::report::{Final, Latency, Report};
+use crate::quantity::short;
+use rustix::termios::tcgetwinsize;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{self, Write, stdout};
+use std::time::Duration;
+
+/// The members at work.
+#[derive(Debug)]
+pub(super) struct Table {
+    title: String,
+    length: Duration,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    pid: u32,
+    before: Report,
+    now: Report,
+    /// Whether a report came since the last look.
+    fresh: bool,
+}
+
+/// What a row shows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rates {
+    messages: f64,
+    bytes: f64,
+    sent: f64,
+    send_batch: f64,
+    receive_batch: f64,
+    delivery_batch: f64,
+    nulls: f64,
+    lag: u64,
+    latency: Latency,
+}
+
+impl Table {
+    pub(super) fn new(title: String, pids: Vec<u32>, length: Duration) -> Table {
+        let rows = pids.into_iter().map(|pid| Row { pid, ..Row::default() });
+        Table { title, length, rows: rows.collect() }
+    }
+
+    /// The member of this rank counts from here.
+    pub(super) fn start(&mut self, rank: usize, at_ns: u64) {
+        self.rows[rank].now.at_ns = at_ns;
+    }
+
+    pub(super) fn note(&mut self, rank: usize, report: Report) {
+        let row = &mut self.rows[rank];
+        row.before = std::mem::replace(&mut row.now, report);
+        row.fresh = true;
+    }
+
+    /// Whether every member has reported since the last look.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.rows.iter().all(|row| row.fresh)
+    }
+
+    pub(super) fn seen(&mut self) {
+        self.rows.iter_mut().for_each(|row| row.fresh = false);
+    }
+
+    /// The whole table.
+    pub(super) fn lines(&self, elapsed: Duration) -> Vec<String> {
+        let (elapsed, length) = (elapsed.as_secs_f64(), self.length.as_secs());
+        let mut lines = vec![format!("{}   {elapsed:.1} of {length} s", self.title), String::new()];
+        lines.push("                                  mean batches                        latency".to_string());
+        lines.push(row([
+            "",
+            "process",
+            "deliv/s",
+            "bandwidth",
+            "send",
+            "recv",
+            "deliv",
+            "nulls/s",
+            "lag",
+            "p50",
+            "p99",
+        ]));
+        for (i, (row, rates)) in self.rows.iter().zip(self.rates()).enumerate() {
+            lines.push(rates.line(&(i + 1).to_string(), &row.pid.to_string()));
+        }
+        lines.push(self.total().line("all", ""));
+        lines
+    }
+
+    /// One line for all members.
+    pub(super) fn summary(&self, elapsed: Duration) -> String {
+        let all = self.total();
+        let (elapsed, rate, bytes) = (elapsed.as_secs_f64(), short(all.messages), short(all.bytes));
+        let rate = rate.trim_end();
+        let (p50, p99) = (time(all.latency.p50_ns), time(all.latency.p99_ns));
+        let (nulls, lag, batch) = (short(all.nulls), all.lag, all.delivery_batch);
+        let nulls = nulls.trim_end();
+        format!(
+            "{elapsed:6.1} s  {rate} deliveries/s  {bytes}B/s  p50 {p50}  p99 {p99}  batch {batch:.1}  {nulls} nulls/s  lag {lag}"
+        )
+    }
+
+    pub(super) fn json(&self, elapsed: Duration) -> Value {
+        let members = self.rows.iter().zip(self.rates()).zip(1..).map(|((row, rates), id): (_, u64)| {
+            json!({
+                "member": id,
+                "pid": row.pid,
+                "messages_per_second": rates.messages,
+                "bytes_per_second": rates.bytes,
+                "sent_per_second": rates.sent,
+                "send_batch": rates.send_batch,
+                "receive_batch": rates.receive_batch,
+                "delivery_batch": rates.delivery_batch,
+                "nulls_per_second": rates.nulls,
+                "lag": rates.lag,
+                "latency": rates.latency,
+            })
+        });
+        let members: Vec<Value> = members.collect();
+        json!({"event": "interval", "elapsed_s": elapsed.as_secs_f64(), "members": members})
+    }
+
+    fn rates(&self) -> Vec<Rates> {
+        let all = self.rows.iter().enumerate().map(|(rank, row)| {
+            // Whoever is behind may not know it: the others do.
+            let lag = self.rows.iter().filter_map(|row| row.now.lag.get(rank)).max();
+            Rates { lag: lag.copied().unwrap_or(0), ..Rates::between(&row.before, &row.now) }
+        });
+        all.collect()
+    }
+
+    /// Sums of rates, means of batches, and the worst of lag and latency.
+    fn total(&self) -> Rates {
+        let rates = self.rates();
+        let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
+        let mean = |of: fn(&Rates) -> f64| ratio(sum(of), rates.iter().filter(|rates| of(rates) > 0.0).count() as f64);
+        let worst = |of: fn(&Rates) -> u64| rates.iter().map(of).max().unwrap_or(0);
+        Rates {
+            messages: sum(|r| r.messages),
+            bytes: sum(|r| r.bytes),
+            sent: sum(|r| r.sent),
+            send_batch: mean(|r| r.send_batch),
+            receive_batch: mean(|r| r.receive_batch),
+            delivery_batch: mean(|r| r.delivery_batch),
+            nulls: sum(|r| r.nulls),
+            lag: worst(|r| r.lag),
+            latency: Latency {
+                samples: rates.iter().map(|r| r.latency.samples).sum(),
+                p50_ns: worst(|r| r.latency.p50_ns),
+                p99_ns: worst(|r| r.latency.p99_ns),
+                p999_ns: worst(|r| r.latency.p999_ns),
+                max_ns: worst(|r| r.latency.max_ns),
+            },
+        }
+    }
+}
+
+impl Rates {
+    fn between(before: &Report, now: &Report) -> Rates {
+        if before.at_ns == 0 || now.at_ns <= before.at_ns {
+            return Rates::default();
+        }
+        let seconds = (now.at_ns - before.at_ns) as f64 / 1e9;
+        let more = |of: fn(&Report) -> u64| of(now).saturating_sub(of(before)) as f64;
+        Rates {
+            messages: more(|r| r.delivered) / seconds,
+            bytes: more(|r| r.delivered_bytes) / seconds,
+            sent: more(|r| r.sent) / seconds,
+            send_batch: ratio(more(|r| r.sent), more(|r| r.send_batches)),
+            receive_batch: ratio(more(|r| r.received), more(|r| r.receive_batches)),
+            delivery_batch: ratio(more(|r| r.delivered), more(|r| r.delivery_batches)),
+            nulls: more(|r| r.nulls) / seconds,
+            lag: 0,
+            latency: now.latency,
+        }
+    }
+
+    fn line(&self, member: &str, process: &str) -> String {
+        row([
+            member,
+            process,
+            short(self.messages).trim_end(),
+            &(short(self.bytes) + "B/s"),
+            &batch(self.send_batch),
+            &batch(self.receive_batch),
+            &batch(self.delivery_batch),
+            short(self.nulls).trim_end(),
+            &self.lag.to_string(),
+            &time(self.latency.p50_ns),
+            &time(self.latency.p99_ns),
+        ])
+    }
+}
+
+/// A row of the table: 79 columns.
+fn row(cells: [&str; 11]) -> String {
+    let [member, process, messages, bytes, send, receive, deliver, nulls, lag, p50, p99] = cells;
+    format!(
+        "{member:>3} {process:>7} {messages:>8} {bytes:>9} {send:>5} {receive:>5} {deliver:>5} {nulls:>7} {lag:>6} {p50:>7} {p99:>7}"
+    )
+}
+
+/// What the members came to.
+pub(super) fn final_lines(finals: &[Final]) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    lines.push(format!(
+        "{:>6}  {:>13} {:>14}  {:<16}  {:>9} {:>9} {:>9} {:>9}",
+        "member", "sent", "delivered", "digest", "p50", "p99", "p99.9", "max"
+    ));
+    for (i, done) in finals.iter().enumerate() {
+        let Report { sent, delivered, latency, .. } = &done.totals;
+        let streams = &done.subgroups;
+        for (n, stream) in streams.iter().take(SUBGROUPS_SHOWN).enumerate() {
+            let mut line = match n {
+                0 => format!("{:>6}  {sent:>13} {delivered:>14}  {}", i + 1, stream.digest),
+                _ => format!("{:>6}  {:>13} {:>14}  {}", "", "", stream.name, stream.digest),
+            };
+            if n == 0 {
+                let times = [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.max_ns].map(time);
+                let _ = write!(line, "  {:>9} {:>9} {:>9} {:>9}", times[0], times[1], times[2], times[3]);
+            }
+            lines.push(line);
+        }
+        if streams.len() > SUBGROUPS_SHOWN {
+            lines.push(format!("{:>37}  and {} subgroups more", "", streams.len() - SUBGROUPS_SHOWN));
+        }
+    }
+    lines.push(String::new());
+    lines
+}
+
+/// Digests shown of each member; all are compared.
+const SUBGROUPS_SHOWN: usize = 4;
+
+fn ratio(part: f64, of: f64) -> f64 {
+    if of > 0.0 { part / of } else { 0.0 }
+}
+
+/// The mean size of batches in five columns.
+fn batch(mean: f64) -> String {
+    if mean < 999.95 { format!("{mean:.1}") } else { short(mean.round()).replace(' ', "") }
+}
+
+/// A time in three figures.
+fn time(ns: u64) -> String {
+    match ns as f64 {
+        0.0 => "-".to_string(),
+        ns if ns < 1e3 => format!("{ns:.0} ns"),
+        ns if ns < 1e5 => format!("{:.1} µs", ns / 1e3),
+        ns if ns < 1e6 => format!("{:.0} µs", ns / 1e3),
+        ns if ns < 1e8 => format!("{:.1} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+/// The standard output, as a terminal or not.
+#[derive(Debug)]
+pub(super) struct Screen {
+    live: bool,
+    /// Lines of the last drawing, above which the next one starts.
+    drawn: usize,
+}
+
+impl Screen {
+    pub(super) fn new(live: bool) -> Screen {
+        Screen { live, drawn: 0 }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// Prints a line below everything else.
+    pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
+        self.drawn = 0;
+        writeln!(stdout().lock(), "{line}")
+    }
+
+    /// Draws over the last drawing, cut to the terminal: a line that wraps would never be drawn over.
+    pub(super) fn redraw(&mut self, lines: &[String]) -> io::Result<()> {
+        let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 1);
+        let (columns, rows) = size.map_or((80, 24), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+        let lines = &lines[..lines.len().min(rows - 1)];
+        let mut text = String::new();
+        if self.drawn > 0 {
+            let _ = write!(text, "\x1b[{}A", self.drawn);
+        }
+        for line in lines {
+            let _ = write!(text, "\r{}\x1b[K\n", line.chars().take(columns).collect::<String>());
+        }
+        self.drawn = lines.len();
+        let mut out = stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    /// Whatever comes next stands below.
+    pub(super) fn leave(&mut self) {
+        self.drawn = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(at_s: u64, delivered: u64) -> Report {
+        let (sent, send_batches, delivery_batches) = (delivered / 2, 10, delivered / 10);
+        let at_ns = at_s * 1_000_000_000;
+        Report { at_ns, delivered, sent, send_batches, delivery_batches, lag: vec![3, 0], ..Report::default() }
+    }
+
+    #[test]
+    fn rates_are_those_between_the_last_two_reports() {
+        let mut table = Table::new("title".into(), vec![11, 12], Duration::from_secs(5));
+        assert!(!table.is_fresh());
+        table.note(0, report(1, 1000));
+        assert_eq!(table.rates()[0].messages, 0.0, "one report makes no rate");
+        table.note(0, report(3, 5000));
+        table.note(1, report(3, 4000));
+        assert!(table.is_fresh());
+        let rates = table.rates();
+        assert_eq!((rates[0].messages, rates[0].sent, rates[0].delivery_batch), (2000.0, 1000.0, 10.0));
+        assert_eq!((rates[0].lag, rates[1].lag), (3, 0));
+        let lines = table.lines(Duration::from_secs(1));
+        assert_eq!(lines.len(), 7);
+        assert!(lines.iter().all(|line| line.chars().count() < 80), "{lines:#?}");
+        assert_eq!(table.json(Duration::from_secs(1))["members"][0]["messages_per_second"], 2000.0);
+    }
+
+    #[test]
+    fn times_keep_three_figures() {
+        let all = [(0, "-"), (999, "999 ns"), (12_345, "12.3 µs"), (123_456, "123 µs"), (9_999_999, "10.0 ms")];
+        for (ns, text) in all {
+            assert_eq!(time(ns), text);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Exit statuses, and the errors that lead to them.
+use serde_json::json;
+use spindle::{Ended, JoinError, MeetError};
+use std::fmt;
+
+/// What the help says of exit statuses.
+pub(crate) const HELP: &str = "\
+Exit status:
+  0    all went well
+  1    it failed: input, output, memory, no group in time, or (demo) the members do not agree
+  2    wrong arguments
+  3    the group ended early: a member died, gave up, or broke the protocol
+  130  stopped by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once";
+
+/// Anything else that went wrong.
+pub(crate) const FAILED: u8 = 1;
+/// The arguments make no sense.
+pub(crate) const USAGE: u8 = 2;
+/// The group ended because of another member.
+pub(crate) const ENDED: u8 = 3;
+
+/// Why the command ends with a status other than 0.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: u8,
+    pub(crate) error: anyhow::Error,
+    /// Whether it is printed as JSON.
+    json: bool,
+}
+
+/// What a subcommand comes to.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(status: u8, message: impl fmt::Display) -> Failure {
+        Failure { status, error: anyhow::anyhow!("{message}"), json: false }
+    }
+
+    /// Stopped by a signal.
+    pub(crate) fn interrupted(signal: i32, when: impl fmt::Display) -> Failure {
+        Failure::new(128 + signal as u8, format_args!("stopped by signal {signal} {when}"))
+    }
+
+    /// The same, printed as a JSON object if `json`.
+    pub(crate) fn told_as_json(mut self, json: bool) -> Failure {
+        self.json = json;
+        self
+    }
+
+    pub(crate) fn print(&self) {
+        if self.json {
+            eprintln!("{}", json!({"event": "error", "message": format!("{:#}", self.error), "status": self.status}));
+        } else {
+            eprintln!("error: {:#}", self.error);
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure { status: FAILED, error, json: false }
+    }
+}
+
+impl From<JoinError> for Failure {
+    fn from(error: JoinError) -> Failure {
+        let status = match &error {
+            JoinError::View(_) | JoinError::NoSubgroup => USAGE,
+            JoinError::Meet(MeetError::Members { .. } | MeetError::Name(_)) => USAGE,
+            JoinError::Meet(MeetError::MemberLost { .. }) => ENDED,
+            _ => FAILED,
+        };
+        // Its message holds its causes already.
+        Failure::new(status, error)
+    }
+}
+
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Failure {
+        Failure::new(ENDED, ended)
+    }
+}

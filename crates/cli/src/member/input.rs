@@ -1,0 +1,198 @@
+//! What a member sends: lines or length-prefixed frames, read in large blocks and copied once into the ring.
+use super::Counts;
+use crate::exit::{FAILED, Failure, Outcome};
+use anyhow::Context;
+use memchr::{memchr, memchr_iter};
+use rustix::event::{PollFd, PollFlags, poll};
+use spindle::{Publisher, SendError};
+use std::fs::File;
+use std::io::{self, Read, stdin};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Bytes read at once.
+const BLOCK_BYTES: usize = 256 << 10;
+/// How far the end of a line that is too long is looked for, to say how long it is.
+const LINE_BYTES_SOUGHT: u64 = 1 << 30;
+/// The longest single wait for room; there are as many as it takes while the group lives.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of a frame's length.
+const PREFIX_BYTES: usize = 4;
+
+/// A source of messages.
+#[derive(Debug)]
+pub(super) struct Input {
+    file: File,
+    name: String,
+    frames: bool,
+    message_bytes_max: u64,
+    /// Bytes read and not sent stand at `start..end`.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Messages sent.
+    count: u64,
+    /// Their bytes.
+    bytes: u64,
+}
+
+impl Input {
+    pub(super) fn open(path: &Path, frames: bool, message_bytes_max: u64) -> Outcome<Input> {
+        let (file, name) = if path == Path::new("-") {
+            let own = stdin().as_fd().try_clone_to_owned();
+            (File::from(own.context("can't use the standard input")?), "the standard input".to_string())
+        } else {
+            let file = File::open(path);
+            (file.with_context(|| format!("can't open the input {}", path.display()))?, path.display().to_string())
+        };
+        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(Failure::new(FAILED, format_args!("the input {name} is a directory; name a file")));
+        }
+        Ok(Input { file, name, frames, message_bytes_max, buffer: Vec::new(), start: 0, end: 0, count: 0, bytes: 0 })
+    }
+
+    /// Sends everything.
+    pub(super) fn send_all(mut self, publisher: &mut Publisher, counts: &Counts) -> Outcome {
+        loop {
+            let more = self.read()?;
+            if self.frames {
+                self.send_frames(publisher)?
+            } else {
+                self.send_lines(publisher, more)?
+            }
+            // Written by this thread alone.
+            counts.sent.store(self.count, Ordering::Relaxed);
+            counts.sent_bytes.store(self.bytes, Ordering::Relaxed);
+            if !more {
+                return self.check_rest();
+            }
+        }
+    }
+
+    fn send_lines(&mut self, publisher: &mut Publisher, more: bool) -> Outcome {
+        let (buffer, base) = (&self.buffer[..self.end], self.start);
+        for newline in memchr_iter(b'\n', &buffer[base..]).map(|at| at + base) {
+            let line = &buffer[self.start..newline];
+            if line.len() as u64 > self.message_bytes_max {
+                let len = line.len() as u64;
+                return Err(self.too_long(&format!("has {len} bytes"), Some(len)));
+            }
+            send(publisher, line)?;
+            self.start = newline + 1;
+            self.count += 1;
+            self.bytes += line.len() as u64;
+        }
+        let rest = &buffer[self.start..];
+        if rest.len() as u64 > self.message_bytes_max {
+            return Err(self.measure_long_line());
+        }
+        if !more && !rest.is_empty() {
+            send(publisher, rest)?;
+            self.bytes += rest.len() as u64;
+            self.start = self.end;
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    fn send_frames(&mut self, publisher: &mut Publisher) -> Outcome {
+        while let Some((prefix, rest)) = self.buffer[self.start..self.end].split_first_chunk::<PREFIX_BYTES>() {
+            let len = u32::from_le_bytes(*prefix);
+            if u64::from(len) > self.message_bytes_max {
+                let len = u64::from(len);
+                return Err(self.too_long(&format!("has {len} bytes"), Some(len)));
+            }
+            let Some(payload) = rest.get(..len as usize) else { break };
+            send(publisher, payload)?;
+            self.start += PREFIX_BYTES + len as usize;
+            self.count += 1;
+            self.bytes += u64::from(len);
+        }
+        Ok(())
+    }
+
+    fn check_rest(&self) -> Outcome {
+        let rest = self.end - self.start;
+        if rest == 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "{} ends in the middle of frame {}, after {rest} bytes of it; all frames before it were sent",
+            self.name,
+            self.count + 1
+        );
+        Err(Failure::new(FAILED, message))
+    }
+
+    /// Reads a block behind what is left; false at the end.
+    fn read(&mut self) -> Outcome<bool> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.buffer.len() < self.end + BLOCK_BYTES {
+            self.buffer.resize(self.end + BLOCK_BYTES, 0);
+        }
+        let count = read(&mut self.file, &mut self.buffer[self.end..]);
+        let count = count.with_context(|| format!("can't read {} (after message {})", self.name, self.count))?;
+        self.end += count;
+        Ok(count > 0)
+    }
+
+    /// Looks for the end of a line of which the buffer holds a part. A pipe may never show it, so only files are searched.
+    fn measure_long_line(&mut self) -> Failure {
+        let mut len = (self.end - self.start) as u64;
+        let is_file = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
+        while is_file && len < LINE_BYTES_SOUGHT {
+            match read(&mut self.file, &mut self.buffer) {
+                Ok(count) if count > 0 => match memchr(b'\n', &self.buffer[..count]) {
+                    Some(newline) => len += newline as u64,
+                    None => {
+                        len += count as u64;
+                        continue;
+                    }
+                },
+                _ => {}
+            }
+            return self.too_long(&format!("has {len} bytes"), Some(len));
+        }
+        self.too_long(&format!("has more than {len} bytes"), None)
+    }
+
+    fn too_long(&self, what: &str, len: Option<u64>) -> Failure {
+        let kind = if self.frames { "frame" } else { "line" };
+        let enough = match len {
+            Some(len) if len <= MESSAGE_BYTES_MAX => format!("give all members --max-message {len}, or split it"),
+            Some(_) => "split it: no message can be so long".to_string(),
+            None => "give all members a larger --max-message, or split it".to_string(),
+        };
+        let (count, max, name) = (self.count + 1, self.message_bytes_max, &self.name);
+        Failure::new(FAILED, format_args!("{kind} {count} of {name} {what}, the limit is {max}; {enough}"))
+    }
+}
+
+/// The longest message that the library takes.
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
+
+fn send(publisher: &mut Publisher, payload: &[u8]) -> Result<(), SendError> {
+    loop {
+        match publisher.send(payload, ROOM_WAIT) {
+            Err(SendError::Full { .. }) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// One read, whatever signals come, also from a descriptor that somebody made non-blocking.
+fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(file, PollFlags::IN)], None)?;
+            }
+            outcome => return outcome,
+        }
+    }
+}

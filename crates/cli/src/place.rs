@@ -1,0 +1,73 @@
+//! Where groups meet: the only file that reads the environment.
+use anyhow::Context;
+use clap::Args;
+use rustix::process::{Pid, test_kill_process};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::{env, process};
+
+/// Where the group meets.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Place {
+    /// The directory in which groups meet, for you alone (mode 700). All members need the same.
+    ///
+    /// By default $SPINDLE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/spindle, else /tmp/spindle-UID.
+    #[arg(long, value_name = "DIR")]
+    runtime_dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// The directory; `None` leaves it to the library.
+    pub(crate) fn dir(&self) -> Option<PathBuf> {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let given = self.runtime_dir.clone().or_else(|| variable("SPINDLE_RUNTIME_DIR"));
+        given.or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("spindle")))
+    }
+}
+
+/// A directory of this process's own, in which a group meets that nobody else shall find. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct PrivateDir(PathBuf);
+
+impl PrivateDir {
+    /// Makes `PREFIX-PID` where groups meet, and removes what others that were killed have left behind there.
+    pub(crate) fn create(place: &Place, prefix: &str) -> anyhow::Result<PrivateDir> {
+        let parent = place.dir().unwrap_or_else(env::temp_dir);
+        DirBuilder::new().recursive(true).mode(0o700).create(&parent).or_else(|error| {
+            let made = format!("can't create {}; name another with --runtime-dir", parent.display());
+            if parent.is_dir() { Ok(()) } else { Err(error).context(made) }
+        })?;
+        sweep(&parent, prefix);
+        let path = parent.join(format!("{prefix}-{}", process::id()));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("can't create {}; name another place with --runtime-dir", path.display()))?;
+        Ok(PrivateDir(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes the directories of processes that are no more. Those of other users stay: only they may remove them.
+fn sweep(parent: &Path, prefix: &str) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(prefix)?.strip_prefix('-')?.parse().ok());
+        let gone = |pid| pid == process::id() as i32 || test_kill_process(pid_of(pid)) == Err(rustix::io::Errno::SRCH);
+        if pid.is_some_and(|pid: i32| pid > 0 && gone(pid)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn pid_of(pid: i32) -> Pid {
+    Pid::from_raw(pid).unwrap_or(Pid::INIT)
+}

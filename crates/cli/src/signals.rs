@@ -1,0 +1,44 @@
+//! SIGINT and SIGTERM: the first asks the command to stop in order, the second ends the process.
+use anyhow::Context;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread;
+
+/// What has arrived so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop {
+    /// For waits that look at a flag.
+    pub(crate) flag: Arc<AtomicBool>,
+    signal: Arc<AtomicI32>,
+}
+
+impl Stop {
+    /// Takes over both signals. `tell` is called with the first, on a thread of its own.
+    pub(crate) fn on_signals(tell: impl Fn(i32) + Send + 'static) -> anyhow::Result<Stop> {
+        let stop = Stop::default();
+        let mut signals = Signals::new([SIGINT, SIGTERM]).context("can't take over SIGINT and SIGTERM")?;
+        let noted = stop.clone();
+        let watch = move || {
+            for signal in signals.forever() {
+                if noted.flag.swap(true, Ordering::AcqRel) {
+                    process::exit(128 + signal);
+                }
+                noted.signal.store(signal, Ordering::Release);
+                tell(signal);
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(watch).context("no thread could be started")?;
+        Ok(stop)
+    }
+
+    /// The first signal, or SIGINT if there was none.
+    pub(crate) fn signal(&self) -> i32 {
+        match self.signal.load(Ordering::Acquire) {
+            0 => SIGINT,
+            signal => signal,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Processes of the command, each test's in a directory of its own. What a test starts ends with the test.
+#![allow(dead_code, reason = "each test file uses a part")]
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, DirBuilder, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// No step of a test takes longer, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that is removed with its contents.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("spindle-cli-test-{}-{number}", std::process::id()));
+        // Left by a process of the same id that was killed.
+        let _ = fs::remove_dir_all(&path);
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Scratch(path)
+    }
+
+    /// A path in the directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file with these bytes.
+    pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Where groups of this test meet.
+    pub(crate) fn runtime_dir(&self) -> PathBuf {
+        self.path("run")
+    }
+
+    /// The command, with these words.
+    pub(crate) fn spindle<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+        command.env("SPINDLE_RUNTIME_DIR", self.runtime_dir()).args(words);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A member of a group of `members`, which tells what happens as JSON.
+    pub(crate) fn member(&self, group: &str, members: u32) -> Command {
+        self.spindle(["member", group, "--json", "--members", &members.to_string()])
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process of the command; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) stdin: Option<ChildStdin>,
+    said: Receiver<Said>,
+    /// Lines of the standard error so far.
+    pub(crate) errors: Vec<String>,
+    stdout: Vec<u8>,
+    open: u32,
+}
+
+#[derive(Debug)]
+enum Said {
+    Out(Vec<u8>),
+    Err(String),
+    /// One of the two pipes is at its end.
+    End,
+}
+
+/// What a process came to.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) errors: Vec<String>,
+}
+
+impl Running {
+    /// Starts the command and listens to it.
+    pub(crate) fn start(command: &mut Command) -> Running {
+        Running::listening(command, true)
+    }
+
+    /// As `start`; the standard output, if it is not listened to, is what `command` says.
+    pub(crate) fn listening(command: &mut Command, to_stdout: bool) -> Running {
+        if to_stdout {
+            command.stdout(Stdio::piped());
+        }
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let (tell, said) = channel();
+        let mut open = 1;
+        if to_stdout {
+            let (stdout, tell) = (child.stdout.take().unwrap(), tell.clone());
+            thread::spawn(move || relay_bytes(stdout, &tell));
+            open += 1;
+        }
+        let stderr = child.stderr.take().unwrap();
+        thread::spawn(move || relay_lines(stderr, &tell));
+        Running { stdin: child.stdin.take(), child, said, errors: Vec::new(), stdout: Vec::new(), open }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stdin.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    /// Waits for a JSON event on the standard error.
+    pub(crate) fn event(&mut self, name: &str) -> Value {
+        let wanted = |line: &String| {
+            let object: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line:?} is no JSON: {e}"));
+            (object["event"] == name).then_some(object)
+        };
+        if let Some(found) = self.errors.iter().find_map(wanted) {
+            return found;
+        }
+        loop {
+            self.hear(&format!("event {name:?}"));
+            if let Some(found) = self.errors.last().and_then(wanted) {
+                return found;
+            }
+        }
+    }
+
+    /// Waits until the standard output has so many lines, and returns them.
+    pub(crate) fn lines(&mut self, count: usize) -> Vec<String> {
+        while self.stdout.iter().filter(|byte| **byte == b'\n').count() < count {
+            self.hear(&format!("{count} lines"));
+        }
+        String::from_utf8_lossy(&self.stdout).lines().map(str::to_string).collect()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn done(mut self) -> Done {
+        drop(self.stdin.take());
+        while self.open > 0 {
+            self.hear("its end");
+        }
+        // Its pipes are closed, so it is at its end.
+        let status = self.child.wait().unwrap();
+        Done { status, stdout: std::mem::take(&mut self.stdout), errors: std::mem::take(&mut self.errors) }
+    }
+
+    fn hear(&mut self, wanted: &str) {
+        match self.said.recv_timeout(PATIENCE) {
+            Ok(Said::Out(bytes)) => self.stdout.extend_from_slice(&bytes),
+            Ok(Said::Err(line)) => self.errors.push(line),
+            Ok(Said::End) => self.open -= 1,
+            Err(error) => {
+                let out = String::from_utf8_lossy(&self.stdout[..self.stdout.len().min(2000)]).into_owned();
+                panic!("waited for {wanted}: {error}; it said {out:?} and {:#?}", self.errors)
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Done {
+    /// The exit status, which must be this one.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Done {
+        let out = String::from_utf8_lossy(&self.stdout[..self.stdout.len().min(500)]).into_owned();
+        assert_eq!(self.status.code(), Some(code), "it said {out:?} and {:#?}", self.errors);
+        self
+    }
+
+    /// The message of its last JSON event, an error.
+    #[track_caller]
+    pub(crate) fn error(&self) -> String {
+        let last = self.errors.last().expect("an error is told");
+        let object: Value = serde_json::from_str(last).unwrap();
+        assert_eq!(object["event"], "error", "{last}");
+        object["message"].as_str().unwrap().to_string()
+    }
+
+    /// Its standard output, a JSON object a line.
+    pub(crate) fn objects(&self) -> Vec<Value> {
+        let lines = self.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+}
+
+fn relay_bytes(mut from: impl Read, tell: &Sender<Said>) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let _ = tell.send(Said::Out(buffer[..count].to_vec()));
+    }
+    let _ = tell.send(Said::End);
+}
+
+fn relay_lines(from: impl Read, tell: &Sender<Said>) {
+    for line in BufReader::new(from).lines().map_while(Result::ok) {
+        let _ = tell.send(Said::Err(line));
+    }
+    let _ = tell.send(Said::End);
+}
+
+/// Numbers that look random and are the same every time.
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    pub(crate) fn bytes(&mut self, len: u64) -> Vec<u8> {
+        (0..len).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+pub(crate) fn read(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}

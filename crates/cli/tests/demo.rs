@@ -1,0 +1,112 @@
+//! `spindle demo`: it agrees, and nothing of it stays behind.
+mod common;
+
+use common::{PATIENCE, Running, Scratch};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::time::Timespec;
+use serde_json::Value;
+use std::os::fd::OwnedFd;
+
+fn demo(scratch: &Scratch, words: &[&str]) -> Running {
+    Running::start(scratch.spindle(["demo"]).args(words))
+}
+
+/// Checks the last object of a run: everybody delivered the same, and what was sent.
+fn check_final(object: &Value, members: usize, subgroups: usize) {
+    assert_eq!((&object["event"], &object["agree"]), (&"final".into(), &true.into()));
+    let all = object["members"].as_array().unwrap();
+    assert_eq!(all.len(), members);
+    let sent: u64 = all.iter().map(|member| member["sent"].as_u64().unwrap()).sum();
+    assert!(sent > 0);
+    for member in all {
+        assert_eq!(member["delivered"], sent);
+        assert_eq!(member["subgroups"].as_array().unwrap().len(), subgroups);
+        assert_eq!(member["subgroups"], all[0]["subgroups"]);
+    }
+}
+
+#[test]
+fn two_three_and_eight_members_agree() {
+    let scratch = Scratch::new();
+    let cases: [(&str, &[&str], usize); 3] = [
+        ("2", &["--senders", "one", "--size", "10k"], 1),
+        ("3", &["--subgroups", "3"], 3),
+        ("8", &["--size", "16"], 1),
+    ];
+    for (members, words, subgroups) in cases {
+        let words = [&["--json", "--seconds", "1", "--members", members], words].concat();
+        let objects = demo(&scratch, &words).done().expect(0).objects();
+        check_final(objects.last().unwrap(), members.parse().unwrap(), subgroups);
+        assert!(objects[..objects.len() - 1].iter().all(|object| object["event"] == "interval"));
+    }
+    assert_eq!(scratch.runtime_dir().read_dir().unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn messages_of_no_bytes_are_messages() {
+    let scratch = Scratch::new();
+    let words = ["--json", "--seconds", "1", "--members", "2", "--size", "0", "--senders", "half"];
+    check_final(demo(&scratch, &words).done().expect(0).objects().last().unwrap(), 2, 1);
+}
+
+#[test]
+fn a_pipe_gets_plain_lines_and_the_verdict() {
+    let scratch = Scratch::new();
+    let done = demo(&scratch, &["--seconds", "1", "--members", "2"]).done().expect(0);
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(!text.contains('\x1b'));
+    assert!(text.contains("All 2 members delivered the same"), "{text}");
+}
+
+#[test]
+fn ctrl_c_ends_it_with_the_final_table() {
+    let scratch = Scratch::new();
+    let mut running = demo(&scratch, &["--seconds", "600", "--members", "3"]);
+    running.lines(1);
+    running.signal(Signal::INT);
+    let done = running.done().expect(130);
+    assert!(String::from_utf8(done.stdout).unwrap().contains("All 3 members delivered the same"));
+}
+
+/// Starts a long demo and waits until its members work; handles of their processes, by member.
+fn at_work(scratch: &Scratch) -> (Running, Vec<(Pid, OwnedFd)>) {
+    let mut running = demo(scratch, &["--json", "--seconds", "600", "--members", "3"]);
+    let first: Value = serde_json::from_str(&running.lines(1)[0]).unwrap();
+    let pids = first["members"].as_array().unwrap().iter().map(|m| m["pid"].as_i64().unwrap() as i32);
+    let open = |pid| {
+        let pid = Pid::from_raw(pid).unwrap();
+        (pid, pidfd_open(pid, PidfdFlags::empty()).unwrap())
+    };
+    (running, pids.map(open).collect())
+}
+
+#[track_caller]
+fn wait_for_death(process: &OwnedFd) {
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience)).unwrap();
+    assert_eq!(ready, 1, "a member outlived its demo");
+}
+
+#[test]
+fn a_member_that_is_killed_is_named_and_the_others_end() {
+    let scratch = Scratch::new();
+    let (running, members) = at_work(&scratch);
+    let victim = members[1].0;
+    rustix::process::kill_process(victim, Signal::KILL).unwrap();
+    let error = running.done().expect(3).error();
+    assert_eq!(error, format!("member 2 (process {}) was killed (signal 9)", victim.as_raw_nonzero()));
+    members.iter().for_each(|(_, process)| wait_for_death(process));
+}
+
+#[test]
+fn a_demo_that_is_killed_leaves_no_process() {
+    let scratch = Scratch::new();
+    let (running, members) = at_work(&scratch);
+    running.signal(Signal::KILL);
+    members.iter().for_each(|(_, process)| wait_for_death(process));
+    drop(running);
+    // What it left in the directory goes with the next one.
+    demo(&scratch, &["--seconds", "1", "--members", "2"]).done().expect(0);
+    assert_eq!(scratch.runtime_dir().read_dir().unwrap().count(), 0);
+}
