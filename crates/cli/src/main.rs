@@ -4,6 +4,7 @@
 //! turns errors into exit statuses ([`exit`]).
 #![forbid(unsafe_code)]
 
+mod bench;
 mod demo;
 mod exit;
 mod member;
@@ -11,6 +12,7 @@ mod pages;
 mod place;
 mod quantity;
 mod signals;
+mod sim;
 mod waiting;
 
 use clap::{Parser, Subcommand};
@@ -44,6 +46,10 @@ enum Command {
     /// A line is what stands before a newline, in any encoding, a carriage return included. What is printed always ends
     /// with a newline, also where the last line of an input had none.
     Member(member::Args),
+    /// Measures throughput, latency, and the machine's limits beside them
+    Bench(bench::Args),
+    /// Searches for histories that break the protocol, in a simulator: many seeds, or one with its story
+    Sim(sim::Args),
     /// Prints the completion script of a shell
     Completions(pages::Completions),
     /// Prints the manual
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Member(args) => member::run(args),
+        Command::Bench(args) => bench::run(args).map_err(Into::into),
+        Command::Sim(args) => sim::run(args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
         Command::DemoMember(args) => demo::child::run(args),

@@ -198,6 +198,10 @@ impl Engine {
         }
         // Idle subgroups drop out of the scan while others are busy.
         let scan_all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
+        if scan_all && let Some(member) = self.abandoned(table) {
+            self.state = State::Failed(Fault::Abandoned { member });
+            return Progress { worked: true, wake_at: None };
+        }
         let mut worked = false;
         let mut pending = false;
         let mut skipped = false;
@@ -352,10 +356,6 @@ impl Engine {
         if worked {
             return false;
         }
-        if let Some(&member) = self.everyone.iter().find(|rank| table.load(**rank, membership::ABANDONED) != 0) {
-            self.state = State::Failed(Fault::Abandoned { member });
-            return true;
-        }
         if !self.finished {
             if !self.subgroups.iter().all(Subgroup::has_finished_sending) {
                 return false;
@@ -376,6 +376,11 @@ impl Engine {
         self.announce(membership::LEFT, table);
         self.state = State::Finished;
         true
+    }
+
+    /// Who has given the group up, if anybody has.
+    fn abandoned<T: Table>(&self, table: &T) -> Option<Rank> {
+        self.everyone.iter().copied().find(|rank| table.load(*rank, membership::ABANDONED) != 0)
     }
 
     fn announce<T: Table>(&mut self, word: u64, table: &mut T) {

@@ -1,0 +1,145 @@
+//! `spindle sim`: the simulator of `spindle-sim`, from a shell.
+use crate::exit::{FAILED, Failure, Outcome};
+use crate::signals::Stop;
+use anyhow::Context;
+use serde_json::{Value, json};
+use spindle_sim::{Options, Plan, Summary, Violation, campaign, explain};
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::sync::atomic::Ordering;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+/// A campaign ends early when so many seeds have failed: they will hardly be of different kinds.
+const FAILURES_MAX: usize = 20;
+/// How often a terminal is told how far it is.
+const SHOW_EVERY: Duration = Duration::from_millis(250);
+
+/// Arguments of `spindle sim`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many seeds to run
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    seeds: u64,
+
+    /// The first seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    from: u64,
+
+    /// Run this seed only, and tell its story
+    #[arg(long, conflicts_with_all = ["seeds", "from", "threads"])]
+    seed: Option<u64>,
+
+    /// With --seed and --json: put the story into the object
+    #[arg(long, requires = "seed")]
+    trace: bool,
+
+    /// Seeds to run at the same time [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
+
+    /// Print one JSON object at the end.
+    ///
+    /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, events, virtual_ns, elapsed_s and failures, a
+    /// list of {seed, invariant, name, at_ns, what}. One seed: seed, deliveries, messages, nulls, polls, posts, faults,
+    /// events, virtual_ns, trace_hash, failures, and with --trace the trace.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.seed {
+        Some(seed) => replay(seed, &args),
+        None => search(&args),
+    }
+    .map_err(|failure| failure.told_as_json(args.json))
+}
+
+/// One seed, in words.
+fn replay(seed: u64, args: &Args) -> Outcome {
+    let (outcome, story) = explain(&Plan::from_seed(seed, &Options::default()));
+    if args.json {
+        let failures: Vec<Value> = outcome.violations.iter().map(|violation| failure(seed, violation)).collect();
+        let mut object = json!({
+            "seed": seed, "deliveries": outcome.deliveries, "messages": outcome.messages, "nulls": outcome.nulls,
+            "polls": outcome.polls, "posts": outcome.posts, "faults": outcome.faults, "events": outcome.events,
+            "virtual_ns": outcome.virtual_ns, "trace_hash": format!("{:016x}", outcome.trace_hash), "failures": failures,
+        });
+        if args.trace {
+            object["trace"] = story.into();
+        }
+        print(&object.to_string())?;
+    } else {
+        print(story.trim_end())?;
+    }
+    match outcome.violations.first() {
+        Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
+        None if args.json => Ok(()),
+        None => print(&format!(
+            "\nseed {seed}: {} deliveries checked, {} faults, no violation (trace {:016x})",
+            outcome.deliveries, outcome.faults, outcome.trace_hash
+        )),
+    }
+}
+
+/// Many seeds, in numbers.
+fn search(args: &Args) -> Outcome {
+    let stop = Stop::on_signals(|_| {})?;
+    let threads = args.threads.unwrap_or_else(|| available_parallelism().map_or(1, |cores| cores.get() as u32));
+    let (start, mut shown) = (Instant::now(), Instant::now());
+    let live = stderr().is_terminal() && !args.json;
+    let seeds = args.from..args.from.saturating_add(args.seeds);
+    let summary = campaign(seeds, threads, &Options::default(), |summary| {
+        if live && shown.elapsed() >= SHOW_EVERY {
+            shown = Instant::now();
+            // A terminal that is gone does not matter.
+            let _ = write!(stderr(), "\r{} of {} seeds\x1b[K", summary.seeds, args.seeds);
+        }
+        !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
+    });
+    if live {
+        let _ = write!(stderr(), "\r\x1b[K");
+    }
+    print(&describe(&summary, start.elapsed(), args.json))?;
+    if !summary.failures.is_empty() {
+        let (failed, ran) = (summary.failures.len(), summary.seeds);
+        return Err(Failure::new(FAILED, format_args!("{failed} of {ran} seeds break an invariant")));
+    }
+    if stop.flag.load(Ordering::Relaxed) {
+        let when = format!("after {} of {} seeds; none broke an invariant", summary.seeds, args.seeds);
+        return Err(Failure::interrupted(stop.signal(), when));
+    }
+    Ok(())
+}
+
+fn describe(summary: &Summary, elapsed: Duration, json: bool) -> String {
+    let Summary { seeds, deliveries, messages, nulls, polls, posts, faults, events, virtual_ns, failures } = summary;
+    let elapsed = elapsed.as_secs_f64();
+    if json {
+        let failures: Vec<Value> = failures.iter().map(|(seed, violation)| failure(*seed, violation)).collect();
+        let object = json!({
+            "seeds": seeds, "deliveries": deliveries, "messages": messages, "nulls": nulls, "polls": polls, "posts": posts,
+            "faults": faults, "events": events, "virtual_ns": virtual_ns, "elapsed_s": elapsed, "failures": failures,
+        });
+        return object.to_string();
+    }
+    let mut text = String::new();
+    for (seed, violation) in failures {
+        text += &format!("seed {seed}: {violation}\n  replay: spindle sim --seed {seed}\n");
+    }
+    let rate = *seeds as f64 / elapsed.max(1e-9);
+    text + &format!(
+        "{seeds} seeds in {elapsed:.1} s ({rate:.0}/s): {messages} messages, {deliveries} deliveries checked, {faults} faults, \
+         {:.1} s of virtual time; {} seeds failed",
+        *virtual_ns as f64 / 1e9,
+        failures.len()
+    )
+}
+
+fn failure(seed: u64, violation: &Violation) -> Value {
+    let Violation { number, name, at, what } = violation;
+    json!({"seed": seed, "invariant": number, "name": name, "at_ns": at, "what": what})
+}
+
+fn print(text: &str) -> Outcome {
+    Ok(writeln!(stdout().lock(), "{text}").context("can't write to the standard output")?)
+}
