@@ -224,6 +224,9 @@ impl<'a, R: Rows> Batch<'a, R> {
                     self.messages += round - first;
                     self.bytes += bytes;
                 }
+                if self.left == 0 {
+                    return;
+                }
             }
             match self.next() {
                 Some(message) => upcall(message),
@@ -233,7 +236,24 @@ impl<'a, R: Rows> Batch<'a, R> {
     }
 
     /// Whether another message is there; passes over the nulls before it.
+    #[inline]
     pub fn has_next(&mut self) -> bool {
+        self.left > 0 && (self.is_here() || self.seek_checked())
+    }
+
+    /// Whether the next place of the total order is a message, and not a null or behind a void.
+    #[inline]
+    fn is_here(&self) -> bool {
+        let cursor = &*self.cursor;
+        let Some(lane) = cursor.lanes.get(cursor.lane) else { return false };
+        lane.position < lane.published && cursor.order == Order::Total && {
+            let [word, round] = self.rows.frames(lane.sender, &lane.ring).header(lane.position);
+            round == cursor.round && Header::of_kind(word, Kind::Message, &lane.ring).is_some()
+        }
+    }
+
+    #[cold]
+    fn seek_checked(&mut self) -> bool {
         if self.cursor.defect.is_some() {
             return false;
         }

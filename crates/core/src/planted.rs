@@ -66,6 +66,8 @@ mod bugs {
         FinishedTooEarly,
         /// `received` is recomputed without regard to what was announced before.
         ReceivedGoesBack,
+        /// An exclusive claimer's guesses of its rounds are believed, whatever nulls came between.
+        GuessesBelieved,
         /// A message is delivered without waiting for stability.
         DeliveredOnReceipt,
         /// `spoken` is stored before `published`, which its readers look at next.

@@ -79,6 +79,7 @@ pub(crate) struct Subgroup {
     place: Place,
     me: usize,
     senders: usize,
+    /// The other members.
     peers: Vec<Peer>,
     own: Own,
     sending: Option<Sending>,
@@ -106,7 +107,7 @@ impl Subgroup {
     pub(crate) fn new(view: &View, layout: &Layout, me: Rank, id: SubgroupId) -> Subgroup {
         let spec = &view.subgroups[id.index()];
         let place = |rank| layout.row(rank).place(id).expect("a member of the subgroup has a place for it");
-        let peers = spec.members.iter().map(|&rank| Peer {
+        let peers = spec.members.iter().filter(|rank| **rank != me).map(|&rank| Peer {
             rank,
             entry: place(rank).entry,
             sender: spec.sender_rank(rank),
@@ -181,14 +182,16 @@ impl Subgroup {
 
     /// How far each member is, in the order of the subgroup's members.
     pub(crate) fn frontiers(&self) -> impl Iterator<Item = (Rank, Frontier)> {
-        self.peers.iter().enumerate().map(|(i, peer)| {
-            let own = Frontier {
-                rounds: self.own.rounds,
-                received: self.own.received,
-                delivered: self.own.delivered.iter().sum(),
-            };
-            let seen = Frontier { rounds: peer.rounds, received: peer.received, delivered: peer.delivered };
-            (peer.rank, if i == self.me { own } else { seen })
+        let own = Frontier {
+            rounds: self.own.rounds,
+            received: self.own.received,
+            delivered: self.own.delivered.iter().sum(),
+        };
+        self.members.iter().map(move |&rank| {
+            let peer = self.peers.iter().find(|peer| peer.rank == rank);
+            let seen =
+                |peer: &Peer| Frontier { rounds: peer.rounds, received: peer.received, delivered: peer.delivered };
+            (rank, peer.map_or(own, seen))
         })
     }
 
@@ -233,10 +236,15 @@ impl Subgroup {
     }
 
     /// Posts at once what was changed, when posting at the end of the loop is switched off.
+    #[inline]
     fn post_now<T: Table>(&self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
-        if ablation.deferred_posts || !changes.entry {
-            return;
+        if !ablation.deferred_posts && changes.entry {
+            self.post(table, changes);
         }
+    }
+
+    #[cold]
+    fn post<T: Table>(&self, table: &mut T, changes: &mut Changes) {
         changes.worked = true;
         changes.entry = false;
         for range in core::mem::take(&mut changes.data) {
@@ -273,12 +281,7 @@ impl Subgroup {
     /// (sender rank, rounds up to and with its newest message) of every sender, myself included.
     fn announced(&self) -> impl Iterator<Item = (usize, u64)> {
         let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.spoken));
-        own.into_iter().chain(self.others().filter_map(|peer| Some((peer.sender?, peer.spoken))))
-    }
-
-    fn others(&self) -> impl Iterator<Item = &Peer> {
-        let me = self.me;
-        self.peers.iter().enumerate().filter(move |(i, _)| *i != me).map(|(_, peer)| peer)
+        own.into_iter().chain(self.peers.iter().filter_map(|peer| Some((peer.sender?, peer.spoken))))
     }
 
     /// Places of the total order up to and with the last message.
@@ -296,10 +299,7 @@ impl Subgroup {
             (Order::Fifo, Some(sending)) => Some(LINE_BYTES + 8 * sending.rank as u64),
             _ => None,
         };
-        for (i, peer) in self.peers.iter_mut().enumerate() {
-            if i == self.me {
-                continue;
-            }
+        for peer in &mut self.peers {
             let word = |at| table.load(peer.rank, peer.entry + at);
             // `rounds` first: everything that it announces, `published` and `spoken` included, was stored before it.
             let (rounds, spoken) = match peer.sender {
@@ -309,7 +309,9 @@ impl Subgroup {
             let (received, delivered) = (word(entry::RECEIVED), word(entry::DELIVERED));
             let now = [rounds, spoken, received, delivered, of_mine.map_or(0, word)];
             let before = [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine];
-            if now == before || (planted!(FifoRoomUnnoticed) && now[..4] == before[..4]) {
+            // Compared as a whole, without a branch for each.
+            let changed = now.iter().zip(&before).fold(0, |changed, (now, before)| changed | (now ^ before));
+            if changed == 0 || (planted!(FifoRoomUnnoticed) && now[..4] == before[..4]) {
                 continue;
             }
             moved = true;
@@ -379,7 +381,7 @@ impl Subgroup {
             let before = peer.sender.is_some_and(|sender| sending.rank < sender) && !planted!(NullsFallShort);
             peer.sender.map_or(0, |_| (newest + u64::from(before)).saturating_sub(1))
         };
-        let target = self.others().map(needed).max().unwrap_or(0);
+        let target = self.peers.iter().map(needed).max().unwrap_or(0);
         if target > self.own.rounds {
             self.stats.nulls += target - self.own.rounds;
             self.stats.null_batches += 1;
@@ -394,7 +396,7 @@ impl Subgroup {
     /// the first with c_i = m.
     fn receive<T: Table>(&mut self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
         let own = self.sending.as_ref().map(|sending| (self.own.rounds, sending.rank));
-        let others = self.others().filter_map(|peer| Some((peer.rounds, peer.sender?)));
+        let others = self.peers.iter().filter_map(|peer| Some((peer.rounds, peer.sender?)));
         // The smallest (rounds, sender rank) is exactly (m, r).
         let Some((round, rank)) = own.into_iter().chain(others).min() else { return };
         let mut received = round * self.senders as u64 + rank as u64;
@@ -416,8 +418,8 @@ impl Subgroup {
 
     /// INV-STABLE: what every member has received.
     fn find_stable(&mut self) {
-        let count = self.peers.len() - 1 - usize::from(planted!(StableForgetsOne) && self.peers.len() > 1);
-        let others = self.others().take(count).map(|peer| peer.received);
+        let count = self.peers.len() - usize::from(planted!(StableForgetsOne) && !self.peers.is_empty());
+        let others = self.peers.iter().take(count).map(|peer| peer.received);
         let stable = others.chain([self.own.received]).min().unwrap_or(0);
         self.stable = if planted!(DeliveredOnReceipt) { self.own.received } else { stable };
     }
@@ -493,21 +495,20 @@ impl Subgroup {
     /// INV-FRAME: my ring's space is free once every member has delivered what stands in it.
     fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
         let Some(sending) = &mut self.sending else { return };
-        let others = self.peers.iter().enumerate().filter(|(i, _)| *i != self.me).map(|(_, peer)| peer);
-        // How many of my rounds everybody has delivered.
-        let rounds = match self.order {
+        let (senders, rank) = (self.senders as u64, sending.rank as u64);
+        let freed = match self.order {
             Order::Total => {
                 let seen = |peer: &Peer| if planted!(FreedOnReceipt) { peer.received } else { peer.delivered };
-                let places = others.map(seen).chain([self.own.delivered[0]]).min().unwrap_or(0);
-                // Places p with p = round * senders + rank and p < places.
-                (places + (self.senders - 1 - sending.rank) as u64) / self.senders as u64
+                let places = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
+                // The last of so many rounds of mine has a place below those.
+                sending.checkpoints.pop(|rounds| (rounds * senders + rank) < places + senders)
             }
             Order::Fifo => {
-                let seen = |peer: &Peer| peer.delivered_of_mine;
-                others.map(seen).chain([self.own.delivered[sending.rank]]).min().unwrap_or(0)
+                let delivered = self.peers.iter().map(|peer| peer.delivered_of_mine);
+                let delivered = delivered.fold(self.own.delivered[sending.rank], u64::min);
+                sending.checkpoints.pop(|rounds| rounds <= delivered)
             }
         };
-        let freed = sending.checkpoints.pop(rounds);
         if freed > self.own.freed {
             self.own.freed = freed;
             table.store(self.place.entry + entry::FREED, freed);
@@ -586,7 +587,7 @@ impl Sending {
         };
         let (frames, bytes) = tail.since(self.tail);
         let position = start + bytes;
-        if table.load(me, ring.offset(start) + 8) != own.rounds {
+        if table.load(me, ring.offset(start) + 8) != own.rounds && !planted!(GuessesBelieved) {
             let mut at = start;
             for round in own.rounds..own.rounds + frames {
                 table.stamp(&ring, at, round);
@@ -666,9 +667,10 @@ impl Checkpoints {
         }
     }
 
-    /// The position below which nothing is needed once `rounds` of my rounds are delivered everywhere.
-    fn pop(&mut self, rounds: u64) -> u64 {
-        while self.count > 0 && self.pairs[self.first].0 <= rounds {
+    /// The position below which nothing is needed, if `delivered` tells whether so many of my rounds are delivered everywhere.
+    #[inline]
+    fn pop(&mut self, delivered: impl Fn(u64) -> bool) -> u64 {
+        while self.count > 0 && delivered(self.pairs[self.first].0) {
             self.freed = self.pairs[self.first].1;
             self.first = (self.first + 1) % CHECKPOINTS;
             self.count -= 1;
