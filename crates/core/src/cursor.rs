@@ -41,8 +41,8 @@ pub struct Defect {
 /// No sender gets this far in the life of a view; a frame that claims to is garbage.
 pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 
-/// How far behind the next frame to prefetch: some lines, so that small frames arrive before they are needed.
-const LOOK_AHEAD_BYTES: u64 = 512;
+/// How far ahead to prefetch, in what is announced: as many lines as arrive in the time of one from a distant core.
+const LOOK_AHEAD_BYTES: u64 = 2048;
 
 /// The frames of one sender.
 #[derive(Debug)]
@@ -211,7 +211,9 @@ impl<'a, R: Rows> Batch<'a, R> {
                     let Some(header) = Header::of_kind(word, Kind::Message, &ring).filter(|_| found == round) else {
                         break;
                     };
-                    frames.prefetch(place + header.span + LOOK_AHEAD_BYTES);
+                    if place + LOOK_AHEAD_BYTES < stop {
+                        frames.prefetch(place + LOOK_AHEAD_BYTES);
+                    }
                     upcall(Message { sender, round, payload: frames.payload(place, header.len) });
                     bytes += header.len;
                     round += 1;
