@@ -34,7 +34,7 @@ pub struct Defect {
     pub sender: Rank,
     /// Its position in that ring.
     pub position: u64,
-    /// The header word found there.
+    /// The word that gave it away: the frame's header or its round, or how far the ring is said to be announced.
     pub header: u64,
 }
 
@@ -85,6 +85,12 @@ impl Cursor {
         for lane in &mut self.lanes {
             // Loaded after the frontier, so everything below the frontier is announced by it.
             lane.published = rows.load(lane.sender, lane.published_at);
+            // INV-MONOTONE and INV-FRAME: never back, and never over what I have not read.
+            if lane.published.wrapping_sub(lane.position) > lane.ring.capacity {
+                let defect = Defect { sender: lane.sender, position: lane.position, header: lane.published };
+                self.defect.get_or_insert(defect);
+                lane.published = lane.position;
+            }
         }
         let left = match self.order {
             Order::Total => frontier.saturating_sub(self.count()),
@@ -202,9 +208,10 @@ impl<'a, R: Rows> Batch<'a, R> {
                 let (sender, ring) = (lane.sender, lane.ring);
                 let (first, mut round, mut bytes) = (self.cursor.round, self.cursor.round, 0);
                 let end = round.saturating_add(self.left);
-                // To the end of the lap at most, so that no step has to wrap.
+                // To the end of the lap at most, so that no step has to wrap. A liar's last frame may stand out of what it
+                // announced.
                 let start = lane.position & (ring.capacity - 1);
-                let stop = ring.capacity.min(start + (lane.published - lane.position));
+                let stop = ring.capacity.min(start + lane.published.saturating_sub(lane.position));
                 let mut place = start;
                 while place < stop && round < end {
                     let [word, found] = frames.header(place);

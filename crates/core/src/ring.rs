@@ -88,7 +88,8 @@ impl Header {
         (self.kind as u64) << 56 | (self.span / GRANULE_BYTES) << 32 | self.len
     }
 
-    /// Reads a header word that a peer wrote; `None` if no sender of this ring can have written it.
+    /// Reads a header word that a peer wrote; `None` if no frame of this ring can have it. The length may be over the limit
+    /// of messages by what the largest frame is rounded up.
     #[inline]
     pub fn decode(word: u64, ring: &Ring) -> Option<Header> {
         Header::of_kind(word, Kind::Message, ring).or_else(|| Header::of_kind(word, Kind::Void, ring))

@@ -18,8 +18,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// No counter gets this far in the life of a view; a peer that claims to has sent garbage.
-const COUNT_MAX: u64 = ROUNDS_MAX * crate::limits::MEMBERS_MAX as u64;
+/// No counter gets further in the life of a view; a peer that claims to has sent garbage. Rounds and what counts them stay
+/// far enough below [`ROUNDS_MAX`] that following a liar with nulls does not make garbage of my own frames.
+const COUNTS_MAX: [u64; 5] = {
+    let rounds = ROUNDS_MAX / 2;
+    let places = rounds * crate::limits::MEMBERS_MAX as u64;
+    // Fits with a round to spare, whatever it is multiplied with.
+    assert!(places < u64::MAX / 4);
+    [rounds, rounds, places, places, rounds]
+};
 
 /// What I know of one member.
 #[derive(Debug)]
@@ -316,7 +323,7 @@ impl Subgroup {
             }
             moved = true;
             // INV-MONOTONE, which a peer that sends garbage breaks.
-            if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNT_MAX) {
+            if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNTS_MAX[i]) {
                 let counter = ["rounds", "spoken", "received", "delivered", "delivered by sender"][i];
                 return Err(Fault::Counter { member: peer.rank, counter, before: before[i], now: now[i] });
             }

@@ -61,7 +61,7 @@ pub trait Frames<'a>: Copy {
     /// The payload of `len` bytes of the frame at `place`, as by [`Rows::bytes`].
     ///
     /// # Panics
-    /// If `len` is over the ring's limit.
+    /// If no frame of this ring has `len` bytes of payload.
     fn payload(self, place: u64, len: u64) -> &'a [u8];
 }
 
@@ -95,7 +95,10 @@ impl<'a, R: Rows + ?Sized> Frames<'a> for Lookup<'a, R> {
     }
 
     fn payload(self, place: u64, len: u64) -> &'a [u8] {
-        assert!(len <= self.ring.message_bytes_max, "a payload of {len} bytes in a ring of smaller frames");
+        assert!(
+            len + HEADER_BYTES <= self.ring.frame_bytes_max,
+            "a payload of {len} bytes in a ring of smaller frames"
+        );
         self.rows.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len)
     }
 }
