@@ -132,7 +132,7 @@ impl Claims {
     pub fn claim(&self, len: u64) -> Result<Claim, ClaimError> {
         let mut position = self.claimed.load(Ordering::Relaxed);
         loop {
-            let (claim, next) = self.claim_at(position, len, || self.limit())?;
+            let (claim, next) = self.claim_at(position, len, self.limit())?;
             // Relaxed: claims are disjoint and pass nothing to each other.
             match self.claimed.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(claim),
@@ -163,18 +163,30 @@ impl Claims {
     /// As there.
     #[inline]
     pub fn claim_exclusive(&self, holder: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
-        let mut limit = holder.limit;
-        let outcome = self.claim_at(holder.position, len, || limit);
-        let (claim, next) = match outcome {
-            Err(ClaimError::Full) => {
-                limit = self.limit();
-                holder.limit = limit;
-                self.claim_at(holder.position, len, || limit)?
+        let ring = &self.ring;
+        if len > ring.message_bytes_max {
+            return Err(ClaimError::TooLong { len, max: ring.message_bytes_max });
+        }
+        let (position, span) = (holder.position, frame_bytes(len));
+        if position + span > holder.limit {
+            holder.limit = self.limit();
+            if position + span > holder.limit {
+                return Err(ClaimError::Full);
             }
-            outcome => outcome?,
-        };
-        holder.position = next;
-        Ok(claim)
+        }
+        holder.position = position + span;
+        if ring.ends_lap(position, span) {
+            self.end_lap(holder, position, span);
+        }
+        Ok(Claim { position, span, len })
+    }
+
+    /// The frame of `span` bytes at `position` is the last of its lap.
+    #[cold]
+    fn end_lap(&self, holder: &mut Exclusive, position: u64, span: u64) {
+        holder.position = self.ring.after(position, span);
+        // Relaxed: the tail that covers the frame has the release, and the next lap can't end before the engine saw this one.
+        self.lap_end.store(self.ring.offset(position) + span, Ordering::Relaxed);
     }
 
     /// The round that the next frame of the only claimer will have, unless nulls come before it: what to put into the second
@@ -201,9 +213,6 @@ impl Claims {
         assert!(len <= claim.len, "committed {len} bytes of a claim of {}", claim.len);
         debug_assert_eq!(holder.position, self.ring.after(claim.position, claim.span), "the last claim");
         store(claim.position, Header { kind, span: claim.span, len }.encode());
-        if self.ring.ends_lap(claim.position, claim.span) {
-            self.lap_end.store(self.ring.offset(claim.position) + claim.span, Ordering::Relaxed);
-        }
         if kind == Kind::Void {
             self.voids.fetch_add(1, Ordering::Relaxed);
         }
@@ -301,12 +310,12 @@ impl Claims {
 
     /// Whether the frame at `position` may be claimed: `limit` is how far claims may go, as the caller knows it.
     #[inline]
-    fn claim_at(&self, position: u64, len: u64, limit: impl FnOnce() -> u64) -> Result<(Claim, u64), ClaimError> {
+    fn claim_at(&self, position: u64, len: u64, limit: u64) -> Result<(Claim, u64), ClaimError> {
         if len > self.ring.message_bytes_max {
             return Err(ClaimError::TooLong { len, max: self.ring.message_bytes_max });
         }
         let span = frame_bytes(len);
-        if position + span > limit() {
+        if position + span > limit {
             return Err(ClaimError::Full);
         }
         Ok((Claim { position, span, len }, self.ring.after(position, span)))

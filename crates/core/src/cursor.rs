@@ -215,7 +215,7 @@ impl<'a, R: Rows> Batch<'a, R> {
                 let mut place = start;
                 while place < stop && round < end {
                     let [word, found] = frames.header(place);
-                    let Some(header) = Header::of_kind(word, Kind::Message, &ring).filter(|_| found == round) else {
+                    let Some(header) = Header::of_message(word, &ring).filter(|_| found == round) else {
                         break;
                     };
                     if place + LOOK_AHEAD_BYTES < stop {
@@ -257,7 +257,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         let Some(lane) = cursor.lanes.get(cursor.lane) else { return false };
         lane.position < lane.published && cursor.order == Order::Total && {
             let [word, round] = self.rows.frames(lane.sender, &lane.ring).header(lane.position);
-            round == cursor.round && Header::of_kind(word, Kind::Message, &lane.ring).is_some()
+            round == cursor.round && Header::of_message(word, &lane.ring).is_some()
         }
     }
 
@@ -288,7 +288,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         let frames = self.rows.frames(lane.sender, &lane.ring);
         let place = lane.position;
         let [word, round] = frames.header(place);
-        let header = Header::of_kind(word, Kind::Message, &lane.ring)?;
+        let header = Header::of_message(word, &lane.ring)?;
         match cursor.order {
             Order::Total if round == cursor.round => {
                 cursor.lane += 1;

@@ -13,6 +13,6 @@ pub const RING_BYTES_MAX: u64 = 4 << 30;
 /// Bytes in the name of a subgroup.
 pub const NAME_BYTES_MAX: usize = 128;
 
-// A frame's span is kept in 24 bits of 16-byte granules.
-const _: () = assert!(MESSAGE_BYTES_MAX + crate::ring::HEADER_BYTES < (1 << 24) * crate::ring::GRANULE_BYTES);
+// A frame's span is kept in 31 bits of 16-byte granules.
+const _: () = assert!(MESSAGE_BYTES_MAX + crate::ring::HEADER_BYTES < (1 << 31) * crate::ring::GRANULE_BYTES);
 const _: () = assert!(MESSAGE_BYTES_MAX < u32::MAX as u64);

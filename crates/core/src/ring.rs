@@ -17,6 +17,9 @@ pub const fn frame_bytes(payload: u64) -> u64 {
     (HEADER_BYTES + payload + GRANULE_BYTES - 1) & !(GRANULE_BYTES - 1)
 }
 
+/// In a header's first word: the frame is a void.
+pub const VOID: u64 = 1 << 63;
+
 /// Where one sender's ring stands in its row and how it wraps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ring {
@@ -61,16 +64,16 @@ impl Ring {
     }
 }
 
-/// What a frame is, as the number that stands in its header.
+/// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A message.
-    Message = 1,
+    Message,
     /// A claim that was given up: space and a round, but no message.
-    Void = 2,
+    Void,
 }
 
-/// The first word of a frame's header: kind, span and length. The second word is the frame's round.
+/// The first word of a frame's header: span, length, and whether it is a void. The second word is the frame's round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// What it is.
@@ -82,27 +85,29 @@ pub struct Header {
 }
 
 impl Header {
-    /// As the word that stands in memory: length in the low 32 bits, span in granules above, kind in the top 8.
+    /// As the word that stands in memory: length in the low 32 bits, span in granules above, and [`VOID`] in a void.
     #[inline]
     pub fn encode(self) -> u64 {
-        (self.kind as u64) << 56 | (self.span / GRANULE_BYTES) << 32 | self.len
+        let void = if self.kind == Kind::Void { VOID } else { 0 };
+        void | (self.span / GRANULE_BYTES) << 32 | self.len
     }
 
     /// Reads a header word that a peer wrote; `None` if no frame of this ring can have it. The length may be over the limit
     /// of messages by what the largest frame is rounded up.
     #[inline]
     pub fn decode(word: u64, ring: &Ring) -> Option<Header> {
-        Header::of_kind(word, Kind::Message, ring).or_else(|| Header::of_kind(word, Kind::Void, ring))
+        let void = Header::of_message(word & !VOID, ring).map(|header| Header { kind: Kind::Void, ..header });
+        if word & VOID == 0 { Header::of_message(word, ring) } else { void }
     }
 
-    /// As [`decode`](Self::decode), for frames of one kind only.
+    /// As [`decode`](Self::decode), for messages only.
     #[inline]
-    pub fn of_kind(word: u64, kind: Kind, ring: &Ring) -> Option<Header> {
-        // Kind and span in one comparison: another kind leaves a number that no span reaches.
-        let span = (word >> 32).wrapping_sub((kind as u64) << 24).wrapping_mul(GRANULE_BYTES);
+    pub fn of_message(word: u64, ring: &Ring) -> Option<Header> {
+        // A void's bit makes a span that no frame has.
+        let span = (word >> 32) * GRANULE_BYTES;
         let len = word & 0xffff_ffff;
         let fits = (span <= ring.frame_bytes_max) & (len + HEADER_BYTES <= span);
-        fits.then_some(Header { kind, span, len })
+        fits.then_some(Header { kind: Kind::Message, span, len })
     }
 }
 
