@@ -53,6 +53,14 @@ pub struct Exclusive {
     frames: u64,
 }
 
+impl Exclusive {
+    /// Position up to which nobody but this claimer uses the ring, as far as it knows.
+    #[inline]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+}
+
 /// How far an exclusive claimer has committed, in one word: frames in the high half, granules in the low, both wrapping. No
 /// ring holds enough for a wrapped difference to be wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

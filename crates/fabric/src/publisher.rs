@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+/// How far ahead of a claim to fetch the ring's lines for writing. The peers hold them from the lap before; fetched one by one,
+/// when they are stored to, small frames from a distant core wait for each of them.
+const LOOK_AHEAD_BYTES: u64 = 2048;
 /// Attempts before a claim that waits for room goes to sleep.
 const SPINS: u32 = 128;
 /// The longest single sleep of a claim that waits.
@@ -245,6 +248,11 @@ impl Outlet {
     #[inline]
     fn claim<'a>(&'a self, mut claimer: Claimer<'a>, len: u64) -> Result<Frame<'a>, ClaimError> {
         let claim = self.take(&mut claimer, len)?;
+        if let Claimer::Only(exclusive) = &claimer
+            && claim.position() + LOOK_AHEAD_BYTES < exclusive.limit()
+        {
+            self.lease.prefetch(claim.position() + LOOK_AHEAD_BYTES);
+        }
         Ok(self.frame(claimer, claim))
     }
 

@@ -306,6 +306,12 @@ impl SharedRegion {
 }
 
 impl Lease {
+    /// Starts to bring the cache line of `place` here, for writing.
+    #[inline]
+    pub fn prefetch(&self, place: u64) {
+        self.ring.prefetch_to_write(place);
+    }
+
     /// Where the payload of the frame at `place` stands. Whoever writes through it must own the frame.
     ///
     /// # Safety
@@ -439,6 +445,19 @@ impl RingSpan {
         let header = [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)];
         fence(Ordering::Acquire);
         header
+    }
+
+    /// Starts to bring the cache line of `place` here, for writing.
+    #[inline]
+    pub(crate) fn prefetch_to_write(self, place: u64) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a hint, which no address makes wrong. Processors without it take it for no operation. (The intrinsic makes
+        // a prefetch for reading of it where the compiler may not assume it.)
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) self.frame(place).as_ptr(), options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = place;
     }
 
     /// Starts to bring the cache line of `place` here.
