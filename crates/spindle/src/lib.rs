@@ -52,3 +52,8 @@ impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {
         self(subgroup, batch);
     }
 }
+
+/// The examples of the README, compiled and run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeDoctests;
