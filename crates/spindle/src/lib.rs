@@ -53,7 +53,11 @@ impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {
     }
 }
 
-/// The examples of the README, compiled and run as documentation tests.
+/// The examples of the README and of the guide, compiled and run as documentation tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct ReadmeDoctests;
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide/library.md")]
+    struct Guide;
+}
