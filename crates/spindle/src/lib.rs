@@ -53,3 +53,12 @@ impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {
         self(subgroup, batch);
     }
 }
+
+/// The examples of the README and of the guide, compiled and run as documentation tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide/library.md")]
+    struct Guide;
+}
