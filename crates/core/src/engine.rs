@@ -2,46 +2,19 @@
 //!
 //! [`Engine::poll`] never blocks and does bounded work. It stores into my row as it goes, in the order in which peers may
 //! see it, and posts at the end: the frames of all subgroups, then one span of control words per peer.
+use crate::ablation::Ablation;
 use crate::claims::Claims;
-use crate::cursor::{Batch, Cursor, Defect, Handoff};
+use crate::cursor::{Cursor, Handoff};
+use crate::fault::Fault;
 use crate::ids::{Rank, SubgroupId, Time};
 use crate::layout::{Layout, membership};
 use crate::stats::{EngineStats, Frontier, SubgroupStats};
 use crate::subgroup::{Changes, Subgroup};
 use crate::table::Table;
+use crate::upcalls::Upcalls;
 use crate::view::{View, ViewError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-
-/// The optimisations of the Spindle paper, each of which can be switched off to measure what it brings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ablation {
-    /// Announce all committed messages at once, not one a poll (III-A).
-    pub send_batch: bool,
-    /// Acknowledge all received messages at once, not one a poll (III-A).
-    pub receive_batch: bool,
-    /// Deliver all stable messages at once, not one a poll (III-A).
-    pub delivery_batch: bool,
-    /// Fill a lagging sender's rounds with nulls (III-B). Without them an idle sender stops its subgroup.
-    pub null_sends: bool,
-    /// One control post per peer and loop for all subgroups together, not one per subgroup.
-    pub coalesced_control: bool,
-    /// Post at the end of the loop, not after each predicate (III-C).
-    pub deferred_posts: bool,
-}
-
-impl Default for Ablation {
-    fn default() -> Self {
-        Ablation {
-            send_batch: true,
-            receive_batch: true,
-            delivery_batch: true,
-            null_sends: true,
-            coalesced_control: true,
-            deferred_posts: true,
-        }
-    }
-}
 
 /// What a poll did and when the engine needs the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,75 +34,6 @@ pub enum State {
     Finished,
     /// It has stopped for good.
     Failed(Fault),
-}
-
-/// What stops an engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// A member died before it had finished.
-    #[error("the member of rank {member} died")]
-    Died {
-        /// Who.
-        member: Rank,
-    },
-    /// A member gave the group up before it had finished, without dying.
-    #[error("the member of rank {member} gave the group up")]
-    Abandoned {
-        /// Who.
-        member: Rank,
-    },
-    /// A member's counter went back, or further than any can go.
-    #[error("the member of rank {member} sent garbage: its counter `{counter}` went from {before} to {now}")]
-    Counter {
-        /// Who.
-        member: Rank,
-        /// Which counter.
-        counter: &'static str,
-        /// Its last good value.
-        before: u64,
-        /// Its value now.
-        now: u64,
-    },
-    /// A member announced a frame that no correct member writes.
-    #[error(
-        "the member of rank {} sent garbage in subgroup {subgroup}: no frame at position {} of its ring (header {:#x})",
-        defect.sender, defect.position, defect.header
-    )]
-    Frame {
-        /// Where.
-        subgroup: SubgroupId,
-        /// What was found.
-        defect: Defect,
-    },
-}
-
-impl Fault {
-    /// Whose fault it is.
-    pub fn member(&self) -> Rank {
-        match self {
-            Fault::Died { member } | Fault::Abandoned { member } | Fault::Counter { member, .. } => *member,
-            Fault::Frame { defect, .. } => defect.sender,
-        }
-    }
-}
-
-/// What the engine tells the application while it is polled. A closure over (subgroup, batch) is one.
-pub trait Upcalls<R> {
-    /// Messages of `subgroup`, in order. Those that are not taken out of the batch are offered again at the next poll.
-    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, R>);
-
-    /// My ring in `subgroup` has more room than before.
-    fn room(&mut self, _subgroup: SubgroupId) {}
-
-    /// The consumer of `subgroup` on another thread has more to deliver.
-    fn handed_off(&mut self, _subgroup: SubgroupId) {}
-}
-
-impl<R, F: FnMut(SubgroupId, &mut Batch<'_, R>)> Upcalls<R> for F {
-    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, R>) {
-        self(subgroup, batch);
-    }
 }
 
 /// Polls for which a subgroup is looked at every time after it last did something.

@@ -15,25 +15,32 @@ extern crate alloc;
 #[cfg(any(test, loom))]
 extern crate std;
 
+mod ablation;
 pub mod claims;
 pub mod cursor;
 pub mod engine;
+mod fault;
 pub mod ids;
 pub mod layout;
 pub mod limits;
 pub mod planted;
 pub mod ring;
+mod sending;
 pub mod stats;
 mod subgroup;
 mod sync;
 pub mod table;
+mod upcalls;
 pub mod view;
 
+pub use ablation::Ablation;
 pub use claims::{Claim, ClaimError, Claims, Exclusive};
 pub use cursor::{Batch, Cursor, Defect, Handoff, Message};
-pub use engine::{Ablation, Engine, Fault, Progress, State, Upcalls};
+pub use engine::{Engine, Progress, State};
+pub use fault::Fault;
 pub use ids::{MemberId, Rank, SubgroupId, Time, ViewId};
 pub use layout::{Layout, RowLayout};
 pub use ring::Ring;
 pub use table::{Frames, Lookup, Rows, Table};
+pub use upcalls::Upcalls;
 pub use view::{Order, SubgroupSpec, View, ViewError};

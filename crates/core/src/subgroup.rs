@@ -3,15 +3,17 @@
 //!
 //! Everything is batched as it is found: one evaluation takes whatever has come since the last. The order of stores is the
 //! order in which peers may see them: a frame, then the counters that announce it, then the acknowledgements.
-use crate::claims::{Claims, Tail};
+use crate::ablation::Ablation;
+use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff, ROUNDS_MAX};
-use crate::engine::{Ablation, Fault, Upcalls};
+use crate::fault::Fault;
 use crate::ids::{Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
 use crate::planted::planted;
-use crate::ring::{Header, Kind, Ring};
+use crate::sending::{Announced, Sending};
 use crate::stats::{Frontier, SubgroupStats};
 use crate::table::Table;
+use crate::upcalls::Upcalls;
 use crate::view::{Order, View};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -54,21 +56,6 @@ struct Own {
     received: u64,
     /// One count in a subgroup with a total order, one per sender in a Fifo one.
     delivered: Box<[u64]>,
-}
-
-/// My ring, if I send.
-#[derive(Debug)]
-struct Sending {
-    rank: usize,
-    ring: Ring,
-    claims: Arc<Claims>,
-    checkpoints: Checkpoints,
-    /// What of the exclusive claimer's frames is announced.
-    tail: Tail,
-    /// Frames announced: the other rounds are nulls.
-    frames: u64,
-    /// Voids of the exclusive claimer that were counted.
-    voids: u64,
 }
 
 #[derive(Debug)]
@@ -126,16 +113,7 @@ impl Subgroup {
         });
         let sending = spec.sender_rank(me).map(|rank| {
             let ring = place(me).ring.expect("a sender has a ring");
-            let claims = Arc::new(Claims::new(ring));
-            Sending {
-                rank,
-                ring,
-                claims,
-                checkpoints: Checkpoints::default(),
-                tail: Tail::default(),
-                frames: 0,
-                voids: 0,
-            }
+            Sending::new(rank, ring)
         });
         let counts = match spec.order {
             Order::Total => 1,
@@ -348,7 +326,7 @@ impl Subgroup {
         if planted!(AnnouncedBeforeStamped) && sending.has_more(own.published) {
             table.store(self.place.entry + entry::ROUNDS, own.rounds + 1);
         }
-        let batch = sending.collect(table, me, own, ablation);
+        let batch = sending.collect(table, me, Announced { published: own.published, rounds: own.rounds }, ablation);
         self.pending |= batch.more;
         if batch.frames > 0 {
             let (from, to) = (sending.ring.offset(own.published), sending.ring.offset(batch.position));
@@ -538,102 +516,6 @@ impl Subgroup {
     }
 }
 
-/// Committed frames, stamped and ready to be announced.
-#[derive(Debug, Default)]
-struct SendBatch {
-    /// Frames, each of which takes a round.
-    frames: u64,
-    /// How many of them are voids.
-    voids: u64,
-    /// Where the ring stands behind them.
-    position: u64,
-    /// Offset in the row of the end of the lap that ends among them.
-    lap_end: Option<u64>,
-    /// Whether some were left for the next time.
-    more: bool,
-}
-
-impl Sending {
-    /// Whether a frame at `position` waits to be announced.
-    fn has_more(&self, position: u64) -> bool {
-        self.claims.tail() != self.tail || self.claims.is_committed(position)
-    }
-
-    /// Takes what applications have committed since `own.published`, and makes sure that it is stamped with its rounds.
-    #[inline]
-    fn collect<T: Table>(&mut self, table: &mut T, me: Rank, own: &Own, ablation: &Ablation) -> SendBatch {
-        let tail = self.claims.tail();
-        if tail != self.tail {
-            self.collect_exclusive(tail, table, me, own, ablation)
-        } else if self.claims.is_shared() {
-            self.collect_marked(table, own, ablation)
-        } else {
-            SendBatch::default()
-        }
-    }
-
-    /// The frames of the exclusive claimer. Its guesses of the rounds only grow with what it knows of nulls, so they are all
-    /// right if the first one is.
-    fn collect_exclusive<T: Table>(
-        &mut self,
-        tail: Tail,
-        table: &mut T,
-        me: Rank,
-        own: &Own,
-        ablation: &Ablation,
-    ) -> SendBatch {
-        let (ring, start) = (self.ring, own.published);
-        let header = |table: &T, position| {
-            let word = table.load(me, ring.offset(position));
-            Header::decode(word, &ring).expect("my own frames are well formed")
-        };
-        let tail = if ablation.send_batch {
-            tail
-        } else {
-            self.tail.step(ring.after(start, header(table, start).span) - start)
-        };
-        let (frames, bytes) = tail.since(self.tail);
-        let position = start + bytes;
-        if table.load(me, ring.offset(start) + 8) != own.rounds && !planted!(GuessesBelieved) {
-            let mut at = start;
-            for round in own.rounds..own.rounds + frames {
-                table.stamp(&ring, at, round);
-                at = ring.after(at, header(table, at).span);
-            }
-        }
-        let voids = self.claims.voids();
-        self.tail = tail;
-        SendBatch {
-            frames,
-            voids: core::mem::replace(&mut self.voids, voids).abs_diff(voids).min(frames),
-            position,
-            lap_end: (ring.offset(position) <= ring.offset(start)).then(|| self.claims.lap_end()),
-            more: !ablation.send_batch,
-        }
-    }
-
-    /// The frames of many claimers, as far as they are committed without a gap.
-    fn collect_marked<T: Table>(&mut self, table: &mut T, own: &Own, ablation: &Ablation) -> SendBatch {
-        let (ring, marks) = (self.ring, self.claims.marks());
-        let mut batch = SendBatch { position: own.published, ..SendBatch::default() };
-        while let Some((kind, span)) = marks.take(batch.position) {
-            table.stamp(&ring, batch.position, own.rounds + batch.frames);
-            batch.frames += 1;
-            // A void takes a round too, so that its space is freed like a message's.
-            batch.voids += u64::from(kind == Kind::Void);
-            if ring.ends_lap(batch.position, span) {
-                batch.lap_end = Some(ring.offset(batch.position) + span);
-            }
-            batch.position = ring.after(batch.position, span);
-            if !ablation.send_batch {
-                batch.more = true;
-                break;
-            }
-        }
-        batch
-    }
-}
-
 fn cursor(view: &View, layout: &Layout, id: SubgroupId) -> Cursor {
     let spec = &view.subgroups[id.index()];
     let senders = spec.senders.iter().map(|&rank| {
@@ -641,47 +523,4 @@ fn cursor(view: &View, layout: &Layout, id: SubgroupId) -> Cursor {
         (rank, place.ring.expect("a sender has a ring"), place.entry + entry::PUBLISHED)
     });
     Cursor::new(spec.order, senders)
-}
-
-/// From rounds to ring positions: where my ring stood when so many rounds were announced.
-///
-/// A fixed number of pairs; when they are all in use the newest is moved forward, which only frees space later.
-#[derive(Debug)]
-struct Checkpoints {
-    pairs: Box<[(u64, u64)]>,
-    first: usize,
-    count: usize,
-    freed: u64,
-}
-
-/// Send batches that may be on the way before two share a checkpoint.
-const CHECKPOINTS: usize = 1024;
-
-impl Default for Checkpoints {
-    fn default() -> Self {
-        Checkpoints { pairs: alloc::vec![(0, 0); CHECKPOINTS].into(), first: 0, count: 0, freed: 0 }
-    }
-}
-
-impl Checkpoints {
-    fn push(&mut self, rounds: u64, position: u64) {
-        if self.count == self.pairs.len() {
-            let newest = &mut self.pairs[(self.first + self.count - 1) % CHECKPOINTS];
-            *newest = if planted!(CheckpointsMergeForward) { (newest.0, position) } else { (rounds, position) };
-        } else {
-            self.pairs[(self.first + self.count) % CHECKPOINTS] = (rounds, position);
-            self.count += 1;
-        }
-    }
-
-    /// The position below which nothing is needed, if `delivered` tells whether so many of my rounds are delivered everywhere.
-    #[inline]
-    fn pop(&mut self, delivered: impl Fn(u64) -> bool) -> u64 {
-        while self.count > 0 && delivered(self.pairs[self.first].0) {
-            self.freed = self.pairs[self.first].1;
-            self.first = (self.first + 1) % CHECKPOINTS;
-            self.count -= 1;
-        }
-        self.freed
-    }
 }

@@ -1,0 +1,182 @@
+//! The sender's half of a subgroup: what applications have committed, and which of it may be overwritten.
+use crate::ablation::Ablation;
+use crate::claims::{Claims, Tail};
+use crate::ids::Rank;
+use crate::planted::planted;
+use crate::ring::{Header, Kind, Ring};
+use crate::table::Table;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+/// My ring, if I send.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    /// My sender rank.
+    pub(crate) rank: usize,
+    pub(crate) ring: Ring,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) checkpoints: Checkpoints,
+    /// What of the exclusive claimer's frames is announced.
+    tail: Tail,
+    /// Frames announced: the other rounds are nulls.
+    pub(crate) frames: u64,
+    /// Voids of the exclusive claimer that were counted.
+    voids: u64,
+}
+
+/// How far my ring and my rounds are announced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced {
+    pub(crate) published: u64,
+    pub(crate) rounds: u64,
+}
+
+/// Committed frames, stamped and ready to be announced.
+#[derive(Debug, Default)]
+pub(crate) struct SendBatch {
+    /// Frames, each of which takes a round.
+    pub(crate) frames: u64,
+    /// How many of them are voids.
+    pub(crate) voids: u64,
+    /// Where the ring stands behind them.
+    pub(crate) position: u64,
+    /// Offset in the row of the end of the lap that ends among them.
+    pub(crate) lap_end: Option<u64>,
+    /// Whether some were left for the next time.
+    pub(crate) more: bool,
+}
+
+impl Sending {
+    pub(crate) fn new(rank: usize, ring: Ring) -> Sending {
+        let claims = Arc::new(Claims::new(ring));
+        Sending { rank, ring, claims, checkpoints: Checkpoints::default(), tail: Tail::default(), frames: 0, voids: 0 }
+    }
+
+    /// Whether a frame at `position` waits to be announced.
+    pub(crate) fn has_more(&self, position: u64) -> bool {
+        self.claims.tail() != self.tail || self.claims.is_committed(position)
+    }
+
+    /// Takes what applications have committed since `announced.published`, and makes sure that it is stamped with its rounds.
+    #[inline]
+    pub(crate) fn collect<T: Table>(
+        &mut self,
+        table: &mut T,
+        me: Rank,
+        announced: Announced,
+        ablation: &Ablation,
+    ) -> SendBatch {
+        let tail = self.claims.tail();
+        if tail != self.tail {
+            self.collect_exclusive(tail, table, me, announced, ablation)
+        } else if self.claims.is_shared() {
+            self.collect_marked(table, announced, ablation)
+        } else {
+            SendBatch::default()
+        }
+    }
+
+    /// The frames of the exclusive claimer. Its guesses of the rounds only grow with what it knows of nulls, so they are all
+    /// right if the first one is.
+    fn collect_exclusive<T: Table>(
+        &mut self,
+        tail: Tail,
+        table: &mut T,
+        me: Rank,
+        announced: Announced,
+        ablation: &Ablation,
+    ) -> SendBatch {
+        let (ring, start) = (self.ring, announced.published);
+        let header = |table: &T, position| {
+            let word = table.load(me, ring.offset(position));
+            Header::decode(word, &ring).expect("my own frames are well formed")
+        };
+        let tail = if ablation.send_batch {
+            tail
+        } else {
+            self.tail.step(ring.after(start, header(table, start).span) - start)
+        };
+        let (frames, bytes) = tail.since(self.tail);
+        let position = start + bytes;
+        if table.load(me, ring.offset(start) + 8) != announced.rounds && !planted!(GuessesBelieved) {
+            let mut at = start;
+            for round in announced.rounds..announced.rounds + frames {
+                table.stamp(&ring, at, round);
+                at = ring.after(at, header(table, at).span);
+            }
+        }
+        let voids = self.claims.voids();
+        self.tail = tail;
+        SendBatch {
+            frames,
+            voids: core::mem::replace(&mut self.voids, voids).abs_diff(voids).min(frames),
+            position,
+            lap_end: (ring.offset(position) <= ring.offset(start)).then(|| self.claims.lap_end()),
+            more: !ablation.send_batch,
+        }
+    }
+
+    /// The frames of many claimers, as far as they are committed without a gap.
+    fn collect_marked<T: Table>(&mut self, table: &mut T, announced: Announced, ablation: &Ablation) -> SendBatch {
+        let (ring, marks) = (self.ring, self.claims.marks());
+        let mut batch = SendBatch { position: announced.published, ..SendBatch::default() };
+        while let Some((kind, span)) = marks.take(batch.position) {
+            table.stamp(&ring, batch.position, announced.rounds + batch.frames);
+            batch.frames += 1;
+            // A void takes a round too, so that its space is freed like a message's.
+            batch.voids += u64::from(kind == Kind::Void);
+            if ring.ends_lap(batch.position, span) {
+                batch.lap_end = Some(ring.offset(batch.position) + span);
+            }
+            batch.position = ring.after(batch.position, span);
+            if !ablation.send_batch {
+                batch.more = true;
+                break;
+            }
+        }
+        batch
+    }
+}
+
+/// From rounds to ring positions: where my ring stood when so many rounds were announced.
+///
+/// A fixed number of pairs; when they are all in use the newest is moved forward, which only frees space later.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    pairs: Box<[(u64, u64)]>,
+    first: usize,
+    count: usize,
+    freed: u64,
+}
+
+/// Send batches that may be on the way before two share a checkpoint.
+const CHECKPOINTS: usize = 1024;
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Checkpoints { pairs: alloc::vec![(0, 0); CHECKPOINTS].into(), first: 0, count: 0, freed: 0 }
+    }
+}
+
+impl Checkpoints {
+    pub(crate) fn push(&mut self, rounds: u64, position: u64) {
+        if self.count == self.pairs.len() {
+            let newest = &mut self.pairs[(self.first + self.count - 1) % CHECKPOINTS];
+            *newest = if planted!(CheckpointsMergeForward) { (newest.0, position) } else { (rounds, position) };
+        } else {
+            self.pairs[(self.first + self.count) % CHECKPOINTS] = (rounds, position);
+            self.count += 1;
+        }
+    }
+
+    /// The position below which nothing is needed, if `delivered` tells whether so many of my rounds are delivered everywhere.
+    #[inline]
+    pub(crate) fn pop(&mut self, delivered: impl Fn(u64) -> bool) -> u64 {
+        while self.count > 0 && delivered(self.pairs[self.first].0) {
+            self.freed = self.pairs[self.first].1;
+            self.first = (self.first + 1) % CHECKPOINTS;
+            self.count -= 1;
+        }
+        self.freed
+    }
+}
