@@ -11,7 +11,7 @@ use crate::ids::Rank;
 use crate::planted::planted;
 use crate::ring::{Header, Kind, Ring};
 use crate::sync::{AtomicU64, Ordering, Padded};
-use crate::table::{Frames, Rows};
+use crate::table::{Found, Frames, Rows};
 use crate::view::Order;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -214,17 +214,14 @@ impl<'a, R: Rows> Batch<'a, R> {
                 let stop = ring.capacity.min(start + lane.published.saturating_sub(lane.position));
                 let mut place = start;
                 while place < stop && round < end {
-                    let [word, found] = frames.header(place);
-                    let Some(header) = Header::of_message(word, &ring).filter(|_| found == round) else {
-                        break;
-                    };
+                    let Some(found) = frames.message(place).filter(|found| found.round == round) else { break };
                     if place + LOOK_AHEAD_BYTES < stop {
                         frames.prefetch(place + LOOK_AHEAD_BYTES);
                     }
-                    upcall(Message { sender, round, payload: frames.payload(place, header.len) });
-                    bytes += header.len;
+                    upcall(Message { sender, round, payload: found.payload });
+                    bytes += found.payload.len() as u64;
                     round += 1;
-                    place += header.span;
+                    place += found.span;
                 }
                 if place > start {
                     lane.position = ring.after(lane.position, place - start);
@@ -256,8 +253,8 @@ impl<'a, R: Rows> Batch<'a, R> {
         let cursor = &*self.cursor;
         let Some(lane) = cursor.lanes.get(cursor.lane) else { return false };
         lane.position < lane.published && cursor.order == Order::Total && {
-            let [word, round] = self.rows.frames(lane.sender, &lane.ring).header(lane.position);
-            round == cursor.round && Header::of_message(word, &lane.ring).is_some()
+            let found = self.rows.frames(lane.sender, &lane.ring).message(lane.position);
+            found.is_some_and(|found| found.round == cursor.round)
         }
     }
 
@@ -287,8 +284,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         }
         let frames = self.rows.frames(lane.sender, &lane.ring);
         let place = lane.position;
-        let [word, round] = frames.header(place);
-        let header = Header::of_message(word, &lane.ring)?;
+        let Found { round, span, payload } = frames.message(place)?;
         match cursor.order {
             Order::Total if round == cursor.round => {
                 cursor.lane += 1;
@@ -300,11 +296,11 @@ impl<'a, R: Rows> Batch<'a, R> {
             Order::Fifo if round >= lane.next && round < ROUNDS_MAX => {}
             _ => return None,
         }
-        lane.position = lane.ring.after(place, header.span);
+        lane.position = lane.ring.after(place, span);
         lane.next = round + 1;
         self.messages += 1;
-        self.bytes += header.len;
-        Some(Message { sender: lane.sender, round, payload: frames.payload(place, header.len) })
+        self.bytes += payload.len() as u64;
+        Some(Message { sender: lane.sender, round, payload })
     }
 
     /// Goes to the next message, over nulls and voids, or to the frontier if none comes before it.

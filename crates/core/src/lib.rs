@@ -41,6 +41,6 @@ pub use fault::Fault;
 pub use ids::{MemberId, Rank, SubgroupId, Time, ViewId};
 pub use layout::{Layout, RowLayout};
 pub use ring::Ring;
-pub use table::{Frames, Lookup, Rows, Table};
+pub use table::{Found, Frames, Lookup, Rows, Table};
 pub use upcalls::Upcalls;
 pub use view::{Order, SubgroupSpec, View, ViewError};

@@ -96,17 +96,18 @@ impl Header {
     /// of messages by what the largest frame is rounded up.
     #[inline]
     pub fn decode(word: u64, ring: &Ring) -> Option<Header> {
-        let void = Header::of_message(word & !VOID, ring).map(|header| Header { kind: Kind::Void, ..header });
-        if word & VOID == 0 { Header::of_message(word, ring) } else { void }
+        let void =
+            Header::of_message(word & !VOID, ring.frame_bytes_max).map(|header| Header { kind: Kind::Void, ..header });
+        if word & VOID == 0 { Header::of_message(word, ring.frame_bytes_max) } else { void }
     }
 
-    /// As [`decode`](Self::decode), for messages only.
+    /// As [`decode`](Self::decode), for messages only: what it answers has `len + HEADER_BYTES <= span <= frame_bytes_max`.
     #[inline]
-    pub fn of_message(word: u64, ring: &Ring) -> Option<Header> {
+    pub fn of_message(word: u64, frame_bytes_max: u64) -> Option<Header> {
         // A void's bit makes a span that no frame has.
         let span = (word >> 32) * GRANULE_BYTES;
         let len = word & 0xffff_ffff;
-        let fits = (span <= ring.frame_bytes_max) & (len + HEADER_BYTES <= span);
+        let fits = (span <= frame_bytes_max) & (len + HEADER_BYTES <= span);
         fits.then_some(Header { kind: Kind::Message, span, len })
     }
 }

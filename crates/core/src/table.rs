@@ -17,7 +17,7 @@
 //! On shared memory a store is a post, seen at once. Engines therefore store in posting order, and nothing relies on a
 //! value being unseen until it is posted.
 use crate::ids::Rank;
-use crate::ring::{HEADER_BYTES, Ring};
+use crate::ring::{HEADER_BYTES, Header, Ring};
 use core::ops::Range;
 
 /// Reading the table: my own row and my copies of the others'. Offsets are bytes from the start of a row.
@@ -58,11 +58,20 @@ pub trait Frames<'a>: Copy {
     #[inline]
     fn prefetch(self, _place: u64) {}
 
-    /// The payload of `len` bytes of the frame at `place`, as by [`Rows::bytes`].
-    ///
-    /// # Panics
-    /// If no frame of this ring has `len` bytes of payload.
-    fn payload(self, place: u64, len: u64) -> &'a [u8];
+    /// The message in the frame at `place`; `None` if no correct sender can have written it, or it is a void. The caller knows
+    /// from counters it has loaded that the owner does not write the frame as long as the payload lives (INV-FRAME).
+    fn message(self, place: u64) -> Option<Found<'a>>;
+}
+
+/// A message as it stands in its frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// Its round.
+    pub round: u64,
+    /// Bytes of the ring that its frame takes.
+    pub span: u64,
+    /// Its payload.
+    pub payload: &'a [u8],
 }
 
 /// The [`Frames`] of a table that has nothing better: it looks the member up each time.
@@ -94,12 +103,11 @@ impl<'a, R: Rows + ?Sized> Frames<'a> for Lookup<'a, R> {
         [self.rows.load(self.member, at), self.rows.load(self.member, at + 8)]
     }
 
-    fn payload(self, place: u64, len: u64) -> &'a [u8] {
-        assert!(
-            len + HEADER_BYTES <= self.ring.frame_bytes_max,
-            "a payload of {len} bytes in a ring of smaller frames"
-        );
-        self.rows.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len)
+    fn message(self, place: u64) -> Option<Found<'a>> {
+        let [word, round] = self.header(place);
+        let Header { span, len, .. } = Header::of_message(word, self.ring.frame_bytes_max)?;
+        let payload = self.rows.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len);
+        Some(Found { round, span, payload })
     }
 }
 

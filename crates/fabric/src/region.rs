@@ -14,8 +14,8 @@
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use spindle_core::Ring;
-use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES};
+use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header};
+use spindle_core::{Found, Ring};
 use std::alloc::Layout;
 use std::fs::read_to_string;
 use std::io;
@@ -485,25 +485,21 @@ impl RingSpan {
         unsafe { AtomicU64::from_ptr(second.as_ptr()) }.store(round, Ordering::Release);
     }
 
-    /// `len` bytes of payload of the frame at `place`; panics if that is more than a frame of this ring has.
+    /// The message in the frame at `place`, if a message stands there that fits a frame of this ring.
     ///
     /// # Safety
     /// The memory is mapped for all of `'a`, and nobody writes the frame (INV-FRAME).
     #[inline]
-    pub(crate) unsafe fn payload<'a>(self, place: u64, len: u64) -> &'a [u8] {
-        let start = self.payload_pointer(place, len);
-        // SAFETY: inside the mapping by the check, alive and stable by this function's contract.
-        unsafe { std::slice::from_raw_parts(start.as_ptr(), len as usize) }
-    }
-
-    /// Where the payload of the frame at `place` stands; panics if `len` is more than a frame of this ring has.
-    #[inline]
-    pub(crate) fn payload_pointer(self, place: u64, len: u64) -> NonNull<u8> {
-        if len + HEADER_BYTES > self.frame_bytes_max {
-            outside(place, len, self.frame_bytes_max);
-        }
+    pub(crate) unsafe fn message<'a>(self, place: u64) -> Option<Found<'a>> {
+        // SAFETY: mapped, by this function's contract.
+        let [word, round] = unsafe { self.header(place) };
+        let header = Header::of_message(word, self.frame_bytes_max)?;
         // SAFETY: a frame has room for a header and the largest payload.
-        unsafe { self.frame(place).add(HEADER_BYTES as usize) }
+        let start = unsafe { self.frame(place).add(HEADER_BYTES as usize) };
+        // SAFETY: `of_message` has checked that header and payload fit the largest frame, for which there is room behind every
+        // place; alive and stable by this function's contract.
+        let payload = unsafe { std::slice::from_raw_parts(start.as_ptr(), header.len as usize) };
+        Some(Found { round, span: header.span, payload })
     }
 
     #[inline]

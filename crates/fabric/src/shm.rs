@@ -8,7 +8,7 @@ use crate::bell::{Announced, BELL_BYTES, Bell, Doorbell, describe};
 use crate::fabric::{Event, Fabric};
 use crate::publisher::Publisher;
 use crate::region::{OwnRegion, PeerRegion, RegionError, RingSpan, SharedRegion, Span};
-use spindle_core::{Claims, Frames, Layout, Rank, Ring, Rows, Table};
+use spindle_core::{Claims, Found, Frames, Layout, Rank, Ring, Rows, Table};
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -345,10 +345,10 @@ impl<'a> Frames<'a> for ShmFrames<'a> {
     }
 
     #[inline]
-    fn payload(self, place: u64, len: u64) -> &'a [u8] {
-        // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Rows`, the owner does
+    fn message(self, place: u64) -> Option<Found<'a>> {
+        // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Frames`, the owner does
         // not write the frame.
-        unsafe { self.span.payload(place, len) }
+        unsafe { self.span.message(place) }
     }
 }
 
