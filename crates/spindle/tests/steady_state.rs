@@ -202,7 +202,11 @@ fn main() {
         println!("steady_state: skipped, this kernel has no seccomp filters");
         return;
     }
-    assert_eq!(clean, Some(0), "None: a system call was made (`strace -f` names it); {ALLOCATED}: something was allocated");
+    assert_eq!(
+        clean,
+        Some(0),
+        "None: a system call was made (`strace -f` names it); {ALLOCATED}: something was allocated"
+    );
     assert_eq!(status("call"), None, "a system call in steady state goes unnoticed");
     assert_eq!(status("allocate"), Some(ALLOCATED), "an allocation in steady state goes unnoticed");
     println!("steady_state: {MESSAGES} messages of each of two members, no system call, no allocation");
