@@ -4,8 +4,9 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use steps::{STEPS, Step};
+use steps::{BLESS, STEPS, Step};
 
+mod instructions;
 mod licences;
 mod process;
 mod purity;
@@ -14,12 +15,15 @@ mod runner;
 mod steps;
 
 const USAGE: &str = "\
-Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--verbose]
+Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [--verbose]
        cargo xtask STEP [--verbose]
+       cargo xtask instructions --bless
 
   --list       name the steps and what they check
+  --bless      write what is counted to benches/instructions.json
   --from STEP  start at this step
   --only STEP  run this step and no other; may be repeated
+  --skip STEP  leave this step out; may be repeated
   --verbose    show the output of steps that pass, too";
 
 /// What the command line asks for.
@@ -27,6 +31,7 @@ Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--verbose]
 enum Request {
     Help,
     List,
+    Bless,
     Run { steps: Vec<&'static str>, verbose: bool },
 }
 
@@ -45,6 +50,7 @@ fn serve(request: &Request) -> Result<ExitCode> {
     match request {
         Request::Help => println!("{USAGE}\n\n{}", list()),
         Request::List => println!("{}", list()),
+        Request::Bless => return runner::run(&[&BLESS], &root()?, false),
         Request::Run { steps, verbose } => {
             let chosen: Vec<&Step> = STEPS.iter().filter(|step| steps.contains(&step.name)).collect();
             return runner::run(&chosen, &root()?, *verbose);
@@ -54,7 +60,7 @@ fn serve(request: &Request) -> Result<ExitCode> {
 }
 
 fn parse(args: &[String]) -> Result<Request> {
-    let (mut from, mut only, mut list, mut verbose) = (None, Vec::new(), false, false);
+    let (mut from, mut only, mut skip, mut list, mut verbose) = (None, Vec::new(), Vec::new(), false, false);
     let Some((command, rest)) = args.split_first() else { return Ok(Request::Help) };
     if ["help", "--help", "-h"].contains(&command.as_str()) {
         return Ok(Request::Help);
@@ -69,6 +75,8 @@ fn parse(args: &[String]) -> Result<Request> {
         match arg.as_str() {
             "--verbose" | "-v" => verbose = true,
             "--help" | "-h" => return Ok(Request::Help),
+            "--bless" if command == BLESS.name => return Ok(Request::Bless),
+            "--skip" if whole => skip.push(value()?.name),
             "--list" if whole => list = true,
             "--from" if whole => from = Some(value()?.name),
             "--only" if whole => only.push(value()?.name),
@@ -81,7 +89,7 @@ fn parse(args: &[String]) -> Result<Request> {
     if from.is_some() && !only.is_empty() {
         bail!("--from and --only exclude each other");
     }
-    let names = STEPS.iter().map(|step| step.name);
+    let names = STEPS.iter().map(|step| step.name).filter(|name| !skip.contains(name));
     let steps = match from {
         Some(from) => names.skip_while(|name| *name != from).collect(),
         None => names.filter(|name| only.is_empty() || only.contains(name)).collect(),
@@ -126,6 +134,8 @@ mod tests {
         assert_eq!(steps("ci --from docs"), all[2..]);
         assert_eq!(steps("ci --only docs --only fmt"), ["fmt", "docs"]);
         assert_eq!(steps("clippy"), ["clippy"]);
+        assert_eq!(steps("ci --skip fmt --skip docs"), [&all[1..2], &all[3..]].concat());
+        assert_eq!(parsed("instructions --bless").unwrap(), Request::Bless);
         assert_eq!(parsed("ci --verbose --only fmt").unwrap(), Request::Run { steps: vec!["fmt"], verbose: true });
         assert_eq!(parsed("ci --list").unwrap(), Request::List);
     }
@@ -136,6 +146,7 @@ mod tests {
         assert!(parsed("ci --from").is_err());
         assert!(parsed("ci --from fmt --only docs").is_err());
         assert!(parsed("fmt --list").is_err());
+        assert!(parsed("fmt --bless").is_err());
         assert!(parsed("fmtt").is_err());
     }
 

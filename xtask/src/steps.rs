@@ -1,7 +1,9 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::Session;
-use crate::{licences, purity, readme};
-use anyhow::Result;
+use crate::{instructions, licences, purity, readme};
+use anyhow::{Context, Result};
+use cargo_metadata::MetadataCommand;
+use std::process::{Command, Stdio};
 
 /// One check.
 pub(crate) struct Step {
@@ -43,12 +45,70 @@ pub(crate) const STEPS: &[Step] = &[
         run: purity::check,
     },
     Step { name: "test", about: "the README's test command passes", minutes: 15, run: readme::test },
+    Step {
+        name: "loom",
+        about: "the lock-free files hold in every interleaving of two or three threads",
+        minutes: 10,
+        run: loom,
+    },
+    Step { name: "miri", about: "no undefined behaviour in the core, where miri is installed", minutes: 10, run: miri },
+    Step {
+        name: "instructions",
+        about: "no message costs more instructions than benches/instructions.json says",
+        minutes: 10,
+        run: instructions::check,
+    },
+    Step { name: "sim", about: "2,000 seeds of the simulator without a violation", minutes: 10, run: sim },
+    Step { name: "planted", about: "the simulator finds every planted bug", minutes: 10, run: planted },
 ];
+
+/// `instructions`, told to write what it finds.
+pub(crate) const BLESS: Step =
+    Step { name: "instructions", about: "writes benches/instructions.json", minutes: 10, run: instructions::bless };
 
 /// The command is left out: its binary is called as the library is, and the two would write the same pages.
 fn docs(session: &Session<'_>) -> Result<String> {
     let mut command = session.command("cargo");
     command.args(["doc", "--locked", "--no-deps", "--workspace", "--exclude", "spindle-cli"]);
     session.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(String::new())
+}
+
+fn sim(session: &Session<'_>) -> Result<String> {
+    session.cargo(&["test", "--locked", "--release", "--package=spindle-sim", "--test=campaign", "--", "--nocapture"])
+}
+
+fn planted(session: &Session<'_>) -> Result<String> {
+    let args = ["--package=spindle-sim", "--test=planted", "--", "--nocapture"];
+    session.run(&mut with_cfg(session, "planted", &args)?)?;
+    Ok(String::new())
+}
+
+fn loom(session: &Session<'_>) -> Result<String> {
+    session.run(&mut with_cfg(session, "loom", &["--package=spindle-core", "--test=loom", "--", "--nocapture"])?)?;
+    session.run(&mut with_cfg(session, "loom", &["--package=spindle-fabric", "--test=bell_model"])?)?;
+    Ok(String::new())
+}
+
+/// A release test with `--cfg NAME`, in a build folder of its own, so that the others stay warm.
+fn with_cfg(session: &Session<'_>, name: &str, args: &[&str]) -> Result<Command> {
+    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
+    let mut command = session.command("cargo");
+    command.args(["test", "--locked", "--release"]).args(args);
+    command.env("RUSTFLAGS", format!("--cfg {name}"));
+    command.env("CARGO_TARGET_DIR", metadata.target_directory.join(name));
+    Ok(command)
+}
+
+/// Miri is a component of nightly toolchains, which nothing else here needs: where it is missing, this says so.
+fn miri(session: &Session<'_>) -> Result<String> {
+    let mut probe = session.command("cargo");
+    probe.args(["+nightly", "miri", "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if !probe.status().context("can't start cargo")?.success() {
+        return Ok("not installed, skipped (`rustup +nightly component add miri rust-src`)".to_owned());
+    }
+    let mut command = session.command("cargo");
+    command.args(["+nightly", "miri", "test", "--locked", "--package=spindle-core", "--lib", "--test=garbage"]);
+    session.run(command.env("MIRIFLAGS", "-Zmiri-strict-provenance"))?;
     Ok(String::new())
 }

@@ -105,7 +105,7 @@ impl Header {
     #[inline]
     pub fn of_message(word: u64, frame_bytes_max: u64) -> Option<Header> {
         // A void's bit makes a span that no frame has.
-        let span = (word >> 32) * GRANULE_BYTES;
+        let span = (word >> 28) & !(GRANULE_BYTES - 1);
         let len = word & 0xffff_ffff;
         let fits = (span <= frame_bytes_max) & (len + HEADER_BYTES <= span);
         fits.then_some(Header { kind: Kind::Message, span, len })

@@ -10,6 +10,7 @@ fn clean(seeds: std::ops::Range<u64>, options: &Options) -> spindle_sim::Summary
         println!("{violation}\nreplay: spindle sim --seed {seed}");
     }
     assert!(summary.failures.is_empty());
+    println!("{} seeds, {} deliveries, {} faults", summary.seeds, summary.deliveries, summary.faults);
     summary
 }
 

@@ -1,0 +1,136 @@
+//! The steps of `bell.rs` and `barrier.rs` under loom: whoever stores work and then rings is never missed by one who goes to
+//! sleep. `RUSTFLAGS='--cfg loom' cargo test --release -p spindle-fabric --test bell_model`.
+//!
+//! It is a model, step by step, and not the code itself: the words of a bell stand in memory of other processes and its
+//! sleep is the kernel's, and loom has neither. What stands for what:
+//! - both barriers are SeqCst fences, as with `Barrier::Fence`; `membarrier` is argued in `barrier.rs` to give as much;
+//! - the futex is a lock and a condition variable: the kernel, too, compares the word and queues the sleeper under one lock;
+//! - a sleep has no bound here, so that a lost wake-up is a deadlock, which loom reports.
+//!
+//! A change of the steps there is to be made here as well.
+#![cfg(loom)]
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+struct Bell {
+    asleep: AtomicU64,
+    rings: AtomicU32,
+    queue: Mutex<()>,
+    woken: Condvar,
+    /// Without the fences the model must fail.
+    fenced: bool,
+}
+
+impl Bell {
+    fn new(fenced: bool) -> Bell {
+        Bell {
+            asleep: AtomicU64::new(0),
+            rings: AtomicU32::new(0),
+            queue: Mutex::new(()),
+            woken: Condvar::new(),
+            fenced,
+        }
+    }
+
+    fn barrier(&self) {
+        if self.fenced {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn announce(&self) -> u32 {
+        let rings = self.rings.fetch_or(1, Ordering::SeqCst) | 1;
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        self.barrier();
+        rings
+    }
+
+    fn wait(&self, announced: u32) {
+        let queue = self.queue.lock().unwrap();
+        // The kernel's load is ordered by its own lock and barriers.
+        if self.rings.load(Ordering::SeqCst) == announced {
+            drop(self.woken.wait(queue).unwrap());
+        } else {
+            drop(queue);
+        }
+        self.withdraw();
+    }
+
+    fn withdraw(&self) {
+        self.asleep.fetch_sub(1, Ordering::Release);
+    }
+
+    fn ring(&self) {
+        self.barrier();
+        if self.asleep.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        let rings = self.rings.load(Ordering::Relaxed);
+        let first = |armed: u32| {
+            self.rings.compare_exchange(armed, armed.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        if rings & 1 == 1 && first(rings) {
+            let _queue = self.queue.lock().unwrap();
+            self.woken.notify_all();
+        }
+    }
+}
+
+/// Sleepers wait until all work is there, of which each ringer stores one piece. Nobody else wakes them.
+fn nobody_sleeps_on(sleepers: usize, ringers: usize, preemptions: usize, fenced: bool) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        let bell = Arc::new(Bell::new(fenced));
+        let work: Arc<Vec<AtomicU64>> = Arc::new((0..ringers).map(|_| AtomicU64::new(0)).collect());
+        let sleep = |bell: Arc<Bell>, work: Arc<Vec<AtomicU64>>| {
+            move || {
+                loop {
+                    let announced = bell.announce();
+                    if work.iter().all(|piece| piece.load(Ordering::Acquire) == 1) {
+                        return bell.withdraw();
+                    }
+                    bell.wait(announced);
+                }
+            }
+        };
+        let others: Vec<_> =
+            (1..sleepers).map(|_| thread::spawn(sleep(Arc::clone(&bell), Arc::clone(&work)))).collect();
+        let ringers: Vec<_> = (0..ringers)
+            .map(|i| {
+                let (bell, work) = (Arc::clone(&bell), Arc::clone(&work));
+                thread::spawn(move || {
+                    work[i].store(1, Ordering::Release);
+                    bell.ring();
+                })
+            })
+            .collect();
+        sleep(Arc::clone(&bell), Arc::clone(&work))();
+        others.into_iter().chain(ringers).for_each(|thread| thread.join().unwrap());
+        assert_eq!(bell.asleep.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn one_ringer_is_never_missed() {
+    nobody_sleeps_on(1, 1, 5, true);
+}
+
+#[test]
+fn two_ringers_are_never_missed() {
+    nobody_sleeps_on(1, 2, 3, true);
+}
+
+#[test]
+fn two_sleepers_are_both_woken() {
+    nobody_sleeps_on(2, 1, 3, true);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_barriers_a_wake_up_is_lost() {
+    nobody_sleeps_on(1, 1, 5, false);
+}
