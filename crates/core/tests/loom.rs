@@ -311,7 +311,9 @@ fn a_consumer_on_another_thread() {
                     continue;
                 }
                 let mut batch = cursor.advance(&rows, frontier);
-                (&mut batch).for_each(|message| taken.push(message.payload[0]));
+                // By reference: on the batch itself this would be the iterator's method.
+                let walk = &mut batch;
+                walk.for_each(|message| taken.push(message.payload[0]));
                 batch.report(&handoff);
                 assert_eq!(cursor.defect(), None);
             }

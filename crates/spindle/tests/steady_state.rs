@@ -125,13 +125,10 @@ impl Member {
             });
         };
         self.node.poll(&mut take).unwrap();
-        if let Some(receiver) = &mut self.receiver {
-            if let Some(deliveries) = receiver.try_receive().unwrap() {
-                for message in deliveries {
-                    self.delivered += 1;
-                    self.bytes += message.payload.len() as u64;
-                }
-            }
+        let Some(receiver) = &mut self.receiver else { return };
+        for message in receiver.try_receive().unwrap().into_iter().flatten() {
+            self.delivered += 1;
+            self.bytes += message.payload.len() as u64;
         }
     }
 
