@@ -75,7 +75,7 @@ fn docs(session: &Session<'_>) -> Result<String> {
 }
 
 fn sim(session: &Session<'_>) -> Result<String> {
-    session.cargo(&["test", "--locked", "--release", "--package=spindle-sim", "--test=campaign", "--", "--nocapture"])
+    session.cargo(&["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", "--seeds", "2000"])
 }
 
 fn planted(session: &Session<'_>) -> Result<String> {

@@ -1,7 +1,7 @@
 //! Receiving on the application's own thread.
 use crate::error::ReceiveError;
 use crate::shared::{End, Shared};
-use spindle_core::{Batch, Cursor, Handoff, Message};
+use spindle_core::{Batch, Cursor, Fault, Handoff, Message, SubgroupId};
 use spindle_fabric::{Bell, Doorbell, ShmReader};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up.
 #[derive(Debug)]
 pub struct Receiver {
+    pub(crate) subgroup: SubgroupId,
     pub(crate) cursor: Cursor,
     pub(crate) handoff: Arc<Handoff>,
     pub(crate) rows: ShmReader,
@@ -86,6 +87,12 @@ impl Receiver {
 
     /// The end of the stream, once nothing that came before it is left.
     fn end(&mut self) -> Option<ReceiveError> {
+        if let Some(defect) = self.cursor.defect() {
+            let ended = self.shared.ended_by(Fault::Frame { subgroup: self.subgroup, defect });
+            self.shared.set_end(End::Broken(ended));
+            // The engine reads no frames of this subgroup: it hears of this from here.
+            self.engine.ring();
+        }
         let end = match self.shared.end()? {
             End::Finished => ReceiveError::Finished,
             End::Broken(ended) => ReceiveError::Ended(ended.clone()),
