@@ -27,13 +27,31 @@ pub struct Receiver {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Messages in the order of delivery. They count as delivered when this is dropped; those not taken are offered again.
+/// Messages in the order of delivery, to be read while this lives. Those that were taken count as delivered when it is
+/// dropped, and their senders write over them then; the others are offered again.
+///
+/// A message can't outlive its deliveries:
+///
+/// ```compile_fail,E0515
+/// # use spindle::{Message, ReceiveError, Receiver};
+/// # use std::time::Duration;
+/// fn first(receiver: &mut Receiver) -> Result<Message<'_>, ReceiveError> {
+///     let message = receiver.receive(Duration::MAX)?.iter().next().unwrap();
+///     Ok(message)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Deliveries<'a> {
     /// Taken by `drop`, and only there.
     batch: Option<Batch<'a, ShmReader>>,
     handoff: &'a Handoff,
     engine: &'a Doorbell,
+}
+
+/// The messages of [`Deliveries`], which stay lent as long as this or any of them lives.
+#[derive(Debug)]
+pub struct Messages<'d, 'a> {
+    batch: Option<&'d mut Batch<'a, ShmReader>>,
 }
 
 impl Receiver {
@@ -121,20 +139,36 @@ impl Receiver {
 }
 
 impl<'a> Deliveries<'a> {
+    /// The messages that are left. Those that are not taken are offered again.
+    #[inline]
+    pub fn iter(&mut self) -> Messages<'_, 'a> {
+        Messages { batch: self.batch.as_mut() }
+    }
+
     /// Calls `upcall` with every message that is left. Faster than a loop over the iterator.
     #[inline]
-    pub fn for_each(mut self, upcall: impl FnMut(Message<'a>)) {
+    pub fn for_each(mut self, upcall: impl FnMut(Message<'_>)) {
         if let Some(batch) = &mut self.batch {
             batch.for_each(upcall);
         }
     }
 }
 
-impl<'a> Iterator for Deliveries<'a> {
-    type Item = Message<'a>;
+impl<'d, 'a> IntoIterator for &'d mut Deliveries<'a> {
+    type Item = Message<'d>;
+    type IntoIter = Messages<'d, 'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Message<'a>> {
+    fn into_iter(self) -> Messages<'d, 'a> {
+        self.iter()
+    }
+}
+
+impl<'d> Iterator for Messages<'d, '_> {
+    type Item = Message<'d>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message<'d>> {
         self.batch.as_mut()?.next()
     }
 }
