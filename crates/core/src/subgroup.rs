@@ -547,9 +547,9 @@ struct SendBatch {
 }
 
 impl Sending {
-    /// Whether a frame at `position` waits to be announced.
+    /// Whether anything was claimed that has yet to be announced from `position` on; an exclusive claim once it is committed.
     fn has_more(&self, position: u64) -> bool {
-        self.claims.tail() != self.tail || self.claims.is_committed(position)
+        self.claims.tail() != self.tail || self.claims.is_claimed(position)
     }
 
     /// Takes what applications have committed since `own.published`, and makes sure that it is stamped with its rounds.

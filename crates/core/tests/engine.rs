@@ -325,3 +325,54 @@ fn a_poll_that_skips_idle_subgroups_asks_for_another() {
     }
     assert_eq!(group.engines[0].subgroup_stats(SubgroupId(1)).unwrap().sent, 1);
 }
+
+/// A claim of many that is never committed stops its ring, and with it the end: what is committed behind it is not lost
+/// without a word.
+#[test]
+fn a_leaked_claim_keeps_the_group_from_finishing() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+    let leaked = claims.claim(8).unwrap();
+    group.try_send(0, b"behind it", Kind::Message);
+    claims.close();
+    group.settle();
+    assert_eq!(group.delivered[1].len(), 0);
+    assert_eq!(*group.engines[0].state(), State::Running);
+    claims
+        .commit(leaked, Kind::Void, 0, |position, word| group.memories[0].store(claims.ring().offset(position), word));
+    group.settle();
+    assert_eq!(group.delivered[1].len(), 1);
+    assert_eq!(*group.engines[0].state(), State::Finished);
+}
+
+/// An exclusive claim that is leaked is as if it had never been.
+#[test]
+fn a_leaked_exclusive_claim_is_given_out_again() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+    let mut holder = claims.begin_exclusive();
+    assert_eq!(claims.claim(8).unwrap_err(), ClaimError::Full, "another claimer");
+    let leaked = claims.claim_exclusive(&mut holder, 8).unwrap();
+    let claim = claims.claim_exclusive(&mut holder, 5).unwrap();
+    assert_eq!(leaked.position(), claim.position());
+    let at = claim.payload_offset(claims.ring()) as usize;
+    let memory = &mut group.memories[0];
+    memory.rows[0][at..at + 5].copy_from_slice(b"hello");
+    let round = claims.guess_round(&holder);
+    claims.commit_exclusive(&mut holder, claim, Kind::Message, 5, |position, word| {
+        memory.store(claims.ring().offset(position), word);
+        memory.store(claims.ring().offset(position) + 8, round);
+    });
+    group.settle();
+    assert_eq!(group.delivered[1], [(0, 0, b"hello".to_vec())]);
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Running));
+}
+
+#[test]
+#[should_panic(expected = "exclusively from the start")]
+fn two_exclusive_claimers_are_refused() {
+    let group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+    let _first = claims.begin_exclusive();
+    let _second = claims.begin_exclusive();
+}
