@@ -204,7 +204,7 @@ impl<'a, R: Rows> Batch<'a, R> {
                 let end = round.saturating_add(self.left);
                 // To the end of the lap at most, so that no step has to wrap.
                 let start = lane.position & (ring.capacity - 1);
-                let stop = ring.capacity.min(start + (lane.published - lane.position));
+                let stop = ring.capacity.min(start + lane.published.saturating_sub(lane.position));
                 let mut place = start;
                 while place < stop && round < end {
                     let [word, found] = frames.header(place);

@@ -326,6 +326,23 @@ fn a_poll_that_skips_idle_subgroups_asks_for_another() {
     assert_eq!(group.engines[0].subgroup_stats(SubgroupId(1)).unwrap().sent, 1);
 }
 
+/// A message, a void, and a message of which only a part is announced: nothing that a correct sender does.
+#[test]
+fn a_frame_that_runs_past_what_is_announced_is_no_panic() {
+    let mut group = Group::new(2, &[1], Order::Total, Ablation::default());
+    group.try_send(1, b"", Kind::Message);
+    group.try_send(1, b"", Kind::Void);
+    group.try_send(1, b"sixteen and more bytes", Kind::Message);
+    group.poll(1);
+    let entry = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().entry;
+    let at = (entry + layout::entry::PUBLISHED) as usize;
+    group.memories[0].rows[1][at..at + 8].copy_from_slice(&48u64.to_le_bytes());
+    let mut taken = 0;
+    let upcall = |_: SubgroupId, batch: &mut Batch<'_, Memory>| batch.for_each(|_| taken += 1);
+    group.engines[0].poll(Time(0), &mut group.memories[0], &mut { upcall });
+    assert_eq!(taken, 2);
+}
+
 /// A claim of many that is never committed stops its ring, and with it the end: what is committed behind it is not lost
 /// without a word.
 #[test]
