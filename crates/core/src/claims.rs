@@ -230,7 +230,8 @@ impl Claims {
         self.mark(claim.position).store((claim.span / GRANULE_BYTES) as u32 | void, Ordering::Release);
     }
 
-    /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls.
+    /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls. A hint:
+    /// those beyond 2^47 in the life of a view are not skipped.
     pub fn skip_rounds(&self, rounds: u64) {
         self.skipped.fetch_add(rounds, Ordering::Relaxed);
     }

@@ -18,8 +18,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// No counter gets this far in the life of a view; a peer that claims to has sent garbage.
-const COUNT_MAX: u64 = ROUNDS_MAX * crate::limits::MEMBERS_MAX as u64;
+/// No place of an order lies further in the life of a view.
+const PLACES_MAX: u64 = ROUNDS_MAX * crate::limits::MEMBERS_MAX as u64;
+/// How far the counters that [`Subgroup::observe`] loads can go; a peer that claims more has sent garbage. A round times the
+/// number of senders is a place, and must not overflow.
+const COUNTS_MAX: [u64; 5] = [ROUNDS_MAX, ROUNDS_MAX, PLACES_MAX, PLACES_MAX, ROUNDS_MAX];
+/// Rounds that applications may skip in the life of a view; those beyond go by nulls.
+const SKIPPED_MAX: u64 = ROUNDS_MAX / 2;
 
 /// What I know of one member.
 #[derive(Debug)]
@@ -316,7 +321,7 @@ impl Subgroup {
             }
             moved = true;
             // INV-MONOTONE, which a peer that sends garbage breaks.
-            if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNT_MAX) {
+            if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNTS_MAX[i]) {
                 let counter = ["rounds", "spoken", "received", "delivered", "delivered by sender"][i];
                 return Err(Fault::Counter { member: peer.rank, counter, before: before[i], now: now[i] });
             }
@@ -330,7 +335,7 @@ impl Subgroup {
         let Some(sending) = &mut self.sending else { return };
         let own = &mut self.own;
         if self.order == Order::Total {
-            let skipped = sending.claims.take_skipped();
+            let skipped = sending.claims.take_skipped().min(SKIPPED_MAX.saturating_sub(own.rounds));
             if skipped > 0 {
                 own.rounds += skipped;
                 sending.claims.set_nulls(own.rounds - sending.frames);

@@ -201,6 +201,37 @@ fn skipped_rounds_cost_the_others_no_nulls() {
 }
 
 #[test]
+fn skipping_more_rounds_than_there_are_harms_nobody() {
+    let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
+    for _ in 0..2 {
+        group.engines[1].claims(SubgroupId(0)).unwrap().skip_rounds(u64::MAX);
+        group.settle();
+    }
+    for sender in [0, 1, 0] {
+        group.try_send(sender, b"on", Kind::Message);
+        group.settle();
+    }
+    assert_eq!(group.delivered[0].len(), 3);
+    assert_eq!(group.delivered[0], group.delivered[1]);
+}
+
+/// So many rounds times so many senders would be more than a count can hold, at a member that has caught up with nulls.
+#[test]
+fn rounds_beyond_any_view_are_garbage_in_a_large_one_too() {
+    let senders: Vec<u32> = (0..65).collect();
+    let mut group = Group::new(65, &senders, Order::Total, Ablation::default());
+    let entry = group.engines[0].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    for rank in 1..65 {
+        for at in [layout::entry::ROUNDS, layout::entry::SPOKEN] {
+            let at = (entry + at) as usize;
+            group.memories[0].rows[rank][at..at + 8].copy_from_slice(&(1u64 << 58).to_le_bytes());
+        }
+    }
+    group.poll(0);
+    assert!(matches!(group.engines[0].state(), State::Failed(Fault::Counter { counter: "rounds", .. })));
+}
+
+#[test]
 fn a_handler_that_stops_early_is_offered_the_rest() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
     group.take = 1;
