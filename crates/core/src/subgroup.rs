@@ -446,6 +446,8 @@ impl Subgroup {
             frontier = delivered + 1;
             self.pending = true;
         }
+        let subgroup = self.id;
+        let garbage = |defect| Fault::Frame { subgroup, defect };
         match &mut self.delivery {
             Delivery::Inline(cursor) => {
                 if frontier > delivered {
@@ -460,7 +462,7 @@ impl Subgroup {
                     self.stats.delivered_bytes += bytes;
                     self.stats.delivery_batches += u64::from(messages > 0);
                     if let Some(defect) = cursor.defect() {
-                        return Err(Fault::Frame { subgroup: self.id, defect });
+                        return Err(garbage(defect));
                     }
                 }
             }
@@ -477,7 +479,7 @@ impl Subgroup {
                 (Delivery::Inline(_), Order::Total) if planted!(DeliveredWithoutTaking) => frontier,
                 (Delivery::Inline(cursor), Order::Total) => cursor.count(),
                 (Delivery::Inline(cursor), Order::Fifo) => cursor.taken(index),
-                (Delivery::Handoff(handoff), _) => handoff.delivered(index),
+                (Delivery::Handoff(handoff), _) => handoff.delivered(index).map_err(garbage)?,
             };
             if now != self.own.delivered[index] {
                 self.own.delivered[index] = now;
@@ -530,7 +532,7 @@ impl Subgroup {
         match &self.delivery {
             Delivery::Inline(_) => false,
             Delivery::Handoff(handoff) => {
-                self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != *count)
+                self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != Ok(*count))
             }
         }
     }

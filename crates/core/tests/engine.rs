@@ -275,6 +275,26 @@ fn garbage_from_a_peer_is_a_fault_that_names_it() {
     assert!(matches!(group.engines[0].state(), State::Failed(Fault::Frame { .. })), "{:?}", group.engines[0].state());
 }
 
+/// What a consumer on another thread meets ends the group as well: it would wait for ever.
+#[test]
+fn garbage_that_a_consumer_meets_is_a_fault_too() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut group = Group::new(2, &[1], order, Ablation::default());
+        let (mut cursor, handoff) = group.engines[0].hand_off(SubgroupId(0)).unwrap();
+        group.try_send(1, b"fine", Kind::Message);
+        group.poll(1);
+        let ring = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().ring.unwrap();
+        group.memories[0].rows[1][ring.at as usize..ring.at as usize + 8].fill(0xff);
+        group.settle();
+        let batch = cursor.advance(&group.memories[0], handoff.frontier());
+        batch.report(&handoff);
+        group.settle();
+        let fault =
+            Fault::Frame { subgroup: SubgroupId(0), defect: Defect { sender: Rank(1), position: 0, header: u64::MAX } };
+        assert_eq!(*group.engines[0].state(), State::Failed(fault));
+    }
+}
+
 #[test]
 fn an_idle_group_is_silent() {
     let mut group = Group::new(3, &[0, 1, 2], Order::Total, Ablation::default());
