@@ -380,9 +380,12 @@ impl Span {
     /// One ring in it; panics if the ring is not inside.
     #[inline]
     pub(crate) fn ring(self, ring: &Ring) -> RingSpan {
-        let start = self.pointer(ring.at, ring.capacity + ring.frame_bytes_max);
-        assert!(ring.capacity.is_power_of_two() && ring.at.is_multiple_of(GRANULE_BYTES), "no ring of a layout");
-        RingSpan { start, mask: ring.capacity - GRANULE_BYTES, frame_bytes_max: ring.frame_bytes_max }
+        let start = self.pointer(ring.at, ring.capacity.saturating_add(ring.frame_bytes_max));
+        // Both in one: a start between two granules, or a capacity of less than one.
+        let granular = (ring.at | ring.capacity).is_multiple_of(GRANULE_BYTES);
+        assert!(ring.capacity.is_power_of_two() && granular, "no ring of a layout");
+        let payload_bytes_max = ring.frame_bytes_max.saturating_sub(HEADER_BYTES);
+        RingSpan { start, mask: ring.capacity - GRANULE_BYTES, payload_bytes_max }
     }
 
     /// `len` bytes at `at`; panics if they are not all inside.
@@ -412,7 +415,7 @@ pub(crate) struct RingSpan {
     start: NonNull<u8>,
     /// Keeps a place below the capacity, and aligned to a granule.
     mask: u64,
-    frame_bytes_max: u64,
+    payload_bytes_max: u64,
 }
 
 // SAFETY: a plain address, as `Span`.
@@ -478,8 +481,8 @@ impl RingSpan {
     /// Where the payload of the frame at `place` stands; panics if `len` is more than a frame of this ring has.
     #[inline]
     pub(crate) fn payload_pointer(self, place: u64, len: u64) -> NonNull<u8> {
-        if len + HEADER_BYTES > self.frame_bytes_max {
-            outside(place, len, self.frame_bytes_max);
+        if len > self.payload_bytes_max {
+            outside(place, len, self.payload_bytes_max);
         }
         // SAFETY: a frame has room for a header and the largest payload.
         unsafe { self.frame(place).add(HEADER_BYTES as usize) }
@@ -770,7 +773,15 @@ mod tests {
             panics(&|| _ = own.bytes(at, len).len());
             panics(&|| _ = peer.bytes(at, len).len());
         }
-        panics(&|| _ = lease.payload(0, 33));
+        for len in [33, u64::MAX - 8, u64::MAX] {
+            panics(&|| _ = lease.payload(0, len));
+        }
+        let ring = Ring::new(64, 1, 32);
+        for capacity in [0, 1, 8, 1 << 63] {
+            panics(&|| _ = own.span().ring(&Ring { capacity, ..ring }));
+            panics(&|| _ = own.span().ring(&Ring { capacity, frame_bytes_max: u64::MAX - 63, ..ring }));
+        }
+        panics(&|| _ = own.span().ring(&Ring { capacity: 1 << 63, frame_bytes_max: 1 << 63, ..ring }));
         panics(&|| _ = own.span().ring(&Ring::new(LEN - 64, 1, 32)));
         assert_eq!(peer.bytes(LEN, 0), b"");
     }
