@@ -19,12 +19,14 @@ use alloc::boxed::Box;
 
 /// In a mark: the frame is a void.
 const VOID: u32 = 1 << 31;
+/// In `claimed`: an [`Exclusive`] is out. Further than any limit, so that to everybody else the ring is full.
+const EXCLUSIVE: u64 = 1 << 62;
 
 /// Claims on one ring.
 #[derive(Debug)]
 pub struct Claims {
     ring: Ring,
-    /// Position up to which space is claimed. Written by claimers.
+    /// Position up to which space is claimed, or [`EXCLUSIVE`]. Written by claimers.
     claimed: Padded<AtomicU64>,
     /// Position up to which space may be claimed. Written by the engine.
     limit: Padded<AtomicU64>,
@@ -46,6 +48,7 @@ pub struct Claims {
 /// Where the only claimer of a ring stands, so that it need not ask.
 #[derive(Debug)]
 pub struct Exclusive {
+    /// Behind the last frame committed. A claim does not move it: one that is leaked is given out again.
     position: u64,
     /// As it was when it was last asked for; it only grows.
     limit: u64,
@@ -150,12 +153,14 @@ impl Claims {
     }
 
     /// Begins claiming without an atomic read-modify-write. Until [`end_exclusive`](Self::end_exclusive) the holder of the
-    /// result is the only one who claims on this ring: two at once could be given the same space.
+    /// result is the only one who claims on this ring: to everybody else it is full.
     ///
     /// # Panics
-    /// If anything was claimed before.
+    /// If anything was claimed before, or if there was an exclusive claimer before.
     pub fn begin_exclusive(&self) -> Exclusive {
-        assert_eq!(self.claimed.load(Ordering::Relaxed), 0, "a ring is used exclusively from the start, or never");
+        // Relaxed: the claimer comes into being here, and nothing was written before.
+        let begun = self.claimed.compare_exchange(0, EXCLUSIVE, Ordering::Relaxed, Ordering::Relaxed);
+        assert_eq!(begun, Ok(0), "a ring is used exclusively from the start, or never");
         Exclusive { position: 0, limit: self.limit(), frames: 0 }
     }
 
@@ -165,35 +170,31 @@ impl Claims {
         self.claimed.store(holder.position, Ordering::Release);
     }
 
-    /// As [`claim`](Self::claim), for the only claimer.
+    /// As [`claim`](Self::claim), for the only claimer, who commits each claim before the next.
     ///
     /// # Errors
     /// As there.
     #[inline]
     pub fn claim_exclusive(&self, holder: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
-        let ring = &self.ring;
+        let (ring, position) = (&self.ring, holder.position);
         if len > ring.message_bytes_max {
             return Err(ClaimError::TooLong { len, max: ring.message_bytes_max });
         }
-        let (position, span) = (holder.position, frame_bytes(len));
+        let span = frame_bytes(len);
         if position + span > holder.limit {
             holder.limit = self.limit();
             if position + span > holder.limit {
                 return Err(ClaimError::Full);
             }
         }
-        holder.position = position + span;
-        if ring.ends_lap(position, span) {
-            self.end_lap(holder, position, span);
-        }
         Ok(Claim { position, span, len })
     }
 
-    /// The frame of `span` bytes at `position` is the last of its lap.
+    /// The frame of `span` bytes at `position`, which is being committed, is the last of its lap.
     #[cold]
     fn end_lap(&self, holder: &mut Exclusive, position: u64, span: u64) {
         holder.position = self.ring.after(position, span);
-        // Relaxed: the tail that covers the frame has the release, and the next lap can't end before the engine saw this one.
+        // Relaxed: the tail that covers the frame has the release.
         self.lap_end.store(self.ring.offset(position) + span, Ordering::Relaxed);
     }
 
@@ -219,12 +220,16 @@ impl Claims {
         store: impl FnOnce(u64, u64),
     ) {
         assert!(len <= claim.len, "committed {len} bytes of a claim of {}", claim.len);
-        debug_assert_eq!(holder.position, self.ring.after(claim.position, claim.span), "the last claim");
+        debug_assert_eq!(holder.position, claim.position, "the only claim");
         store(claim.position, Header { kind, span: claim.span, len }.encode());
         if kind == Kind::Void {
             self.voids.fetch_add(1, Ordering::Relaxed);
         }
         holder.frames += 1;
+        holder.position = claim.position + claim.span;
+        if self.ring.ends_lap(claim.position, claim.span) {
+            self.end_lap(holder, claim.position, claim.span);
+        }
         // Release: the engine that sees it sees the frame.
         self.tail.store(Tail::new(holder.frames, holder.position).0, Ordering::Release);
     }
@@ -243,7 +248,8 @@ impl Claims {
         self.mark(claim.position).store((claim.span / GRANULE_BYTES) as u32 | void, Ordering::Release);
     }
 
-    /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls.
+    /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls. A hint:
+    /// those beyond 2^46 in the life of a view are not skipped.
     pub fn skip_rounds(&self, rounds: u64) {
         self.skipped.fetch_add(rounds, Ordering::Relaxed);
     }
@@ -257,11 +263,6 @@ impl Claims {
     /// Whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-
-    /// Whether the frame at `position` is committed.
-    pub(crate) fn is_committed(&self, position: u64) -> bool {
-        self.mark(position).load(Ordering::Acquire) != 0
     }
 
     /// What the exclusive claimer has committed.
@@ -286,7 +287,12 @@ impl Claims {
     pub(crate) fn is_shared(&self) -> bool {
         // Acquire: pairs with the release in `end_exclusive`. Where many claim from the start, it is the first claim that
         // tells; its mark has the release.
-        self.claimed.load(Ordering::Acquire) != 0
+        !matches!(self.claimed.load(Ordering::Acquire), 0 | EXCLUSIVE)
+    }
+
+    /// Whether space from `position` on is claimed, by one of many claimers.
+    pub(crate) fn is_claimed(&self, position: u64) -> bool {
+        self.is_shared() && self.claimed.load(Ordering::Relaxed) != position
     }
 
     /// Tells an exclusive claimer how many of my rounds hold no frame.
@@ -299,7 +305,8 @@ impl Claims {
         Marks { slots: &self.marks, mask: self.ring.capacity - 1 }
     }
 
-    /// Refuses every claim from now on, as if the ring were full for ever.
+    /// Refuses claims from now on, as if the ring were full for ever. An exclusive claimer may still use up the room that it
+    /// knows of.
     pub fn revoke(&self) {
         self.limit.store(0, Ordering::Release);
     }

@@ -342,12 +342,17 @@ impl<'a, R: Rows> Batch<'a, R> {
     }
 }
 
+/// Instead of a count: the consumer has met a [`Defect`].
+const STOPPED: u64 = u64::MAX;
+
 /// What the engine and a consumer on another thread tell each other about one subgroup.
 #[derive(Debug)]
 pub struct Handoff {
     frontier: Padded<AtomicU64>,
-    /// One count in a subgroup with a total order, one per sender in a Fifo one.
+    /// One count in a subgroup with a total order, one per sender in a Fifo one; the first is [`STOPPED`] behind a defect.
     delivered: Padded<Box<[AtomicU64]>>,
+    /// Sender, position and header of the defect that stopped the consumer.
+    defect: [AtomicU64; 3],
     messages: AtomicU64,
     bytes: AtomicU64,
     batches: AtomicU64,
@@ -362,6 +367,7 @@ impl Handoff {
         Handoff {
             frontier: Padded(AtomicU64::new(0)),
             delivered: Padded((0..counts).map(|_| AtomicU64::new(0)).collect()),
+            defect: [const { AtomicU64::new(0) }; 3],
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             batches: AtomicU64::new(0),
@@ -375,7 +381,7 @@ impl Handoff {
         self.frontier.load(Ordering::Acquire)
     }
 
-    /// Tells the engine that the consumer is done with everything behind `cursor`.
+    /// Tells the engine that the consumer is done with everything behind `cursor`, and what has stopped it if anything has.
     pub fn report(&self, cursor: &Cursor, messages: u64, bytes: u64) {
         // Release: pairs with the acquire in `delivered`, so that no frame is freed before its reader is done.
         match cursor.order {
@@ -385,6 +391,12 @@ impl Handoff {
                     count.store(lane.next, Ordering::Release);
                 }
             }
+        }
+        if let Some(Defect { sender, position, header }) = cursor.defect {
+            for (word, value) in self.defect.iter().zip([sender.0.into(), position, header]) {
+                word.store(value, Ordering::Relaxed);
+            }
+            self.delivered[0].store(STOPPED, Ordering::Release);
         }
         if messages > 0 {
             // One consumer: plain additions, no read-modify-write.
@@ -399,8 +411,18 @@ impl Handoff {
         self.frontier.store(frontier, Ordering::Release);
     }
 
-    pub(crate) fn delivered(&self, index: usize) -> u64 {
-        self.delivered[index].load(Ordering::Acquire)
+    /// How far the consumer is, or what it met.
+    pub(crate) fn delivered(&self, index: usize) -> Result<u64, Defect> {
+        match self.delivered[index].load(Ordering::Acquire) {
+            STOPPED => Err(self.defect()),
+            count => Ok(count),
+        }
+    }
+
+    #[cold]
+    fn defect(&self) -> Defect {
+        let [sender, position, header] = self.defect.each_ref().map(|word| word.load(Ordering::Relaxed));
+        Defect { sender: Rank(sender as u32), position, header }
     }
 
     /// Messages, bytes and batches so far.

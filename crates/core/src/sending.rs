@@ -52,9 +52,9 @@ impl Sending {
         Sending { rank, ring, claims, checkpoints: Checkpoints::default(), tail: Tail::default(), frames: 0, voids: 0 }
     }
 
-    /// Whether a frame at `position` waits to be announced.
+    /// Whether anything was claimed that has yet to be announced from `position` on; an exclusive claim once it is committed.
     pub(crate) fn has_more(&self, position: u64) -> bool {
-        self.claims.tail() != self.tail || self.claims.is_committed(position)
+        self.claims.tail() != self.tail || self.claims.is_claimed(position)
     }
 
     /// Takes what applications have committed since `announced.published`, and makes sure that it is stamped with its rounds.

@@ -29,6 +29,8 @@ const COUNTS_MAX: [u64; 5] = {
     assert!(places < u64::MAX / 4);
     [rounds, rounds, places, places, rounds]
 };
+/// Rounds that applications may skip in the life of a view; those beyond go by nulls.
+const SKIPPED_MAX: u64 = ROUNDS_MAX / 4;
 
 /// What I know of one member.
 #[derive(Debug)]
@@ -315,7 +317,7 @@ impl Subgroup {
         let Some(sending) = &mut self.sending else { return };
         let own = &mut self.own;
         if self.order == Order::Total {
-            let skipped = sending.claims.take_skipped();
+            let skipped = sending.claims.take_skipped().min(SKIPPED_MAX.saturating_sub(own.rounds));
             if skipped > 0 {
                 own.rounds += skipped;
                 sending.claims.set_nulls(own.rounds - sending.frames);
@@ -426,6 +428,8 @@ impl Subgroup {
             frontier = delivered + 1;
             self.pending = true;
         }
+        let subgroup = self.id;
+        let garbage = |defect| Fault::Frame { subgroup, defect };
         match &mut self.delivery {
             Delivery::Inline(cursor) => {
                 if frontier > delivered {
@@ -440,7 +444,7 @@ impl Subgroup {
                     self.stats.delivered_bytes += bytes;
                     self.stats.delivery_batches += u64::from(messages > 0);
                     if let Some(defect) = cursor.defect() {
-                        return Err(Fault::Frame { subgroup: self.id, defect });
+                        return Err(garbage(defect));
                     }
                 }
             }
@@ -457,7 +461,7 @@ impl Subgroup {
                 (Delivery::Inline(_), Order::Total) if planted!(DeliveredWithoutTaking) => frontier,
                 (Delivery::Inline(cursor), Order::Total) => cursor.count(),
                 (Delivery::Inline(cursor), Order::Fifo) => cursor.taken(index),
-                (Delivery::Handoff(handoff), _) => handoff.delivered(index),
+                (Delivery::Handoff(handoff), _) => handoff.delivered(index).map_err(garbage)?,
             };
             if now != self.own.delivered[index] {
                 self.own.delivered[index] = now;
@@ -510,7 +514,7 @@ impl Subgroup {
         match &self.delivery {
             Delivery::Inline(_) => false,
             Delivery::Handoff(handoff) => {
-                self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != *count)
+                self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != Ok(*count))
             }
         }
     }

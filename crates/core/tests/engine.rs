@@ -201,6 +201,37 @@ fn skipped_rounds_cost_the_others_no_nulls() {
 }
 
 #[test]
+fn skipping_more_rounds_than_there_are_harms_nobody() {
+    let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
+    for _ in 0..2 {
+        group.engines[1].claims(SubgroupId(0)).unwrap().skip_rounds(u64::MAX);
+        group.settle();
+    }
+    for sender in [0, 1, 0] {
+        group.try_send(sender, b"on", Kind::Message);
+        group.settle();
+    }
+    assert_eq!(group.delivered[0].len(), 3);
+    assert_eq!(group.delivered[0], group.delivered[1]);
+}
+
+/// So many rounds times so many senders would be more than a count can hold, at a member that has caught up with nulls.
+#[test]
+fn rounds_beyond_any_view_are_garbage_in_a_large_one_too() {
+    let senders: Vec<u32> = (0..65).collect();
+    let mut group = Group::new(65, &senders, Order::Total, Ablation::default());
+    let entry = group.engines[0].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    for rank in 1..65 {
+        for at in [layout::entry::ROUNDS, layout::entry::SPOKEN] {
+            let at = (entry + at) as usize;
+            group.memories[0].rows[rank][at..at + 8].copy_from_slice(&(1u64 << 58).to_le_bytes());
+        }
+    }
+    group.poll(0);
+    assert!(matches!(group.engines[0].state(), State::Failed(Fault::Counter { counter: "rounds", .. })));
+}
+
+#[test]
 fn a_handler_that_stops_early_is_offered_the_rest() {
     let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
     group.take = 1;
@@ -242,6 +273,26 @@ fn garbage_from_a_peer_is_a_fault_that_names_it() {
     }
     group.settle();
     assert!(matches!(group.engines[0].state(), State::Failed(Fault::Frame { .. })), "{:?}", group.engines[0].state());
+}
+
+/// What a consumer on another thread meets ends the group as well: it would wait for ever.
+#[test]
+fn garbage_that_a_consumer_meets_is_a_fault_too() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut group = Group::new(2, &[1], order, Ablation::default());
+        let (mut cursor, handoff) = group.engines[0].hand_off(SubgroupId(0)).unwrap();
+        group.try_send(1, b"fine", Kind::Message);
+        group.poll(1);
+        let ring = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().ring.unwrap();
+        group.memories[0].rows[1][ring.at as usize..ring.at as usize + 8].fill(0xff);
+        group.settle();
+        let batch = cursor.advance(&group.memories[0], handoff.frontier());
+        batch.report(&handoff);
+        group.settle();
+        let fault =
+            Fault::Frame { subgroup: SubgroupId(0), defect: Defect { sender: Rank(1), position: 0, header: u64::MAX } };
+        assert_eq!(*group.engines[0].state(), State::Failed(fault));
+    }
 }
 
 #[test]
@@ -324,4 +375,72 @@ fn a_poll_that_skips_idle_subgroups_asks_for_another() {
         }
     }
     assert_eq!(group.engines[0].subgroup_stats(SubgroupId(1)).unwrap().sent, 1);
+}
+
+/// A message, a void, and a message of which only a part is announced: nothing that a correct sender does.
+#[test]
+fn a_frame_that_runs_past_what_is_announced_is_no_panic() {
+    let mut group = Group::new(2, &[1], Order::Total, Ablation::default());
+    group.try_send(1, b"", Kind::Message);
+    group.try_send(1, b"", Kind::Void);
+    group.try_send(1, b"sixteen and more bytes", Kind::Message);
+    group.poll(1);
+    let entry = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().entry;
+    let at = (entry + layout::entry::PUBLISHED) as usize;
+    group.memories[0].rows[1][at..at + 8].copy_from_slice(&48u64.to_le_bytes());
+    let mut taken = 0;
+    let upcall = |_: SubgroupId, batch: &mut Batch<'_, Memory>| batch.for_each(|_| taken += 1);
+    group.engines[0].poll(Time(0), &mut group.memories[0], &mut { upcall });
+    assert_eq!(taken, 2);
+}
+
+/// A claim of many that is never committed stops its ring, and with it the end: what is committed behind it is not lost
+/// without a word.
+#[test]
+fn a_leaked_claim_keeps_the_group_from_finishing() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+    let leaked = claims.claim(8).unwrap();
+    group.try_send(0, b"behind it", Kind::Message);
+    claims.close();
+    group.settle();
+    assert_eq!(group.delivered[1].len(), 0);
+    assert_eq!(*group.engines[0].state(), State::Running);
+    claims
+        .commit(leaked, Kind::Void, 0, |position, word| group.memories[0].store(claims.ring().offset(position), word));
+    group.settle();
+    assert_eq!(group.delivered[1].len(), 1);
+    assert_eq!(*group.engines[0].state(), State::Finished);
+}
+
+/// An exclusive claim that is leaked is as if it had never been.
+#[test]
+fn a_leaked_exclusive_claim_is_given_out_again() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+    let mut holder = claims.begin_exclusive();
+    assert_eq!(claims.claim(8).unwrap_err(), ClaimError::Full, "another claimer");
+    let leaked = claims.claim_exclusive(&mut holder, 8).unwrap();
+    let claim = claims.claim_exclusive(&mut holder, 5).unwrap();
+    assert_eq!(leaked.position(), claim.position());
+    let at = claim.payload_offset(claims.ring()) as usize;
+    let memory = &mut group.memories[0];
+    memory.rows[0][at..at + 5].copy_from_slice(b"hello");
+    let round = claims.guess_round(&holder);
+    claims.commit_exclusive(&mut holder, claim, Kind::Message, 5, |position, word| {
+        memory.store(claims.ring().offset(position), word);
+        memory.store(claims.ring().offset(position) + 8, round);
+    });
+    group.settle();
+    assert_eq!(group.delivered[1], [(0, 0, b"hello".to_vec())]);
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Running));
+}
+
+#[test]
+#[should_panic(expected = "exclusively from the start")]
+fn two_exclusive_claimers_are_refused() {
+    let group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+    let _first = claims.begin_exclusive();
+    let _second = claims.begin_exclusive();
 }

@@ -388,8 +388,10 @@ impl Span {
     /// One ring in it; panics if the ring is not inside.
     #[inline]
     pub(crate) fn ring(self, ring: &Ring) -> RingSpan {
-        let start = self.pointer(ring.at, ring.capacity + ring.frame_bytes_max);
-        assert!(ring.capacity.is_power_of_two() && ring.at.is_multiple_of(GRANULE_BYTES), "no ring of a layout");
+        let start = self.pointer(ring.at, ring.capacity.saturating_add(ring.frame_bytes_max));
+        // Both in one: a start between two granules, or a capacity of less than one.
+        let granular = (ring.at | ring.capacity).is_multiple_of(GRANULE_BYTES);
+        assert!(ring.capacity.is_power_of_two() && granular, "no ring of a layout");
         RingSpan { start, mask: ring.capacity - GRANULE_BYTES, frame_bytes_max: ring.frame_bytes_max }
     }
 
@@ -786,6 +788,12 @@ mod tests {
             panics(&|| _ = own.bytes(at, len).len());
             panics(&|| _ = peer.bytes(at, len).len());
         }
+        let ring = Ring::new(64, 1, 32);
+        for capacity in [0, 1, 8, 1 << 63] {
+            panics(&|| _ = own.span().ring(&Ring { capacity, ..ring }));
+            panics(&|| _ = own.span().ring(&Ring { capacity, frame_bytes_max: u64::MAX - 63, ..ring }));
+        }
+        panics(&|| _ = own.span().ring(&Ring { capacity: 1 << 63, frame_bytes_max: 1 << 63, ..ring }));
         panics(&|| _ = own.span().ring(&Ring::new(LEN - 64, 1, 32)));
         assert_eq!(peer.bytes(LEN, 0), b"");
     }

@@ -28,7 +28,7 @@ pub use error::{Ended, FinishError, HandleError, JoinError, ReceiveError, SendEr
 pub use group::Group;
 pub use node::{Node, Poll};
 pub use publisher::{Publisher, SharedPublisher};
-pub use receiver::{Deliveries, Receiver};
+pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{Ablation, MemberId, Message, Order, Rank, SubgroupId, View};
 pub use spindle_fabric::Frame;

@@ -224,7 +224,7 @@ impl Node {
         let bell = Bell::new();
         self.ports.receivers[id.index()] = Some(bell.clone());
         let (rows, engine) = (self.fabric.reader(), self.fabric.doorbell());
-        Ok(Receiver { subgroup: id, cursor, handoff, rows, bell, engine, shared: Arc::clone(&self.shared) })
+        Ok(Receiver { cursor, handoff, rows, bell, engine, shared: Arc::clone(&self.shared) })
     }
 
     /// Does what there is to do, and returns. Never blocks.
@@ -240,14 +240,7 @@ impl Node {
         let progress = self.engine.poll(Time(0), &mut self.fabric, &mut upcalls);
         match self.engine.state() {
             State::Running if progress.worked || progress.wake_at.is_some() => Ok(Poll::Worked),
-            State::Running => match self.shared.broken().cloned() {
-                None => Ok(Poll::Idle),
-                // A receiver on another thread found garbage.
-                Some(ended) => {
-                    self.end(End::Broken(ended.clone()));
-                    Err(ended)
-                }
-            },
+            State::Running => Ok(Poll::Idle),
             State::Finished => {
                 self.end(End::Finished);
                 Ok(Poll::Finished)

@@ -1,7 +1,7 @@
 //! Receiving on the application's own thread.
 use crate::error::ReceiveError;
 use crate::shared::{End, Shared};
-use spindle_core::{Batch, Cursor, Fault, Handoff, Message, SubgroupId};
+use spindle_core::{Batch, Cursor, Handoff, Message};
 use spindle_fabric::{Bell, Doorbell, ShmReader};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,6 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up.
 #[derive(Debug)]
 pub struct Receiver {
-    pub(crate) subgroup: SubgroupId,
     pub(crate) cursor: Cursor,
     pub(crate) handoff: Arc<Handoff>,
     pub(crate) rows: ShmReader,
@@ -28,13 +27,31 @@ pub struct Receiver {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Messages in the order of delivery. They count as delivered when this is dropped; those not taken are offered again.
+/// Messages in the order of delivery, to be read while this lives. Those that were taken count as delivered when it is
+/// dropped, and their senders write over them then; the others are offered again.
+///
+/// A message can't outlive its deliveries:
+///
+/// ```compile_fail,E0515
+/// # use spindle::{Message, ReceiveError, Receiver};
+/// # use std::time::Duration;
+/// fn first(receiver: &mut Receiver) -> Result<Message<'_>, ReceiveError> {
+///     let message = receiver.receive(Duration::MAX)?.iter().next().unwrap();
+///     Ok(message)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Deliveries<'a> {
     /// Taken by `drop`, and only there.
     batch: Option<Batch<'a, ShmReader>>,
     handoff: &'a Handoff,
     engine: &'a Doorbell,
+}
+
+/// The messages of [`Deliveries`], which stay lent as long as this or any of them lives.
+#[derive(Debug)]
+pub struct Messages<'d, 'a> {
+    batch: Option<&'d mut Batch<'a, ShmReader>>,
 }
 
 impl Receiver {
@@ -87,12 +104,6 @@ impl Receiver {
 
     /// The end of the stream, once nothing that came before it is left.
     fn end(&mut self) -> Option<ReceiveError> {
-        if let Some(defect) = self.cursor.defect() {
-            let ended = self.shared.ended_by(Fault::Frame { subgroup: self.subgroup, defect });
-            self.shared.set_end(End::Broken(ended));
-            // The engine reads no frames of this subgroup: it hears of this from here.
-            self.engine.ring();
-        }
         let end = match self.shared.end()? {
             End::Finished => ReceiveError::Finished,
             End::Broken(ended) => ReceiveError::Ended(ended.clone()),
@@ -128,20 +139,36 @@ impl Receiver {
 }
 
 impl<'a> Deliveries<'a> {
+    /// The messages that are left. Those that are not taken are offered again.
+    #[inline]
+    pub fn iter(&mut self) -> Messages<'_, 'a> {
+        Messages { batch: self.batch.as_mut() }
+    }
+
     /// Calls `upcall` with every message that is left. Faster than a loop over the iterator.
     #[inline]
-    pub fn for_each(mut self, upcall: impl FnMut(Message<'a>)) {
+    pub fn for_each(mut self, upcall: impl FnMut(Message<'_>)) {
         if let Some(batch) = &mut self.batch {
             batch.for_each(upcall);
         }
     }
 }
 
-impl<'a> Iterator for Deliveries<'a> {
-    type Item = Message<'a>;
+impl<'d, 'a> IntoIterator for &'d mut Deliveries<'a> {
+    type Item = Message<'d>;
+    type IntoIter = Messages<'d, 'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Message<'a>> {
+    fn into_iter(self) -> Messages<'d, 'a> {
+        self.iter()
+    }
+}
+
+impl<'d> Iterator for Messages<'d, '_> {
+    type Item = Message<'d>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message<'d>> {
         self.batch.as_mut()?.next()
     }
 }

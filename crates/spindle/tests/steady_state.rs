@@ -126,9 +126,12 @@ impl Member {
         };
         self.node.poll(&mut take).unwrap();
         let Some(receiver) = &mut self.receiver else { return };
-        for message in receiver.try_receive().unwrap().into_iter().flatten() {
-            self.delivered += 1;
-            self.bytes += message.payload.len() as u64;
+        if let Some(deliveries) = receiver.try_receive().unwrap() {
+            let (delivered, bytes) = (&mut self.delivered, &mut self.bytes);
+            deliveries.for_each(|message| {
+                *delivered += 1;
+                *bytes += message.payload.len() as u64;
+            });
         }
     }
 

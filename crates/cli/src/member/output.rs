@@ -62,7 +62,7 @@ impl Output {
             };
             buffer.clear();
             let (mut messages, mut bytes) = (0, 0);
-            for message in deliveries.by_ref() {
+            for message in &mut deliveries {
                 messages += 1;
                 bytes += message.payload.len() as u64;
                 self.append(&message, &mut buffer);
