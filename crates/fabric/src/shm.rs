@@ -133,6 +133,11 @@ impl OwnRow {
         Ok((OwnRow { me, row, bell }, PeerParts { row: row_fd, bell: bell_fd }))
     }
 
+    /// Its memory, which others may hold already when the fabric can't be made.
+    pub fn region(&self) -> Arc<OwnRegion> {
+        self.row.clone()
+    }
+
     /// What rings this member, for threads that must be able to before the fabric is made.
     pub fn doorbell(&self) -> Doorbell {
         self.bell.doorbell()

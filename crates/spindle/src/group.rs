@@ -128,7 +128,8 @@ impl Group {
     }
 
     fn join(&mut self) {
-        if let Some(thread) = self.thread.take() {
+        // A handler that drops its own group runs on that very thread, which stops after it.
+        if let Some(thread) = self.thread.take_if(|thread| thread.thread().id() != thread::current().id()) {
             // A handler's panic has been printed, and ended the group.
             let _ = thread.join();
         }
@@ -201,4 +202,31 @@ fn unfinished(status: &Status) -> String {
     }
     let ids: Vec<String> = open.iter().map(ToString::to_string).collect();
     format!("members that still hold a publisher: {}", ids.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Batch, Config, SubgroupId};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_handler_may_drop_its_own_group() {
+        let mut node = Config::new("g", 1).local().unwrap().remove(0);
+        let mut publisher = node.publisher("all").unwrap();
+        let (give, take) = channel();
+        let (say, hear) = channel();
+        let group = node.start(move |_: SubgroupId, _: &mut Batch<'_>| {
+            drop(take.recv());
+            say.send(()).unwrap();
+        });
+        let group = group.unwrap();
+        let control = std::sync::Arc::clone(&group.control);
+        give.send(group).unwrap();
+        publisher.send(b"go", Duration::from_secs(10)).unwrap();
+        hear.recv_timeout(Duration::from_secs(10)).unwrap();
+        let answers = control.answers.lock().unwrap();
+        let ended = control.answered.wait_timeout_while(answers, Duration::from_secs(10), |answers| !answers.ended);
+        assert!(ended.unwrap().0.ended);
+    }
 }

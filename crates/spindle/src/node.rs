@@ -11,7 +11,7 @@ use crate::{Batch, Handler};
 use spindle_core::layout::membership;
 use spindle_core::{Engine, MemberId, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View};
 use spindle_fabric::meet::{Gathering, GroupName, MeetError, Offer, RuntimeDir, Terms, Watcher, meet};
-use spindle_fabric::{Bell, Event, Fabric, OwnRow, PeerParts, Room, ShmError, ShmFabric};
+use spindle_fabric::{Bell, Event, Fabric, OwnRegion, OwnRow, PeerParts, Room, ShmError, ShmFabric};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 /// not polled acknowledges nothing and holds everybody up.
 #[derive(Debug)]
 pub struct Node {
-    engine: Engine,
-    fabric: ShmFabric,
     /// Tells the fabric of deaths. Stops when dropped, before the fabric goes.
     _watcher: Option<Watcher>,
+    engine: Engine,
+    fabric: ShmFabric,
     publishers: Vec<Slot<spindle_fabric::Publisher>>,
     ports: Ports,
     shared: Arc<Shared>,
@@ -75,6 +75,22 @@ impl Config {
     /// # Errors
     /// [`JoinError`].
     pub fn join_with(self, progress: &mut dyn FnMut(&Gathering), cancelled: &AtomicBool) -> Result<Node, JoinError> {
+        let mut row = None;
+        let joined = self.meet(progress, cancelled, &mut row);
+        if let (Err(_), Some(row)) = (&joined, row) {
+            // The others hold it and may have started. This process lives, so no death will tell them.
+            row.store(membership::ABANDONED, Cause::Own.encode());
+        }
+        joined
+    }
+
+    /// Joins the group; puts the memory of this member into `row` once the others may have it.
+    fn meet(
+        self,
+        progress: &mut dyn FnMut(&Gathering),
+        cancelled: &AtomicBool,
+        row: &mut Option<Arc<OwnRegion>>,
+    ) -> Result<Node, JoinError> {
         self.check()?;
         let dir = match &self.runtime_dir {
             Some(path) => RuntimeDir::new(path),
@@ -95,11 +111,12 @@ impl Config {
         let meeting = meet(&terms, progress, |roster| -> Result<Offer, JoinError> {
             let view = self.view(roster.members.iter().map(|member| member.id).collect());
             let engine = Engine::new(view, roster.me, self.ablation)?;
-            let (row, parts) = OwnRow::create(engine.layout(), roster.me)?;
-            own = Some((engine, row));
+            let (own_row, parts) = OwnRow::create(engine.layout(), roster.me)?;
+            *row = Some(own_row.region());
+            own = Some((engine, own_row));
             Ok(Offer { row: parts.row, bell: parts.bell })
         })?;
-        let (engine, row) = own.expect("a meeting makes the member's memory");
+        let (engine, own_row) = own.expect("a meeting makes the member's memory");
         let me = meeting.roster.me;
         let mut pidfds = Vec::new();
         let mut parts = Vec::new();
@@ -107,7 +124,7 @@ impl Config {
             parts.push((rank, PeerParts { row: peer.row, bell: peer.bell }));
             pidfds.push((rank, peer.pidfd));
         }
-        let fabric = ShmFabric::new(engine.layout(), row, parts)?;
+        let fabric = ShmFabric::new(engine.layout(), own_row, parts)?;
         let deaths = fabric.death_sink();
         let watcher = Watcher::spawn(pidfds, meeting.keeper, move |rank| deaths.report(rank));
         let members = meeting.roster.members.iter().map(|member| (member.id, member.pid)).collect();
@@ -445,6 +462,37 @@ mod tests {
                 Ok(_) => assert!(Instant::now() < patience, "the group did not end"),
             }
         }
+    }
+
+    /// A peer whose memory can't be mapped keeps this member out, but may have started: it must learn of it from my row.
+    #[test]
+    fn who_fails_after_the_meeting_tells_the_others() {
+        let dir = std::env::temp_dir().join(format!("spindle-node-test-{}", std::process::id()));
+        let mut config = Config::new("g", 2);
+        (config.runtime_dir, config.gather_timeout) = (Some(dir.clone()), Duration::from_secs(20));
+        let view = config.view(vec![MemberId(1), MemberId(2)]);
+        let size = spindle_core::Layout::new(&view).unwrap().row(Rank(0)).size;
+        let digest = config.digest();
+        config.id = Some(1);
+        let joining = std::thread::spawn(move || config.join());
+        let terms = Terms {
+            dir: &RuntimeDir::new(&dir).unwrap(),
+            group: &GroupName::new("g").unwrap(),
+            members: 2,
+            id: Some(MemberId(2)),
+            config: digest,
+            deadline: Instant::now() + Duration::from_secs(20),
+            cancelled: &AtomicBool::new(false),
+        };
+        let meeting = meet(&terms, &mut |_| {}, |_| -> Result<Offer, JoinError> {
+            let (_, row) = OwnRegion::create("too short", 4096, 64).unwrap();
+            let (_, bell) = OwnRegion::create("bell", 4096, 64).unwrap();
+            Ok(Offer { row, bell })
+        });
+        assert!(matches!(joining.join().unwrap(), Err(JoinError::Memory(_))));
+        let row = spindle_fabric::PeerRegion::open("row", &meeting.unwrap().peers[0].row, size).unwrap();
+        assert_ne!(row.load(membership::ABANDONED), 0);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     /// Each way in which a member may hear of the end of another, and who it then blames.

@@ -57,13 +57,15 @@ thread_local! {
     static IN_UPCALL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks this thread as running an upcall for as long as it lives.
-pub(crate) struct Upcall;
+/// Marks this thread as running an upcall for as long as it lives. One may run inside another: a handler may poll a node of
+/// another group.
+pub(crate) struct Upcall {
+    inside: bool,
+}
 
 impl Upcall {
     pub(crate) fn enter() -> Upcall {
-        IN_UPCALL.set(true);
-        Upcall
+        Upcall { inside: IN_UPCALL.replace(true) }
     }
 
     /// Whether the calling thread runs an upcall.
@@ -74,6 +76,20 @@ impl Upcall {
 
 impl Drop for Upcall {
     fn drop(&mut self) {
-        IN_UPCALL.set(false);
+        IN_UPCALL.set(self.inside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upcall_inside_another_leaves_it_running() {
+        let outer = Upcall::enter();
+        drop(Upcall::enter());
+        assert!(Upcall::is_running());
+        drop(outer);
+        assert!(!Upcall::is_running());
     }
 }
