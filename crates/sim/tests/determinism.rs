@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0x127f_4f9c_f8f6_c2af,
-    0x8b8a_f588_ef02_cc5b,
-    0x4d6d_f05b_c9a2_a8eb,
-    0x3a08_0c73_5b57_abc8,
-    0xc13e_9c8f_8c5b_b83e,
-    0xb63d_8de7_672f_754f,
+    0x7d0d_d59b_f3d7_5cfb,
+    0xbd5f_deb9_d0af_333e,
+    0x5cf4_c5c1_85a0_5628,
+    0xfcb3_0bce_f269_74a3,
+    0xafa0_bc3e_6fca_4650,
+    0xa693_a02a_d3f0_d747,
 ];
