@@ -61,6 +61,9 @@ struct Ports {
     receivers: Vec<Option<Bell>>,
 }
 
+/// Longer than anybody waits, and no moment that overflows.
+const GATHER_TIMEOUT_MAX: Duration = Duration::from_secs(u32::MAX as u64);
+
 impl Config {
     /// Joins the group: waits until all its members are there.
     ///
@@ -104,7 +107,7 @@ impl Config {
             members: self.members,
             id: self.id.map(MemberId),
             config: self.digest(),
-            deadline: Instant::now() + self.gather_timeout,
+            deadline: Instant::now() + self.gather_timeout.min(GATHER_TIMEOUT_MAX),
             cancelled,
         };
         let mut own = None;
@@ -462,6 +465,15 @@ mod tests {
                 Ok(_) => assert!(Instant::now() < patience, "the group did not end"),
             }
         }
+    }
+
+    #[test]
+    fn a_group_may_be_waited_for_without_end() {
+        let dir = std::env::temp_dir().join(format!("spindle-patient-test-{}", std::process::id()));
+        let mut config = Config::new("g", 1);
+        (config.runtime_dir, config.gather_timeout) = (Some(dir.clone()), Duration::MAX);
+        assert_eq!(config.join().unwrap().view().members.len(), 1);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     /// A peer whose memory can't be mapped keeps this member out, but may have started: it must learn of it from my row.

@@ -14,7 +14,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// The deliveries of one subgroup, taken in order on any one thread, lent in place.
 ///
 /// There is no queue: messages stay in their senders' rings until they are taken. A receiver that is slow holds its own
-/// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up.
+/// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up. So does one that
+/// is dropped before it has said [`ReceiveError::Finished`]: then the group can't finish.
 #[derive(Debug)]
 pub struct Receiver {
     pub(crate) cursor: Cursor,
