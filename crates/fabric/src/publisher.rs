@@ -42,7 +42,8 @@ pub struct SharedPublisher {
 /// Space for one message, to be filled in place. It may hold bytes of an older message.
 ///
 /// [`commit`](Self::commit) publishes it; a frame that is dropped, by a panic of its filler too, becomes a void, which
-/// nobody gets to see. A frame that is leaked (`mem::forget`) stops its ring for ever, as does one that is never finished.
+/// nobody gets to see. A frame that is leaked (`mem::forget`) is as if it had never been claimed; that of a
+/// [`SharedPublisher`] stops its ring for ever, and the group with it, as does one that is never finished.
 #[derive(Debug)]
 #[must_use = "a frame that is dropped is not published"]
 pub struct Frame<'a> {
@@ -293,7 +294,7 @@ impl Outlet {
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        // Every frame borrows its publisher, so all are finished.
+        // Every frame borrows its publisher, so all are finished, or leaked and their ring stopped.
         self.claims.close();
         self.engine.ring();
     }
