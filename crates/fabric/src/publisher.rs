@@ -6,7 +6,7 @@
 //!
 //! No frame is ever given out twice at a time: a publisher holds the only [`Lease`] of its ring's memory, is the only
 //! claimer there, and claims are disjoint until every member has delivered them (INV-FRAME, kept by
-//! [`Claims`](spindle_core::Claims)).
+//! [`Claims`]).
 use crate::bell::{Announced, Bell, Doorbell};
 use crate::region::{Lease, OwnRegion};
 use spindle_core::ring::Kind;
