@@ -10,7 +10,7 @@
 use crate::ids::Rank;
 use crate::planted::planted;
 use crate::ring::{Header, Kind, Ring};
-use crate::sync::{AtomicU64, Ordering, Padded};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded};
 use crate::table::{Found, Frames, Rows};
 use crate::view::Order;
 use alloc::boxed::Box;
@@ -351,6 +351,8 @@ pub struct Handoff {
     frontier: Padded<AtomicU64>,
     /// One count in a subgroup with a total order, one per sender in a Fifo one; the first is [`STOPPED`] behind a defect.
     delivered: Padded<Box<[AtomicU64]>>,
+    /// Whether the consumer is gone.
+    given_up: AtomicBool,
     /// Sender, position and header of the defect that stopped the consumer.
     defect: [AtomicU64; 3],
     messages: AtomicU64,
@@ -367,7 +369,8 @@ impl Handoff {
         Handoff {
             frontier: Padded(AtomicU64::new(0)),
             delivered: Padded((0..counts).map(|_| AtomicU64::new(0)).collect()),
-            defect: [const { AtomicU64::new(0) }; 3],
+            given_up: AtomicBool::new(false),
+            defect: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             batches: AtomicU64::new(0),
@@ -409,6 +412,16 @@ impl Handoff {
 
     pub(crate) fn raise(&self, frontier: u64) {
         self.frontier.store(frontier, Ordering::Release);
+    }
+
+    /// Tells the engine that nobody will take the deliveries any more: they count as delivered from now on.
+    pub fn give_up(&self) {
+        // Release: what the consumer read comes before any reuse of it.
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
     }
 
     /// How far the consumer is, or what it met.

@@ -57,6 +57,8 @@ pub struct Engine {
     /// Scratch: who gets this poll's control post.
     audience: Vec<Rank>,
     last_worked: bool,
+    /// The first member that died before it had left.
+    dead: Option<Rank>,
     finished: bool,
     all_finished: bool,
     state: State,
@@ -87,6 +89,7 @@ impl Engine {
             ablation,
             subgroups,
             last_worked: false,
+            dead: None,
             finished: false,
             all_finished: false,
             state: State::Running,
@@ -102,10 +105,6 @@ impl Engine {
         }
         // Idle subgroups drop out of the scan while others are busy.
         let scan_all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
-        if scan_all && let Some(member) = self.abandoned(table) {
-            self.state = State::Failed(Fault::Abandoned { member });
-            return Progress { worked: true, wake_at: None };
-        }
         let mut worked = false;
         let mut pending = false;
         let mut skipped = false;
@@ -128,6 +127,10 @@ impl Engine {
             self.post_data(i, changes, table);
         }
         self.post_control(table);
+        if scan_all && let Some(fault) = self.loss(table) {
+            self.state = State::Failed(fault);
+            return Progress { worked: true, wake_at: None };
+        }
         worked |= self.finish(table, worked || skipped);
         self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
@@ -139,16 +142,18 @@ impl Engine {
 
     /// Tells the engine that the fabric knows `member` to be dead. Means nothing if it had left.
     pub fn member_died<T: Table>(&mut self, member: Rank, table: &T) {
-        let left = table.load(member, membership::LEFT) != 0;
-        if self.state == State::Running && !left {
-            self.state = State::Failed(Fault::Died { member });
+        if table.load(member, membership::LEFT) == 0 {
+            self.dead.get_or_insert(member);
+            // The next poll looks everywhere.
+            self.last_worked = false;
         }
     }
 
-    /// Gives the group up: tells the others that I acknowledge nothing more. Means nothing once everything is finished.
-    pub fn abandon<T: Table>(&mut self, table: &mut T) {
+    /// Gives the group up: tells the others that I acknowledge nothing more, and in `reason`, which is not 0 and means nothing
+    /// here, why. Means nothing once everything is finished.
+    pub fn abandon<T: Table>(&mut self, reason: u64, table: &mut T) {
         if self.state != State::Finished {
-            self.announce(membership::ABANDONED, table);
+            self.announce(membership::ABANDONED, reason.max(1), table);
         }
     }
 
@@ -265,7 +270,7 @@ impl Engine {
                 return false;
             }
             self.finished = true;
-            self.announce(membership::FINISHED, table);
+            self.announce(membership::FINISHED, 1, table);
             return true;
         }
         if !self.all_finished {
@@ -277,18 +282,28 @@ impl Engine {
         if !self.subgroups.iter().all(Subgroup::has_delivered_all) {
             return false;
         }
-        self.announce(membership::LEFT, table);
+        self.announce(membership::LEFT, 1, table);
         self.state = State::Finished;
         true
     }
 
-    /// Who has given the group up, if anybody has.
-    fn abandoned<T: Table>(&self, table: &T) -> Option<Rank> {
-        self.everyone.iter().copied().find(|rank| table.load(*rank, membership::ABANDONED) != 0)
+    /// Who is lost to the group: dead, or gone of its own will. Means nothing to a member that needs nobody any more.
+    fn loss<T: Table>(&self, table: &T) -> Option<Fault> {
+        let is_set = |word: u64| move |rank: &Rank| table.load(*rank, word) != 0;
+        let abandoned = self.everyone.iter().copied().find(is_set(membership::ABANDONED));
+        let fault = match (self.dead, abandoned) {
+            (Some(member), _) => Fault::Died { member },
+            (None, Some(member)) => Fault::Abandoned { member },
+            (None, None) => return None,
+        };
+        // Looked at before the flags are, the counters may be behind them: then the next poll tells.
+        let done = self.subgroups.iter().all(Subgroup::has_received_all);
+        let alone = done && self.everyone.iter().all(is_set(membership::FINISHED));
+        (!alone).then_some(fault)
     }
 
-    fn announce<T: Table>(&mut self, word: u64, table: &mut T) {
-        table.store(word, 1);
+    fn announce<T: Table>(&mut self, word: u64, value: u64, table: &mut T) {
+        table.store(word, value);
         table.post(&self.everyone, word..word + 8);
         self.stats.control_posts += 1;
     }

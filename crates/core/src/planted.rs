@@ -1,6 +1,6 @@
 //! Bugs that can be switched on, one at a time, to prove that the simulator's checkers find them.
 //!
-//! Only builds with `--cfg planted` contain them. Elsewhere [`planted!`] is the constant `false`.
+//! Only builds with `--cfg planted` contain them. Elsewhere `planted!` is the constant `false`.
 
 /// Whether the named bug is planted and active.
 macro_rules! planted {

@@ -64,6 +64,8 @@ struct Own {
 enum Delivery {
     Inline(Cursor),
     Handoff(Arc<Handoff>),
+    /// The consumer is gone: what is stable counts as delivered.
+    Nobody,
 }
 
 /// One subgroup of the engine.
@@ -161,7 +163,7 @@ impl Subgroup {
 
     pub(crate) fn stats(&self) -> SubgroupStats {
         let (messages, bytes, batches) = match &self.delivery {
-            Delivery::Inline(_) => return self.stats,
+            Delivery::Inline(_) | Delivery::Nobody => return self.stats,
             Delivery::Handoff(handoff) => handoff.counts(),
         };
         SubgroupStats { delivered: messages, delivered_bytes: bytes, delivery_batches: batches, ..self.stats }
@@ -269,6 +271,19 @@ impl Subgroup {
     fn announced(&self) -> impl Iterator<Item = (usize, u64)> {
         let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.spoken));
         own.into_iter().chain(self.peers.iter().filter_map(|peer| Some((peer.sender?, peer.spoken))))
+    }
+
+    /// Rounds up to and with the newest message of the sender with this sender rank.
+    fn spoken_by(&self, sender: usize) -> u64 {
+        self.announced().find(|(rank, _)| *rank == sender).map_or(0, |(_, spoken)| spoken)
+    }
+
+    /// Whether everything that the senders announced is here for good: nobody else is needed to deliver it.
+    pub(crate) fn has_received_all(&self) -> bool {
+        match self.order {
+            Order::Total => self.stable >= self.end(),
+            Order::Fifo => true,
+        }
     }
 
     /// Places of the total order up to and with the last message.
@@ -430,7 +445,12 @@ impl Subgroup {
         }
         let subgroup = self.id;
         let garbage = |defect| Fault::Frame { subgroup, defect };
+        if matches!(&self.delivery, Delivery::Handoff(handoff) if handoff.is_given_up()) {
+            self.stats = self.stats();
+            self.delivery = Delivery::Nobody;
+        }
         match &mut self.delivery {
+            Delivery::Nobody => {}
             Delivery::Inline(cursor) => {
                 if frontier > delivered {
                     let mut batch = cursor.advance(&*table, frontier);
@@ -462,6 +482,8 @@ impl Subgroup {
                 (Delivery::Inline(cursor), Order::Total) => cursor.count(),
                 (Delivery::Inline(cursor), Order::Fifo) => cursor.taken(index),
                 (Delivery::Handoff(handoff), _) => handoff.delivered(index).map_err(garbage)?,
+                (Delivery::Nobody, Order::Total) => frontier,
+                (Delivery::Nobody, Order::Fifo) => self.spoken_by(index),
             };
             if now != self.own.delivered[index] {
                 self.own.delivered[index] = now;
@@ -512,7 +534,8 @@ impl Subgroup {
     /// Whether the consumer on another thread has come further than I have told the others.
     fn handed_back(&self) -> bool {
         match &self.delivery {
-            Delivery::Inline(_) => false,
+            Delivery::Inline(_) | Delivery::Nobody => false,
+            Delivery::Handoff(handoff) if handoff.is_given_up() => true,
             Delivery::Handoff(handoff) => {
                 self.own.delivered.iter().enumerate().any(|(i, count)| handoff.delivered(i) != Ok(*count))
             }

@@ -312,6 +312,7 @@ fn a_death_ends_the_group_unless_the_member_had_left() {
     let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
     let memory = &group.memories[0];
     group.engines[0].member_died(Rank(1), memory);
+    group.poll(0);
     assert_eq!(*group.engines[0].state(), State::Failed(Fault::Died { member: Rank(1) }));
 }
 
@@ -319,7 +320,7 @@ fn a_death_ends_the_group_unless_the_member_had_left() {
 fn a_member_that_gives_up_ends_the_group() {
     let mut group = Group::new(3, &[0, 1], Order::Total, Ablation::default());
     let memory = &mut group.memories[2];
-    group.engines[2].abandon(memory);
+    group.engines[2].abandon(1, memory);
     group.settle();
     for member in 0..2 {
         assert_eq!(*group.engines[member].state(), State::Failed(Fault::Abandoned { member: Rank(2) }));
@@ -443,4 +444,41 @@ fn two_exclusive_claimers_are_refused() {
     let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
     let _first = claims.begin_exclusive();
     let _second = claims.begin_exclusive();
+}
+
+#[test]
+fn a_consumer_that_is_gone_holds_nobody_up() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut group = Group::new(2, &[0, 1], order, Ablation::default());
+        let (_cursor, handoff) = group.engines[1].hand_off(SubgroupId(0)).unwrap();
+        let fill = |group: &mut Group| (0..).take_while(|_| group.try_send(0, &[0; 100], Kind::Message)).count();
+        let first = fill(&mut group);
+        group.settle();
+        assert_eq!(fill(&mut group), 0, "the consumer has taken nothing");
+        handoff.give_up();
+        group.settle();
+        assert_eq!(fill(&mut group), first);
+        (0..2).for_each(|sender| group.engines[sender].claims(SubgroupId(0)).unwrap().close());
+        group.settle();
+        assert!(group.engines.iter().all(|engine| *engine.state() == State::Finished));
+    }
+}
+
+/// Who has everything that anybody sent needs nobody any more: a slow consumer gets it all, whoever dies meanwhile.
+#[test]
+fn a_death_after_everything_is_stable_takes_nothing_from_a_slow_consumer() {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    let (mut cursor, handoff) = group.engines[1].hand_off(SubgroupId(0)).unwrap();
+    group.try_send(0, b"the last", Kind::Message);
+    group.engines[0].claims(SubgroupId(0)).unwrap().close();
+    group.settle();
+    let memory = &group.memories[1];
+    group.engines[1].member_died(Rank(0), memory);
+    group.settle();
+    assert_eq!(*group.engines[1].state(), State::Running);
+    let mut batch = cursor.advance(&group.memories[1], handoff.frontier());
+    assert_eq!(batch.next().unwrap().payload, b"the last");
+    batch.report(&handoff);
+    group.settle();
+    assert_eq!(*group.engines[1].state(), State::Finished);
 }

@@ -6,7 +6,7 @@
 //!
 //! No frame is ever given out twice at a time: a publisher holds the only [`Lease`] of its ring's memory, is the only
 //! claimer there, and claims are disjoint until every member has delivered them (INV-FRAME, kept by
-//! [`Claims`](spindle_core::Claims)).
+//! [`Claims`]).
 use crate::bell::{Announced, Bell, Doorbell};
 use crate::region::{Lease, OwnRegion};
 use spindle_core::ring::Kind;
@@ -45,7 +45,8 @@ pub struct SharedPublisher {
 /// Space for one message, to be filled in place. It may hold bytes of an older message.
 ///
 /// [`commit`](Self::commit) publishes it; a frame that is dropped, by a panic of its filler too, becomes a void, which
-/// nobody gets to see. A frame that is leaked (`mem::forget`) stops its ring for ever, as does one that is never finished.
+/// nobody gets to see. A frame that is leaked (`mem::forget`) is as if it had never been claimed; that of a
+/// [`SharedPublisher`] stops its ring for ever, and the group with it, as does one that is never finished.
 #[derive(Debug)]
 #[must_use = "a frame that is dropped is not published"]
 pub struct Frame<'a> {
@@ -303,7 +304,7 @@ impl Outlet {
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        // Every frame borrows its publisher, so all are finished.
+        // Every frame borrows its publisher, so all are finished, or leaked and their ring stopped.
         self.claims.close();
         self.engine.ring();
     }

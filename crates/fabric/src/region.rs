@@ -388,10 +388,14 @@ impl Span {
     /// One ring in it; panics if the ring is not inside.
     #[inline]
     pub(crate) fn ring(self, ring: &Ring) -> RingSpan {
-        let start = self.pointer(ring.at, ring.capacity.saturating_add(ring.frame_bytes_max));
-        // Both in one: a start between two granules, or a capacity of less than one.
-        let granular = (ring.at | ring.capacity).is_multiple_of(GRANULE_BYTES);
-        assert!(ring.capacity.is_power_of_two() && granular, "no ring of a layout");
+        // One test for all three: they are granules, and small enough for their sum. This is done for every message.
+        let all = ring.at | ring.capacity | ring.frame_bytes_max;
+        let whole = all & (3 << 62 | (GRANULE_BYTES - 1)) == 0 && ring.capacity.is_power_of_two();
+        if !whole || ring.at + ring.capacity + ring.frame_bytes_max > self.len {
+            outside(ring.at, ring.capacity, self.len);
+        }
+        // SAFETY: inside the mapping, by the check.
+        let start = unsafe { self.base.add(ring.at as usize) };
         RingSpan { start, mask: ring.capacity - GRANULE_BYTES, frame_bytes_max: ring.frame_bytes_max }
     }
 

@@ -36,7 +36,6 @@ fn main() {
         }
     }
     publishers.clear();
-    nodes.iter_mut().for_each(spindle::Node::close_unused_publishers);
     let mut running: Vec<_> = nodes.into_iter().collect();
     let mut delivered = 0;
     while !running.is_empty() {

@@ -80,10 +80,9 @@ impl Config {
 
     /// A number that differs, in all likelihood, when anything differs that members must agree on.
     pub(crate) fn digest(&self) -> u64 {
-        // FNV-1a over the debug form of the view: stable for a version of the library, and members of different
-        // versions don't meet.
+        // FNV-1a over the version, which decides how the view is laid out, and the debug form of the view.
         let members = (0..u64::from(self.members)).map(MemberId).collect();
-        let text = format!("{:?}", self.view(members));
+        let text = format!("{} {:?}", env!("CARGO_PKG_VERSION"), self.view(members));
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 }

@@ -140,8 +140,8 @@ pub enum HandleError {
         /// The subgroup.
         name: String,
     },
-    /// Receivers are taken before the first poll.
-    #[error("the receiver of subgroup {name:?} has to be taken before the group runs")]
+    /// Handles are taken before the first poll.
+    #[error("the handles of subgroup {name:?} have to be taken before the group runs")]
     Running {
         /// The subgroup.
         name: String,

@@ -1,8 +1,7 @@
 //! A member whose node is polled by a thread of its own.
-use crate::error::{Ended, FinishError, HandleError, JoinError};
-use crate::node::{Node, Poll, Slot, find, take};
+use crate::error::{Ended, FinishError, JoinError};
+use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace};
-use crate::publisher::Publisher;
 use crate::shared::{End, Shared};
 use crate::status::Status;
 use crate::{Handler, MemberId, Rank, View};
@@ -24,7 +23,6 @@ const STATUS_WAIT: Duration = Duration::from_secs(1);
 pub struct Group {
     view: View,
     rank: Rank,
-    publishers: Vec<Slot<spindle_fabric::Publisher>>,
     control: Arc<Control>,
     shared: Arc<Shared>,
     doorbell: Doorbell,
@@ -50,11 +48,11 @@ struct Answers {
 }
 
 impl Group {
-    pub(crate) fn start(mut node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
+    pub(crate) fn start(node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
         let control = Arc::new(Control::default());
+        control.answer(&node);
         let (view, rank) = (node.view().clone(), node.rank());
         let (shared, doorbell) = (Arc::clone(node.shared()), node.doorbell());
-        let publishers = node.take_publishers();
         let for_thread = Arc::clone(&control);
         let name = format!("spindle-{}", node.id());
         let thread = thread::Builder::new().name(name).spawn(move || {
@@ -62,7 +60,7 @@ impl Group {
             run(node, handler, &for_thread);
         });
         let thread = Some(thread.map_err(JoinError::Thread)?);
-        Ok(Group { view, rank, publishers, control, shared, doorbell, thread })
+        Ok(Group { view, rank, control, shared, doorbell, thread })
     }
 
     /// The view: who is in, in which subgroups.
@@ -78,15 +76,6 @@ impl Group {
     /// This member's id.
     pub fn id(&self) -> MemberId {
         self.view.members[self.rank.index()]
-    }
-
-    /// The way to send in `subgroup`, given out once.
-    ///
-    /// # Errors
-    /// [`HandleError`].
-    pub fn publisher(&mut self, subgroup: &str) -> Result<Publisher, HandleError> {
-        let id = find(&self.view, self.rank, subgroup)?;
-        take(&mut self.publishers, id, subgroup).map(|inner| Publisher::new(inner, Arc::clone(&self.shared)))
     }
 
     /// Why the group ended before everything was delivered, if it did.
@@ -106,13 +95,12 @@ impl Group {
         answers.status.clone()
     }
 
-    /// Waits until every member has finished sending and everything is delivered, and leaves. Publishers that nobody took
-    /// are dropped; the others must have been.
+    /// Waits until every member has finished sending and everything is delivered, and leaves. Every publisher
+    /// must have been dropped.
     ///
     /// # Errors
     /// [`FinishError`]. A group that did not finish in time is given up.
     pub fn finish(mut self, timeout: Duration) -> Result<Status, FinishError> {
-        self.publishers.clear();
         let start = Instant::now();
         let answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.control.answered.wait_timeout_while(answers, timeout, |answers| !answers.ended);

@@ -9,7 +9,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::status::{MemberStatus, Status, SubgroupStatus};
 use crate::{Batch, Handler};
 use spindle_core::layout::membership;
-use spindle_core::{Engine, MemberId, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View};
+use spindle_core::{Engine, MemberId, Rank, Rows, State, SubgroupId, Time, Upcalls, View};
 use spindle_fabric::meet::{Gathering, GroupName, MeetError, Offer, RuntimeDir, Terms, Watcher, meet};
 use spindle_fabric::{Bell, Event, Fabric, OwnRegion, OwnRow, PeerParts, Room, ShmError, ShmFabric};
 use std::io;
@@ -30,6 +30,8 @@ pub struct Node {
     fabric: ShmFabric,
     publishers: Vec<Slot<spindle_fabric::Publisher>>,
     ports: Ports,
+    /// Whether it has been polled: no more handles are given out.
+    running: bool,
     shared: Arc<Shared>,
     spin_for: Duration,
     start: Instant,
@@ -48,7 +50,7 @@ pub enum Poll {
 
 /// A handle that is given out once.
 #[derive(Debug)]
-pub(crate) enum Slot<T> {
+enum Slot<T> {
     None,
     Here(T),
     Taken,
@@ -60,6 +62,9 @@ struct Ports {
     rooms: Vec<Option<Room>>,
     receivers: Vec<Option<Bell>>,
 }
+
+/// Longer than anybody waits, and no moment that overflows.
+const GATHER_TIMEOUT_MAX: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl Config {
     /// Joins the group: waits until all its members are there.
@@ -104,7 +109,7 @@ impl Config {
             members: self.members,
             id: self.id.map(MemberId),
             config: self.digest(),
-            deadline: Instant::now() + self.gather_timeout,
+            deadline: Instant::now() + self.gather_timeout.min(GATHER_TIMEOUT_MAX),
             cancelled,
         };
         let mut own = None;
@@ -192,6 +197,7 @@ impl Node {
             _watcher: watcher,
             publishers,
             ports,
+            running: false,
             shared: Arc::new(Shared::new(members)),
             spin_for,
             start: Instant::now(),
@@ -213,13 +219,16 @@ impl Node {
         self.engine.view().members[self.rank().index()]
     }
 
-    /// The way to send in `subgroup`, given out once. A publisher that nobody takes counts as dropped when the group
-    /// [finishes](Group::finish).
+    /// The way to send in `subgroup`, given out once, before the first poll. One that nobody has taken by then counts as
+    /// dropped: this member sends nothing there.
     ///
     /// # Errors
     /// [`HandleError`].
     pub fn publisher(&mut self, subgroup: &str) -> Result<Publisher, HandleError> {
         let id = find(self.engine.view(), self.rank(), subgroup)?;
+        if self.running {
+            return Err(HandleError::Running { name: subgroup.to_string() });
+        }
         take(&mut self.publishers, id, subgroup).map(|inner| Publisher::new(inner, Arc::clone(&self.shared)))
     }
 
@@ -234,7 +243,7 @@ impl Node {
         if self.ports.receivers[id.index()].is_some() {
             return Err(HandleError::Taken { what: "receiver", name });
         }
-        if self.engine.stats().polls > 0 {
+        if self.running {
             return Err(HandleError::Running { name });
         }
         let (cursor, handoff) = self.engine.hand_off(id).expect("this member is in the subgroup");
@@ -249,6 +258,10 @@ impl Node {
     /// # Errors
     /// Why the group ended before everything was delivered.
     pub fn poll(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
+        if !self.running {
+            self.running = true;
+            self.publishers.clear();
+        }
         while let Some(Event::Dead(member)) = self.fabric.event() {
             self.engine.member_died(member, &self.fabric);
         }
@@ -308,15 +321,6 @@ impl Node {
         Group::start(self, handler)
     }
 
-    /// Drops the publishers that nobody took, so that the group can finish.
-    pub fn close_unused_publishers(&mut self) {
-        for slot in &mut self.publishers {
-            if matches!(slot, Slot::Here(_)) {
-                *slot = Slot::Taken;
-            }
-        }
-    }
-
     /// How the group stands, as this member knows it.
     pub fn status(&self) -> Status {
         let me = self.rank();
@@ -360,10 +364,6 @@ impl Node {
         self.fabric.doorbell()
     }
 
-    pub(crate) fn take_publishers(&mut self) -> Vec<Slot<spindle_fabric::Publisher>> {
-        std::mem::take(&mut self.publishers)
-    }
-
     /// How long this member has been in.
     pub fn uptime(&self) -> Duration {
         self.start.elapsed()
@@ -388,12 +388,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // Without an end of its own the group ends here, for everybody: a member that is gone can't acknowledge.
-        if *self.engine.state() != State::Finished {
-            let word = membership::ABANDONED;
-            self.fabric.store(word, Cause::of(self.shared.broken()).encode());
-            let everyone: Vec<Rank> = self.view().ranks().collect();
-            self.fabric.post(&everyone, word..word + 8);
-        }
+        self.engine.abandon(Cause::of(self.shared.broken()).encode(), &mut self.fabric);
         self.end(End::Broken(Ended::Dropped));
     }
 }
@@ -429,7 +424,7 @@ impl From<ShmError> for JoinError {
     }
 }
 
-pub(crate) fn find(view: &View, me: Rank, name: &str) -> Result<SubgroupId, HandleError> {
+fn find(view: &View, me: Rank, name: &str) -> Result<SubgroupId, HandleError> {
     let found = view.subgroups_of(me).find(|(_, spec)| spec.name == name);
     found.map(|(id, _)| id).ok_or_else(|| {
         let known: Vec<&str> = view.subgroups_of(me).map(|(_, spec)| spec.name.as_str()).collect();
@@ -437,7 +432,7 @@ pub(crate) fn find(view: &View, me: Rank, name: &str) -> Result<SubgroupId, Hand
     })
 }
 
-pub(crate) fn take<T>(slots: &mut [Slot<T>], id: SubgroupId, name: &str) -> Result<T, HandleError> {
+fn take<T>(slots: &mut [Slot<T>], id: SubgroupId, name: &str) -> Result<T, HandleError> {
     let name = name.to_string();
     match std::mem::replace(&mut slots[id.index()], Slot::Taken) {
         Slot::Here(handle) => Ok(handle),
@@ -462,6 +457,15 @@ mod tests {
                 Ok(_) => assert!(Instant::now() < patience, "the group did not end"),
             }
         }
+    }
+
+    #[test]
+    fn a_group_may_be_waited_for_without_end() {
+        let dir = std::env::temp_dir().join(format!("spindle-patient-test-{}", std::process::id()));
+        let mut config = Config::new("g", 1);
+        (config.runtime_dir, config.gather_timeout) = (Some(dir.clone()), Duration::MAX);
+        assert_eq!(config.join().unwrap().view().members.len(), 1);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     /// A peer whose memory can't be mapped keeps this member out, but may have started: it must learn of it from my row.

@@ -14,7 +14,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// The deliveries of one subgroup, taken in order on any one thread, lent in place.
 ///
 /// There is no queue: messages stay in their senders' rings until they are taken. A receiver that is slow holds its own
-/// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up.
+/// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up. One that is
+/// dropped holds nobody up: what comes after counts as delivered here.
 #[derive(Debug)]
 pub struct Receiver {
     pub(crate) cursor: Cursor,
@@ -135,6 +136,13 @@ impl Receiver {
             }
             self.bell.wait(announced, left.min(SLEEP_MAX));
         }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.handoff.give_up();
+        self.engine.ring();
     }
 }
 

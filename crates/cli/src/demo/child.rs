@@ -92,7 +92,6 @@ fn take_part(args: &Args) -> Outcome {
     let names: Vec<String> = (0..args.subgroups).map(name).collect();
     let publishers = names.iter().filter(|_| sends).map(|name| node.publisher(name)).collect::<Result<Vec<_>, _>>();
     let publishers = publishers.map_err(|error| Failure::new(FAILED, error))?;
-    node.close_unused_publishers();
     let tally = Arc::new(Mutex::new(Tally::new(args.subgroups)));
     let seen = Arc::clone(&tally);
     let size = args.size;

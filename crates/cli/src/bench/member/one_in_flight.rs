@@ -134,7 +134,6 @@ impl Worker for OneInFlight {
 
     fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
         self.publisher = None;
-        self.node.close_unused_publishers();
         let until = Instant::now() + GATHER;
         while self.poll(u64::MAX)? != Poll::Finished {
             if Instant::now() > until {

@@ -113,7 +113,6 @@ impl Worker for Polling {
 
     fn finish(mut self: Box<Self>) -> anyhow::Result<Counts> {
         self.sending.clear();
-        self.node.close_unused_publishers();
         let until = Instant::now() + GATHER;
         while self.turn()? != Poll::Finished {
             if Instant::now() > until {
