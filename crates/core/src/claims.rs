@@ -174,7 +174,7 @@ impl Claims {
     ///
     /// # Errors
     /// As there.
-    #[inline]
+    #[inline(always)]
     pub fn claim_exclusive(&self, holder: &mut Exclusive, len: u64) -> Result<Claim, ClaimError> {
         let (ring, position) = (&self.ring, holder.position);
         if len > ring.message_bytes_max {
@@ -210,7 +210,7 @@ impl Claims {
     ///
     /// # Panics
     /// As there.
-    #[inline]
+    #[inline(always)]
     pub fn commit_exclusive(
         &self,
         holder: &mut Exclusive,

@@ -147,7 +147,7 @@ impl Publisher {
     ///
     /// # Errors
     /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
-    #[inline]
+    #[inline(always)]
     pub fn claim(&mut self, len: u64) -> Result<Frame<'_>, ClaimError> {
         self.outlet.claim(Claimer::Only(&mut self.exclusive), len)
     }
@@ -220,7 +220,7 @@ impl SharedPublisher {
 }
 
 impl Outlet {
-    #[inline]
+    #[inline(always)]
     fn take(&self, claimer: &mut Claimer<'_>, len: u64) -> Result<Claim, ClaimError> {
         match claimer {
             Claimer::Only(exclusive) => self.claims.claim_exclusive(exclusive, len),
@@ -238,7 +238,7 @@ impl Outlet {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn frame<'a>(&'a self, claimer: Claimer<'a>, claim: Claim) -> Frame<'a> {
         // SAFETY: the claim is of this ring: lease and claims were made from the same one, and claims can't be made otherwise.
         // So its length is within the ring's limit.
@@ -246,7 +246,7 @@ impl Outlet {
         Frame { outlet: self, claimer, claim: ManuallyDrop::new(claim), start }
     }
 
-    #[inline]
+    #[inline(always)]
     fn claim<'a>(&'a self, mut claimer: Claimer<'a>, len: u64) -> Result<Frame<'a>, ClaimError> {
         let claim = self.take(&mut claimer, len)?;
         if let Claimer::Only(exclusive) = &claimer
@@ -312,7 +312,7 @@ impl Drop for Outlet {
 
 impl Frame<'_> {
     /// Publishes the message.
-    #[inline]
+    #[inline(always)]
     pub fn commit(self) {
         let len = self.claim.len();
         self.finish(Kind::Message, len);
@@ -322,20 +322,26 @@ impl Frame<'_> {
     ///
     /// # Panics
     /// If there are fewer; nothing is published then.
-    #[inline]
+    #[inline(always)]
     pub fn commit_len(self, len: u64) {
         assert!(len <= self.claim.len(), "{len} bytes of a frame of {}", self.claim.len());
         self.finish(Kind::Message, len);
     }
 
-    #[inline]
+    #[inline(always)]
     fn finish(self, kind: Kind, len: u64) {
         let mut frame = ManuallyDrop::new(self);
         frame.end(kind, len);
     }
 
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self) {
+        self.end(Kind::Void, 0);
+    }
+
     /// Called once: by `finish`, which keeps the frame from being dropped, or by `drop`.
-    #[inline]
+    #[inline(always)]
     fn end(&mut self, kind: Kind, len: u64) {
         let outlet = self.outlet;
         // SAFETY: called once, and nobody looks at the claim after it.
@@ -379,7 +385,7 @@ impl DerefMut for Frame<'_> {
 
 impl Drop for Frame<'_> {
     fn drop(&mut self) {
-        self.end(Kind::Void, 0);
+        self.give_up();
     }
 }
 

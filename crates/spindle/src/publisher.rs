@@ -33,7 +33,7 @@ impl Publisher {
     ///
     /// # Errors
     /// [`SendError::TooLong`] and [`SendError::Ended`].
-    #[inline]
+    #[inline(always)]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         now(self.inner.claim(len), &self.shared)
     }
@@ -123,7 +123,7 @@ impl SharedPublisher {
 }
 
 /// A ring whose group has ended is full for ever, so that only a full ring has to ask.
-#[inline]
+#[inline(always)]
 fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, shared: &Shared) -> Result<Option<Frame<'a>>, SendError> {
     match claimed {
         Ok(frame) => Ok(Some(frame)),
