@@ -149,6 +149,30 @@ impl Lane {
     }
 }
 
+/// One lane while [`Batch::run`] walks it, up to the end of its ring's lap.
+struct Run<F> {
+    frames: F,
+    sender: Rank,
+    start: u64,
+    place: u64,
+    stop: u64,
+    /// Whether more is announced behind `stop`.
+    wraps: bool,
+    /// Rounds below this hold no frame of the sender, apart from those behind `place`.
+    next: u64,
+}
+
+impl<F> Run<F> {
+    #[inline]
+    fn new(frames: F, lane: &Lane) -> Run<F> {
+        let start = lane.position & (lane.ring.capacity - 1);
+        // A liar's last frame may stand out of what it announced.
+        let announced = start + lane.published.saturating_sub(lane.position);
+        let stop = lane.ring.capacity.min(announced);
+        Run { frames, sender: lane.sender, start, place: start, stop, wraps: announced > stop, next: 0 }
+    }
+}
+
 /// Messages in the order of delivery, lent by their senders' rings.
 ///
 /// A message counts as delivered when the batch that yielded it is dropped; one that was not taken out of the batch is
@@ -201,34 +225,14 @@ impl<'a, R: Rows> Batch<'a, R> {
     #[inline]
     pub fn for_each(&mut self, mut upcall: impl FnMut(Message<'a>)) {
         loop {
-            if self.cursor.order == Order::Total
-                && let [lane] = &mut self.cursor.lanes[..]
-            {
-                let frames = self.rows.frames(lane.sender, &lane.ring);
-                let (sender, ring) = (lane.sender, lane.ring);
-                let (first, mut round, mut bytes) = (self.cursor.round, self.cursor.round, 0);
-                let end = round.saturating_add(self.left);
-                // To the end of the lap at most, so that no step has to wrap. A liar's last frame may stand out of what it
-                // announced.
-                let start = lane.position & (ring.capacity - 1);
-                let stop = ring.capacity.min(start + lane.published.saturating_sub(lane.position));
-                let mut place = start;
-                while place < stop && round < end {
-                    let Some(found) = frames.message(place).filter(|found| found.round == round) else { break };
-                    if place + LOOK_AHEAD_BYTES < stop {
-                        frames.prefetch(place + LOOK_AHEAD_BYTES);
-                    }
-                    upcall(Message { sender, round, payload: found.payload });
-                    bytes += found.payload.len() as u64;
-                    round += 1;
-                    place += found.span;
-                }
-                if place > start {
-                    lane.position = ring.after(lane.position, place - start);
-                    (lane.next, self.cursor.round) = (round, round);
-                    self.left -= round - first;
-                    self.messages += round - first;
-                    self.bytes += bytes;
+            if self.cursor.order == Order::Total {
+                match self.cursor.lanes.len() {
+                    1 => self.run::<1>(&mut upcall),
+                    2 => self.run::<2>(&mut upcall),
+                    3 => self.run::<3>(&mut upcall),
+                    4 => self.run::<4>(&mut upcall),
+                    // With more senders the state does not fit into registers anyway.
+                    _ => {}
                 }
                 if self.left == 0 {
                     return;
@@ -239,6 +243,63 @@ impl<'a, R: Rows> Batch<'a, R> {
                 None => return,
             }
         }
+    }
+
+    /// Hands over whole rounds of `N` senders, as far as they are plain: to a void, garbage, the end of a ring's lap, or the
+    /// last round before the frontier.
+    #[inline]
+    fn run<const N: usize>(&mut self, upcall: &mut impl FnMut(Message<'a>)) {
+        let cursor = &mut *self.cursor;
+        let Ok(lanes) = <&mut [Lane; N]>::try_from(&mut cursor.lanes[..]) else { return };
+        let mut runs = lanes.each_mut().map(|lane| Run::new(self.rows.frames(lane.sender, &lane.ring), lane));
+        let before = cursor.round * N as u64 + cursor.lane as u64;
+        let end = (before + self.left) / N as u64;
+        let (mut round, mut lane, mut messages, mut bytes) = (cursor.round, cursor.lane, 0, 0);
+        'rounds: while round < end {
+            let first = messages;
+            while lane < N {
+                let run = &mut runs[lane];
+                if run.next <= round {
+                    if run.place >= run.stop {
+                        if run.wraps {
+                            break 'rounds;
+                        }
+                        run.next = u64::MAX;
+                    } else {
+                        let Some(found) = run.frames.message(run.place) else { break 'rounds };
+                        if found.round == round {
+                            if run.place + LOOK_AHEAD_BYTES < run.stop {
+                                run.frames.prefetch(run.place + LOOK_AHEAD_BYTES);
+                            }
+                            upcall(Message { sender: run.sender, round, payload: found.payload });
+                            bytes += found.payload.len() as u64;
+                            messages += 1;
+                            run.place += found.span;
+                        } else if found.round > round && found.round < ROUNDS_MAX {
+                            run.next = found.round;
+                        } else {
+                            break 'rounds;
+                        }
+                    }
+                }
+                lane += 1;
+            }
+            (lane, round) = (0, round + 1);
+            if N > 1 && messages == first {
+                // A round of nulls: on to the next that holds a message.
+                let next = runs.iter().map(|run| run.next).fold(u64::MAX, u64::min);
+                round = next.clamp(round, end.max(round));
+            }
+        }
+        for (lane, run) in lanes.iter_mut().zip(&runs) {
+            if run.place > run.start {
+                lane.position = lane.ring.after(lane.position, run.place - run.start);
+            }
+        }
+        (cursor.round, cursor.lane) = (round, lane);
+        self.left -= round * N as u64 + lane as u64 - before;
+        self.messages += messages;
+        self.bytes += bytes;
     }
 
     /// Whether another message is there; passes over the nulls before it.

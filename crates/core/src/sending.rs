@@ -22,6 +22,8 @@ pub(crate) struct Sending {
     pub(crate) frames: u64,
     /// Voids of the exclusive claimer that were counted.
     voids: u64,
+    /// How far the ring was freed when those who wait for room were told of it last.
+    pub(crate) told: u64,
 }
 
 /// How far my ring and my rounds are announced.
@@ -49,7 +51,16 @@ pub(crate) struct SendBatch {
 impl Sending {
     pub(crate) fn new(rank: usize, ring: Ring) -> Sending {
         let claims = Arc::new(Claims::new(ring));
-        Sending { rank, ring, claims, checkpoints: Checkpoints::default(), tail: Tail::default(), frames: 0, voids: 0 }
+        Sending {
+            rank,
+            ring,
+            claims,
+            checkpoints: Checkpoints::default(),
+            tail: Tail::default(),
+            frames: 0,
+            voids: 0,
+            told: 0,
+        }
     }
 
     /// Whether anything was claimed that has yet to be announced from `position` on; an exclusive claim once it is committed.

@@ -525,7 +525,12 @@ impl Subgroup {
             table.store(self.place.entry + entry::FREED, freed);
             sending.claims.raise_limit(freed + sending.ring.capacity);
             changes.entry = true;
-            if !(planted!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
+            // A waiter is woken for a batch of messages, not for each: once a quarter of the ring was freed, or all of it.
+            let worth = freed - sending.told >= sending.ring.capacity / 4 || freed == self.own.published;
+            if worth {
+                sending.told = freed;
+            }
+            if worth && !(planted!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
                 upcalls.room(self.id);
             }
         }

@@ -64,7 +64,7 @@ pub(super) struct Args {
     /// Messages that each sender may have on the way [default: 1 MiB of ring]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     window: Option<u64>,
-    /// Messages claimed between two polls [default: 64 KiB, at most 256 messages]
+    /// Messages claimed between two polls [default: 128 KiB, at most 256 messages]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     burst: Option<u64>,
     /// How long to measure each run
