@@ -29,6 +29,9 @@ const COUNTS_MAX: [u64; 5] = {
     assert!(places < u64::MAX / 4);
     [rounds, rounds, places, places, rounds]
 };
+/// Messages that one poll hands to the application. With more, members that all send fall into taking turns:
+/// each delivers a whole ring while the others wait for its next acknowledgement.
+const DELIVERIES_MAX: u64 = 1024;
 /// Rounds that applications may skip in the life of a view; those beyond go by nulls.
 const SKIPPED_MAX: u64 = ROUNDS_MAX / 4;
 
@@ -453,7 +456,7 @@ impl Subgroup {
             Delivery::Nobody => {}
             Delivery::Inline(cursor) => {
                 if frontier > delivered {
-                    let mut batch = cursor.advance(&*table, frontier);
+                    let mut batch = cursor.advance(&*table, frontier).at_most(DELIVERIES_MAX);
                     if batch.has_next() {
                         upcalls.deliver(self.id, &mut batch);
                         // Passes over the nulls behind the last message.

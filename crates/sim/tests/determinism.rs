@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0x7d0d_d59b_f3d7_5cfb,
-    0xbd5f_deb9_d0af_333e,
-    0x5cf4_c5c1_85a0_5628,
-    0xfcb3_0bce_f269_74a3,
+    0xbcf7_55ac_0082_4b01,
+    0xb64d_88ea_9f51_582b,
+    0x789a_4c8b_4100_b735,
+    0x1db0_6818_b470_b1b3,
     0xafa0_bc3e_6fca_4650,
-    0xa693_a02a_d3f0_d747,
+    0xc790_9f04_2e8e_298e,
 ];
