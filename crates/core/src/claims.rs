@@ -13,7 +13,7 @@
 //! to be wiped. Nothing here blocks: a full ring is an error that the caller may wait out. INV-FRAME is kept by `limit`: the
 //! engine raises it only after every member has delivered what stood there.
 use crate::planted::planted;
-use crate::ring::{GRANULE_BYTES, Header, Kind, Ring, frame_bytes};
+use crate::ring::{GRANULE_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
 use alloc::boxed::Box;
 
@@ -36,6 +36,8 @@ pub struct Claims {
     tail: Padded<AtomicU64>,
     /// Offset in the row of the end of the last lap that the exclusive claimer has ended.
     lap_end: AtomicU64,
+    /// The tail behind the last frame that the exclusive claimer has committed of each sector, in its newest lap.
+    sector_ends: [AtomicU64; SECTORS],
     /// Voids that the exclusive claimer has committed.
     voids: AtomicU64,
     /// One per granule: from commit until the engine has announced the frame that starts there, its span in granules, with
@@ -54,13 +56,15 @@ pub struct Exclusive {
     limit: u64,
     /// Frames committed.
     frames: u64,
+    ahead: LookAhead,
 }
 
 impl Exclusive {
-    /// Position up to which nobody but this claimer uses the ring, as far as it knows.
-    #[inline]
-    pub fn limit(&self) -> u64 {
-        self.limit
+    /// Brings the cache lines of the claims to come here, as far as nobody else uses them, by calls of `prefetch` with the
+    /// positions of blocks.
+    #[inline(always)]
+    pub fn look_ahead(&mut self, prefetch: impl Fn(u64)) {
+        self.ahead.pass(self.position, self.limit, prefetch);
     }
 }
 
@@ -123,6 +127,7 @@ impl Claims {
             nulls: AtomicU64::new(0),
             tail: Padded(AtomicU64::new(0)),
             lap_end: AtomicU64::new(0),
+            sector_ends: core::array::from_fn(|_| AtomicU64::new(0)),
             voids: AtomicU64::new(0),
             marks: (0..ring.capacity / GRANULE_BYTES).map(|_| AtomicU32::new(0)).collect(),
             skipped: AtomicU64::new(0),
@@ -161,7 +166,7 @@ impl Claims {
         // Relaxed: the claimer comes into being here, and nothing was written before.
         let begun = self.claimed.compare_exchange(0, EXCLUSIVE, Ordering::Relaxed, Ordering::Relaxed);
         assert_eq!(begun, Ok(0), "a ring is used exclusively from the start, or never");
-        Exclusive { position: 0, limit: self.limit(), frames: 0 }
+        Exclusive { position: 0, limit: self.limit(), frames: 0, ahead: LookAhead::default() }
     }
 
     /// Lets everybody claim from now on.
@@ -190,12 +195,16 @@ impl Claims {
         Ok(Claim { position, span, len })
     }
 
-    /// The frame of `span` bytes at `position`, which is being committed, is the last of its lap.
+    /// The frame of `span` bytes at `position`, which is being committed, is the last of its sector.
     #[cold]
-    fn end_lap(&self, holder: &mut Exclusive, position: u64, span: u64) {
-        holder.position = self.ring.after(position, span);
-        // Relaxed: the tail that covers the frame has the release.
-        self.lap_end.store(self.ring.offset(position) + span, Ordering::Relaxed);
+    fn end_sector(&self, holder: &mut Exclusive, position: u64, span: u64) {
+        // Relaxed, all of it: the tail that covers the frame has the release.
+        if self.ring.ends_lap(position, span) {
+            holder.position = self.ring.after(position, span);
+            self.lap_end.store(self.ring.offset(position) + span, Ordering::Relaxed);
+        }
+        let tail = Tail::new(holder.frames, holder.position);
+        self.sector_ends[self.ring.sector(position)].store(tail.0, Ordering::Relaxed);
     }
 
     /// The round that the next frame of the only claimer will have, unless nulls come before it: what to put into the second
@@ -227,8 +236,8 @@ impl Claims {
         }
         holder.frames += 1;
         holder.position = claim.position + claim.span;
-        if self.ring.ends_lap(claim.position, claim.span) {
-            self.end_lap(holder, claim.position, claim.span);
+        if self.ring.ends_sector(claim.position, claim.span) {
+            self.end_sector(holder, claim.position, claim.span);
         }
         // Release: the engine that sees it sees the frame.
         self.tail.store(Tail::new(holder.frames, holder.position).0, Ordering::Release);
@@ -272,7 +281,15 @@ impl Claims {
         Tail(self.tail.load(Ordering::Acquire))
     }
 
+    /// The tail behind the last frame of the sector of `position`. Only if a [`tail`](Self::tail) has been seen that lies there
+    /// or further, and `position` is not free yet: until then no frame of the next lap can take its place.
+    #[inline]
+    pub(crate) fn sector_end(&self, position: u64) -> Tail {
+        Tail(self.sector_ends[self.ring.sector(position)].load(Ordering::Relaxed))
+    }
+
     /// Offset in the row of the end of the last lap that ends below the newest [`tail`](Self::tail).
+    #[inline]
     pub(crate) fn lap_end(&self) -> u64 {
         self.lap_end.load(Ordering::Relaxed)
     }

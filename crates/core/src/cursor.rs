@@ -9,7 +9,7 @@
 //! [`Defect`], never with a panic.
 use crate::ids::Rank;
 use crate::planted::planted;
-use crate::ring::{Header, Kind, Ring};
+use crate::ring::{Header, Kind, LookAhead, Ring};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded};
 use crate::table::{Found, Frames, Rows};
 use crate::view::Order;
@@ -41,9 +41,6 @@ pub struct Defect {
 /// No sender gets this far in the life of a view; a frame that claims to is garbage.
 pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 
-/// How far ahead to prefetch, in what is announced: as many lines as arrive in the time of one from a distant core.
-const LOOK_AHEAD_BYTES: u64 = 2048;
-
 /// The frames of one sender.
 #[derive(Debug)]
 struct Lane {
@@ -52,6 +49,8 @@ struct Lane {
     published: u64,
     /// No frame from `position` on has a smaller round.
     next: u64,
+    /// The round of the message at `position`, once it was looked at.
+    ahead: Option<u64>,
     ring: Ring,
     sender: Rank,
     /// Offset in the sender's row of the word that says how far its ring is announced.
@@ -75,7 +74,7 @@ impl Cursor {
     pub(crate) fn new(order: Order, senders: impl Iterator<Item = (Rank, Ring, u64)>) -> Cursor {
         let lanes = senders.map(|(sender, ring, published_at)| {
             let (position, published, next) = (0, 0, 0);
-            Lane { position, published, next, ring, sender, published_at }
+            Lane { position, published, next, ahead: None, ring, sender, published_at }
         });
         Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None }
     }
@@ -131,6 +130,9 @@ impl Cursor {
 impl Lane {
     /// Passes over voids. The round of the frame at `position` then, if one is announced.
     fn look<R: Rows>(&mut self, rows: &R) -> Result<Option<u64>, Defect> {
+        if self.ahead.is_some() {
+            return Ok(self.ahead);
+        }
         let frames = rows.frames(self.sender, &self.ring);
         while self.position < self.published {
             let [word, round] = frames.header(self.position);
@@ -140,7 +142,8 @@ impl Lane {
                 return Err(Defect { sender: self.sender, position: self.position, header: word });
             };
             if header.kind == Kind::Message {
-                return Ok(Some(round));
+                self.ahead = Some(round);
+                return Ok(self.ahead);
             }
             self.position = self.ring.after(self.position, header.span);
             self.next = round + 1;
@@ -156,6 +159,7 @@ struct Run<F> {
     start: u64,
     place: u64,
     stop: u64,
+    ahead: LookAhead,
     /// Whether more is announced behind `stop`.
     wraps: bool,
     /// Rounds below this hold no frame of the sender, apart from those behind `place`.
@@ -169,7 +173,16 @@ impl<F> Run<F> {
         // A liar's last frame may stand out of what it announced.
         let announced = start + lane.published.saturating_sub(lane.position);
         let stop = lane.ring.capacity.min(announced);
-        Run { frames, sender: lane.sender, start, place: start, stop, wraps: announced > stop, next: 0 }
+        Run {
+            frames,
+            sender: lane.sender,
+            start,
+            place: start,
+            stop,
+            ahead: LookAhead::from(start),
+            wraps: announced > stop,
+            next: 0,
+        }
     }
 }
 
@@ -183,7 +196,7 @@ pub struct Batch<'a, R> {
     cursor: &'a mut Cursor,
     /// Places from the cursor to the frontier.
     left: u64,
-    /// Messages that it may still yield.
+    /// Bytes of frames that it may still yield; the last message may go over.
     quota: u64,
     messages: u64,
     bytes: u64,
@@ -200,9 +213,9 @@ impl<R> Batch<'_, R> {
         self.bytes
     }
 
-    /// Yields so many messages at the most.
-    pub(crate) fn at_most(self, messages: u64) -> Self {
-        Batch { quota: messages, ..self }
+    /// Yields no more after so many bytes of frames.
+    pub(crate) fn at_most(self, bytes: u64) -> Self {
+        Batch { quota: bytes, ..self }
     }
 }
 
@@ -220,7 +233,13 @@ impl<'a, R: Rows> Iterator for Batch<'a, R> {
     #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
         match self.take() {
-            None if self.has_next() => self.take(),
+            None if self.has_next() => {
+                let taken = self.take();
+                if taken.is_none() {
+                    self.forget();
+                }
+                taken
+            }
             taken => taken,
         }
     }
@@ -232,53 +251,81 @@ impl<'a, R: Rows> Batch<'a, R> {
     #[inline]
     pub fn for_each(&mut self, mut upcall: impl FnMut(Message<'a>)) {
         loop {
-            if self.cursor.order == Order::Total {
-                match self.cursor.lanes.len() {
-                    1 => self.run_alone(&mut upcall),
-                    2 => self.run::<2>(&mut upcall),
-                    3 => self.run::<3>(&mut upcall),
-                    4 => self.run::<4>(&mut upcall),
-                    // With more senders the state does not fit into registers anyway.
-                    _ => {}
-                }
-                if self.left == 0 {
-                    return;
+            match (self.cursor.order, self.cursor.lanes.len()) {
+                (Order::Fifo, _) | (_, 1) => {}
+                (_, 2) => self.run::<2>(&mut upcall),
+                (_, 3) => self.run::<3>(&mut upcall),
+                (_, 4) => self.run::<4>(&mut upcall),
+                // With more senders the state does not fit into registers anyway.
+                _ => {
+                    while let Some(message) = self.take() {
+                        upcall(message);
+                    }
                 }
             }
-            match self.next() {
-                Some(message) => upcall(message),
-                None => return,
+            if !(self.has_next() && self.run_alone(&mut upcall)) {
+                return;
             }
         }
     }
 
-    /// As [`run`](Self::run), for an only sender: the most frequent case, and the shortest loop, because a null ends it.
+    /// Hands over the message at the cursor, and those in the next rounds of the same sender, up to the first of another: who is
+    /// busy for a while sends many in a row. Says whether there was any.
     #[inline]
-    fn run_alone(&mut self, upcall: &mut impl FnMut(Message<'a>)) {
+    fn run_alone(&mut self, upcall: &mut impl FnMut(Message<'a>)) -> bool {
         let cursor = &mut *self.cursor;
-        let [lane] = &mut cursor.lanes[..] else { return };
+        let (senders, me) = (cursor.lanes.len() as u64, cursor.lane as u64);
+        // Rounds from this one on are for later.
+        let mut end = ROUNDS_MAX;
+        if cursor.order == Order::Total {
+            let here = cursor.round * senders + me;
+            let mut limit = here + self.left;
+            for (rank, lane) in (0..).zip(&mut cursor.lanes).filter(|(rank, _)| *rank != me) {
+                match lane.look(self.rows) {
+                    Ok(_) if planted!(PassesAnother) => {}
+                    Ok(round) => limit = round.map_or(limit, |round| limit.min(round * senders + rank)),
+                    Err(defect) => {
+                        cursor.defect = Some(defect);
+                        return false;
+                    }
+                }
+            }
+            end = (limit + senders - 1 - me) / senders;
+        }
+        let Some(lane) = cursor.lanes.get_mut(cursor.lane) else { return false };
+        let first = match cursor.order {
+            Order::Total => cursor.round,
+            Order::Fifo => lane.ahead.unwrap_or(lane.next),
+        };
         let frames = self.rows.frames(lane.sender, &lane.ring);
         let Run { sender, start, mut place, stop, .. } = Run::new(frames, lane);
-        let (first, mut round, mut bytes) = (cursor.round, cursor.round, 0);
-        let end = first.saturating_add(self.left.min(self.quota));
+        let stop = stop.min(place.saturating_add(self.quota));
+        let (mut round, mut bytes, mut ahead) = (first, 0, LookAhead::from(start));
         while place < stop && round < end {
             let Some(found) = frames.message(place).filter(|found| found.round == round) else { break };
-            if place + LOOK_AHEAD_BYTES < stop {
-                frames.prefetch(place + LOOK_AHEAD_BYTES);
-            }
+            ahead.pass(place, stop, |block| frames.prefetch(block));
             upcall(Message { sender, round, payload: found.payload });
             bytes += found.payload.len() as u64;
             round += 1;
             place += found.span;
         }
-        if place > start {
-            lane.position = lane.ring.after(lane.position, place - start);
-            (lane.next, cursor.round) = (round, round);
-            self.left -= round - first;
-            self.quota -= round - first;
-            self.messages += round - first;
-            self.bytes += bytes;
+        lane.ahead = None;
+        if round == first {
+            return false;
         }
+        lane.position = lane.ring.after(lane.position, place - start);
+        lane.next = round;
+        if cursor.order == Order::Total {
+            self.left -= (round - 1 - first) * senders + 1;
+            (cursor.round, cursor.lane) = (round - 1, cursor.lane + 1);
+            if cursor.lane == cursor.lanes.len() {
+                (cursor.round, cursor.lane) = (round, 0);
+            }
+        }
+        self.quota = self.quota.saturating_sub(place - start);
+        self.messages += round - first;
+        self.bytes += bytes;
+        true
     }
 
     /// Hands over whole rounds of `N` senders, as far as they are plain: to a void, garbage, the end of a ring's lap, or the
@@ -289,9 +336,10 @@ impl<'a, R: Rows> Batch<'a, R> {
         let Ok(lanes) = <&mut [Lane; N]>::try_from(&mut cursor.lanes[..]) else { return };
         let mut runs = lanes.each_mut().map(|lane| Run::new(self.rows.frames(lane.sender, &lane.ring), lane));
         let before = cursor.round * N as u64 + cursor.lane as u64;
-        let end = ((before + self.left) / N as u64).min(cursor.round.saturating_add(self.quota / N as u64));
+        let end = (before + self.left) / N as u64;
         let (mut round, mut lane, mut messages, mut bytes) = (cursor.round, cursor.lane, 0, 0);
-        'rounds: while round < end {
+        let mut quota = self.quota;
+        'rounds: while round < end && quota > 0 {
             let first = messages;
             while lane < N {
                 let run = &mut runs[lane];
@@ -304,12 +352,12 @@ impl<'a, R: Rows> Batch<'a, R> {
                     } else {
                         let Some(found) = run.frames.message(run.place) else { break 'rounds };
                         if found.round == round {
-                            if run.place + LOOK_AHEAD_BYTES < run.stop {
-                                run.frames.prefetch(run.place + LOOK_AHEAD_BYTES);
-                            }
+                            let frames = run.frames;
+                            run.ahead.pass(run.place, run.stop, |block| frames.prefetch(block));
                             upcall(Message { sender: run.sender, round, payload: found.payload });
                             bytes += found.payload.len() as u64;
                             messages += 1;
+                            quota = quota.saturating_sub(found.span);
                             run.place += found.span;
                         } else if found.round > round && found.round < ROUNDS_MAX {
                             run.next = found.round;
@@ -330,12 +378,13 @@ impl<'a, R: Rows> Batch<'a, R> {
         for (lane, run) in lanes.iter_mut().zip(&runs) {
             if run.place > run.start {
                 lane.position = lane.ring.after(lane.position, run.place - run.start);
+                lane.ahead = None;
             }
         }
         (cursor.round, cursor.lane) = (round, lane);
         self.left -= round * N as u64 + lane as u64 - before;
         self.messages += messages;
-        self.quota -= messages;
+        self.quota = quota;
         self.bytes += bytes;
     }
 
@@ -396,10 +445,19 @@ impl<'a, R: Rows> Batch<'a, R> {
         }
         lane.position = lane.ring.after(place, span);
         lane.next = round + 1;
+        lane.ahead = None;
         self.messages += 1;
-        self.quota -= 1;
+        self.quota = self.quota.saturating_sub(span);
         self.bytes += payload.len() as u64;
         Some(Message { sender: lane.sender, round, payload })
+    }
+
+    /// The frame at the cursor is not what it was a moment ago: it has to be looked at again.
+    #[cold]
+    fn forget(&mut self) {
+        if let Some(lane) = self.cursor.lanes.get_mut(self.cursor.lane) {
+            lane.ahead = None;
+        }
     }
 
     /// Goes to the next message, over nulls and voids, or to the frontier if none comes before it.

@@ -226,11 +226,9 @@ impl Engine {
         if crate::planted::planted!(ControlBeforeData) {
             table.post(self.subgroups[index].members(), self.subgroups[index].entry());
         }
-        for range in changes.data {
-            if !range.is_empty() {
-                table.post(self.subgroups[index].members(), range);
-                self.stats.data_posts += 1;
-            }
+        if !changes.data.is_empty() {
+            table.post(self.subgroups[index].members(), changes.data);
+            self.stats.data_posts += 1;
         }
     }
 

@@ -50,8 +50,8 @@ mod bugs {
         AnnouncedBeforeStamped,
         /// Control words are posted before the data that they announce.
         ControlBeforeData,
-        /// The second post of a batch that wraps is forgotten.
-        WrappedPartUnposted,
+        /// What stands in a ring's overhang is not posted.
+        OverhangUnposted,
         /// `delivered` moves to the frontier although the application took only a part.
         DeliveredWithoutTaking,
         /// A void frame takes no round at its sender.
@@ -60,6 +60,8 @@ mod bugs {
         CheckpointsMergeForward,
         /// Skipping empty rounds skips one that is not empty.
         SkipsARound,
+        /// The run of one sender's messages goes on past a message of another.
+        PassesAnother,
         /// The mark of an announced frame stays, so an old one is announced again a lap later.
         MarkStays,
         /// A member says that it has finished while frames wait to be announced.

@@ -6,11 +6,17 @@
 //!
 //! A *position* counts bytes since the view began and never falls; its low bits are the offset in the ring.
 //! Space below position `p` is free when every member has delivered every frame that starts below `p` (INV-FRAME).
+//!
+//! The capacity is cut into [`SECTORS`] *sectors*. Frames are announced, and their space is freed, a sector's worth at a time
+//! at the most: so a ring that was filled in one go is emptied and filled again in parts, at the same time.
 
 /// Bytes of a frame before its payload.
 pub const HEADER_BYTES: u64 = 16;
 /// Frames are aligned to, and their spans counted in, this many bytes; so payloads are 16-byte aligned.
 pub const GRANULE_BYTES: u64 = 16;
+
+/// Sectors of a ring.
+pub const SECTORS: usize = 8;
 
 /// Bytes that a frame with `payload` bytes takes in a ring.
 pub const fn frame_bytes(payload: u64) -> u64 {
@@ -27,6 +33,8 @@ pub struct Ring {
     pub at: u64,
     /// Bytes in which frames may start; a power of two.
     pub capacity: u64,
+    /// Bytes of a sector.
+    pub sector_bytes: u64,
     /// The largest payload.
     pub message_bytes_max: u64,
     /// Bytes of a frame with the largest payload.
@@ -36,8 +44,10 @@ pub struct Ring {
 impl Ring {
     /// A ring at `at` that holds at least `window` frames of `message_bytes_max`.
     pub fn new(at: u64, window: u64, message_bytes_max: u64) -> Ring {
-        let capacity = (window * frame_bytes(message_bytes_max)).next_power_of_two().max(64);
-        Ring { at, capacity, message_bytes_max, frame_bytes_max: frame_bytes(message_bytes_max) }
+        let capacity =
+            (window * frame_bytes(message_bytes_max)).next_power_of_two().max(SECTORS as u64 * GRANULE_BYTES);
+        let sector_bytes = capacity / SECTORS as u64;
+        Ring { at, capacity, sector_bytes, message_bytes_max, frame_bytes_max: frame_bytes(message_bytes_max) }
     }
 
     /// Bytes of memory that the ring takes, its overhang included.
@@ -57,10 +67,62 @@ impl Ring {
         if self.ends_lap(position, span) { (position | (self.capacity - 1)) + 1 } else { position + span }
     }
 
+    /// The sector in which a frame at `position` starts.
+    #[inline]
+    pub fn sector(&self, position: u64) -> usize {
+        ((position & (self.capacity - 1)) / self.sector_bytes) as usize
+    }
+
+    /// Whether a frame of `span` bytes at `position` is the last that starts in its sector.
+    #[inline]
+    pub fn ends_sector(&self, position: u64, span: u64) -> bool {
+        // They differ in a bit above those of the offset in the sector.
+        position ^ (position + span) >= self.sector_bytes
+    }
+
     /// Whether a frame of `span` bytes at `position` is the last of its lap.
     #[inline]
     pub fn ends_lap(&self, position: u64, span: u64) -> bool {
         (position & (self.capacity - 1)) + span >= self.capacity
+    }
+}
+
+/// Brings the cache lines of a ring here before they are needed, a block at a time. Frames are found by the lengths of those
+/// before them, so the processor can't look ahead by itself, and small ones from a distant core would wait for each line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LookAhead {
+    /// The place behind the last one for which there is no more to do.
+    at: u64,
+}
+
+impl LookAhead {
+    /// How far ahead: as many lines as arrive in the time of one from a distant core.
+    const BYTES: u64 = 2048;
+    /// Bytes of a block: a few frames, if they are small.
+    pub const BLOCK_BYTES: u64 = 512;
+
+    /// One that begins at `place`.
+    #[inline]
+    pub fn from(place: u64) -> LookAhead {
+        LookAhead { at: place }
+    }
+
+    /// The next frame is at `place`. Calls `prefetch` with the places of blocks ahead of it, as far as they end below `stop`.
+    #[inline(always)]
+    pub fn pass(&mut self, place: u64, stop: u64, prefetch: impl Fn(u64)) {
+        if place < self.at {
+            return;
+        }
+        // Two blocks at the most: inside long frames the processor goes on by itself.
+        self.at = self.at.max(place.saturating_sub(Self::BLOCK_BYTES));
+        while place >= self.at {
+            if self.at + Self::BYTES + Self::BLOCK_BYTES > stop {
+                self.at = place + Self::BLOCK_BYTES;
+                return;
+            }
+            prefetch(self.at + Self::BYTES);
+            self.at += Self::BLOCK_BYTES;
+        }
     }
 }
 

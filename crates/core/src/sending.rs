@@ -33,7 +33,7 @@ pub(crate) struct Announced {
     pub(crate) rounds: u64,
 }
 
-/// Committed frames, stamped and ready to be announced.
+/// Committed frames of one sector, stamped and ready to be announced.
 #[derive(Debug, Default)]
 pub(crate) struct SendBatch {
     /// Frames, each of which takes a round.
@@ -42,8 +42,8 @@ pub(crate) struct SendBatch {
     pub(crate) voids: u64,
     /// Where the ring stands behind them.
     pub(crate) position: u64,
-    /// Offset in the row of the end of the lap that ends among them.
-    pub(crate) lap_end: Option<u64>,
+    /// Offset in the row of their end.
+    pub(crate) end: u64,
     /// Whether some were left for the next time.
     pub(crate) more: bool,
 }
@@ -102,10 +102,13 @@ impl Sending {
             let word = table.load(me, ring.offset(position));
             Header::decode(word, &ring).expect("my own frames are well formed")
         };
-        let tail = if ablation.send_batch {
-            tail
-        } else {
+        let committed = tail.since(self.tail).1;
+        let tail = if !ablation.send_batch {
             self.tail.step(ring.after(start, header(table, start).span) - start)
+        } else if ring.ends_sector(start, committed) {
+            self.claims.sector_end(start)
+        } else {
+            tail
         };
         let (frames, bytes) = tail.since(self.tail);
         let position = start + bytes;
@@ -116,15 +119,12 @@ impl Sending {
                 at = ring.after(at, header(table, at).span);
             }
         }
-        let voids = self.claims.voids();
+        let voids = (self.claims.voids() - self.voids).min(frames);
+        self.voids += voids;
         self.tail = tail;
-        SendBatch {
-            frames,
-            voids: core::mem::replace(&mut self.voids, voids).abs_diff(voids).min(frames),
-            position,
-            lap_end: (ring.offset(position) <= ring.offset(start)).then(|| self.claims.lap_end()),
-            more: !ablation.send_batch,
-        }
+        let ends_lap = ring.offset(position) <= ring.offset(start);
+        let end = if ends_lap { self.claims.lap_end() } else { ring.offset(position) };
+        SendBatch { frames, voids, position, end, more: bytes < committed }
     }
 
     /// The frames of many claimers, as far as they are committed without a gap.
@@ -136,12 +136,10 @@ impl Sending {
             batch.frames += 1;
             // A void takes a round too, so that its space is freed like a message's.
             batch.voids += u64::from(kind == Kind::Void);
-            if ring.ends_lap(batch.position, span) {
-                batch.lap_end = Some(ring.offset(batch.position) + span);
-            }
+            batch.end = ring.offset(batch.position) + span;
+            batch.more = !ablation.send_batch || ring.ends_sector(batch.position, span);
             batch.position = ring.after(batch.position, span);
-            if !ablation.send_batch {
-                batch.more = true;
+            if batch.more {
                 break;
             }
         }

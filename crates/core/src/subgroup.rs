@@ -29,9 +29,9 @@ const COUNTS_MAX: [u64; 5] = {
     assert!(places < u64::MAX / 4);
     [rounds, rounds, places, places, rounds]
 };
-/// Messages that one poll hands to the application. With more, members that all send fall into taking turns:
-/// each delivers a whole ring while the others wait for its next acknowledgement.
-const DELIVERIES_MAX: u64 = 1024;
+/// Bytes of frames, for each sender, that one poll hands to the application before it acknowledges them. With more, members
+/// fall into taking turns: one delivers a whole ring while the others wait for that to be acknowledged.
+const DELIVERED_BYTES_MAX: u64 = 64 << 10;
 /// Rounds that applications may skip in the life of a view; those beyond go by nulls.
 const SKIPPED_MAX: u64 = ROUNDS_MAX / 4;
 
@@ -94,8 +94,8 @@ pub(crate) struct Subgroup {
 /// What one evaluation changed in my row and has not posted.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Ring bytes to post: at most two ranges, the second after a wrap.
-    pub(crate) data: [Range<u64>; 2],
+    /// Ring bytes to post.
+    pub(crate) data: Range<u64>,
     /// Whether the entry has to be posted.
     pub(crate) entry: bool,
     /// Whether anything at all happened.
@@ -195,6 +195,7 @@ impl Subgroup {
     }
 
     /// Evaluates all predicates once.
+    #[inline]
     pub(crate) fn evaluate<T: Table>(
         &mut self,
         table: &mut T,
@@ -202,12 +203,12 @@ impl Subgroup {
         ablation: &Ablation,
     ) -> Result<Changes, Fault> {
         let mut changes = Changes::default();
+        let pending = core::mem::take(&mut self.pending);
         let observed = self.observe(table)?;
         self.send(table, ablation, &mut changes);
-        if !(observed || changes.entry || self.pending || self.handed_back()) {
+        if !(observed || changes.entry || pending || self.handed_back()) {
             return Ok(changes);
         }
-        self.pending = false;
         changes.worked = observed;
         self.post_now(table, ablation, &mut changes);
         match self.order {
@@ -239,11 +240,10 @@ impl Subgroup {
     fn post<T: Table>(&self, table: &mut T, changes: &mut Changes) {
         changes.worked = true;
         changes.entry = false;
-        for range in core::mem::take(&mut changes.data) {
-            if !range.is_empty() {
-                table.post(&self.members, range);
-                changes.data_posts += 1;
-            }
+        let data = core::mem::take(&mut changes.data);
+        if !data.is_empty() {
+            table.post(&self.members, data);
+            changes.data_posts += 1;
         }
         table.post(&self.members, self.entry());
         changes.control_posts += 1;
@@ -349,12 +349,9 @@ impl Subgroup {
         let batch = sending.collect(table, me, Announced { published: own.published, rounds: own.rounds }, ablation);
         self.pending |= batch.more;
         if batch.frames > 0 {
-            let (from, to) = (sending.ring.offset(own.published), sending.ring.offset(batch.position));
-            changes.data = match batch.lap_end {
-                Some(end) if planted!(WrappedPartUnposted) => [from..end, 0..0],
-                Some(end) => [from..end, sending.ring.at..to],
-                None => [from..to, 0..0],
-            };
+            let overhang = sending.ring.at + sending.ring.capacity;
+            let end = if planted!(OverhangUnposted) { batch.end.min(overhang) } else { batch.end };
+            changes.data = sending.ring.offset(own.published)..end;
             own.published = batch.position;
             own.rounds += batch.frames - u64::from(planted!(VoidTakesNoRound) && batch.voids > 0);
             own.spoken = own.rounds;
@@ -456,7 +453,8 @@ impl Subgroup {
             Delivery::Nobody => {}
             Delivery::Inline(cursor) => {
                 if frontier > delivered {
-                    let mut batch = cursor.advance(&*table, frontier).at_most(DELIVERIES_MAX);
+                    let quota = DELIVERED_BYTES_MAX * self.senders as u64;
+                    let mut batch = cursor.advance(&*table, frontier).at_most(quota);
                     if batch.has_next() {
                         upcalls.deliver(self.id, &mut batch);
                         // Passes over the nulls behind the last message.

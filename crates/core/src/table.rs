@@ -53,8 +53,8 @@ pub trait Frames<'a>: Copy {
     /// The two header words of the frame at `place`, each as by [`Rows::load`].
     fn header(self, place: u64) -> [u64; 2];
 
-    /// Starts to bring the cache line of `place` here, if the memory is such that this may help: frames are found by the
-    /// lengths of those before them, so the processor can't look ahead by itself.
+    /// Starts to bring the [block](crate::ring::LookAhead::BLOCK_BYTES) at `place` here, if the memory is such that this may
+    /// help.
     #[inline]
     fn prefetch(self, _place: u64) {}
 

@@ -334,12 +334,10 @@ fn a_fifo_sender_notices_room_that_arrives_behind_the_entry() {
     let mut group = Group::new(2, &[0], Order::Fifo, Ablation::default());
     let fill = |group: &mut Group| (0..).take_while(|_| group.try_send(0, &[0; 100], Kind::Message)).count();
     let first = fill(&mut group);
-    group.poll(0);
-    group.poll(0);
+    while group.poll(0).worked {}
     let mut taken = 0;
-    group.engines[1].poll(Time(0), &mut group.memories[1], &mut |_: SubgroupId, batch: &mut Batch<'_, Memory>| {
-        taken += batch.count();
-    });
+    let mut take = |_: SubgroupId, batch: &mut Batch<'_, Memory>| taken += batch.count();
+    while group.engines[1].poll(Time(0), &mut group.memories[1], &mut take).worked {}
     assert_eq!(taken, first);
     for (_, at, bytes) in std::mem::take(&mut group.memories[1].posts) {
         for (i, line) in bytes.chunks(64).enumerate() {
@@ -435,6 +433,49 @@ fn a_leaked_exclusive_claim_is_given_out_again() {
     group.settle();
     assert_eq!(group.delivered[1], [(0, 0, b"hello".to_vec())]);
     assert!(group.engines.iter().all(|engine| *engine.state() == State::Running));
+}
+
+/// What was committed in one go is announced a sector at a time, so that its space is freed while the rest is delivered.
+#[test]
+fn a_ring_that_was_filled_at_once_is_freed_in_parts() {
+    for exclusive in [true, false] {
+        let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+        let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+        let ring = *claims.ring();
+        let mut holder = exclusive.then(|| claims.begin_exclusive());
+        let mut send = |group: &mut Group| {
+            let claim = match &mut holder {
+                Some(holder) => claims.claim_exclusive(holder, 16),
+                None => claims.claim(16),
+            };
+            let Ok(claim) = claim else { return false };
+            let memory = &mut group.memories[0];
+            let guess = holder.as_ref().map_or(0, |holder| claims.guess_round(holder));
+            let store = |position, word| {
+                memory.store(ring.offset(position), word);
+                memory.store(ring.offset(position) + 8, guess);
+            };
+            match &mut holder {
+                Some(holder) => claims.commit_exclusive(holder, claim, Kind::Message, 16, store),
+                None => claims.commit(claim, Kind::Message, 16, store),
+            }
+            true
+        };
+        let sent = (0..).take_while(|_| send(&mut group)).count();
+        assert_eq!(sent as u64, ring.capacity / 32);
+        while group.poll(0).worked {}
+        // The second member delivers a little more than the first sector.
+        group.take = 1;
+        for _ in 0..=sent / ring::SECTORS {
+            group.poll(1);
+        }
+        group.take = usize::MAX;
+        while group.poll(0).worked {}
+        let more = (0..).take_while(|_| send(&mut group)).count();
+        assert_eq!(more, sent / ring::SECTORS, "exclusive: {exclusive}");
+        group.settle();
+        assert_eq!(group.delivered[1].len(), sent + more);
+    }
 }
 
 #[test]

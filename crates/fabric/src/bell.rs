@@ -60,11 +60,12 @@ unsafe impl Send for Bell {}
 unsafe impl Sync for Bell {}
 
 impl Bell {
-    /// A bell for threads of this process only.
+    /// A bell for threads of this process only, to be rung for a batch of work rather than for each message: its ringers pay
+    /// a fence, so that its sleepers need not interrupt the other cores.
     pub fn new() -> Bell {
         let words = Arc::new((AtomicU64::new(0), AtomicU32::new(0)));
         let (asleep, rings) = (NonNull::from(&words.0), NonNull::from(&words.1));
-        Bell { asleep, rings, scope: futex::Flags::PRIVATE, barrier: Barrier::register(), _memory: words }
+        Bell { asleep, rings, scope: futex::Flags::PRIVATE, barrier: Barrier::Fence, _memory: words }
     }
 
     /// The bell of the member that owns `row`; peers ring it through `bell`.

@@ -21,11 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How far ahead of a claim to fetch the ring's lines for writing. The peers hold them from the lap before; fetched one by one,
-/// when they are stored to, small frames from a distant core wait for each of them.
-const LOOK_AHEAD_BYTES: u64 = 2048;
-/// Attempts before a claim that waits for room goes to sleep.
-const SPINS: u32 = 128;
+/// Attempts of a claim that waits for room before it gives way to the engine, which may wait for this core.
+const SPINS: u32 = 8;
+/// Attempts after that, before it goes to sleep.
+const YIELDS: u32 = 16;
 /// The longest single sleep of a claim that waits.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -239,7 +238,11 @@ impl Outlet {
     }
 
     #[inline(always)]
-    fn frame<'a>(&'a self, claimer: Claimer<'a>, claim: Claim) -> Frame<'a> {
+    fn frame<'a>(&'a self, mut claimer: Claimer<'a>, claim: Claim) -> Frame<'a> {
+        if let Claimer::Only(exclusive) = &mut claimer {
+            // The peers hold the lines from the lap before.
+            exclusive.look_ahead(|block| self.lease.prefetch(block));
+        }
         // SAFETY: the claim is of this ring: lease and claims were made from the same one, and claims can't be made otherwise.
         // So its length is within the ring's limit.
         let start = unsafe { self.lease.payload(claim.position()) };
@@ -249,11 +252,6 @@ impl Outlet {
     #[inline(always)]
     fn claim<'a>(&'a self, mut claimer: Claimer<'a>, len: u64) -> Result<Frame<'a>, ClaimError> {
         let claim = self.take(&mut claimer, len)?;
-        if let Claimer::Only(exclusive) = &claimer
-            && claim.position() + LOOK_AHEAD_BYTES < exclusive.limit()
-        {
-            self.lease.prefetch(claim.position() + LOOK_AHEAD_BYTES);
-        }
         Ok(self.frame(claimer, claim))
     }
 
@@ -274,11 +272,11 @@ impl Outlet {
     #[cold]
     fn wait_for_room(&self, claimer: &mut Claimer<'_>, len: u64, timeout: Duration) -> Result<Claim, PublishError> {
         let start = Instant::now();
-        for _ in 0..SPINS {
+        for attempt in 0..SPINS + YIELDS {
             if let Some(outcome) = self.take_or_wait(claimer, len) {
                 return outcome;
             }
-            std::hint::spin_loop();
+            if attempt < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
         let bell = &self.room.waiting.bell;
         loop {

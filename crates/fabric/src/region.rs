@@ -14,7 +14,7 @@
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header};
+use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead};
 use spindle_core::{Found, Ring};
 use std::alloc::Layout;
 use std::fs::read_to_string;
@@ -306,7 +306,7 @@ impl SharedRegion {
 }
 
 impl Lease {
-    /// Starts to bring the cache line of `place` here, for writing.
+    /// Starts to bring the block at `place` here, for writing.
     #[inline]
     pub fn prefetch(&self, place: u64) {
         self.ring.prefetch_to_write(place);
@@ -453,30 +453,40 @@ impl RingSpan {
         header
     }
 
-    /// Starts to bring the cache line of `place` here, for writing.
+    /// Starts to bring the block at `place` here, for writing.
     #[inline]
     pub(crate) fn prefetch_to_write(self, place: u64) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint, which no address makes wrong. Processors without it take it for no operation. (The intrinsic makes
-        // a prefetch for reading of it where the compiler may not assume it.)
-        unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) self.frame(place).as_ptr(), options(nostack, preserves_flags, readonly));
+        for line in self.lines(place) {
+            // SAFETY: a hint, which no address makes wrong. Processors without it take it for no operation. (The intrinsic makes
+            // a prefetch for reading of it where the compiler may not assume it.)
+            unsafe {
+                std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+            }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = place;
     }
 
-    /// Starts to bring the cache line of `place` here.
+    /// Starts to bring the block at `place` here.
     #[inline]
     pub(crate) fn prefetch(self, place: u64) {
         #[cfg(target_arch = "x86_64")]
-        {
+        for line in self.lines(place) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: a hint, which no address makes wrong.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.frame(place).as_ptr().cast()) };
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = place;
+    }
+
+    /// The addresses of a block's cache lines. Some may be outside the ring.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn lines(self, place: u64) -> impl Iterator<Item = *const i8> {
+        let start: *const i8 = self.frame(place).as_ptr().cast();
+        (0..LookAhead::BLOCK_BYTES as usize).step_by(64).map(move |at| start.wrapping_add(at))
     }
 
     /// Stores the round of the frame at `place`, with release order.
@@ -761,18 +771,18 @@ mod tests {
     #[test]
     fn a_lease_covers_frames_only_and_is_given_once() {
         let region = Arc::new(OwnRegion::on_heap("test", LEN, 128).unwrap());
-        // Of 64 bytes, and as many for the end of the last frame.
+        // Of 128 bytes, and 64 for the end of the last frame.
         let ring = |at| Ring::new(at, 1, 32);
-        assert_eq!(ring(0).size(), 128);
+        assert_eq!(ring(0).size(), 192);
         assert!(region.lease(&ring(64)).is_none());
         assert!(region.lease(&ring(LEN - 64)).is_none());
         assert!(region.lease(&ring(u64::MAX - 63)).is_none());
-        let lease = region.lease(&ring(256)).unwrap();
-        assert!(region.lease(&ring(192)).is_none());
+        let lease = region.lease(&ring(384)).unwrap();
         assert!(region.lease(&ring(320)).is_none());
+        assert!(region.lease(&ring(448)).is_none());
         assert!(region.lease(&ring(128)).is_some());
         drop(lease);
-        assert!(region.lease(&ring(256)).is_none());
+        assert!(region.lease(&ring(384)).is_none());
     }
 
     #[test]

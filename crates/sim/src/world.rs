@@ -125,13 +125,25 @@ impl Told {
     }
 }
 
+impl Told {
+    /// Takes messages out of a batch, by either of the ways that there are.
+    pub(crate) fn take(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, SimTable>) {
+        let most = self.appetite();
+        let delivered = &mut self.delivered;
+        let take = |message: spindle_core::Message<'_>| {
+            let spindle_core::Message { sender, round, payload } = message;
+            delivered.push(Delivered { subgroup, sender, round, len: payload.len() as u64, digest: digest(payload) });
+        };
+        match most {
+            usize::MAX => batch.for_each(take),
+            most => batch.take(most).for_each(take),
+        }
+    }
+}
+
 impl Upcalls<SimTable> for Told {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, SimTable>) {
-        let most = self.appetite();
-        for message in batch.take(most) {
-            let (sender, round, len) = (message.sender, message.round, message.payload.len() as u64);
-            self.delivered.push(Delivered { subgroup, sender, round, len, digest: digest(message.payload) });
-        }
+        self.take(subgroup, batch);
     }
 
     fn room(&mut self, subgroup: SubgroupId) {

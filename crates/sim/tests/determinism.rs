@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0xbcf7_55ac_0082_4b01,
-    0xb64d_88ea_9f51_582b,
-    0x789a_4c8b_4100_b735,
-    0x1db0_6818_b470_b1b3,
-    0xafa0_bc3e_6fca_4650,
-    0xc790_9f04_2e8e_298e,
+    0x857b_9a97_75bd_bc4b,
+    0x8ce9_8320_eb3c_fdee,
+    0x3728_8571_d775_e1e6,
+    0xcee9_7d84_4489_945d,
+    0xd6ed_4987_d4ea_fb89,
+    0x4526_32be_72d0_cf42,
 ];

@@ -13,7 +13,7 @@ fn main() {
     let mut config = Config::new("hot-path", 2);
     config.subgroups[0].senders = Who::First(senders as u32);
     config.subgroups[0].message_bytes_max = size;
-    config.subgroups[0].window = 2 * burst;
+    config.subgroups[0].window = 16 * burst;
     let mut nodes = config.local().expect("two members in one process");
     let mut publishers: Vec<_> =
         nodes.iter_mut().take(senders as usize).map(|node| node.publisher("all").unwrap()).collect();

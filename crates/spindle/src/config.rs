@@ -20,7 +20,8 @@ pub struct Config {
     /// `spindle-<uid>` in the directory for temporary files.
     pub runtime_dir: Option<PathBuf>,
     /// How long the polling thread looks for work before it sleeps. More costs idle CPU; less costs a wake-up (some
-    /// 10 µs) more often. When more members are awake than cores are free it is cut short.
+    /// 10 µs) more often. Where another thread wants the same core it gives way between looks, and where that thread keeps
+    /// the core it sleeps at once.
     pub spin_for: Duration,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,

@@ -159,7 +159,7 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
     loop {
         let mut poll = node.poll(&mut handler);
         if let Ok(Poll::Idle) = poll
-            && pace.idle(|| node.awake()) == Idle::Sleep
+            && pace.idle() == Idle::Sleep
         {
             poll = node.sleep_unless(&mut handler, SLEEP_MAX, requested);
         }

@@ -345,13 +345,6 @@ impl Node {
         Status { engine: self.engine.stats(), subgroups: subgroups.collect() }
     }
 
-    /// Members of this machine that don't sleep, this one included.
-    pub(crate) fn awake(&self) -> usize {
-        let me = self.rank();
-        let awake = |rank: &Rank| *rank == me || self.fabric.load(*rank, membership::ASLEEP) == 0;
-        self.view().ranks().filter(awake).count()
-    }
-
     pub(crate) fn spin_for(&self) -> Duration {
         self.spin_for
     }

@@ -1,7 +1,9 @@
 //! When the polling thread looks again, gives way, or sleeps.
 //!
-//! Looking again at once is fastest while every member that is awake has a core of its own. With more of them than cores,
-//! each turn spent looking is taken from somebody who has work, so the thread gives way at once and soon sleeps.
+//! Looking again at once is fastest while the thread has a core to itself. If another thread wants the core, each turn spent
+//! looking is taken from it, and it may be the one that brings the next message. How many cores are free can't be counted: they
+//! may be lent to other programs, or to other members only. So the thread measures it: it gives way now and then, and when it
+//! is back late, somebody else had work.
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,20 +20,49 @@ pub(crate) enum Idle {
 #[derive(Debug)]
 pub(crate) struct Pace {
     spin_for: Duration,
-    cores: usize,
+    core: Core,
+    /// Polls since one found something, or since it was idle first.
     looks: u32,
     since: Option<Instant>,
 }
 
-/// Polls between two looks at the clock.
-const LOOKS: u32 = 32;
-/// Polls before giving way when there are more awake members than cores.
-const CROWDED_LOOKS: u32 = 4;
+/// Who wants the core, by how long the thread was away when it last gave way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Core {
+    /// Nobody else.
+    Own,
+    /// Others that give it back soon: they wait, as this thread does, or run until they have to.
+    Shared,
+    /// One that keeps it for as long as it may. Who sleeps and is woken gets it sooner than who gives way.
+    Contended,
+}
+
+/// The longest that giving way takes when nobody wants the core: ten times what the bare system call does.
+const AWAY_ALONE: Duration = Duration::from_micros(4);
+/// The longest that others are away who do a turn of work and wait: less than the slice of time that the scheduler grants.
+const AWAY_SHARED: Duration = Duration::from_micros(500);
+
+impl Core {
+    fn after(away: Duration) -> Core {
+        match away {
+            away if away <= AWAY_ALONE => Core::Own,
+            away if away <= AWAY_SHARED => Core::Shared,
+            _ => Core::Contended,
+        }
+    }
+
+    /// Polls before giving way.
+    fn looks(self) -> u32 {
+        match self {
+            Core::Own => 32,
+            Core::Shared | Core::Contended => 4,
+        }
+    }
+}
 
 impl Pace {
     pub(crate) fn new(spin_for: Duration) -> Pace {
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        Pace { spin_for, cores, looks: 0, since: None }
+        Pace { spin_for, core: Core::Own, looks: 0, since: None }
     }
 
     /// The last poll found something.
@@ -40,23 +71,59 @@ impl Pace {
         self.since = None;
     }
 
-    /// The last poll found nothing; `awake` counts the members of this machine that don't sleep, this one included.
-    pub(crate) fn idle(&mut self, awake: impl FnOnce() -> usize) -> Idle {
+    /// The last poll found nothing.
+    pub(crate) fn idle(&mut self) -> Idle {
         self.looks += 1;
         std::hint::spin_loop();
-        if !self.looks.is_multiple_of(CROWDED_LOOKS) {
+        if !self.looks.is_multiple_of(self.core.looks()) {
             return Idle::Look;
         }
-        let crowded = awake() > self.cores;
-        if crowded {
+        if self.core == Core::Contended {
+            // After the sleep it may be another's turn, or nobody's.
+            self.core = Core::Own;
             return Idle::Sleep;
         }
-        if self.looks.is_multiple_of(LOOKS) {
-            thread::yield_now();
-            if self.since.get_or_insert_with(Instant::now).elapsed() >= self.spin_for {
-                return Idle::Sleep;
-            }
+        let before = Instant::now();
+        thread::yield_now();
+        let now = Instant::now();
+        self.core = Core::after(now - before);
+        let idle_for = now - *self.since.get_or_insert(before);
+        if idle_for >= self.spin_for { Idle::Sleep } else { Idle::Look }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks_until_sleep(pace: &mut Pace) -> u32 {
+        (1..).find(|_| pace.idle() == Idle::Sleep).unwrap()
+    }
+
+    #[test]
+    fn it_sleeps_after_its_time_and_starts_anew_after_work() {
+        let mut pace = Pace::new(Duration::from_millis(2));
+        for _ in 0..2 {
+            let start = Instant::now();
+            pace.worked();
+            pace.core = Core::Own;
+            looks_until_sleep(&mut pace);
+            // Two milliseconds, or a look that was away for longer than others may be.
+            assert!(start.elapsed() > AWAY_SHARED);
         }
-        Idle::Look
+    }
+
+    #[test]
+    fn it_sleeps_at_once_where_another_keeps_the_core() {
+        let mut pace = Pace::new(Duration::MAX);
+        pace.core = Core::Contended;
+        assert_eq!(looks_until_sleep(&mut pace), Core::Contended.looks());
+    }
+
+    #[test]
+    fn who_is_away_long_has_company() {
+        assert_eq!(Core::after(Duration::from_nanos(400)), Core::Own);
+        assert_eq!(Core::after(Duration::from_micros(30)), Core::Shared);
+        assert_eq!(Core::after(Duration::from_millis(3)), Core::Contended);
     }
 }

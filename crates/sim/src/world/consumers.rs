@@ -1,5 +1,5 @@
 //! Consumers that deliver on threads of their own: they take, keep for a while, and report.
-use super::{Checked, Delivered, Event, World};
+use super::{Checked, Event, World};
 use crate::apps::{Lent, digest};
 use crate::checkers::{frame_safety, no_storms};
 use spindle_core::ring::HEADER_BYTES;
@@ -13,16 +13,12 @@ impl World<'_> {
     }
 
     pub(super) fn consume(&mut self, i: usize) -> Checked {
-        let most = self.told.appetite();
         let consumer = &mut self.consumers[i];
         let (rank, subgroup) = (consumer.member, consumer.subgroup);
         self.told.delivered.clear();
         consumer.frontier = consumer.handoff.frontier();
         let mut batch = consumer.cursor.advance(&self.tables[rank.index()], consumer.frontier);
-        for message in batch.by_ref().take(most) {
-            let (sender, round, len) = (message.sender, message.round, message.payload.len() as u64);
-            self.told.delivered.push(Delivered { subgroup, sender, round, len, digest: digest(message.payload) });
-        }
+        self.told.take(subgroup, &mut batch);
         consumer.more = batch.has_next();
         (consumer.messages, consumer.bytes) = (batch.messages(), batch.bytes());
         if let Some(defect) = consumer.cursor.defect() {
