@@ -1,7 +1,8 @@
 //! Exit statuses, and the errors that lead to them.
+use rustix::io::Errno;
 use serde_json::json;
 use spindle::{Ended, JoinError, MeetError};
-use std::fmt;
+use std::{fmt, io};
 
 /// What the help says of exit statuses.
 pub(crate) const HELP: &str = "\
@@ -48,11 +49,22 @@ impl Failure {
     }
 
     pub(crate) fn print(&self) {
+        let error = self.message();
         if self.json {
-            eprintln!("{}", json!({"event": "error", "message": format!("{:#}", self.error), "status": self.status}));
+            eprintln!("{}", json!({"event": "error", "message": error, "status": self.status}));
         } else {
-            eprintln!("error: {:#}", self.error);
+            eprintln!("error: {error}");
         }
+    }
+
+    /// What went wrong, and what to do about it where the system's own words don't say.
+    fn message(&self) -> String {
+        let mut message = format!("{:#}", self.error);
+        // By its words, because most errors hold those of their causes, and not the causes.
+        if message.contains(&io::Error::from(Errno::MFILE).to_string()) {
+            message += "; raise the limit of open files (`ulimit -n`)";
+        }
+        message
     }
 }
 

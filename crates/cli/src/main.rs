@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Member(args) => member::run(args),
-        Command::Bench(args) => bench::run(args).map_err(Into::into),
+        Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),

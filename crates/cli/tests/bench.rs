@@ -113,11 +113,11 @@ fn what_makes_no_sense_is_refused() {
         ("throughput --seconds 0", "--seconds"),
         ("latency --size 4", "--size"),
         ("latency --members 1", "--members"),
-        ("limits --ring 1 --size 16 --seconds 0.01", "block_bytes"),
+        ("limits --ring 1 --size 16 --seconds 0.01", "--ring"),
     ] {
         let out = spindle(&temp.0, arguments);
         let error = String::from_utf8_lossy(&out.stderr);
-        assert!(!out.status.success() && error.contains(named), "{arguments}: {error}");
+        assert!(out.status.code() == Some(2) && error.contains(named), "{arguments}: {error}");
     }
 }
 

@@ -85,8 +85,12 @@ struct Run {
     ratio: Option<Ratio>,
 }
 
+/// Why the arguments make no sense.
+pub(super) fn refuse(args: &Args) -> Option<String> {
+    (args.size < 8).then(|| format!("--size {} has no room for the time, which takes 8 bytes", args.size))
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    ensure!(args.size >= 8, "--size {} has no room for the time, which takes 8 bytes", args.size);
     let clock_read_ns = probe::clock().read_ns;
     let runs = args.members.iter().map(|&members| measure(args, members, clock_read_ns));
     let runs = runs.collect::<anyhow::Result<Vec<_>>>()?;

@@ -112,6 +112,12 @@ pub(super) fn default_burst(size: u64, job: Job) -> u64 {
 const BURST_BYTES: u64 = 128 << 10;
 const BURST_MAX: u64 = 256;
 
+/// Why the arguments make no sense together.
+pub(super) fn refuse(args: &Args) -> Option<String> {
+    let size = args.size.iter().find(|size| **size > args.ring / 2)?;
+    Some(format!("--size {size} is more than half of --ring {}", args.ring))
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut memcpy = Vec::new();
     for bytes in MEMCPY_BYTES {

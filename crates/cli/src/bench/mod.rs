@@ -24,6 +24,7 @@ mod team;
 mod throughput;
 mod wire;
 
+use crate::exit::{Failure, Outcome, USAGE};
 use clap::Subcommand;
 
 /// `spindle bench`.
@@ -47,11 +48,21 @@ enum What {
 }
 
 /// Runs the benchmark and prints its report.
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    match args.what {
-        What::Limits(args) => limits::run(&args),
-        What::Throughput(args) => throughput::run(&args),
-        What::Latency(args) => latency::run(&args),
-        What::Member => member::run(),
+pub(crate) fn run(args: Args) -> Outcome {
+    let nonsense = match &args.what {
+        What::Limits(args) => limits::refuse(args),
+        What::Throughput(args) => throughput::refuse(args),
+        What::Latency(args) => latency::refuse(args),
+        What::Member => None,
+    };
+    if let Some(nonsense) = nonsense {
+        return Err(Failure::new(USAGE, nonsense));
     }
+    match args.what {
+        What::Limits(args) => limits::run(&args)?,
+        What::Throughput(args) => throughput::run(&args)?,
+        What::Latency(args) => latency::run(&args)?,
+        What::Member => member::run()?,
+    }
+    Ok(())
 }

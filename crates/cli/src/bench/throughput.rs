@@ -27,7 +27,6 @@ use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
 use super::team::{Slice, Team, fits};
 use super::wire::{Counts, Job, Plan};
-use anyhow::ensure;
 use clap::ValueEnum;
 use serde::Serialize;
 use spindle_core::ring::frame_bytes;
@@ -157,8 +156,13 @@ struct Idle {
     idle_cpu_percent: f64,
 }
 
+/// Why the arguments make no sense together.
+pub(super) fn refuse(args: &Args) -> Option<String> {
+    let Args { active, subgroups, .. } = args;
+    (active > subgroups).then(|| format!("--active {active} is more than --subgroups {subgroups}"))
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    ensure!(args.active <= args.subgroups, "--active {} is more than --subgroups {}", args.active, args.subgroups);
     let mut out = io::stdout().lock();
     if args.idle {
         let runs = args.members.iter().map(|&members| idle(args, members)).collect::<anyhow::Result<Vec<Idle>>>()?;
