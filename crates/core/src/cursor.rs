@@ -41,6 +41,9 @@ pub struct Defect {
 /// No sender gets this far in the life of a view; a frame that claims to is garbage.
 pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 
+/// No frontier gets this far.
+const PLACES_MAX: u64 = u64::MAX / 4;
+
 /// The frames of one sender.
 #[derive(Debug)]
 struct Lane {
@@ -92,8 +95,12 @@ impl Cursor {
             }
         }
         let left = match self.order {
-            Order::Total => frontier.saturating_sub(self.count()),
-            Order::Fifo => u64::MAX,
+            Order::Total => frontier.min(PLACES_MAX).saturating_sub(self.count()),
+            Order::Fifo => {
+                // Another sender's turn first: one that is always busy must not keep the others waiting.
+                self.lane = (self.lane + 1) % self.lanes.len().max(1);
+                u64::MAX
+            }
         };
         Batch { rows, cursor: self, left, quota: u64::MAX, messages: 0, bytes: 0 }
     }
@@ -196,7 +203,7 @@ pub struct Batch<'a, R> {
     cursor: &'a mut Cursor,
     /// Places from the cursor to the frontier.
     left: u64,
-    /// Bytes of frames that it may still yield; the last message may go over.
+    /// Bytes of frames that it may still yield; the last round may go over.
     quota: u64,
     messages: u64,
     bytes: u64,
@@ -213,7 +220,7 @@ impl<R> Batch<'_, R> {
         self.bytes
     }
 
-    /// Yields no more after so many bytes of frames.
+    /// Yields no more after the round with which so many bytes of frames are reached.
     pub(crate) fn at_most(self, bytes: u64) -> Self {
         Batch { quota: bytes, ..self }
     }
@@ -243,11 +250,17 @@ impl<'a, R: Rows> Iterator for Batch<'a, R> {
             taken => taken,
         }
     }
+
+    /// As [`Batch::for_each`], which a batch that is owned would not find.
+    #[inline]
+    fn for_each<F: FnMut(Message<'a>)>(mut self, upcall: F) {
+        Batch::for_each(&mut self, upcall);
+    }
 }
 
 impl<'a, R: Rows> Batch<'a, R> {
     /// Calls `upcall` with every message that is left. Faster than a loop over the iterator: the state of the walk stays in
-    /// registers.
+    /// registers. If `upcall` panics, messages that it was called with may be offered again.
     #[inline]
     pub fn for_each(&mut self, mut upcall: impl FnMut(Message<'a>)) {
         loop {
@@ -284,13 +297,12 @@ impl<'a, R: Rows> Batch<'a, R> {
                 match lane.look(self.rows) {
                     Ok(_) if planted!(PassesAnother) => {}
                     Ok(round) => limit = round.map_or(limit, |round| limit.min(round * senders + rank)),
-                    Err(defect) => {
-                        cursor.defect = Some(defect);
-                        return false;
-                    }
+                    // Garbage, which is for `seek` to find when it is its turn. The same goes for a place behind the cursor.
+                    Err(_) => limit = here,
                 }
             }
-            end = (limit + senders - 1 - me) / senders;
+            // The message at the cursor is handed over in any case, as by `next`.
+            end = (limit.max(here + 1) + senders - 1 - me) / senders;
         }
         let Some(lane) = cursor.lanes.get_mut(cursor.lane) else { return false };
         let first = match cursor.order {

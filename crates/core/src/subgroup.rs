@@ -29,7 +29,7 @@ const COUNTS_MAX: [u64; 5] = {
     assert!(places < u64::MAX / 4);
     [rounds, rounds, places, places, rounds]
 };
-/// Bytes of frames, for each sender, that one poll hands to the application before it acknowledges them. With more, members
+/// Bytes of frames, times the senders, that one poll hands to the application before it acknowledges them. With more, members
 /// fall into taking turns: one delivers a whole ring while the others wait for that to be acknowledged.
 const DELIVERED_BYTES_MAX: u64 = 64 << 10;
 /// Rounds that applications may skip in the life of a view; those beyond go by nulls.

@@ -435,6 +435,81 @@ fn a_leaked_exclusive_claim_is_given_out_again() {
     assert!(group.engines.iter().all(|engine| *engine.state() == State::Running));
 }
 
+/// A group whose second member lies: it has announced four rounds of nulls, and then announces a frame with this header.
+fn liar(header: [u64; 2]) -> (Group, Cursor, std::sync::Arc<Handoff>) {
+    let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
+    let (mut cursor, handoff) = group.engines[0].hand_off(SubgroupId(0)).unwrap();
+    let place = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap();
+    let (entry, ring) = (place.entry, place.ring.unwrap());
+    let lie = |group: &mut Group, words: &[(u64, u64)]| {
+        for (at, word) in words {
+            group.memories[0].rows[1][*at as usize..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+    };
+    for _ in 0..4 {
+        group.try_send(0, b"m", Kind::Message);
+    }
+    lie(&mut group, &[(entry + layout::entry::ROUNDS, 4), (entry + layout::entry::RECEIVED, 8)]);
+    for _ in 0..5 {
+        group.poll(0);
+    }
+    let mut batch = cursor.advance(&group.memories[0], handoff.frontier());
+    assert_eq!(batch.by_ref().count(), 4);
+    batch.report(&handoff);
+    group.try_send(0, b"last", Kind::Message);
+    let [word, round] = header;
+    let words = [
+        (ring.at, word),
+        (ring.at + 8, round),
+        (entry + layout::entry::PUBLISHED, 32),
+        (entry + layout::entry::SPOKEN, 5),
+        (entry + layout::entry::ROUNDS, 5),
+        (entry + layout::entry::RECEIVED, 9),
+    ];
+    lie(&mut group, &words);
+    (group, cursor, handoff)
+}
+
+/// Found in review: with garbage at another's turn, or a frame in a round that was announced as null, a walk by runs handed
+/// over nothing, said that there was something, and told nobody.
+#[test]
+fn garbage_at_anothers_turn_keeps_nothing_back_and_is_found() {
+    for header in [[2 << 32 | 4, 2], [u64::MAX, 5]] {
+        let (mut group, mut cursor, handoff) = liar(header);
+        let (mut taken, mut empty) = (0, 0);
+        for _ in 0..20 {
+            group.poll(0);
+            let mut batch = cursor.advance(&group.memories[0], handoff.frontier());
+            let before = taken;
+            let ready = batch.has_next();
+            Batch::for_each(&mut batch, |_| taken += 1);
+            empty += u32::from(ready && taken == before);
+            batch.report(&handoff);
+        }
+        assert_eq!((taken, empty), (1, 0), "{header:x?}");
+    }
+}
+
+/// Found in review: the next batch began with the sender at which a batch that was full had ended.
+#[test]
+fn a_busy_fifo_sender_does_not_keep_the_others_waiting() {
+    let mut group = Group::new(3, &[0, 1], Order::Fifo, Ablation::default());
+    group.take = 1;
+    let mut polls = 0;
+    while !group.delivered[2].iter().any(|message| message.0 == 1) {
+        if polls == 20 {
+            assert!(group.try_send(1, b"small", Kind::Message));
+        }
+        assert!(polls < 40, "{} messages of the busy one", group.delivered[2].len());
+        while group.try_send(0, &[0; 100], Kind::Message) {}
+        // All of it is announced before the third member takes one.
+        for member in [0, 0, 0, 0, 0, 0, 0, 0, 1, 2] {
+            group.poll(member);
+        }
+        polls += 1;
+    }
+}
+
 /// What was committed in one go is announced a sector at a time, so that its space is freed while the rest is delivered.
 #[test]
 fn a_ring_that_was_filled_at_once_is_freed_in_parts() {

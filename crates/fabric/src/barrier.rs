@@ -19,7 +19,7 @@
 //! - P before S, hence before L: A was visible before `heavy` began and so before P, so L sees it.
 //!
 //! The rule needs the *ringer's process* registered before the sleeper's `heavy`, and the *sleeper* able to call it:
-//! - [`Barrier::register`] runs when a fabric or bell is made, before anything can ring through it. A process that can't
+//! - [`Barrier::register`] runs when a fabric is made, before anything can ring through it. A process that can't
 //!   register uses a full fence as its `light`; against a sleeper that uses `heavy` that is sufficient too.
 //! - A sleeper that can't (a seccomp filter, say) says so beside its doorbell, and who opens that doorbell takes
 //!   [`Barrier::Fence`] for it ([`Barrier::joined`]). So members may differ, whatever the reason.

@@ -60,8 +60,8 @@ unsafe impl Send for Bell {}
 unsafe impl Sync for Bell {}
 
 impl Bell {
-    /// A bell for threads of this process only, to be rung for a batch of work rather than for each message: its ringers pay
-    /// a fence, so that its sleepers need not interrupt the other cores.
+    /// A bell for threads of this process only. Its ringers pay a fence, so that its sleepers need not interrupt the other
+    /// cores: right where it is rung for batches, and wrong where for each message.
     pub fn new() -> Bell {
         let words = Arc::new((AtomicU64::new(0), AtomicU32::new(0)));
         let (asleep, rings) = (NonNull::from(&words.0), NonNull::from(&words.1));

@@ -276,7 +276,11 @@ impl Outlet {
             if let Some(outcome) = self.take_or_wait(claimer, len) {
                 return outcome;
             }
-            if attempt < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if attempt < SPINS {
+                std::hint::spin_loop();
+            } else if start.elapsed() < timeout {
+                std::thread::yield_now();
+            }
         }
         let bell = &self.room.waiting.bell;
         loop {

@@ -24,8 +24,8 @@ fn pinned_seeds_keep_their_hashes() {
 const PINNED: [u64; 6] = [
     0x857b_9a97_75bd_bc4b,
     0x8ce9_8320_eb3c_fdee,
-    0x3728_8571_d775_e1e6,
-    0xcee9_7d84_4489_945d,
+    0x826f_3f83_20d5_ba5b,
+    0xc91c_c4f6_613b_6da8,
     0xd6ed_4987_d4ea_fb89,
-    0x4526_32be_72d0_cf42,
+    0xaca4_3af2_1172_575e,
 ];

@@ -73,7 +73,7 @@ impl Pace {
 
     /// The last poll found nothing.
     pub(crate) fn idle(&mut self) -> Idle {
-        self.looks += 1;
+        self.looks = self.looks.wrapping_add(1);
         std::hint::spin_loop();
         if !self.looks.is_multiple_of(self.core.looks()) {
             return Idle::Look;
