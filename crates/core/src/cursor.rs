@@ -15,6 +15,7 @@ use crate::table::{Found, Frames, Rows};
 use crate::view::Order;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// One message, in place.
 #[derive(Clone, Copy, Debug)]
@@ -234,6 +235,36 @@ impl<R: Rows> Batch<'_, R> {
     }
 }
 
+/// A run of a batch's messages at work. Where it came to is written down at its end. If it does not get there, because the
+/// application panics, the messages that it handed over are passed over, so that none is offered twice.
+struct Walk<'b, 'a, R: Rows> {
+    batch: &'b mut Batch<'a, R>,
+    /// Goes up by one with every message.
+    count: u64,
+    /// What `count` was when the batch had yielded nothing.
+    zero: u64,
+}
+
+impl<'b, 'a, R: Rows> Walk<'b, 'a, R> {
+    #[inline]
+    fn new(batch: &'b mut Batch<'a, R>, count: u64) -> Self {
+        let zero = count.wrapping_sub(batch.messages);
+        Walk { batch, count, zero }
+    }
+}
+
+impl<R: Rows> Drop for Walk<'_, '_, R> {
+    // Inlined in any case: a count whose address is passed on can't stay in a register.
+    #[expect(clippy::inline_always)]
+    #[inline(always)]
+    fn drop(&mut self) {
+        let messages = self.count.wrapping_sub(self.zero);
+        if self.batch.messages < messages {
+            self.batch.catch_up(messages);
+        }
+    }
+}
+
 impl<'a, R: Rows> Iterator for Batch<'a, R> {
     type Item = Message<'a>;
 
@@ -260,7 +291,7 @@ impl<'a, R: Rows> Iterator for Batch<'a, R> {
 
 impl<'a, R: Rows> Batch<'a, R> {
     /// Calls `upcall` with every message that is left. Faster than a loop over the iterator: the state of the walk stays in
-    /// registers. If `upcall` panics, messages that it was called with may be offered again.
+    /// registers. If `upcall` panics, the message that it was called with counts as taken.
     #[inline]
     pub fn for_each(&mut self, mut upcall: impl FnMut(Message<'a>)) {
         loop {
@@ -282,45 +313,60 @@ impl<'a, R: Rows> Batch<'a, R> {
         }
     }
 
-    /// Hands over the message at the cursor, and those in the next rounds of the same sender, up to the first of another: who is
-    /// busy for a while sends many in a row. Says whether there was any.
+    /// Takes messages until `messages` are taken.
+    #[cold]
+    #[inline(never)]
+    fn catch_up(&mut self, messages: u64) {
+        while self.messages < messages && self.next().is_some() {}
+    }
+
+    /// The round of the message at the cursor, and the one up to which the rounds are the same sender's: who is busy for a while
+    /// sends many in a row.
+    #[inline]
+    fn rounds_alone(&mut self) -> Option<Range<u64>> {
+        let cursor = &mut *self.cursor;
+        let lane = cursor.lanes.get(cursor.lane)?;
+        if cursor.order == Order::Fifo {
+            return Some(lane.ahead.unwrap_or(lane.next)..ROUNDS_MAX);
+        }
+        let (senders, me) = (cursor.lanes.len() as u64, cursor.lane as u64);
+        let here = cursor.round * senders + me;
+        let mut limit = here + self.left;
+        for (rank, lane) in (0..).zip(&mut cursor.lanes).filter(|(rank, _)| *rank != me) {
+            match lane.look(self.rows) {
+                Ok(_) if planted!(PassesAnother) => {}
+                Ok(round) => limit = round.map_or(limit, |round| limit.min(round * senders + rank)),
+                // Garbage, which is for `seek` to find when it is its turn. The same goes for a place behind the cursor.
+                Err(_) => limit = here,
+            }
+        }
+        // The message at the cursor is handed over in any case, as by `next`.
+        Some(cursor.round..(limit.max(here + 1) + senders - 1 - me) / senders)
+    }
+
+    /// Hands over the message at the cursor, and those that follow it from the same sender without another's between them. Says
+    /// whether there was any.
     #[inline]
     fn run_alone(&mut self, upcall: &mut impl FnMut(Message<'a>)) -> bool {
-        let cursor = &mut *self.cursor;
-        let (senders, me) = (cursor.lanes.len() as u64, cursor.lane as u64);
-        // Rounds from this one on are for later.
-        let mut end = ROUNDS_MAX;
-        if cursor.order == Order::Total {
-            let here = cursor.round * senders + me;
-            let mut limit = here + self.left;
-            for (rank, lane) in (0..).zip(&mut cursor.lanes).filter(|(rank, _)| *rank != me) {
-                match lane.look(self.rows) {
-                    Ok(_) if planted!(PassesAnother) => {}
-                    Ok(round) => limit = round.map_or(limit, |round| limit.min(round * senders + rank)),
-                    // Garbage, which is for `seek` to find when it is its turn. The same goes for a place behind the cursor.
-                    Err(_) => limit = here,
-                }
-            }
-            // The message at the cursor is handed over in any case, as by `next`.
-            end = (limit.max(here + 1) + senders - 1 - me) / senders;
-        }
+        let Some(Range { start: first, end }) = self.rounds_alone() else { return false };
+        let mut walk = Walk::new(self, first);
+        let batch = &mut *walk.batch;
+        let cursor = &mut *batch.cursor;
         let Some(lane) = cursor.lanes.get_mut(cursor.lane) else { return false };
-        let first = match cursor.order {
-            Order::Total => cursor.round,
-            Order::Fifo => lane.ahead.unwrap_or(lane.next),
-        };
-        let frames = self.rows.frames(lane.sender, &lane.ring);
+        let frames = batch.rows.frames(lane.sender, &lane.ring);
         let Run { sender, start, mut place, stop, .. } = Run::new(frames, lane);
-        let stop = stop.min(place.saturating_add(self.quota));
-        let (mut round, mut bytes, mut ahead) = (first, 0, LookAhead::from(start));
-        while place < stop && round < end {
+        let stop = stop.min(place.saturating_add(batch.quota));
+        let (mut bytes, mut ahead) = (0, LookAhead::from(start));
+        while place < stop && walk.count < end {
+            let round = walk.count;
             let Some(found) = frames.message(place).filter(|found| found.round == round) else { break };
             ahead.pass(place, stop, |block| frames.prefetch(block));
+            walk.count += 1;
             upcall(Message { sender, round, payload: found.payload });
             bytes += found.payload.len() as u64;
-            round += 1;
             place += found.span;
         }
+        let round = walk.count;
         lane.ahead = None;
         if round == first {
             return false;
@@ -328,15 +374,15 @@ impl<'a, R: Rows> Batch<'a, R> {
         lane.position = lane.ring.after(lane.position, place - start);
         lane.next = round;
         if cursor.order == Order::Total {
-            self.left -= (round - 1 - first) * senders + 1;
+            batch.left -= (round - 1 - first) * cursor.lanes.len() as u64 + 1;
             (cursor.round, cursor.lane) = (round - 1, cursor.lane + 1);
             if cursor.lane == cursor.lanes.len() {
                 (cursor.round, cursor.lane) = (round, 0);
             }
         }
-        self.quota = self.quota.saturating_sub(place - start);
-        self.messages += round - first;
-        self.bytes += bytes;
+        batch.quota = batch.quota.saturating_sub(place - start);
+        batch.messages += round - first;
+        batch.bytes += bytes;
         true
     }
 
@@ -344,15 +390,17 @@ impl<'a, R: Rows> Batch<'a, R> {
     /// last round before the frontier.
     #[inline]
     fn run<const N: usize>(&mut self, upcall: &mut impl FnMut(Message<'a>)) {
-        let cursor = &mut *self.cursor;
+        let mut walk = Walk::new(self, 0);
+        let batch = &mut *walk.batch;
+        let cursor = &mut *batch.cursor;
         let Ok(lanes) = <&mut [Lane; N]>::try_from(&mut cursor.lanes[..]) else { return };
-        let mut runs = lanes.each_mut().map(|lane| Run::new(self.rows.frames(lane.sender, &lane.ring), lane));
+        let mut runs = lanes.each_mut().map(|lane| Run::new(batch.rows.frames(lane.sender, &lane.ring), lane));
         let before = cursor.round * N as u64 + cursor.lane as u64;
-        let end = (before + self.left) / N as u64;
-        let (mut round, mut lane, mut messages, mut bytes) = (cursor.round, cursor.lane, 0, 0);
-        let mut quota = self.quota;
+        let end = (before + batch.left) / N as u64;
+        let (mut round, mut lane, mut bytes) = (cursor.round, cursor.lane, 0);
+        let mut quota = batch.quota;
         'rounds: while round < end && quota > 0 {
-            let first = messages;
+            let first = walk.count;
             while lane < N {
                 let run = &mut runs[lane];
                 if run.next <= round {
@@ -366,9 +414,9 @@ impl<'a, R: Rows> Batch<'a, R> {
                         if found.round == round {
                             let frames = run.frames;
                             run.ahead.pass(run.place, run.stop, |block| frames.prefetch(block));
+                            walk.count += 1;
                             upcall(Message { sender: run.sender, round, payload: found.payload });
                             bytes += found.payload.len() as u64;
-                            messages += 1;
                             quota = quota.saturating_sub(found.span);
                             run.place += found.span;
                         } else if found.round > round && found.round < ROUNDS_MAX {
@@ -381,7 +429,7 @@ impl<'a, R: Rows> Batch<'a, R> {
                 lane += 1;
             }
             (lane, round) = (0, round + 1);
-            if messages == first {
+            if walk.count == first {
                 // A round of nulls: on to the next that holds a message.
                 let next = runs.iter().map(|run| run.next).fold(u64::MAX, u64::min);
                 round = next.clamp(round, end.max(round));
@@ -394,10 +442,10 @@ impl<'a, R: Rows> Batch<'a, R> {
             }
         }
         (cursor.round, cursor.lane) = (round, lane);
-        self.left -= round * N as u64 + lane as u64 - before;
-        self.messages += messages;
-        self.quota = quota;
-        self.bytes += bytes;
+        batch.left -= round * N as u64 + lane as u64 - before;
+        batch.messages += walk.count;
+        batch.quota = quota;
+        batch.bytes += bytes;
     }
 
     /// Whether another message is there; passes over the nulls before it.

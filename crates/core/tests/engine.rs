@@ -490,6 +490,35 @@ fn garbage_at_anothers_turn_keeps_nothing_back_and_is_found() {
     }
 }
 
+/// Found in review: a walk by runs that was ended by a panic was forgotten, and its messages came again.
+#[test]
+fn a_panic_in_the_middle_of_a_batch_brings_no_message_twice() {
+    for senders in [&[0][..], &[0, 1], &[0, 1, 2, 3, 4]] {
+        for order in [Order::Total, Order::Fifo] {
+            let mut group = Group::new(5, senders, order, Ablation::default());
+            let (mut cursor, handoff) = group.engines[4].hand_off(SubgroupId(0)).unwrap();
+            for i in 0..4 {
+                group.try_send(0, &[i], Kind::Message);
+            }
+            group.settle();
+            let mut taken = vec![];
+            for _ in 0..2 {
+                let batch = cursor.advance(&group.memories[4], handoff.frontier());
+                let walk = || {
+                    batch.for_each(|message| {
+                        taken.push(message.payload[0]);
+                        if taken.len() == 3 {
+                            std::panic::resume_unwind(Box::new(()));
+                        }
+                    })
+                };
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk));
+            }
+            assert_eq!(taken, [0, 1, 2, 3], "{} senders, {order:?}", senders.len());
+        }
+    }
+}
+
 /// Found in review: the next batch began with the sender at which a batch that was full had ended.
 #[test]
 fn a_busy_fifo_sender_does_not_keep_the_others_waiting() {

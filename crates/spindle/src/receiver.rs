@@ -153,8 +153,8 @@ impl<'a> Deliveries<'a> {
         Messages { batch: self.batch.as_mut() }
     }
 
-    /// Calls `upcall` with every message that is left. Faster than a loop over the iterator. If `upcall` panics, messages that it was
-    /// called with may be offered again.
+    /// Calls `upcall` with every message that is left. Faster than a loop over the iterator. If `upcall` panics, the message that it
+    /// was called with counts as delivered.
     #[inline]
     pub fn for_each(mut self, upcall: impl FnMut(Message<'_>)) {
         if let Some(batch) = &mut self.batch {
