@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use spindle_core::ring::Kind;
 use spindle_core::{
-    Ablation, Batch, Engine, Lookup, MemberId, Order, Rank, Ring, Rows, SubgroupId, SubgroupSpec, Table, Time, View,
-    ViewId,
+    Ablation, Batch, Engine, Lookup, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
+    View, ViewId,
 };
 
 const ALL: SubgroupId = SubgroupId(0);
@@ -21,6 +21,8 @@ const ALL: SubgroupId = SubgroupId(0);
 pub extern "C" fn spindle_purity(members: u32, messages: u32, polls: u32) -> u64 {
     let ranks: Vec<Rank> = (0..members).map(Rank).collect();
     let subgroup = SubgroupSpec {
+        member_rule: Rule::Everyone,
+        sender_rule: Rule::Everyone,
         name: String::from("all"),
         members: ranks.clone(),
         senders: ranks,

@@ -21,12 +21,14 @@ use alloc::boxed::Box;
 const VOID: u32 = 1 << 31;
 /// In `claimed`: an [`Exclusive`] is out. Further than any limit, so that to everybody else the ring is full.
 const EXCLUSIVE: u64 = 1 << 62;
+/// Added to `claimed`: nobody claims any more.
+const SEALED: u64 = 1 << 63;
 
 /// Claims on one ring.
 #[derive(Debug)]
 pub struct Claims {
     ring: Ring,
-    /// Position up to which space is claimed, or [`EXCLUSIVE`]. Written by claimers.
+    /// Position up to which space is claimed, with [`SEALED`] added once that is final; or [`EXCLUSIVE`]. Written by claimers.
     claimed: Padded<AtomicU64>,
     /// Position up to which space may be claimed. Written by the engine.
     limit: Padded<AtomicU64>,
@@ -323,9 +325,29 @@ impl Claims {
     }
 
     /// Refuses claims from now on, as if the ring were full for ever. An exclusive claimer may still use up the room that it
-    /// knows of.
+    /// knows of, until it [retires](Self::retire).
     pub fn revoke(&self) {
         self.limit.store(0, Ordering::Release);
+        // Relaxed: a claim that came first is found in the position, and its mark has the release.
+        let seal = |claimed| (claimed & SEALED == 0 && claimed != EXCLUSIVE).then_some(claimed | SEALED);
+        let _ = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, seal);
+    }
+
+    /// The only claimer ends, after the ring was revoked: it will commit nothing more here.
+    pub fn retire(&self, holder: Exclusive) {
+        // Release: who sees it finds the tail final.
+        self.claimed.store(holder.position | SEALED, Ordering::Release);
+    }
+
+    /// Whether everything that will ever be committed here lies below `position`, where the exclusive claimer's tail is `tail`.
+    pub(crate) fn ends_at(&self, position: u64, tail: Tail) -> bool {
+        // First: what is claimed, or committed, before it is seen after it.
+        let is_closed = self.is_closed();
+        match self.claimed.load(Ordering::Acquire) {
+            EXCLUSIVE => is_closed && self.tail() == tail,
+            claimed if claimed & SEALED != 0 => claimed & !SEALED == position,
+            claimed => is_closed && claimed == position,
+        }
     }
 
     /// Allows claims up to `position`.

@@ -59,6 +59,8 @@ struct Lane {
     sender: Rank,
     /// Offset in the sender's row of the word that says how far its ring is announced.
     published_at: u64,
+    /// Rounds below this were delivered in an earlier view, and are passed over. 0 in a subgroup with a total order.
+    skipped: u64,
 }
 
 /// A place in the order of one subgroup.
@@ -71,6 +73,8 @@ pub struct Cursor {
     /// The lane of the next place; in a Fifo subgroup, the one that was read last.
     lane: usize,
     defect: Option<Defect>,
+    /// The place at which the view ends, once that is decided.
+    end: Option<u64>,
 }
 
 impl Cursor {
@@ -78,13 +82,31 @@ impl Cursor {
     pub(crate) fn new(order: Order, senders: impl Iterator<Item = (Rank, Ring, u64)>) -> Cursor {
         let lanes = senders.map(|(sender, ring, published_at)| {
             let (position, published, next) = (0, 0, 0);
-            Lane { position, published, next, ahead: None, ring, sender, published_at }
+            Lane { position, published, next, ahead: None, ring, sender, published_at, skipped: 0 }
         });
-        Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None }
+        Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None, end: None }
     }
 
     /// The messages from here up to `frontier` places of the total order; in a Fifo subgroup, all that were announced.
+    ///
+    /// Once the cursor was [closed](Self::close), those up to the end of the view, whatever the frontier.
     pub fn advance<'a, R: Rows>(&'a mut self, rows: &'a R, frontier: u64) -> Batch<'a, R> {
+        if self.end.is_none() {
+            self.load_published(rows);
+        }
+        let frontier = self.end.unwrap_or(frontier);
+        let left = match self.order {
+            Order::Total => frontier.min(PLACES_MAX).saturating_sub(self.count()),
+            Order::Fifo => {
+                // Another sender's turn first: one that is always busy must not keep the others waiting.
+                self.lane = (self.lane + 1) % self.lanes.len().max(1);
+                u64::MAX
+            }
+        };
+        Batch { rows, cursor: self, left, quota: u64::MAX, messages: 0, bytes: 0 }
+    }
+
+    fn load_published<R: Rows>(&mut self, rows: &R) {
         for lane in &mut self.lanes {
             // Loaded after the frontier, so everything below the frontier is announced by it.
             lane.published = rows.load(lane.sender, lane.published_at);
@@ -95,15 +117,58 @@ impl Cursor {
                 lane.published = lane.position;
             }
         }
-        let left = match self.order {
-            Order::Total => frontier.min(PLACES_MAX).saturating_sub(self.count()),
-            Order::Fifo => {
-                // Another sender's turn first: one that is always busy must not keep the others waiting.
-                self.lane = (self.lane + 1) % self.lanes.len().max(1);
-                u64::MAX
+    }
+
+    /// The view has ended: from now on the cursor yields what lies below `trims`, by sender rank in rounds, and nothing else.
+    /// What a sender wrote that can't be read does not count, at any member.
+    ///
+    /// # Panics
+    /// If there is not one trim for each sender.
+    pub fn close<R: Rows>(&mut self, rows: &R, trims: &[u64]) {
+        assert_eq!(trims.len(), self.lanes.len(), "one trim a sender");
+        self.load_published(rows);
+        self.defect = None;
+        let senders = self.lanes.len() as u64;
+        let mut end = 0;
+        for ((rank, lane), trim) in (0..).zip(&mut self.lanes).zip(trims.iter().copied()) {
+            let frames = rows.frames(lane.sender, &lane.ring);
+            let (mut position, mut next) = (lane.position, lane.next);
+            while position < lane.published && !planted!(DeliversBeyondTrim) {
+                let [word, round] = frames.header(position);
+                let header = Header::decode(word, &lane.ring).filter(|_| (next..trim).contains(&round));
+                let Some(header) = header else { break };
+                (position, next) = (lane.ring.after(position, header.span), round + 1);
             }
-        };
-        Batch { rows, cursor: self, left, quota: u64::MAX, messages: 0, bytes: 0 }
+            if !planted!(DeliversBeyondTrim) {
+                lane.published = position;
+            }
+            lane.ahead = None;
+            // Consumed before the view ended, beyond its end: comes again in the next view.
+            lane.skipped = lane.next.max(lane.skipped).saturating_sub(trim);
+            end = end.max((trim * senders + rank + 1).saturating_sub(senders));
+        }
+        self.end = Some(end);
+    }
+
+    /// Whether the cursor was closed, and all that was below the trims has been taken.
+    pub fn is_at_end(&self) -> bool {
+        self.end.is_some_and(|end| match self.order {
+            Order::Total => self.count() >= end || self.lanes.iter().all(|lane| lane.position >= lane.published),
+            Order::Fifo => self.lanes.iter().all(|lane| lane.position >= lane.published),
+        })
+    }
+
+    /// Goes on where `old`, which is closed, has ended: in a Fifo subgroup its senders send again what was announced and not
+    /// received by all, of which `old` may have yielded a part. `sender` tells the sender rank that somebody has now.
+    pub fn follow(&mut self, old: &Cursor, sender: impl Fn(usize) -> Option<usize>) {
+        if self.order == Order::Total || old.order == Order::Total || planted!(FifoTwice) {
+            return;
+        }
+        for (rank, lane) in old.lanes.iter().enumerate() {
+            if let Some(lane_now) = sender(rank).and_then(|rank| self.lanes.get_mut(rank)) {
+                lane_now.skipped = lane.skipped;
+            }
+        }
     }
 
     /// How many places of the total order lie behind the cursor.
@@ -149,7 +214,7 @@ impl Lane {
             let Some(header) = header.filter(|_| round >= self.next && round < ROUNDS_MAX) else {
                 return Err(Defect { sender: self.sender, position: self.position, header: word });
             };
-            if header.kind == Kind::Message {
+            if header.kind == Kind::Message && round >= self.skipped {
                 self.ahead = Some(round);
                 return Ok(self.ahead);
             }
@@ -500,7 +565,7 @@ impl<'a, R: Rows> Batch<'a, R> {
                 }
                 self.left -= 1;
             }
-            Order::Fifo if round >= lane.next && round < ROUNDS_MAX => {}
+            Order::Fifo if round >= lane.next.max(lane.skipped) && round < ROUNDS_MAX => {}
             _ => return None,
         }
         lane.position = lane.ring.after(place, span);
@@ -570,6 +635,9 @@ pub struct Handoff {
     delivered: Padded<Box<[AtomicU64]>>,
     /// Whether the consumer is gone.
     given_up: AtomicBool,
+    /// By sender rank, once the view has ended.
+    trims: Box<[AtomicU64]>,
+    ended: AtomicBool,
     /// Sender, position and header of the defect that stopped the consumer.
     defect: [AtomicU64; 3],
     messages: AtomicU64,
@@ -587,6 +655,8 @@ impl Handoff {
             frontier: Padded(AtomicU64::new(0)),
             delivered: Padded((0..counts).map(|_| AtomicU64::new(0)).collect()),
             given_up: AtomicBool::new(false),
+            trims: (0..senders).map(|_| AtomicU64::new(0)).collect(),
+            ended: AtomicBool::new(false),
             defect: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -625,6 +695,22 @@ impl Handoff {
             add(&self.bytes, bytes);
             add(&self.batches, 1);
         }
+    }
+
+    /// With what the view ends, by sender rank, once that is decided: to be given to [`Cursor::close`].
+    pub fn trims(&self) -> Option<Vec<u64>> {
+        // Acquire: pairs with the release in `end`.
+        let ended = self.ended.load(Ordering::Acquire);
+        ended.then(|| self.trims.iter().map(|trim| trim.load(Ordering::Relaxed)).collect())
+    }
+
+    /// Tells the consumer that the view has ended.
+    pub(crate) fn end(&self, trims: &[u64]) {
+        for (word, trim) in self.trims.iter().zip(trims) {
+            word.store(*trim, Ordering::Relaxed);
+        }
+        // Release: who sees it sees the trims, and all that the engine has seen of the rows.
+        self.ended.store(true, Ordering::Release);
     }
 
     pub(crate) fn raise(&self, frontier: u64) {

@@ -6,8 +6,11 @@ use crate::ablation::Ablation;
 use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
-use crate::ids::{Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Rank, SubgroupId, Time};
 use crate::layout::{Layout, membership};
+use crate::membership::{Ballot, Decision, Membership};
+use crate::planted::planted;
+use crate::resend::Resend;
 use crate::stats::{EngineStats, Frontier, SubgroupStats};
 use crate::subgroup::{Changes, Subgroup};
 use crate::table::Table;
@@ -32,8 +35,20 @@ pub enum State {
     Running,
     /// Every member has finished sending and everything is delivered here.
     Finished,
+    /// The view has ended, in agreement, and everything that belongs to it is delivered here: see [`Engine::successor`].
+    Ended,
+    /// The others go on without me, because they heard nothing from me for too long or were told to. Nothing more may be
+    /// delivered here: it might not be what they deliver.
+    Evicted,
     /// It has stopped for good.
     Failed(Fault),
+}
+
+/// How sure it is that a member is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Certainty {
+    Dead,
+    Suspected,
 }
 
 /// Polls for which a subgroup is looked at every time after it last did something.
@@ -57,11 +72,15 @@ pub struct Engine {
     /// Scratch: who gets this poll's control post.
     audience: Vec<Rank>,
     last_worked: bool,
-    /// The first member that died before it had left.
-    dead: Option<Rank>,
+    membership: Membership,
+    /// Members of which the fabric says that they are dead, or gone.
+    reported: Vec<(Rank, Certainty)>,
+    /// Everything below the trims is on its way to the application.
+    ending: bool,
     finished: bool,
     all_finished: bool,
     state: State,
+    faults: Vec<Fault>,
     stats: EngineStats,
 }
 
@@ -78,6 +97,7 @@ impl Engine {
         assert!(me.index() < view.members.len(), "rank {me} is not of a view of {}", view.members.len());
         let mine = view.subgroups_of(me).map(|(id, _)| Subgroup::new(&view, &layout, me, id));
         let subgroups: Vec<Subgroup> = mine.collect();
+        let membership = Membership::new(&view, me);
         Ok(Engine {
             hot: alloc::vec![0; subgroups.len()],
             dirty: Vec::with_capacity(subgroups.len()),
@@ -89,10 +109,13 @@ impl Engine {
             ablation,
             subgroups,
             last_worked: false,
-            dead: None,
+            membership,
+            reported: Vec::new(),
+            ending: false,
             finished: false,
             all_finished: false,
             state: State::Running,
+            faults: Vec::new(),
             stats: EngineStats::default(),
         })
     }
@@ -103,8 +126,14 @@ impl Engine {
         if self.state != State::Running {
             return Progress { worked: false, wake_at: None };
         }
+        let wake_at = self.membership.beat(now, table);
+        if self.membership.is_wedged() {
+            let worked = self.change_view(table, upcalls);
+            let again = self.ending && self.state == State::Running;
+            return Progress { worked, wake_at: if again { Some(now) } else { wake_at } };
+        }
         // Idle subgroups drop out of the scan while others are busy.
-        let scan_all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
+        let mut scan_all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
         let mut worked = false;
         let mut pending = false;
         let mut skipped = false;
@@ -114,39 +143,134 @@ impl Engine {
                 continue;
             }
             let subgroup = &mut self.subgroups[i];
-            let changes = match subgroup.evaluate(table, upcalls, &self.ablation) {
-                Ok(changes) => changes,
-                Err(fault) => {
-                    self.state = State::Failed(fault);
-                    return Progress { worked: true, wake_at: None };
-                }
-            };
+            let mut changes = Changes::default();
+            if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut changes) {
+                // Who breaks the protocol has to go.
+                self.membership.suspect(fault.member());
+                self.faults.push(fault);
+                scan_all = true;
+            }
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
             worked |= changes.worked;
             self.post_data(i, changes, table);
         }
         self.post_control(table);
-        if scan_all && let Some(fault) = self.loss(table) {
-            self.state = State::Failed(fault);
-            return Progress { worked: true, wake_at: None };
+        if scan_all && self.has_to_end(table) {
+            self.wedge(table);
+            return Progress { worked: true, wake_at: Some(now) };
         }
         worked |= self.finish(table, worked || skipped);
         self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
         // The subgroups that were not looked at may have something, and nothing else will tell.
-        let asks = skipped && !crate::planted::planted!(IdleForgotten);
+        let asks = skipped && !planted!(IdleForgotten);
         let again = pending || asks || (self.all_finished && self.state == State::Running && worked);
-        Progress { worked, wake_at: again.then_some(now) }
+        Progress { worked, wake_at: if again { Some(now) } else { wake_at } }
     }
 
-    /// Tells the engine that the fabric knows `member` to be dead. Means nothing if it had left.
-    pub fn member_died<T: Table>(&mut self, member: Rank, table: &T) {
-        if table.load(member, membership::LEFT) == 0 {
-            self.dead.get_or_insert(member);
-            // The next poll looks everywhere.
-            self.last_worked = false;
+    /// Watches the others' silence: who shows no sign of life for so many ns is suspected, and the group goes on without it. By
+    /// default silence means nothing. Pauses of up to nine tenths of it are safe.
+    pub fn set_suspect_after(&mut self, ns: Option<u64>) {
+        self.membership.set_suspect_after(ns);
+    }
+
+    /// Tells the engine that the fabric knows `member` to be dead: nothing in its row moves any more, and what I read there is its
+    /// last word. Means nothing if it had left.
+    pub fn member_died(&mut self, member: Rank) {
+        self.report(member, Certainty::Dead);
+    }
+
+    /// Tells the engine that `member` has to go: its connection broke, or somebody wants it evicted. It may be alive.
+    pub fn suspect(&mut self, member: Rank) {
+        self.report(member, Certainty::Suspected);
+    }
+
+    fn report(&mut self, member: Rank, certainty: Certainty) {
+        self.reported.push((member, certainty));
+        // The next poll looks everywhere.
+        self.last_worked = false;
+    }
+
+    /// Asks for a next view in which `joiner` is a member. It is the leader that takes requests up: others keep theirs for the
+    /// time when they lead. False if it is a member, or was asked for before, or too many were.
+    pub fn admit(&mut self, joiner: MemberId) -> bool {
+        self.last_worked = false;
+        self.membership.admit(&self.view, joiner)
+    }
+
+    /// Asks for a next view without me. What I have sent by then is delivered or, if others have not received it, lost.
+    pub fn leave(&mut self) {
+        self.membership.leave();
+        self.last_worked = false;
+    }
+
+    /// Who would lead a change of the view now: the lowest rank that I don't suspect.
+    pub fn leader(&self) -> Rank {
+        self.membership.leader()
+    }
+
+    /// Whether I suspect `member`.
+    pub fn suspects(&self, member: Rank) -> bool {
+        self.membership.is_suspected(member)
+    }
+
+    /// Whether this view is coming to its end: nothing is announced or received in it any more.
+    pub fn is_wedged(&self) -> bool {
+        self.membership.is_wedged()
+    }
+
+    /// Whether this view can't end because I would have to lead and too few are with me: I may be on the smaller side of a split.
+    pub fn is_blocked(&self) -> bool {
+        self.membership.is_blocked()
+    }
+
+    /// The proposal that I have adopted, by its number.
+    pub fn ballot(&self) -> Option<Ballot> {
+        self.membership.ballot()
+    }
+
+    /// How the view ends, once that is decided. See [`State::Ended`].
+    pub fn decision(&self) -> Option<&Decision> {
+        self.membership.decision()
+    }
+
+    /// What members did against the protocol, as far as it was noticed here; each was suspected for it.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// My engine in the view that follows; `None` if I am not in it, or this one has not [ended](State::Ended). It goes on where
+    /// this one stopped.
+    pub fn successor(&mut self) -> Option<Engine> {
+        let decision = self.decision().filter(|_| self.state == State::Ended)?.clone();
+        let me = decision.next.rank_of(self.view.members[self.me.index()])?;
+        let mut next = Engine::new(decision.next, me, self.ablation).expect("a decided view is well formed");
+        next.membership.set_suspect_after(self.membership.suspect_after());
+        for joiner in self.membership.take_joins() {
+            next.membership.admit(&next.view, joiner);
         }
+        for subgroup in &mut next.subgroups {
+            let spec = &next.view.subgroups[subgroup.id().index()];
+            let Some((old_id, old_spec)) =
+                self.view.subgroup(&spec.name).map(|id| (id, &self.view.subgroups[id.index()]))
+            else {
+                continue;
+            };
+            if let Some(old) = self.subgroups.iter().find(|old| old.id() == old_id) {
+                subgroup.follow(old, |sender| {
+                    let id = self.view.members[old_spec.senders[sender].index()];
+                    spec.sender_rank(next.view.rank_of(id)?)
+                });
+            }
+        }
+        Some(next)
+    }
+
+    /// After the [end](State::Ended): my messages of `subgroup` that were not delivered, to be sent again in the next view.
+    /// `None` if I did not send there.
+    pub fn resend(&self, subgroup: SubgroupId) -> Option<Resend> {
+        self.subgroup(subgroup).filter(|_| self.state == State::Ended)?.resend(self.me)
     }
 
     /// Gives the group up: tells the others that I acknowledge nothing more, and in `reason`, which is not 0 and means nothing
@@ -223,7 +347,7 @@ impl Engine {
             return;
         }
         self.dirty.push(index);
-        if crate::planted::planted!(ControlBeforeData) {
+        if planted!(ControlBeforeData) {
             table.post(self.subgroups[index].members(), self.subgroups[index].entry());
         }
         if !changes.data.is_empty() {
@@ -285,19 +409,74 @@ impl Engine {
         true
     }
 
-    /// Who is lost to the group: dead, or gone of its own will. Means nothing to a member that needs nobody any more.
-    fn loss<T: Table>(&self, table: &T) -> Option<Fault> {
-        let is_set = |word: u64| move |rank: &Rank| table.load(*rank, word) != 0;
-        let abandoned = self.everyone.iter().copied().find(is_set(membership::ABANDONED));
-        let fault = match (self.dead, abandoned) {
-            (Some(member), _) => Fault::Died { member },
-            (None, Some(member)) => Fault::Abandoned { member },
-            (None, None) => return None,
-        };
+    /// Whether the view has to end. Not to a member that needs nobody any more.
+    fn has_to_end<T: Table>(&mut self, table: &T) -> bool {
+        self.take_reports(table);
+        if !self.membership.watch(table) {
+            return false;
+        }
+        let is_finished = |rank: &Rank| table.load(*rank, membership::FINISHED) != 0;
         // Looked at before the flags are, the counters may be behind them: then the next poll tells.
         let done = self.subgroups.iter().all(Subgroup::has_received_all);
-        let alone = done && self.everyone.iter().all(is_set(membership::FINISHED));
-        (!alone).then_some(fault)
+        !(done && self.everyone.iter().all(is_finished))
+    }
+
+    fn take_reports<T: Table>(&mut self, table: &T) {
+        for (member, certainty) in self.reported.drain(..) {
+            match certainty {
+                _ if table.load(member, membership::LEFT) != 0 => {}
+                Certainty::Dead => self.membership.died(member),
+                Certainty::Suspected => self.membership.suspect(member),
+            }
+        }
+    }
+
+    /// Stops announcing and receiving, and says what I have.
+    fn wedge<T: Table>(&mut self, table: &mut T) {
+        for subgroup in &mut self.subgroups {
+            subgroup.wedge(table, &self.ablation);
+        }
+        let cuts = self.layout.row(self.me).cuts.clone();
+        if !cuts.is_empty() {
+            table.post(&self.everyone, cuts);
+        }
+        self.membership.wedge(table);
+        self.stats.control_posts += 3;
+    }
+
+    /// From the wedge to the end. Whether anything happened.
+    fn change_view<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>) -> bool {
+        self.take_reports(table);
+        let mut worked = match self.membership.agree(&self.view, &self.layout, table) {
+            Ok(worked) => worked,
+            Err(fault) => {
+                self.state = State::Failed(fault);
+                return true;
+            }
+        };
+        if self.membership.is_evicted() {
+            self.state = State::Evicted;
+            // My row is final: nobody has to wait for me.
+            self.announce(membership::ABANDONED, 1, table);
+            return true;
+        }
+        let Some(decision) = self.membership.decision() else { return worked };
+        if !self.ending {
+            self.ending = true;
+            for subgroup in &mut self.subgroups {
+                subgroup.close(&decision.trims[subgroup.id().index()], table, upcalls);
+            }
+            worked = true;
+        }
+        let mut delivered = true;
+        for subgroup in &mut self.subgroups {
+            delivered &= subgroup.deliver_rest(table, upcalls);
+        }
+        if delivered {
+            self.membership.end(table);
+            self.state = State::Ended;
+        }
+        worked | delivered
     }
 
     fn announce<T: Table>(&mut self, word: u64, value: u64, table: &mut T) {

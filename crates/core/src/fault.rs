@@ -41,13 +41,22 @@ pub enum Fault {
         /// What was found.
         defect: Defect,
     },
+    /// What was decided can't be read.
+    #[error("the member of rank {member} sent garbage: what it says was decided makes no view")]
+    Proposal {
+        /// Who.
+        member: Rank,
+    },
 }
 
 impl Fault {
     /// Whose fault it is.
     pub fn member(&self) -> Rank {
         match self {
-            Fault::Died { member } | Fault::Abandoned { member } | Fault::Counter { member, .. } => *member,
+            Fault::Died { member }
+            | Fault::Abandoned { member }
+            | Fault::Counter { member, .. }
+            | Fault::Proposal { member } => *member,
             Fault::Frame { defect, .. } => defect.sender,
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
-//! control  = membership line | one entry per subgroup of the member
+//! control  = membership block | one entry per subgroup of the member | cuts | two slots for proposals
+//! membership = two lines of words | one bit per member: suspected
 //! entry    = one 64-byte line: published rounds spoken freed received delivered persisted -
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
 //! ```
@@ -11,23 +12,41 @@
 //! announcement of every subgroup. An entry is *one* line, not two: announcements and acknowledgements are written by the
 //! same thread, and a peer that waits for either gets both with one cache miss.
 use crate::ids::{Rank, SubgroupId};
+use crate::proposal;
 use crate::ring::Ring;
 use crate::view::{Order, View, ViewError};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Bytes of a cache line, the unit of alignment.
 pub const LINE_BYTES: u64 = 64;
 
-/// Words of the membership line, by offset in the row.
+/// Words of the membership block, by offset in the row. Zero means "nothing yet".
 pub mod membership {
     /// Set while the member's engine sleeps and wants its doorbell rung.
     pub const ASLEEP: u64 = 0;
     /// Set when the member's applications will send no more and all they sent is announced.
     pub const FINISHED: u64 = 8;
-    /// Set when the member has delivered everything and will read nothing more: its exit is no failure.
+    /// Set when the member has delivered everything and will read nothing more: its exit is no failure, and its row final.
     pub const LEFT: u64 = 16;
-    /// Set when the member gives the group up before it has left: it will acknowledge nothing more.
+    /// Set when the member gives the group up before it has left: it will acknowledge nothing more, and its row is final.
     pub const ABANDONED: u64 = 24;
+    /// Moves while the member lives, if silence is watched at all.
+    pub const HEARTBEAT: u64 = 32;
+    /// Set when the member wants this view to end.
+    pub const CLOSING: u64 = 40;
+    /// Set when the member has stopped announcing and receiving, and its cuts stand in its row.
+    pub const WEDGED: u64 = 48;
+    /// Set when the member wants to be left out of the next view.
+    pub const LEAVING: u64 = 56;
+    /// The ballot of the newest proposal that the member has adopted, and the slot in which it stands.
+    pub const BALLOT: u64 = 64;
+    /// The ballot that the member knows to be decided.
+    pub const COMMITTED: u64 = 72;
+    /// Set when the member has delivered everything below the trims.
+    pub const ENDED: u64 = 80;
+    /// The first word of the bits that say whom the member suspects.
+    pub const SUSPECTED: u64 = 128;
 }
 
 /// Words of a subgroup's entry, by offset in the entry. All are counts: zero means "nothing yet".
@@ -57,6 +76,8 @@ pub struct Place {
     pub by_sender: u64,
     /// Offset behind the entry.
     pub end: u64,
+    /// Offset of the first of the words that say, by sender, how many rounds the member had when it wedged.
+    pub cut: u64,
     /// The member's ring, if it sends.
     pub ring: Option<Ring>,
 }
@@ -68,6 +89,10 @@ pub struct RowLayout {
     pub size: u64,
     /// Bytes of the control block.
     pub control: u64,
+    /// Where the cuts stand.
+    pub cuts: Range<u64>,
+    /// Where the two slots for proposals stand, each of half the bytes. The only words that may take any value at any time.
+    pub proposals: Range<u64>,
     places: Vec<Option<Place>>,
 }
 
@@ -84,7 +109,8 @@ impl Layout {
     /// What [`View::check`] finds.
     pub fn new(view: &View) -> Result<Layout, ViewError> {
         view.check()?;
-        Ok(Layout { rows: view.ranks().map(|rank| RowLayout::new(view, rank)).collect() })
+        let slot_words = proposal::words_max(view) as u64;
+        Ok(Layout { rows: view.ranks().map(|rank| RowLayout::new(view, rank, slot_words)).collect() })
     }
 
     /// The row of `member`.
@@ -107,9 +133,10 @@ impl RowLayout {
         self.places[subgroup.index()]
     }
 
-    fn new(view: &View, member: Rank) -> RowLayout {
+    fn new(view: &View, member: Rank, slot_words: u64) -> RowLayout {
         let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
-        let mut at = LINE_BYTES;
+        let suspected = view.members.len().div_ceil(64) as u64 * 8;
+        let mut at = (membership::SUSPECTED + suspected).next_multiple_of(LINE_BYTES);
         for (id, spec) in view.subgroups_of(member) {
             let by_sender = at + LINE_BYTES;
             let extra = match spec.order {
@@ -117,9 +144,21 @@ impl RowLayout {
                 Order::Fifo => (spec.senders.len() as u64 * 8).next_multiple_of(LINE_BYTES),
             };
             let end = by_sender + extra;
-            places[id.index()] = Some(Place { entry: at, by_sender, end, ring: None });
+            places[id.index()] = Some(Place { entry: at, by_sender, end, cut: 0, ring: None });
             at = end;
         }
+        let cuts = at;
+        for (id, spec) in view.subgroups_of(member) {
+            if let Some(place) = &mut places[id.index()] {
+                place.cut = at;
+                at += spec.senders.len() as u64 * 8;
+            }
+        }
+        let cuts = cuts..at;
+        at = at.next_multiple_of(LINE_BYTES);
+        let slots = 2 * (slot_words * 8).next_multiple_of(LINE_BYTES);
+        let proposals = at..at + slots;
+        at += slots;
         let control = at;
         for (id, spec) in view.subgroups_of(member) {
             if let (Some(place), Some(_)) = (&mut places[id.index()], spec.sender_rank(member)) {
@@ -128,7 +167,7 @@ impl RowLayout {
                 place.ring = Some(ring);
             }
         }
-        RowLayout { size: at, control, places }
+        RowLayout { size: at, control, cuts, proposals, places }
     }
 }
 
@@ -136,13 +175,15 @@ impl RowLayout {
 mod tests {
     use super::*;
     use crate::ids::{MemberId, ViewId};
-    use crate::view::SubgroupSpec;
+    use crate::view::{Rule, SubgroupSpec};
     use alloc::string::ToString;
     use alloc::vec;
 
     fn spec(name: &str, members: &[u32], senders: &[u32], order: Order) -> SubgroupSpec {
         let ranks = |list: &[u32]| list.iter().copied().map(Rank).collect();
         SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
             name: name.to_string(),
             members: ranks(members),
             senders: ranks(senders),
@@ -165,14 +206,18 @@ mod tests {
         };
         let layout = Layout::new(&view).unwrap();
         for row in layout.rows() {
-            let mut spans: Vec<(u64, u64)> = vec![(0, LINE_BYTES)];
+            let mut spans: Vec<(u64, u64)> = vec![
+                (0, membership::SUSPECTED),
+                (row.cuts.start, row.cuts.end),
+                (row.proposals.start, row.proposals.end),
+            ];
             for place in row.places.iter().flatten() {
                 spans.push((place.entry, place.end));
                 spans.extend(place.ring.iter().map(|ring| (ring.at, ring.at + ring.size())));
             }
             spans.sort_unstable();
             assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0));
-            assert!(spans.iter().all(|(start, end)| start % LINE_BYTES == 0 && *end <= row.size));
+            assert!(spans.iter().all(|(start, end)| start % LINE_BYTES == 0 && *end <= row.size), "{spans:?}");
         }
         assert!(layout.row(Rank(1)).place(SubgroupId(0)).unwrap().ring.is_none());
         assert!(layout.row(Rank(0)).place(SubgroupId(1)).is_none());

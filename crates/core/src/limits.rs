@@ -12,6 +12,10 @@ pub const WINDOW_MAX: u64 = 1 << 20;
 pub const RING_BYTES_MAX: u64 = 4 << 30;
 /// Bytes in the name of a subgroup.
 pub const NAME_BYTES_MAX: usize = 128;
+/// Words by which a proposal may be longer than one of a view twice as large as the old one.
+pub const PROPOSAL_WORDS_SPARE: usize = 160;
+/// Members that wait to be admitted.
+pub const JOINS_MAX: usize = MEMBERS_MAX;
 
 // A frame's span is kept in 31 bits of 16-byte granules.
 const _: () = assert!(MESSAGE_BYTES_MAX + crate::ring::HEADER_BYTES < (1 << 31) * crate::ring::GRANULE_BYTES);

@@ -80,6 +80,42 @@ mod bugs {
         FifoRoomUnnoticed,
         /// Applications are told of room only every other time.
         RoomUntold,
+        /// A leader does not wait until everybody has stopped listening to those before it.
+        NoFence,
+        /// The dead count among those who agree, instead of being left out.
+        DeadCountAsPresent,
+        /// A leader does not read the last words of the dead.
+        DeadRowsUnread,
+        /// A leader needs no quorum.
+        NoQuorum,
+        /// Ballots are ordered by their rounds first.
+        RoundsBeforeRanks,
+        /// A leader always makes a proposal of its own.
+        NeverAdopts,
+        /// A leader decides without waiting for acknowledgements.
+        DecidesAlone,
+        /// A trim is what any member has, not what all have.
+        TrimIsLongest,
+        /// A member wedges without saying what it has.
+        CutUnwritten,
+        /// What lies beyond the trims is delivered too.
+        DeliversBeyondTrim,
+        /// A suspicion stays with the member that has it.
+        SuspicionKept,
+        /// A suspected member's suspicions are still believed.
+        ReadsSuspected,
+        /// A member that the others have evicted goes on.
+        EvictedGoesOn,
+        /// A ballot is set before its proposal is written.
+        BallotBeforeProposal,
+        /// All proposals of a member are written into the same slot.
+        OneSlot,
+        /// What the old view has delivered is sent again.
+        ResendsDelivered,
+        /// What was announced and not delivered is not sent again.
+        ResendForgotten,
+        /// In a Fifo subgroup what was delivered beyond the trims is delivered again.
+        FifoTwice,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

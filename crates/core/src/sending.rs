@@ -63,6 +63,11 @@ impl Sending {
         }
     }
 
+    /// How far the exclusive claimer's frames are announced.
+    pub(crate) fn tail(&self) -> Tail {
+        self.tail
+    }
+
     /// Whether anything was claimed that has yet to be announced from `position` on; an exclusive claim once it is committed.
     pub(crate) fn has_more(&self, position: u64) -> bool {
         self.claims.tail() != self.tail || self.claims.is_claimed(position)

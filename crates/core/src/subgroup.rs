@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::ids::{Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
 use crate::planted::planted;
+use crate::resend::Resend;
 use crate::sending::{Announced, Sending};
 use crate::stats::{Frontier, SubgroupStats};
 use crate::table::Table;
@@ -32,6 +33,8 @@ const COUNTS_MAX: [u64; 5] = {
 /// Bytes of frames, times the senders, that one poll hands to the application before it acknowledges them. With more, members
 /// fall into taking turns: one delivers a whole ring while the others wait for that to be acknowledged.
 const DELIVERED_BYTES_MAX: u64 = 64 << 10;
+/// Batches that are announced at the most between the decision to wedge and the wedge; what comes later is sent again.
+const WEDGE_BATCHES_MAX: u32 = 64;
 /// Rounds that applications may skip in the life of a view; those beyond go by nulls.
 const SKIPPED_MAX: u64 = ROUNDS_MAX / 4;
 
@@ -88,6 +91,8 @@ pub(crate) struct Subgroup {
     /// Something is left to do although no counter moved.
     pending: bool,
     stable: u64,
+    /// Once the view's end is decided: how many rounds of mine belong to it.
+    trim: u64,
     stats: SubgroupStats,
 }
 
@@ -139,6 +144,7 @@ impl Subgroup {
             delivery: Delivery::Inline(cursor(view, layout, id)),
             pending: false,
             stable: 0,
+            trim: 0,
             stats: SubgroupStats::default(),
         }
     }
@@ -201,31 +207,31 @@ impl Subgroup {
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
         ablation: &Ablation,
-    ) -> Result<Changes, Fault> {
-        let mut changes = Changes::default();
+        changes: &mut Changes,
+    ) -> Result<(), Fault> {
         let pending = core::mem::take(&mut self.pending);
         let observed = self.observe(table)?;
-        self.send(table, ablation, &mut changes);
+        self.send(table, ablation, changes);
         if !(observed || changes.entry || pending || self.handed_back()) {
-            return Ok(changes);
+            return Ok(());
         }
         changes.worked = observed;
-        self.post_now(table, ablation, &mut changes);
+        self.post_now(table, ablation, changes);
         match self.order {
             Order::Total => {
-                self.send_nulls(table, ablation, &mut changes);
-                self.post_now(table, ablation, &mut changes);
-                self.receive(table, ablation, &mut changes);
-                self.post_now(table, ablation, &mut changes);
+                self.send_nulls(table, ablation, changes);
+                self.post_now(table, ablation, changes);
+                self.receive(table, ablation, changes);
+                self.post_now(table, ablation, changes);
                 self.find_stable();
             }
             Order::Fifo => self.stable = self.announced().map(|(_, spoken)| spoken).sum(),
         }
-        self.deliver(table, upcalls, ablation, &mut changes)?;
-        self.free(table, upcalls, &mut changes);
-        self.post_now(table, ablation, &mut changes);
+        self.deliver(table, upcalls, ablation, changes)?;
+        self.free(table, upcalls, changes);
+        self.post_now(table, ablation, changes);
         changes.worked |= changes.entry;
-        Ok(changes)
+        Ok(())
     }
 
     /// Posts at once what was changed, when posting at the end of the loop is switched off.
@@ -534,6 +540,77 @@ impl Subgroup {
             if worth && !(planted!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
                 upcalls.room(self.id);
             }
+        }
+    }
+
+    /// The last things before the view's end: announces what applications have committed by now, so that it is among what others
+    /// may have received, and writes down how many rounds of each sender I have. From here on I announce and receive nothing.
+    pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation) {
+        for _ in 0..WEDGE_BATCHES_MAX {
+            let mut changes = Changes::default();
+            self.pending = false;
+            self.send(table, ablation, &mut changes);
+            if changes.entry {
+                self.post(table, &mut changes);
+            }
+            if !self.pending {
+                break;
+            }
+        }
+        if planted!(CutUnwritten) {
+            return;
+        }
+        if let Some(sending) = &self.sending {
+            table.store(self.place.cut + 8 * sending.rank as u64, self.own.rounds);
+        }
+        for peer in &self.peers {
+            if let Some(sender) = peer.sender {
+                table.store(self.place.cut + 8 * sender as u64, peer.rounds);
+            }
+        }
+    }
+
+    /// The end of the view is decided: what lies below the trims is delivered, and nothing else.
+    pub(crate) fn close<T: Table>(&mut self, trims: &[u64], table: &T, upcalls: &mut impl Upcalls<T>) {
+        self.trim = self.sending.as_ref().map_or(0, |sending| trims[sending.rank]);
+        match &mut self.delivery {
+            Delivery::Inline(cursor) => cursor.close(table, trims),
+            Delivery::Handoff(handoff) => {
+                handoff.end(trims);
+                upcalls.handed_off(self.id);
+            }
+            Delivery::Nobody => {}
+        }
+    }
+
+    /// Delivers what is left of the view. Whether that is all.
+    pub(crate) fn deliver_rest<T: Table>(&mut self, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
+        // A consumer on another thread finds the rest by itself, and goes on to the next view from there.
+        let Delivery::Inline(cursor) = &mut self.delivery else { return true };
+        let mut batch = cursor.advance(table, 0).at_most(DELIVERED_BYTES_MAX * self.senders as u64);
+        if batch.has_next() {
+            upcalls.deliver(self.id, &mut batch);
+            batch.has_next();
+        }
+        let (messages, bytes) = (batch.messages(), batch.bytes());
+        self.stats.delivered += messages;
+        self.stats.delivered_bytes += bytes;
+        self.stats.delivery_batches += u64::from(messages > 0);
+        cursor.is_at_end()
+    }
+
+    /// After the end: my messages that have to be sent again.
+    pub(crate) fn resend(&self, me: Rank) -> Option<Resend> {
+        let sending = self.sending.as_ref()?;
+        let claims = Arc::clone(&sending.claims);
+        let positions = self.own.freed..self.own.published;
+        Some(Resend::new(claims, me, self.order, positions, self.trim, sending.tail()))
+    }
+
+    /// Goes on where `old` has ended; `sender` tells the sender rank that somebody has now.
+    pub(crate) fn follow(&mut self, old: &Subgroup, sender: impl Fn(usize) -> Option<usize>) {
+        if let (Delivery::Inline(cursor), Delivery::Inline(old)) = (&mut self.delivery, &old.delivery) {
+            cursor.follow(old, sender);
         }
     }
 

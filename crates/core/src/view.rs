@@ -16,15 +16,31 @@ pub enum Order {
     Fifo,
 }
 
+/// Who belongs to a subgroup, or sends in it, when members come and go.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Rule {
+    /// Everybody: of the view for members, of the subgroup for senders.
+    #[default]
+    Everyone,
+    /// These, as far as they are there.
+    Only(Vec<MemberId>),
+    /// The so many lowest ranks.
+    First(u32),
+}
+
 /// One subgroup of a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubgroupSpec {
     /// Its name, unique in the view, 1 to 128 bytes.
     pub name: String,
-    /// Its members, as ranks of the view, ascending.
+    /// Its members, as ranks of the view, ascending. With none it is unavailable.
     pub members: Vec<Rank>,
     /// Those of its members that send, ascending. Their places in this list are their sender ranks.
     pub senders: Vec<Rank>,
+    /// Who its members are in the views to come.
+    pub member_rule: Rule,
+    /// Who its senders are in the views to come.
+    pub sender_rule: Rule,
     /// The order of delivery.
     pub order: Order,
     /// How many messages of the largest size a sender may have on the way (w in the papers).
@@ -125,6 +141,29 @@ impl View {
         Ok(())
     }
 
+    /// The view that follows this one: those of its members that stay, in their order, then those who join. So ranks go by
+    /// age, and the subgroups' lists follow from their rules.
+    pub fn next(&self, stays: impl Fn(Rank) -> bool, joining: &[MemberId]) -> View {
+        let old = self.ranks().filter(|rank| stays(*rank)).map(|rank| self.members[rank.index()]);
+        let members: Vec<MemberId> = old.chain(joining.iter().copied()).collect();
+        let everyone: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
+        let subgroups = self.subgroups.iter().map(|spec| {
+            let of = spec.member_rule.pick(&members, &everyone);
+            SubgroupSpec { senders: spec.sender_rule.pick(&members, &of), members: of, ..spec.clone() }
+        });
+        View { id: ViewId(self.id.0 + 1), subgroups: subgroups.collect(), members }
+    }
+
+    /// The rank of the member with this id.
+    pub fn rank_of(&self, id: MemberId) -> Option<Rank> {
+        self.members.iter().position(|member| *member == id).map(|index| Rank(index as u32))
+    }
+
+    /// The subgroup of this name.
+    pub fn subgroup(&self, name: &str) -> Option<SubgroupId> {
+        self.subgroups.iter().position(|spec| spec.name == name).map(|index| SubgroupId(index as u32))
+    }
+
     /// The ranks of all members, in order.
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
         (0..self.members.len() as u32).map(Rank)
@@ -133,6 +172,17 @@ impl View {
     /// The subgroups that `member` belongs to.
     pub fn subgroups_of(&self, member: Rank) -> impl Iterator<Item = (SubgroupId, &SubgroupSpec)> {
         (0..).map(SubgroupId).zip(&self.subgroups).filter(move |(_, s)| s.members.contains(&member))
+    }
+}
+
+impl Rule {
+    /// Those of `from` that it picks; `ids` are the ids of all ranks.
+    pub fn pick(&self, ids: &[MemberId], from: &[Rank]) -> Vec<Rank> {
+        match self {
+            Rule::Everyone => from.to_vec(),
+            Rule::Only(list) => from.iter().copied().filter(|rank| list.contains(&ids[rank.index()])).collect(),
+            Rule::First(count) => from.iter().copied().take(*count as usize).collect(),
+        }
     }
 }
 
@@ -145,7 +195,7 @@ impl SubgroupSpec {
     fn check(&self, members: usize) -> Result<(), ViewError> {
         let ascending = |list: &[Rank]| list.windows(2).all(|pair| pair[0] < pair[1]);
         let wrong = |list, of| Err(ViewError::Ranks { name: self.name.clone(), list, of });
-        if self.members.is_empty() || !ascending(&self.members) || self.members.iter().any(|r| r.index() >= members) {
+        if !ascending(&self.members) || self.members.iter().any(|r| r.index() >= members) {
             return wrong("members", "the view's members");
         }
         if !ascending(&self.senders) || self.senders.iter().any(|r| self.members.binary_search(r).is_err()) {

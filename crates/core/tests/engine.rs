@@ -55,6 +55,8 @@ impl Group {
 
     fn with(members: u32, senders: &[u32], order: Order, ablation: Ablation, subgroups: u32) -> Group {
         let subgroup = |i: u32| SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
             name: format!("s{i}"),
             members: (0..members).map(Rank).collect(),
             senders: senders.iter().copied().map(Rank).collect(),
@@ -228,7 +230,7 @@ fn rounds_beyond_any_view_are_garbage_in_a_large_one_too() {
         }
     }
     group.poll(0);
-    assert!(matches!(group.engines[0].state(), State::Failed(Fault::Counter { counter: "rounds", .. })));
+    assert!(matches!(group.engines[0].faults(), [Fault::Counter { counter: "rounds", .. }, ..]));
 }
 
 #[test]
@@ -263,7 +265,7 @@ fn garbage_from_a_peer_is_a_fault_that_names_it() {
     let at = (entry + layout::entry::ROUNDS) as usize;
     group.memories[0].rows[1][at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
     group.poll(0);
-    assert!(matches!(group.engines[0].state(), State::Failed(Fault::Counter { member: Rank(1), .. })));
+    assert!(matches!(group.engines[0].faults(), [Fault::Counter { member: Rank(1), .. }]));
 
     let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
     // An announcement with no frame behind it.
@@ -272,7 +274,8 @@ fn garbage_from_a_peer_is_a_fault_that_names_it() {
         group.memories[0].rows[1][at..at + 8].copy_from_slice(&64u64.to_le_bytes());
     }
     group.settle();
-    assert!(matches!(group.engines[0].state(), State::Failed(Fault::Frame { .. })), "{:?}", group.engines[0].state());
+    assert!(matches!(group.engines[0].faults(), [Fault::Frame { .. }]), "{:?}", group.engines[0].faults());
+    assert!(group.engines[0].is_wedged() && group.engines[0].suspects(Rank(1)));
 }
 
 /// What a consumer on another thread meets ends the group as well: it would wait for ever.
@@ -291,7 +294,7 @@ fn garbage_that_a_consumer_meets_is_a_fault_too() {
         group.settle();
         let fault =
             Fault::Frame { subgroup: SubgroupId(0), defect: Defect { sender: Rank(1), position: 0, header: u64::MAX } };
-        assert_eq!(*group.engines[0].state(), State::Failed(fault));
+        assert_eq!(group.engines[0].faults(), [fault]);
     }
 }
 
@@ -308,22 +311,23 @@ fn an_idle_group_is_silent() {
 }
 
 #[test]
-fn a_death_ends_the_group_unless_the_member_had_left() {
+fn a_death_ends_the_view() {
     let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());
-    let memory = &group.memories[0];
-    group.engines[0].member_died(Rank(1), memory);
-    group.poll(0);
-    assert_eq!(*group.engines[0].state(), State::Failed(Fault::Died { member: Rank(1) }));
+    group.engines[0].member_died(Rank(1));
+    group.settle();
+    assert_eq!(*group.engines[0].state(), State::Ended);
+    assert_eq!(group.engines[0].decision().unwrap().next.members, [MemberId(10)]);
 }
 
 #[test]
-fn a_member_that_gives_up_ends_the_group() {
+fn a_member_that_gives_up_is_left_out() {
     let mut group = Group::new(3, &[0, 1], Order::Total, Ablation::default());
     let memory = &mut group.memories[2];
     group.engines[2].abandon(1, memory);
     group.settle();
     for member in 0..2 {
-        assert_eq!(*group.engines[member].state(), State::Failed(Fault::Abandoned { member: Rank(2) }));
+        assert_eq!(*group.engines[member].state(), State::Ended);
+        assert_eq!(group.engines[member].decision().unwrap().next.members, [MemberId(10), MemberId(11)]);
     }
 }
 
@@ -617,8 +621,7 @@ fn a_death_after_everything_is_stable_takes_nothing_from_a_slow_consumer() {
     group.try_send(0, b"the last", Kind::Message);
     group.engines[0].claims(SubgroupId(0)).unwrap().close();
     group.settle();
-    let memory = &group.memories[1];
-    group.engines[1].member_died(Rank(0), memory);
+    group.engines[1].member_died(Rank(0));
     group.settle();
     assert_eq!(*group.engines[1].state(), State::Running);
     let mut batch = cursor.advance(&group.memories[1], handoff.frontier());

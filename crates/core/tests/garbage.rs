@@ -112,6 +112,8 @@ fn view(random: &mut Random) -> View {
     let subgroups = (0..1 + random.below(2)).map(|i| {
         let members = if random.chance(2) { ranks.clone() } else { random.some_of(&ranks) };
         SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
             name: format!("s{i}"),
             senders: if random.chance(2) { members.clone() } else { random.some_of(&members) },
             members,
@@ -301,7 +303,7 @@ fn case(seed: u64, seen: &mut Seen) {
                     assert!(liars.contains(&defect.sender), "{defect:?} blames the wrong one of {liars:?}");
                 }
             }
-            if let State::Failed(fault) = engine.state() {
+            for fault in engine.faults() {
                 assert!(liars.contains(&fault.member()), "{fault} blames the wrong one of {liars:?}");
                 assert!(!fault.to_string().is_empty());
             }
@@ -312,12 +314,12 @@ fn case(seed: u64, seen: &mut Seen) {
         }
     }
     seen.cursors += u64::from(consumer.is_some_and(|(cursor, _)| cursor.defect().is_some()));
-    match engine.state() {
-        State::Running => seen.running += 1,
-        State::Finished => seen.finished += 1,
-        State::Failed(Fault::Counter { .. }) => seen.counters += 1,
-        State::Failed(Fault::Frame { .. }) => seen.frames += 1,
-        State::Failed(_) => seen.others += 1,
+    match (engine.faults().first(), engine.state()) {
+        (Some(Fault::Counter { .. }), _) => seen.counters += 1,
+        (Some(Fault::Frame { .. }), _) => seen.frames += 1,
+        (None, State::Running) => seen.running += 1,
+        (None, State::Finished) => seen.finished += 1,
+        (Some(_), _) | (None, _) => seen.others += 1,
     }
 }
 
@@ -377,6 +379,8 @@ fn wild_view(random: &mut Random) -> View {
     let subgroups = (0..random.below(5)).map(|i| {
         let list = ranks(random, members);
         SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
             name: if random.chance(10) { "x".repeat(random.below(200) as usize) } else { format!("s{i}") },
             senders: if random.chance(2) { random_part(random, &list) } else { ranks(random, members) },
             members: list,

@@ -124,6 +124,8 @@ impl Table for Memory {
 fn engines(members: u32) -> Vec<(Engine, Memory)> {
     let ranks: Vec<Rank> = (0..members).map(Rank).collect();
     let subgroup = SubgroupSpec {
+        member_rule: Rule::Everyone,
+        sender_rule: Rule::Everyone,
         name: "all".into(),
         members: ranks.clone(),
         senders: ranks.clone(),

@@ -5,7 +5,7 @@
 //! Waits are bounded, generously; a bound that is reached is a failure, and no case asks for speed.
 use crate::fabric::{Event, Fabric};
 use spindle_core::layout::{LINE_BYTES, entry};
-use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, SubgroupId, SubgroupSpec, Table, View, ViewId};
+use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -127,6 +127,8 @@ macro_rules! conformance_suite {
 pub fn view(members: u32, window: u64) -> View {
     let ranks: Vec<Rank> = (0..members).map(Rank).collect();
     let everyone = SubgroupSpec {
+        member_rule: Rule::Everyone,
+        sender_rule: Rule::Everyone,
         name: "everyone".to_string(),
         members: ranks.clone(),
         senders: ranks,

@@ -169,11 +169,13 @@ impl Lane {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use spindle_core::{MemberId, SubgroupSpec, ViewId};
+    use spindle_core::{MemberId, Rule, SubgroupSpec, ViewId};
 
     /// Three members, one subgroup, senders 0 and 2.
     pub(crate) fn example(order: Order) -> Ledger {
         let spec = SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
             name: "all".into(),
             members: vec![Rank(0), Rank(1), Rank(2)],
             senders: vec![Rank(0), Rank(2)],

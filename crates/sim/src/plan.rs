@@ -2,7 +2,7 @@
 use crate::options::{Faults, Options, Visibility};
 use crate::random::Random;
 use spindle_core::ring::frame_bytes;
-use spindle_core::{Ablation, MemberId, Order, Rank, SubgroupId, SubgroupSpec, View, ViewId};
+use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
 use std::fmt;
 
 /// One thread of one member that sends in one subgroup.
@@ -151,7 +151,16 @@ fn draw_subgroups(random: &mut Random, faults: &Faults, members: u32) -> Vec<Sub
             _ => random.range(1, 64).min(fitting),
         };
         let order = if random.one_in(4) { Order::Fifo } else { Order::Total };
-        SubgroupSpec { name: format!("s{i}"), members: of, senders, order, window, message_bytes_max }
+        SubgroupSpec {
+            name: format!("s{i}"),
+            members: of,
+            senders,
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
+            order,
+            window,
+            message_bytes_max,
+        }
     };
     (0..count).map(|i| subgroup(i, random)).collect()
 }

@@ -107,6 +107,8 @@ fn rounds(
 #[test]
 fn nothing_is_allocated_in_steady_state() {
     let subgroup = |i: u32, order| SubgroupSpec {
+        member_rule: Rule::Everyone,
+        sender_rule: Rule::Everyone,
         name: format!("s{i}"),
         members: (0..3).map(Rank).collect(),
         senders: (0..3).map(Rank).collect(),

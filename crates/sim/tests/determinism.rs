@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0x857b_9a97_75bd_bc4b,
-    0x8ce9_8320_eb3c_fdee,
-    0x826f_3f83_20d5_ba5b,
-    0xc91c_c4f6_613b_6da8,
-    0xd6ed_4987_d4ea_fb89,
-    0xaca4_3af2_1172_575e,
+    0x1049_c782_4ff7_2d8a,
+    0xc98a_e357_cae7_20ac,
+    0xf174_4c97_b203_2c28,
+    0x3f53_cac3_64aa_2729,
+    0x335b_6620_c31d_32ff,
+    0x4d39_7556_433f_f1c0,
 ];

@@ -1,5 +1,5 @@
 //! What a member says before it joins: the group, how many found it, and its subgroups.
-use spindle_core::{Ablation, MemberId, Order, Rank, SubgroupSpec, View, ViewId};
+use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Config {
     pub(crate) fn view(&self, members: Vec<MemberId>) -> View {
         let count = members.len() as u32;
         let everyone: Vec<Rank> = (0..count).map(Rank).collect();
-        let subgroups = self.subgroups.iter().map(|s| s.spec(&everyone)).collect();
+        let subgroups = self.subgroups.iter().map(|s| s.spec(&members, &everyone)).collect();
         View { id: ViewId(1), members, subgroups }
     }
 
@@ -101,9 +101,11 @@ impl Subgroup {
         }
     }
 
-    fn spec(&self, everyone: &[Rank]) -> SubgroupSpec {
+    fn spec(&self, ids: &[MemberId], everyone: &[Rank]) -> SubgroupSpec {
         let members = self.members.of(everyone);
         SubgroupSpec {
+            member_rule: self.members.rule(ids),
+            sender_rule: self.senders.rule(ids),
             name: self.name.clone(),
             senders: self.senders.of(&members),
             members,
@@ -115,6 +117,18 @@ impl Subgroup {
 }
 
 impl Who {
+    /// Who it is in the views to come. Ranks mean those who have them now.
+    fn rule(&self, ids: &[MemberId]) -> Rule {
+        match self {
+            Who::All => Rule::Everyone,
+            Who::First(count) => Rule::First(*count),
+            Who::Ranks(ranks) => {
+                let listed = ranks.iter().filter_map(|rank| ids.get(*rank as usize));
+                Rule::Only(listed.copied().collect())
+            }
+        }
+    }
+
     fn of(&self, from: &[Rank]) -> Vec<Rank> {
         match self {
             Who::All => from.to_vec(),

@@ -9,7 +9,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::status::{MemberStatus, Status, SubgroupStatus};
 use crate::{Batch, Handler};
 use spindle_core::layout::membership;
-use spindle_core::{Engine, MemberId, Rank, Rows, State, SubgroupId, Time, Upcalls, View};
+use spindle_core::{Engine, Fault, MemberId, Rank, Rows, State, SubgroupId, Time, Upcalls, View};
 use spindle_fabric::meet::{Gathering, GroupName, MeetError, Offer, RuntimeDir, Terms, Watcher, meet};
 use spindle_fabric::{Bell, Event, Fabric, OwnRegion, OwnRow, PeerParts, Room, ShmError, ShmFabric};
 use std::io;
@@ -30,6 +30,8 @@ pub struct Node {
     fabric: ShmFabric,
     publishers: Vec<Slot<spindle_fabric::Publisher>>,
     ports: Ports,
+    /// The first member that died.
+    dead: Option<Rank>,
     /// Whether it has been polled: no more handles are given out.
     running: bool,
     shared: Arc<Shared>,
@@ -197,6 +199,7 @@ impl Node {
             _watcher: watcher,
             publishers,
             ports,
+            dead: None,
             running: false,
             shared: Arc::new(Shared::new(members)),
             spin_for,
@@ -263,11 +266,19 @@ impl Node {
             self.publishers.clear();
         }
         while let Some(Event::Dead(member)) = self.fabric.event() {
-            self.engine.member_died(member, &self.fabric);
+            self.engine.member_died(member);
+            self.dead.get_or_insert(member);
         }
         let mut upcalls = Relay { handler, ports: &self.ports };
         // The core has no timers yet: it needs no precise time, and reading the clock costs as much as a message.
         let progress = self.engine.poll(Time(0), &mut self.fabric, &mut upcalls);
+        if let Some(fault) = self.loss() {
+            let word = self.fabric.load(fault.member(), membership::ABANDONED);
+            let fault = trace_back(fault, word, self.rank(), self.view().members.len() as u32);
+            let ended = self.shared.ended_by(fault);
+            self.end(End::Broken(ended.clone()));
+            return Err(self.shared.broken().cloned().unwrap_or(ended));
+        }
         match self.engine.state() {
             State::Running if progress.worked || progress.wake_at.is_some() => Ok(Poll::Worked),
             State::Running => Ok(Poll::Idle),
@@ -275,14 +286,23 @@ impl Node {
                 self.end(End::Finished);
                 Ok(Poll::Finished)
             }
-            State::Failed(fault) => {
-                let word = self.fabric.load(fault.member(), membership::ABANDONED);
-                let fault = trace_back(*fault, word, self.rank(), self.view().members.len() as u32);
-                let ended = self.shared.ended_by(fault);
-                self.end(End::Broken(ended.clone()));
-                Err(self.shared.broken().cloned().unwrap_or(ended))
-            }
+            // What stops the engine wedges it before.
+            State::Ended | State::Evicted | State::Failed(_) => Ok(Poll::Idle),
         }
+    }
+
+    /// Why the view has to end, if it does. Until views follow each other here, that is the end of the group.
+    fn loss(&self) -> Option<Fault> {
+        if !self.engine.is_wedged() {
+            return None;
+        }
+        let abandoned = |rank: &Rank| self.fabric.load(*rank, membership::ABANDONED) != 0;
+        let fault = self.engine.faults().first().copied();
+        let died = self.dead.filter(|rank| self.engine.suspects(*rank)).map(|member| Fault::Died { member });
+        let gone = || self.view().ranks().find(abandoned).map(|member| Fault::Abandoned { member });
+        let suspected =
+            || self.view().ranks().find(|rank| self.engine.suspects(*rank)).map(|member| Fault::Died { member });
+        fault.or(died).or_else(gone).or_else(suspected)
     }
 
     /// Sleeps until something happens for this member, or `at_most` that long. For callers that poll: only after a poll that

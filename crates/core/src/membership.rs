@@ -1,0 +1,628 @@
+//! The agreement that ends a view: who goes on, and with which messages (docs/protocol/views.md).
+//!
+//! One member's side of it, over the membership blocks of all rows. [`Membership::watch`] runs while the view works and says
+//! when it has to end; [`Membership::agree`] runs from the wedge to the decision. Nothing is remembered about roles: who leads
+//! is computed from the rows each time, so no death leaves a role unfilled.
+//!
+//! Invariants kept here: INV-FENCE (nobody leads over a member that still listens to a lower rank), INV-ADOPT (a leader takes the
+//! newest proposal that a quorum knows), INV-QUORUM, INV-TRIM (a trim is what every member that goes on has).
+use crate::fault::Fault;
+use crate::ids::{MemberId, Rank, Time};
+use crate::layout::{Layout, membership};
+use crate::limits;
+use crate::planted::planted;
+use crate::proposal::{self, Trims};
+use crate::table::Table;
+use crate::view::View;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// The number of a proposal. Ordered by the leader's rank first: leadership only moves up in rank within a view, and what a
+/// former leader left behind must never outrank a decision that was made after its fence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ballot {
+    /// Whose proposal it is.
+    pub leader: Rank,
+    /// Its how-manieth, from 1.
+    pub round: u32,
+}
+
+/// What a view change decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// Under which number.
+    pub ballot: Ballot,
+    /// The view that follows.
+    pub next: View,
+    /// What is still delivered in the old one.
+    pub trims: Trims,
+}
+
+/// A set of ranks, as the words that stand in a row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ranks {
+    words: Box<[u64]>,
+}
+
+/// How often a member shows that it lives, in parts of the silence after which it is suspected.
+const BEATS: u64 = 32;
+
+/// What I have heard of one member.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pulse {
+    heartbeat: u64,
+    /// How long it has been the same, in ns, as far as I looked.
+    silent_ns: u64,
+}
+
+/// One member's part in the end of its view.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    me: Rank,
+    everyone: Vec<Rank>,
+    /// The others.
+    peers: Vec<Rank>,
+    /// As they stand in my row.
+    suspected: Ranks,
+    /// Proven dead, so that their rows are final.
+    dead: Ranks,
+    /// Something is to be done about the membership: the view has to end.
+    closing: bool,
+    wedged: bool,
+    leaving: bool,
+    /// Who wants to be admitted, in the order in which they asked.
+    joins: Vec<MemberId>,
+    ballot: Option<Ballot>,
+    /// The words of the proposal that I adopted.
+    value: Vec<u64>,
+    /// Whether I made it myself, and whom it leaves out then.
+    made: Option<Ranks>,
+    /// Into which slot of my row the next proposal goes.
+    slot: u64,
+    decision: Option<Decision>,
+    evicted: bool,
+    blocked: bool,
+    suspect_after_ns: Option<u64>,
+    heartbeat: u64,
+    pulses: Vec<Pulse>,
+    /// When I looked at the others' heartbeats last.
+    looked: Option<Time>,
+    /// How long after it I look again, in ns.
+    wait_ns: u64,
+}
+
+impl Ballot {
+    /// As a word of a row: ballots that follow each other ascend, whatever their slots.
+    fn encode(self, slot: u64) -> u64 {
+        if planted!(RoundsBeforeRanks) {
+            return u64::from(self.round) << 33 | u64::from(self.leader.0) << 1 | slot;
+        }
+        u64::from(self.leader.0) << 33 | u64::from(self.round) << 1 | slot
+    }
+
+    /// What a peer wrote: the ballot and its slot; `None` for nothing.
+    fn decode(word: u64) -> Option<(Ballot, u64)> {
+        let (high, low) = ((word >> 33) as u32, (word >> 1) as u32);
+        let (leader, round) = if planted!(RoundsBeforeRanks) { (low, high & 0x7fff_ffff) } else { (high, low) };
+        (word != 0).then_some((Ballot { leader: Rank(leader), round }, word & 1))
+    }
+
+    /// For comparing.
+    fn order(self) -> u64 {
+        self.encode(0)
+    }
+}
+
+impl Ranks {
+    pub(crate) fn none(members: usize) -> Ranks {
+        Ranks { words: alloc::vec![0; members.div_ceil(64)].into() }
+    }
+
+    pub(crate) fn has(&self, rank: Rank) -> bool {
+        self.words[rank.index() / 64] >> (rank.0 % 64) & 1 == 1
+    }
+
+    /// Whether it is new.
+    fn add(&mut self, rank: Rank) -> bool {
+        let new = !self.has(rank);
+        self.words[rank.index() / 64] |= 1 << (rank.0 % 64);
+        new
+    }
+
+    fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+impl Membership {
+    pub(crate) fn new(view: &View, me: Rank) -> Membership {
+        let members = view.members.len();
+        Membership {
+            me,
+            everyone: view.ranks().collect(),
+            peers: view.ranks().filter(|rank| *rank != me).collect(),
+            suspected: Ranks::none(members),
+            dead: Ranks::none(members),
+            closing: false,
+            wedged: false,
+            leaving: false,
+            joins: Vec::new(),
+            ballot: None,
+            value: Vec::new(),
+            made: None,
+            slot: 0,
+            decision: None,
+            evicted: false,
+            blocked: false,
+            suspect_after_ns: None,
+            heartbeat: 0,
+            pulses: alloc::vec![Pulse::default(); members],
+            looked: None,
+            wait_ns: 0,
+        }
+    }
+
+    pub(crate) fn set_suspect_after(&mut self, ns: Option<u64>) {
+        self.suspect_after_ns = ns;
+    }
+
+    pub(crate) fn suspect_after(&self) -> Option<u64> {
+        self.suspect_after_ns
+    }
+
+    /// I suspect `member`: it has to go.
+    pub(crate) fn suspect(&mut self, member: Rank) {
+        if member != self.me && self.suspected.add(member) {
+            self.closing = true;
+        }
+    }
+
+    /// `member` is dead beyond doubt, and its row final.
+    pub(crate) fn died(&mut self, member: Rank) {
+        self.dead.add(member);
+        self.suspect(member);
+    }
+
+    pub(crate) fn admit(&mut self, view: &View, joiner: MemberId) -> bool {
+        let known = view.members.contains(&joiner) || self.joins.contains(&joiner);
+        if known || self.joins.len() == limits::JOINS_MAX {
+            return false;
+        }
+        self.joins.push(joiner);
+        true
+    }
+
+    pub(crate) fn take_joins(&mut self) -> Vec<MemberId> {
+        core::mem::take(&mut self.joins)
+    }
+
+    pub(crate) fn leave(&mut self) {
+        (self.leaving, self.closing) = (true, true);
+    }
+
+    pub(crate) fn is_wedged(&self) -> bool {
+        self.wedged
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.evicted
+    }
+
+    pub(crate) fn is_suspected(&self, member: Rank) -> bool {
+        self.suspected.has(member)
+    }
+
+    pub(crate) fn decision(&self) -> Option<&Decision> {
+        self.decision.as_ref()
+    }
+
+    pub(crate) fn ballot(&self) -> Option<Ballot> {
+        self.ballot
+    }
+
+    /// The lowest rank that I don't suspect.
+    pub(crate) fn leader(&self) -> Rank {
+        self.unsuspected().next().unwrap_or(self.me)
+    }
+
+    fn unsuspected(&self) -> impl Iterator<Item = Rank> {
+        self.everyone.iter().copied().filter(|rank| !self.suspected.has(*rank))
+    }
+
+    /// Shows that I live, and looks who else does. When to come again.
+    #[inline]
+    pub(crate) fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> Option<Time> {
+        let suspect_after_ns = self.suspect_after_ns?;
+        self.beat_every(suspect_after_ns, now, table)
+    }
+
+    fn beat_every<T: Table>(&mut self, suspect_after_ns: u64, now: Time, table: &mut T) -> Option<Time> {
+        if self.peers.is_empty() {
+            return None;
+        }
+        let (step_ns, wait_ns) = (suspect_after_ns / BEATS, self.wait_ns);
+        let looked = *self.looked.get_or_insert(now);
+        // A clock that went back starts again.
+        let passed_ns = now.0.saturating_sub(looked.0);
+        if passed_ns < wait_ns && now >= looked && self.heartbeat > 0 {
+            return Some(Time(looked.0 + wait_ns));
+        }
+        self.looked = Some(now);
+        self.heartbeat += 1;
+        table.store(membership::HEARTBEAT, self.heartbeat);
+        table.post(&self.peers, membership::HEARTBEAT..membership::HEARTBEAT + 8);
+        // If I stood still, or my clock jumped, the others' silence is no longer than what I can vouch for.
+        let silent_ns = passed_ns.min(2 * step_ns);
+        for i in 0..self.peers.len() {
+            let peer = self.peers[i];
+            if self.suspected.has(peer) {
+                continue;
+            }
+            let heartbeat = table.load(peer, membership::HEARTBEAT);
+            let pulse = &mut self.pulses[peer.index()];
+            if heartbeat != pulse.heartbeat {
+                *pulse = Pulse { heartbeat, silent_ns: 0 };
+                continue;
+            }
+            pulse.silent_ns += silent_ns;
+            if pulse.silent_ns >= suspect_after_ns - step_ns && table.load(peer, membership::LEFT) == 0 {
+                self.suspect(peer);
+            }
+        }
+        // Who is overdue is looked at more often: its end decides when the others go on.
+        let overdue = self.pulses.iter().any(|pulse| pulse.silent_ns > 3 * step_ns);
+        self.wait_ns = if overdue { step_ns / 8 } else { step_ns };
+        Some(Time(now.0 + self.wait_ns))
+    }
+
+    /// Whether this view has to end: for a reason of mine, or of anybody whom I listen to.
+    #[inline]
+    pub(crate) fn watch<T: Table>(&mut self, table: &T) -> bool {
+        let mut gone = false;
+        for peer in &self.peers {
+            // One line of the peer's row.
+            gone |= table.load(*peer, membership::ABANDONED) != 0;
+            self.closing |= table.load(*peer, membership::CLOSING) != 0;
+        }
+        if gone {
+            self.see_the_gone(table);
+        }
+        self.closing |= !self.joins.is_empty() && self.leader() == self.me;
+        self.closing
+    }
+
+    /// Who left, or gave up, has written the last word of its row: as good as dead.
+    #[cold]
+    fn see_the_gone<T: Table>(&mut self, table: &T) {
+        for i in 0..self.peers.len() {
+            let peer = self.peers[i];
+            let gone = |word| table.load(peer, word) != 0;
+            if !self.dead.has(peer) && (gone(membership::LEFT) || gone(membership::ABANDONED)) {
+                self.died(peer);
+            }
+        }
+    }
+
+    /// The engine has stopped announcing and receiving, and its cuts stand in my row and are posted.
+    pub(crate) fn wedge<T: Table>(&mut self, table: &mut T) {
+        (self.wedged, self.closing) = (true, true);
+        if self.leaving {
+            table.store(membership::LEAVING, 1);
+        }
+        self.store_suspected(table);
+        table.store(membership::CLOSING, 1);
+        table.store(membership::WEDGED, 1);
+        table.post(&self.peers, membership::CLOSING..membership::LEAVING + 8);
+    }
+
+    fn store_suspected<T: Table>(&mut self, table: &mut T) {
+        for (at, word) in (membership::SUSPECTED..).step_by(8).zip(&self.suspected.words) {
+            table.store(at, *word);
+        }
+        let end = membership::SUSPECTED + 8 * self.suspected.words.len() as u64;
+        table.post(&self.peers, membership::SUSPECTED..end);
+    }
+
+    /// One step of the agreement. Whether anything changed.
+    ///
+    /// # Errors
+    /// If what was decided can't be read: nobody knows then how to go on.
+    pub(crate) fn agree<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> Result<bool, Fault> {
+        if self.decision.is_some() || self.evicted {
+            return Ok(false);
+        }
+        let spread = self.spread(table);
+        if self.learn(view, layout, table)? {
+            return Ok(true);
+        }
+        if self.evicted {
+            return Ok(true);
+        }
+        let leader = self.leader();
+        let moved =
+            if leader == self.me { self.lead(view, layout, table) } else { self.follow(leader, view, layout, table) };
+        Ok(spread | moved)
+    }
+
+    /// Takes over the suspicions of all whom I listen to, until there is nothing new, and notices if one of them is against me.
+    fn spread<T: Table>(&mut self, table: &mut T) -> bool {
+        let before = self.suspected.count();
+        self.see_the_gone(table);
+        for i in 0..self.peers.len() {
+            let peer = self.peers[i];
+            if self.suspected.has(peer) && !planted!(ReadsSuspected) {
+                // Two that suspect each other would wait for each other for ever. One may always give up.
+                self.evicted |= peer < self.me && !self.dead.has(peer) && bit(table, peer, self.me);
+                continue;
+            }
+            for j in 0..self.suspected.words.len() {
+                let mut word = table.load(peer, membership::SUSPECTED + 8 * j as u64) & !self.suspected.words[j];
+                while word != 0 {
+                    let rank = Rank(j as u32 * 64 + word.trailing_zeros());
+                    word &= word - 1;
+                    if rank == self.me {
+                        self.evicted = !planted!(EvictedGoesOn);
+                    } else if rank.index() < self.everyone.len() && !planted!(SuspicionKept) {
+                        self.suspected.add(rank);
+                    }
+                }
+            }
+        }
+        let changed = self.suspected.count() > before;
+        if changed || before > 0 && !self.stored(table) {
+            self.store_suspected(table);
+        }
+        changed
+    }
+
+    /// Whether my row holds all my suspicions.
+    fn stored<T: Table>(&self, table: &T) -> bool {
+        let words = (membership::SUSPECTED..).step_by(8).zip(&self.suspected.words);
+        words.into_iter().all(|(at, word)| table.load(self.me, at) == *word)
+    }
+
+    /// Those whose rows I may read: who is unsuspected, and who is dead beyond doubt.
+    fn readable(&self) -> impl Iterator<Item = Rank> {
+        let reads = |rank: &Rank| !self.suspected.has(*rank) || (self.dead.has(*rank) && !planted!(DeadRowsUnread));
+        self.everyone.iter().copied().filter(reads)
+    }
+
+    /// Looks whether somebody knows the decision.
+    fn learn<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> Result<bool, Fault> {
+        let committed = |rank: &Rank| table.load(*rank, membership::COMMITTED) != 0;
+        let Some(knows) = self.readable().filter(|rank| *rank != self.me).find(committed) else { return Ok(false) };
+        let word = table.load(knows, membership::COMMITTED);
+        let Some((ballot, _)) = Ballot::decode(word) else { return Ok(false) };
+        let words = match self.ballot {
+            Some(mine) if mine == ballot => core::mem::take(&mut self.value),
+            _ => match read_proposal(knows, layout, table) {
+                Some((found, words)) if found == ballot => words,
+                // It can't change any more: it only has to arrive.
+                _ => return Ok(false),
+            },
+        };
+        if self.ballot != Some(ballot) {
+            self.adopt(ballot, &words, layout, table);
+        }
+        self.decide(view, ballot, &words, table).ok_or(Fault::Proposal { member: knows }).map(|()| true)
+    }
+
+    /// As a follower: acknowledges the newest proposal of my leader.
+    fn follow<T: Table>(&mut self, leader: Rank, view: &View, layout: &Layout, table: &mut T) -> bool {
+        // What it only acknowledged, as a follower of another, is not its own.
+        let is_new =
+            |ballot: Ballot| ballot.leader == leader && self.ballot.is_none_or(|mine| mine.order() < ballot.order());
+        let ballot = Ballot::decode(table.load(leader, membership::BALLOT)).map(|(ballot, _)| ballot);
+        if !ballot.is_some_and(is_new) {
+            return false;
+        }
+        let Some((ballot, words)) = read_proposal(leader, layout, table) else { return false };
+        if !is_new(ballot) {
+            return false;
+        }
+        if proposal::decode(&words, view).is_none() {
+            self.suspect(leader);
+            return true;
+        }
+        self.made = None;
+        self.adopt(ballot, &words, layout, table);
+        true
+    }
+
+    fn lead<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> bool {
+        let others: Vec<Rank> = self.unsuspected().filter(|rank| *rank != self.me).collect();
+        // INV-FENCE: nobody whom I lead reads, or acknowledges, a former leader any more.
+        let behind_fence =
+            |rank: &Rank| (0..self.me.0).map(Rank).all(|lower| bit(table, *rank, lower)) || planted!(NoFence);
+        let is_wedged = |rank: &Rank| table.load(*rank, membership::WEDGED) != 0;
+        if !others.iter().all(|rank| behind_fence(rank) && is_wedged(rank)) {
+            return false;
+        }
+        self.blocked = !self.is_quorum(others.len() + 1);
+        if self.blocked {
+            return false;
+        }
+        let mine = self.ballot.filter(|ballot| ballot.leader == self.me);
+        let current = self.made.as_ref().is_none_or(|without| *without == self.suspected);
+        let Some(ballot) = mine.filter(|_| current) else { return self.propose(view, layout, table) };
+        let has_acknowledged = |rank: &Rank| {
+            Ballot::decode(table.load(*rank, membership::BALLOT)).is_some_and(|(theirs, _)| theirs == ballot)
+        };
+        let decided = others.iter().all(has_acknowledged) || planted!(DecidesAlone);
+        if decided {
+            let words = core::mem::take(&mut self.value);
+            self.decide(view, ballot, &words, table).expect("I have made it, or checked it when I adopted it");
+        }
+        decided
+    }
+
+    /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end.
+    fn is_quorum(&self, unsuspected: usize) -> bool {
+        let dead = if planted!(DeadCountAsPresent) { 0 } else { self.dead.count() };
+        let present = if planted!(DeadCountAsPresent) { unsuspected + self.dead.count() } else { unsuspected };
+        2 * present > self.everyone.len() - dead || planted!(NoQuorum)
+    }
+
+    /// INV-ADOPT: the newest proposal of those whose rows I have to read, if there is any; else one of my own.
+    fn propose<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> bool {
+        let round = self.ballot.filter(|ballot| ballot.leader == self.me).map_or(0, |ballot| ballot.round) + 1;
+        let ballot = Ballot { leader: self.me, round };
+        let word = |rank: Rank| Ballot::decode(table.load(rank, membership::BALLOT)).map(|(ballot, _)| (ballot, rank));
+        let others = self.readable().filter(|rank| *rank != self.me).filter_map(word);
+        let newest = others.max_by_key(|(ballot, _)| ballot.order());
+        let newest = newest.filter(|(theirs, _)| self.ballot.is_none_or(|mine| theirs.order() > mine.order()));
+        let newest = newest.filter(|_| !planted!(NeverAdopts));
+        if let Some((theirs, rank)) = newest {
+            let is_behind = theirs.leader < self.me || planted!(RoundsBeforeRanks) || planted!(NoFence);
+            if !is_behind {
+                // Somebody listens to a leader behind me: it suspects me, and its suspicion is on the way.
+                return false;
+            }
+            let Some((found, words)) = read_proposal(rank, layout, table) else { return false };
+            if found != theirs || proposal::decode(&words, view).is_none() {
+                return false;
+            }
+            self.made = None;
+            self.adopt(ballot, &words, layout, table);
+            return true;
+        }
+        if self.ballot.is_some() && self.made.is_none() {
+            // What I hold is another's, and may be decided.
+            let words = core::mem::take(&mut self.value);
+            self.adopt(ballot, &words, layout, table);
+            return true;
+        }
+        let words = self.make(view, layout, table);
+        self.made = Some(self.suspected.clone());
+        self.adopt(ballot, &words, layout, table);
+        true
+    }
+
+    /// A proposal of my own: who is not suspected and wants to stay, who wants to join, and what all who have not failed hold.
+    fn make<T: Table>(&self, view: &View, layout: &Layout, table: &T) -> Vec<u64> {
+        let is_leaving = |rank: Rank| table.load(rank, membership::LEAVING) != 0;
+        let stays = |rank: Rank| !self.suspected.has(rank) && !is_leaving(rank);
+        let trims: Trims = (0..)
+            .zip(&view.subgroups)
+            .map(|(id, spec)| {
+                let cut = |sender: usize| {
+                    let heard = self.unsuspected().filter_map(|rank| {
+                        let place = layout.row(rank).place(crate::ids::SubgroupId(id))?;
+                        Some(table.load(rank, place.cut + 8 * sender as u64))
+                    });
+                    // INV-TRIM. Of a subgroup whose members are all gone nothing is left to deliver.
+                    let trim = if planted!(TrimIsLongest) { heard.max() } else { heard.min() };
+                    trim.unwrap_or(0)
+                };
+                (0..spec.senders.len()).map(cut).collect()
+            })
+            .collect();
+        let room = limits::MEMBERS_MAX - view.ranks().filter(|rank| stays(*rank)).count();
+        let mut joining = self.joins.len().min(room);
+        loop {
+            let next = view.next(stays, &self.joins[..joining]);
+            let words = proposal::encode(&next, &trims);
+            if words.len() as u64 * 8 <= slot_bytes(layout, self.me) {
+                return words;
+            }
+            // Those who don't fit are admitted to the view after it.
+            joining /= 2;
+        }
+    }
+
+    /// Copies a proposal into my row, and then sets my ballot.
+    fn adopt<T: Table>(&mut self, ballot: Ballot, words: &[u64], layout: &Layout, table: &mut T) {
+        let word = ballot.encode(self.slot);
+        let at = slot_at(layout, self.me, self.slot);
+        if planted!(BallotBeforeProposal) {
+            table.store(membership::BALLOT, word);
+            table.post(&self.peers, membership::BALLOT..membership::BALLOT + 8);
+        }
+        for (at, word) in (at..).step_by(8).zip(words) {
+            table.store(at, *word);
+        }
+        table.post(&self.peers, at..at + 8 * words.len() as u64);
+        table.store(membership::BALLOT, word);
+        table.post(&self.peers, membership::BALLOT..membership::BALLOT + 8);
+        (self.ballot, self.value) = (Some(ballot), words.to_vec());
+        // The other slot next, so that what my ballot speaks of is never half written.
+        self.slot = if planted!(OneSlot) { self.slot } else { 1 - self.slot };
+    }
+
+    /// It is decided. `None` if nobody can have meant these words.
+    fn decide<T: Table>(&mut self, view: &View, ballot: Ballot, words: &[u64], table: &mut T) -> Option<()> {
+        let (next, trims) = proposal::decode(words, view)?;
+        let word = table.load(self.me, membership::BALLOT);
+        table.store(membership::COMMITTED, word);
+        table.post(&self.peers, membership::COMMITTED..membership::COMMITTED + 8);
+        self.blocked = false;
+        self.decision = Some(Decision { ballot, next, trims });
+        Some(())
+    }
+
+    /// I have delivered everything below the trims.
+    pub(crate) fn end<T: Table>(&self, table: &mut T) {
+        table.store(membership::ENDED, 1);
+        table.post(&self.peers, membership::ENDED..membership::ENDED + 8);
+    }
+}
+
+/// Whether `rank` says that it suspects `other`.
+fn bit<T: Table>(table: &T, rank: Rank, other: Rank) -> bool {
+    let word = table.load(rank, membership::SUSPECTED + 8 * (other.0 as u64 / 64));
+    word >> (other.0 % 64) & 1 == 1
+}
+
+fn slot_bytes(layout: &Layout, member: Rank) -> u64 {
+    let slots = &layout.row(member).proposals;
+    (slots.end - slots.start) / 2
+}
+
+fn slot_at(layout: &Layout, member: Rank, slot: u64) -> u64 {
+    layout.row(member).proposals.start + slot * slot_bytes(layout, member)
+}
+
+/// The newest proposal in the row of `member`, if it is there as a whole.
+fn read_proposal<T: Table>(member: Rank, layout: &Layout, table: &T) -> Option<(Ballot, Vec<u64>)> {
+    let word = table.load(member, membership::BALLOT);
+    let (ballot, slot) = Ballot::decode(word)?;
+    let at = slot_at(layout, member, slot);
+    let most = slot_bytes(layout, member) / 8;
+    let count = table.load(member, at + 8).saturating_add(2).min(most);
+    let words = (0..count).map(|i| table.load(member, at + 8 * i)).collect();
+    // Two adoptions later the slot is written again. The first of them moves the ballot.
+    (table.load(member, membership::BALLOT) == word).then_some((ballot, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ballots_go_by_rank_first_and_survive_the_word() {
+        let ballot = |leader, round| Ballot { leader: Rank(leader), round };
+        let ascending = [ballot(0, 1), ballot(0, 2), ballot(0, u32::MAX), ballot(1, 1), ballot(1023, 7)];
+        assert!(ascending.windows(2).all(|pair| pair[0] < pair[1] && pair[0].encode(1) < pair[1].encode(0)));
+        for ballot in ascending {
+            for slot in [0, 1] {
+                assert_eq!(Ballot::decode(ballot.encode(slot)), Some((ballot, slot)));
+            }
+        }
+        assert_eq!(Ballot::decode(0), None);
+    }
+
+    #[test]
+    fn sets_of_ranks_hold_what_was_added() {
+        let mut ranks = Ranks::none(130);
+        for rank in [0, 63, 64, 129] {
+            assert!(ranks.add(Rank(rank)));
+            assert!(!ranks.add(Rank(rank)));
+        }
+        assert_eq!(ranks.count(), 4);
+        assert!(ranks.has(Rank(129)) && !ranks.has(Rank(128)));
+    }
+}

@@ -1,0 +1,247 @@
+//! What a view change decides, as the words that stand in a row: the next view, and with what the old one ends.
+//!
+//! ```text
+//! words = checksum | count of the words behind it | view id | members: count, ids
+//!       | subgroups: count, each: name, order, window, largest message, two rules, members, senders
+//!       | trims: by subgroup and sender of the old view
+//! ```
+//!
+//! A peer may send any words. They are checked before they are believed: what comes out is a view that passes
+//! [`View::check`], and trims of the shape of the old view.
+use crate::ids::{MemberId, Rank, ViewId};
+use crate::limits;
+use crate::view::{Order, Rule, SubgroupSpec, View};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How a view ends, by subgroup of that view and by sender rank in it: messages of rounds below these are delivered by every
+/// member that goes on, all others by none.
+pub type Trims = Vec<Box<[u64]>>;
+
+/// Words before the content: checksum and count.
+const HEAD: usize = 2;
+
+/// The words of a proposal to follow `old` with `next`.
+pub(crate) fn encode(next: &View, trims: &Trims) -> Vec<u64> {
+    let mut words = alloc::vec![0; HEAD];
+    encode_view(next, &mut words);
+    for trims in trims {
+        words.extend_from_slice(trims);
+    }
+    words[1] = (words.len() - HEAD) as u64;
+    words[0] = checksum(&words[1..]);
+    words
+}
+
+/// Reads a proposal to end `old`; `None` if no correct member can have written it.
+pub(crate) fn decode(words: &[u64], old: &View) -> Option<(View, Trims)> {
+    let count = usize::try_from(*words.get(1)?).ok()?;
+    let words = words.get(..HEAD.checked_add(count)?)?;
+    if words[0] != checksum(&words[1..]) {
+        return None;
+    }
+    let mut reader = Reader { words: &words[HEAD..] };
+    let next = reader.view()?;
+    let mut trims = Vec::with_capacity(old.subgroups.len());
+    for spec in &old.subgroups {
+        trims.push(reader.take(spec.senders.len())?.into());
+    }
+    (reader.words.is_empty() && next.id.0 == old.id.0 + 1).then_some((next, trims))
+}
+
+/// How many words a slot for proposals to follow `view` has: what a view takes that is twice as large, and room for many joins
+/// at once.
+pub(crate) fn words_max(view: &View) -> usize {
+    let mut words = Vec::new();
+    encode_view(view, &mut words);
+    let trims: usize = view.subgroups.iter().map(|spec| spec.senders.len()).sum();
+    HEAD + 2 * words.len() + trims + limits::PROPOSAL_WORDS_SPARE
+}
+
+impl View {
+    /// As words, for those who were no members of the view before.
+    pub fn encode(&self) -> Vec<u64> {
+        let mut words = Vec::new();
+        encode_view(self, &mut words);
+        words
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote; `None` if it did not.
+    pub fn decode(words: &[u64]) -> Option<View> {
+        let mut reader = Reader { words };
+        let view = reader.view()?;
+        reader.words.is_empty().then_some(view)
+    }
+}
+
+fn encode_view(view: &View, words: &mut Vec<u64>) {
+    words.push(view.id.0);
+    encode_ids(&view.members, words);
+    words.push(view.subgroups.len() as u64);
+    for spec in &view.subgroups {
+        words.push(spec.name.len() as u64);
+        words.extend(spec.name.as_bytes().chunks(8).map(|chunk| {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(bytes)
+        }));
+        words.push(u64::from(spec.order == Order::Fifo));
+        words.extend([spec.window, spec.message_bytes_max]);
+        for rule in [&spec.member_rule, &spec.sender_rule] {
+            match rule {
+                Rule::Everyone => words.push(0),
+                Rule::Only(ids) => {
+                    words.push(1);
+                    encode_ids(ids, words);
+                }
+                Rule::First(count) => words.extend([2, u64::from(*count)]),
+            }
+        }
+        for ranks in [&spec.members, &spec.senders] {
+            let first = words.len();
+            words.resize(first + view.members.len().div_ceil(64), 0);
+            for rank in ranks {
+                words[first + rank.index() / 64] |= 1 << (rank.0 % 64);
+            }
+        }
+    }
+}
+
+fn encode_ids(ids: &[MemberId], words: &mut Vec<u64>) {
+    words.push(ids.len() as u64);
+    words.extend(ids.iter().map(|id| id.0));
+}
+
+struct Reader<'a> {
+    words: &'a [u64],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u64]> {
+        let (taken, rest) = self.words.split_at_checked(count)?;
+        self.words = rest;
+        Some(taken)
+    }
+
+    fn word(&mut self) -> Option<u64> {
+        Some(self.take(1)?[0])
+    }
+
+    fn count(&mut self, most: usize) -> Option<usize> {
+        usize::try_from(self.word()?).ok().filter(|count| *count <= most)
+    }
+
+    fn ids(&mut self) -> Option<Vec<MemberId>> {
+        let count = self.count(limits::MEMBERS_MAX)?;
+        Some(self.take(count)?.iter().copied().map(MemberId).collect())
+    }
+
+    /// A set of ranks of a view of so many members, one bit each.
+    fn ranks(&mut self, members: usize) -> Option<Vec<Rank>> {
+        let words = self.take(members.div_ceil(64))?;
+        let is_set = |rank: &u32| words[*rank as usize / 64] >> (rank % 64) & 1 == 1;
+        let ranks = (0..words.len() as u32 * 64).filter(is_set).map(Rank).collect::<Vec<_>>();
+        ranks.last().is_none_or(|last| last.index() < members).then_some(ranks)
+    }
+
+    fn rule(&mut self) -> Option<Rule> {
+        match self.word()? {
+            0 => Some(Rule::Everyone),
+            1 => Some(Rule::Only(self.ids()?)),
+            2 => Some(Rule::First(u32::try_from(self.word()?).ok()?)),
+            _ => None,
+        }
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let len = self.count(limits::NAME_BYTES_MAX)?;
+        let mut bytes: Vec<u8> = self.take(len.div_ceil(8))?.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(len);
+        String::from_utf8(bytes).ok()
+    }
+
+    fn subgroup(&mut self, of: usize) -> Option<SubgroupSpec> {
+        let name = self.name()?;
+        let order = match self.word()? {
+            0 => Order::Total,
+            1 => Order::Fifo,
+            _ => return None,
+        };
+        let (window, message_bytes_max) = (self.word()?, self.word()?);
+        let (member_rule, sender_rule) = (self.rule()?, self.rule()?);
+        let (members, senders) = (self.ranks(of)?, self.ranks(of)?);
+        Some(SubgroupSpec { name, members, senders, member_rule, sender_rule, order, window, message_bytes_max })
+    }
+
+    fn view(&mut self) -> Option<View> {
+        let (id, members) = (ViewId(self.word()?), self.ids()?);
+        let count = self.count(limits::SUBGROUPS_MAX)?;
+        let subgroups = (0..count).map(|_| self.subgroup(members.len())).collect::<Option<Vec<_>>>()?;
+        let view = View { id, members, subgroups };
+        // The last member may leave: then nobody goes on.
+        (view.members.is_empty() || view.check().is_ok()).then_some(view)
+    }
+}
+
+/// FNV-1a by words, which tells torn and made-up words from those that somebody wrote.
+fn checksum(words: &[u64]) -> u64 {
+    words.iter().fold(0xcbf2_9ce4_8422_2325, |sum, word| (sum ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(29))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    fn view() -> View {
+        let spec = |name: &str, order, member_rule, senders: &[u32]| SubgroupSpec {
+            name: name.to_string(),
+            members: vec![Rank(0), Rank(1), Rank(2)],
+            senders: senders.iter().copied().map(Rank).collect(),
+            member_rule,
+            sender_rule: Rule::First(2),
+            order,
+            window: 10,
+            message_bytes_max: 100,
+        };
+        let subgroups = vec![
+            spec("all of them", Order::Total, Rule::Everyone, &[0, 2]),
+            spec("f", Order::Fifo, Rule::Only(vec![MemberId(5), MemberId(u64::MAX)]), &[1]),
+        ];
+        View { id: ViewId(7), members: vec![MemberId(5), MemberId(1), MemberId(9)], subgroups }
+    }
+
+    #[test]
+    fn a_proposal_says_what_it_said() {
+        let old = view();
+        let next = old.next(|rank| rank != Rank(1), &[MemberId(77), MemberId(78)]);
+        assert_eq!(next.members, [5, 9, 77, 78].map(MemberId));
+        assert_eq!(next.subgroups[0].senders, [Rank(0), Rank(1)]);
+        assert_eq!((&next.subgroups[1].members[..], &next.subgroups[1].senders[..]), (&[Rank(0)][..], &[Rank(0)][..]));
+        let trims: Trims = vec![[3, 4].into(), [5].into()];
+        let words = encode(&next, &trims);
+        assert!(words.len() <= words_max(&old));
+        assert_eq!(decode(&words, &old), Some((next.clone(), trims)));
+        assert_eq!(View::decode(&next.encode()), Some(next));
+    }
+
+    #[test]
+    fn any_wrong_word_is_noticed() {
+        let old = view();
+        let words = encode(&old.next(|_| true, &[]), &vec![[3, 4].into(), [5].into()]);
+        for i in 0..words.len() {
+            for bit in [0, 17, 63] {
+                let mut wrong = words.clone();
+                wrong[i] ^= 1 << bit;
+                assert_eq!(decode(&wrong, &old), None, "bit {bit} of word {i}");
+            }
+        }
+        for len in 0..words.len() {
+            assert_eq!(decode(&words[..len], &old), None);
+        }
+        let other = View { id: ViewId(6), ..old };
+        assert_eq!(decode(&words, &other), None, "it does not follow that view");
+    }
+}

@@ -1,0 +1,103 @@
+//! What a member sends again in the next view: its own messages that did not make it into the old one.
+use crate::claims::{Claims, Tail};
+use crate::ids::Rank;
+use crate::planted::planted;
+use crate::ring::{HEADER_BYTES, Header, Kind};
+use crate::table::Rows;
+use crate::view::Order;
+use alloc::sync::Arc;
+
+/// My messages of an ended view that were not delivered, in order: those announced at or behind my trim, and those that
+/// applications have committed, or are still committing, in the old ring.
+///
+/// Applications may stay in the old ring for a while: one that holds a claim, or is the only claimer and knows of room. They
+/// are let into the next view's ring when this is [done](Self::is_done), so that their messages keep their order.
+#[derive(Debug)]
+pub struct Resend {
+    claims: Arc<Claims>,
+    me: Rank,
+    order: Order,
+    position: u64,
+    /// Up to here frames were announced, and have their rounds.
+    announced: u64,
+    trim: u64,
+    tail: Tail,
+}
+
+/// A frame to be sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resent {
+    /// A message; or a void, which a Fifo subgroup needs for counting.
+    pub kind: Kind,
+    /// Offset of its payload in my row of the old view.
+    pub at: u64,
+    /// Bytes of payload.
+    pub len: u64,
+}
+
+impl Resend {
+    pub(crate) fn new(
+        claims: Arc<Claims>,
+        me: Rank,
+        order: Order,
+        positions: core::ops::Range<u64>,
+        trim: u64,
+        tail: Tail,
+    ) -> Resend {
+        Resend { claims, me, order, position: positions.start, announced: positions.end, trim, tail }
+    }
+
+    /// The next frame, if there is one at this moment. `old` is the old view's table.
+    ///
+    /// # Panics
+    /// If `old` is another table.
+    pub fn next<R: Rows>(&mut self, old: &R) -> Option<Resent> {
+        let ring = *self.claims.ring();
+        loop {
+            let at = ring.offset(self.position);
+            if self.position < self.announced {
+                let header = self.header(old);
+                let round = old.load(self.me, at + 8);
+                self.position = ring.after(self.position, header.span);
+                let belongs_here = round >= self.trim || planted!(ResendsDelivered);
+                match self.resent(header, at).filter(|_| belongs_here && !planted!(ResendForgotten)) {
+                    Some(resent) => return Some(resent),
+                    None => continue,
+                }
+            }
+            let header = if self.claims.tail() != self.tail {
+                let header = self.header(old);
+                self.tail = self.tail.step(ring.after(self.position, header.span) - self.position);
+                header
+            } else {
+                let (kind, span) = self.claims.marks().take(self.position)?;
+                Header { kind, span, ..self.header(old) }
+            };
+            self.position = ring.after(self.position, header.span);
+            if let Some(resent) = self.resent(header, at) {
+                return Some(resent);
+            }
+        }
+    }
+
+    /// Whether nobody will commit in the old ring any more, and everything in it has been handed out.
+    pub fn is_done(&self) -> bool {
+        self.position >= self.announced && self.claims.ends_at(self.position, self.tail)
+    }
+
+    /// Whether the applications have said that they will send no more at all.
+    pub fn is_closed(&self) -> bool {
+        self.claims.is_closed()
+    }
+
+    fn header<R: Rows>(&self, old: &R) -> Header {
+        let ring = self.claims.ring();
+        let word = old.load(self.me, ring.offset(self.position));
+        Header::decode(word, ring).expect("my own frames are well formed")
+    }
+
+    fn resent(&self, header: Header, at: u64) -> Option<Resent> {
+        let wanted = header.kind == Kind::Message || self.order == Order::Fifo;
+        wanted.then_some(Resent { kind: header.kind, at: at + HEADER_BYTES, len: header.len })
+    }
+}
