@@ -477,8 +477,7 @@ impl Membership {
         let newest = newest.filter(|(theirs, _)| self.ballot.is_none_or(|mine| theirs.order() > mine.order()));
         let newest = newest.filter(|_| !planted!(NeverAdopts));
         if let Some((theirs, rank)) = newest {
-            let is_behind = theirs.leader < self.me || planted!(RoundsBeforeRanks) || planted!(NoFence);
-            if !is_behind {
+            if theirs.leader > self.me {
                 // Somebody listens to a leader behind me: it suspects me, and its suspicion is on the way.
                 return false;
             }
