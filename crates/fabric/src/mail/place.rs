@@ -240,7 +240,9 @@ mod tests {
             assert_eq!(place.owner(path.as_os_str().as_encoded_bytes()), Some(id));
         }
         assert_eq!(place.address(MemberId(VISITOR_IDS_FROM + 3)).unwrap(), temp.path().join("a.1.v3.mail"));
-        for other in ["a.2.mail", "a.1.mail", "a.1.x.mail", "a.1.01.mail", "a.1.+1.mail", "a.1.1.live", "", "a.1.1.mail/"] {
+        for other in
+            ["a.2.mail", "a.1.mail", "a.1.x.mail", "a.1.01.mail", "a.1.+1.mail", "a.1.1.live", "", "a.1.1.mail/"]
+        {
             assert_eq!(place.owner(other.as_bytes()), None, "{other}");
         }
         assert_eq!(place.owner(format!("a.1.{VISITOR_IDS_FROM}.mail").as_bytes()), None);

@@ -262,9 +262,7 @@ impl Letter {
                 bytes: from.u64()?,
             },
             EVICTED => Self::Evicted { view: ViewId(from.u64()?), from: MemberId(from.u64()?) },
-            REQUEST => {
-                Self::Request { from: MemberId(from.u64()?), reply: from.u64()?, what: request(&mut from)? }
-            }
+            REQUEST => Self::Request { from: MemberId(from.u64()?), reply: from.u64()?, what: request(&mut from)? },
             ANSWER => Self::Answer { reply: from.u64()?, bytes: from.u64()? },
             SNAPSHOT => snapshot(&mut from)?,
             got => return Err(WireError::Kind { got }),
@@ -471,8 +469,13 @@ mod tests {
     #[test]
     fn wrong_fields_are_named() {
         let wrong = |letter: Letter| Letter::decode(&letter.encode()).unwrap_err();
-        let part = |offset, bytes, total| {
-            Letter::Snapshot { view: ViewId(1), place: 0, offset, bytes, total, from: MemberId(1) }
+        let part = |offset, bytes, total| Letter::Snapshot {
+            view: ViewId(1),
+            place: 0,
+            offset,
+            bytes,
+            total,
+            from: MemberId(1),
         };
         assert_eq!(wrong(part(4, 7, 10)), WireError::Value { field: "part of a state" });
         assert_eq!(wrong(part(u64::MAX, 2, 10)), WireError::Value { field: "part of a state" });

@@ -128,8 +128,7 @@ impl Founder {
                 guest.stage = Stage::Ranked(rank);
             }
         }
-        let incarnation =
-            random().map_err(|source| MeetError::Io { doing: "draw random bits", path: None, source })?;
+        let incarnation = random().map_err(|source| MeetError::Io { doing: "draw random bits", path: None, source })?;
         let roster = Roster { members, me, founder: me, incarnation };
         self.offers.resize_with(roster.members.len(), || None);
         self.complete = Some(roster.clone());
