@@ -9,6 +9,7 @@ pub mod barrier;
 pub mod bell;
 pub mod conformance;
 pub mod fabric;
+pub mod mail;
 pub mod meet;
 pub mod probe;
 pub mod publisher;

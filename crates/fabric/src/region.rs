@@ -622,7 +622,8 @@ impl Drop for Memory {
     }
 }
 
-fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
+/// Memory without a name in any directory, that can be sealed and not executed.
+pub(crate) fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Before Linux 6.3.

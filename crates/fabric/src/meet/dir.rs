@@ -124,7 +124,12 @@ impl RuntimeDir {
     /// # Errors
     /// [`DirError::PathTooLong`].
     pub fn socket_path(&self, group: &GroupName) -> Result<PathBuf, DirError> {
-        let path = self.path.join(format!("{group}{SOCKET_SUFFIX}"));
+        self.socket_in(&format!("{group}{SOCKET_SUFFIX}"))
+    }
+
+    /// A socket of this name.
+    pub(crate) fn socket_in(&self, name: &str) -> Result<PathBuf, DirError> {
+        let path = self.path.join(name);
         check_length(&path)?;
         Ok(path)
     }

@@ -7,12 +7,11 @@ use super::keeper::{Keeper, Rules, admit, hear, refuse};
 use super::limits::{
     ACCEPTS_PER_ROUND, FDS_PER_MEMBER, HELLO_TIME, MEMBERS_PER_PART, STARVED_PAUSE, TELL_EVERY, connections_max,
 };
-use super::sock::{Door, NoPacket, Packet, Receiver, Sent, random, send, wait};
+use super::sock::{Door, NoPacket, Packet, Receiver, Sent, is_pidfd, random, send, wait};
 use super::wire::{Hello, Message};
 use super::{Gathering, Meeting, Member, PeerFds, Present, Roster, Session};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{WaitId, WaitIdOptions, waitid};
 use spindle_core::{MemberId, Rank};
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -129,7 +128,8 @@ impl Founder {
                 guest.stage = Stage::Ranked(rank);
             }
         }
-        let roster = Roster { members, me, founder: me, incarnation: random()? };
+        let incarnation = random().map_err(|source| MeetError::Io { doing: "draw random bits", path: None, source })?;
+        let roster = Roster { members, me, founder: me, incarnation };
         self.offers.resize_with(roster.members.len(), || None);
         self.complete = Some(roster.clone());
         Ok(roster)
@@ -455,10 +455,4 @@ fn offer(packet: Packet) -> Result<PeerFds, Fault> {
         (Some(row), Some(bell), Some(pidfd)) if is_pidfd(pidfd.as_fd()) => Ok(PeerFds { row, bell, pidfd }),
         _ => Err(Fault::Fds { got: FDS_PER_MEMBER as u32, expected: FDS_PER_MEMBER as u32 }),
     }
-}
-
-/// Whether a descriptor is of a process: waiting for any other fails with EBADF. Nothing is reaped.
-fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    matches!(waitid(WaitId::PidFd(fd), options), Ok(_) | Err(Errno::CHILD | Errno::INTR))
 }

@@ -18,12 +18,12 @@ mod error;
 mod founder;
 mod joiner;
 mod keeper;
-mod limits;
-mod sock;
+pub(crate) mod limits;
+pub(crate) mod sock;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watch;
-mod wire;
+pub(crate) mod wire;
 
 pub use dir::{DirError, GroupName, NameError, RuntimeDir};
 pub use error::{Fault, Loss, MeetError};

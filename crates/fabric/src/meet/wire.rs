@@ -21,7 +21,7 @@ pub enum WireError {
     #[error("bytes that are not Spindle's")]
     Magic,
     /// From another version.
-    #[error("a message of version {got} (ours is {VERSION})")]
+    #[error("a message of version {got}")]
     Version {
         /// The sender's version.
         got: u32,
@@ -321,14 +321,15 @@ fn lost(from: &mut Reader<'_>) -> Result<Message, WireError> {
     Ok(Message::Lost { id, pid, why })
 }
 
-struct Writer(Vec<u8>);
+/// Appends to a message.
+pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn u64(&mut self, value: u64) {
+    pub(crate) fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
@@ -338,7 +339,8 @@ impl Writer {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Takes a message apart, from its beginning.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], WireError> {
@@ -351,11 +353,11 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().map_err(|_| WireError::Short)
     }
 
-    fn u32(&mut self) -> Result<u32, WireError> {
+    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    fn u64(&mut self) -> Result<u64, WireError> {
+    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
@@ -370,7 +372,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The length of a list with an element a member.
-    fn count(&mut self) -> Result<u32, WireError> {
+    pub(crate) fn count(&mut self) -> Result<u32, WireError> {
         let count = self.u32()?;
         if count as usize > MEMBERS_MAX {
             return Err(WireError::Value { field: "number of members" });
