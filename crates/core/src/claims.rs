@@ -333,8 +333,9 @@ impl Claims {
         let _ = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, seal);
     }
 
-    /// The only claimer ends, after the ring was revoked: it will commit nothing more here.
-    pub fn retire(&self, holder: Exclusive) {
+    /// The only claimer ends, after the ring was revoked: it will commit nothing more here, and finds the ring full for ever.
+    pub fn retire(&self, holder: &mut Exclusive) {
+        holder.limit = 0;
         // Release: who sees it finds the tail final.
         self.claimed.store(holder.position | SEALED, Ordering::Release);
     }

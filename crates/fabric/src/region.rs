@@ -235,6 +235,21 @@ impl PeerRegion {
         Ok(PeerRegion { memory })
     }
 
+    /// Memory of `len` bytes that are zero and stay so: what is read in place of a peer that never came.
+    ///
+    /// # Errors
+    /// [`RegionError::Os`].
+    pub fn zeros(name: &str, len: u64) -> Result<PeerRegion, RegionError> {
+        let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len as usize, ProtFlags::READ, MapFlags::PRIVATE)
+        };
+        let base = NonNull::new(mapped.map_err(|errno| os(errno.into()))?.cast());
+        let base = base.ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
+        Ok(PeerRegion { memory: Memory { span: Span { base, len }, on_heap: false } })
+    }
+
     /// The word at `at`, with acquire order.
     ///
     /// # Panics
