@@ -1,7 +1,7 @@
 //! Exit statuses, and the errors that lead to them.
 use rustix::io::Errno;
 use serde_json::json;
-use spindle::{Ended, JoinError, MeetError};
+use spindle::{Ended, JoinError};
 use std::{fmt, io};
 
 /// What the help says of exit statuses.
@@ -10,7 +10,7 @@ Exit status:
   0    all went well
   1    it failed: input, output, memory, no group in time, or (demo) the members do not agree
   2    wrong arguments
-  3    the group ended early: a member died, gave up, or broke the protocol
+  3    the group ended early for this member: the others evicted it, or it could not go on with them
   130  stopped by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once";
 
 /// Anything else that went wrong.
@@ -77,9 +77,7 @@ impl From<anyhow::Error> for Failure {
 impl From<JoinError> for Failure {
     fn from(error: JoinError) -> Failure {
         let status = match &error {
-            JoinError::View(_) | JoinError::NoSubgroup => USAGE,
-            JoinError::Meet(MeetError::Members { .. } | MeetError::Name(_)) => USAGE,
-            JoinError::Meet(MeetError::MemberLost { .. }) => ENDED,
+            JoinError::View(_) | JoinError::NoSubgroup | JoinError::Members { .. } | JoinError::Name(_) => USAGE,
             _ => FAILED,
         };
         // Its message holds its causes already.

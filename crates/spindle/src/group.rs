@@ -1,11 +1,11 @@
 //! A member whose node is polled by a thread of its own.
+use crate::crew::Notices;
 use crate::error::{Ended, FinishError, JoinError};
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace};
 use crate::shared::{End, Shared};
 use crate::status::Status;
 use crate::{Handler, MemberId, Rank, View};
-use spindle_fabric::Doorbell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -21,11 +21,10 @@ const STATUS_WAIT: Duration = Duration::from_secs(1);
 /// Dropping it gives the group up for everybody; [`finish`](Self::finish) ends it in agreement.
 #[derive(Debug)]
 pub struct Group {
-    view: View,
-    rank: Rank,
+    id: MemberId,
     control: Arc<Control>,
     shared: Arc<Shared>,
-    doorbell: Doorbell,
+    notices: Arc<Notices>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,6 +32,7 @@ pub struct Group {
 #[derive(Debug, Default)]
 struct Control {
     stop: AtomicBool,
+    leave: AtomicBool,
     status_wanted: AtomicBool,
     answers: Mutex<Answers>,
     answered: Condvar,
@@ -51,8 +51,7 @@ impl Group {
     pub(crate) fn start(node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
         let control = Arc::new(Control::default());
         control.answer(&node);
-        let (view, rank) = (node.view().clone(), node.rank());
-        let (shared, doorbell) = (Arc::clone(node.shared()), node.doorbell());
+        let (id, shared, notices) = (node.id(), Arc::clone(node.shared()), Arc::clone(node.notices()));
         let for_thread = Arc::clone(&control);
         let name = format!("spindle-{}", node.id());
         let thread = thread::Builder::new().name(name).spawn(move || {
@@ -60,22 +59,22 @@ impl Group {
             run(node, handler, &for_thread);
         });
         let thread = Some(thread.map_err(JoinError::Thread)?);
-        Ok(Group { view, rank, control, shared, doorbell, thread })
+        Ok(Group { id, control, shared, notices, thread })
     }
 
-    /// The view: who is in, in which subgroups.
-    pub fn view(&self) -> &View {
-        &self.view
+    /// The newest view: who is in, in which subgroups.
+    pub fn view(&self) -> Arc<View> {
+        self.shared.view()
     }
 
-    /// This member's rank in the view.
+    /// This member's rank in the newest view.
     pub fn rank(&self) -> Rank {
-        self.rank
+        self.view().rank_of(self.id).unwrap_or(Rank(0))
     }
 
     /// This member's id.
     pub fn id(&self) -> MemberId {
-        self.view.members[self.rank.index()]
+        self.id
     }
 
     /// Why the group ended before everything was delivered, if it did.
@@ -88,7 +87,7 @@ impl Group {
         let mut answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let before = answers.count;
         self.control.status_wanted.store(true, Ordering::Release);
-        self.doorbell.ring();
+        self.notices.ring();
         let pending = |answers: &mut Answers| answers.count == before && !answers.ended;
         let waited = self.control.answered.wait_timeout_while(answers, STATUS_WAIT, pending);
         answers = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -115,6 +114,30 @@ impl Group {
         }
     }
 
+    /// Leaves the group, without loss for anybody: everything that this member has sent, and others have received, is delivered
+    /// everywhere. The others go on.
+    ///
+    /// # Errors
+    /// [`FinishError`]: the group did not agree in time, or has ended otherwise.
+    pub fn leave(mut self, timeout: Duration) -> Result<Status, FinishError> {
+        let start = Instant::now();
+        self.control.leave.store(true, Ordering::Release);
+        self.notices.ring();
+        let answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.control.answered.wait_timeout_while(answers, timeout, |answers| !answers.ended));
+        match self.shared.end() {
+            Some(End::Finished | End::Broken(Ended::Left)) => {
+                self.join();
+                Ok(self.status())
+            }
+            Some(End::Broken(ended)) => Err(ended.clone().into()),
+            None => {
+                let unfinished = "the others have not agreed on a view without this member".to_string();
+                Err(FinishError::TimedOut { waited: start.elapsed(), unfinished })
+            }
+        }
+    }
+
     fn join(&mut self) {
         // A handler that drops its own group runs on that very thread, which stops after it.
         if let Some(thread) = self.thread.take_if(|thread| thread.thread().id() != thread::current().id()) {
@@ -127,7 +150,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.control.stop.store(true, Ordering::Release);
-        self.doorbell.ring();
+        self.notices.ring();
         self.join();
     }
 }
@@ -153,9 +176,12 @@ impl Control {
 
 /// The polling thread.
 fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
-    let mut pace = Pace::new(node.spin_for());
+    let mut pace = Pace::new(node.terms.spin_for);
     // A cheap look first: the line is written by others only when they want something.
-    let requested = || control.stop.load(Ordering::Acquire) || control.status_wanted.load(Ordering::Acquire);
+    let requested = || {
+        let flags = [&control.stop, &control.status_wanted, &control.leave];
+        flags.iter().any(|flag| flag.load(Ordering::Acquire))
+    };
     loop {
         let mut poll = node.poll(&mut handler);
         if let Ok(Poll::Idle) = poll
@@ -166,6 +192,9 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
         if requested() {
             if control.status_wanted.swap(false, Ordering::AcqRel) {
                 control.answer(&node);
+            }
+            if control.leave.swap(false, Ordering::AcqRel) {
+                node.leave();
             }
             if control.stop.load(Ordering::Acquire) {
                 break;

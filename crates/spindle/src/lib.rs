@@ -12,27 +12,35 @@
 //! each sender a round, delivered once every member has received it.
 #![forbid(unsafe_code)]
 
-mod cause;
+mod change;
 mod config;
+mod crew;
 mod error;
+mod gathering;
 mod group;
+mod joining;
+mod line;
 mod node;
 mod pace;
+mod port;
 mod publisher;
 mod receiver;
 mod shared;
 mod status;
 
+pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
 pub use error::{Ended, FinishError, HandleError, JoinError, ReceiveError, SendError};
+pub use gathering::{Gathering, Present};
 pub use group::Group;
 pub use node::{Node, Poll};
 pub use publisher::{Publisher, SharedPublisher};
 pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
-pub use spindle_core::{Ablation, MemberId, Message, Order, Rank, SubgroupId, View};
+pub use spindle_core::{Ablation, MemberId, Message, Order, Rank, SubgroupId, View, ViewId};
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::meet::{Gathering, MeetError, VERSION as RENDEZVOUS_VERSION};
+pub use spindle_fabric::mail::{MailError, Refusal, VERSION as RENDEZVOUS_VERSION};
+pub use spindle_fabric::meet::{DirError, NameError};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 
 /// Messages of one upcall, lent in place; an iterator over [`Message`].
@@ -46,6 +54,10 @@ pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::ShmFabric>;
 pub trait Handler {
     /// Takes messages of `subgroup`, in order.
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>);
+
+    /// The view has changed. Everything that was delivered before belongs to the old one, everything after to the new one, at all
+    /// members: so "who was in when this message came" has one answer.
+    fn view_changed(&mut self, _change: &ViewChange) {}
 }
 
 impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {

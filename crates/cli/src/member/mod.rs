@@ -14,7 +14,7 @@ use crate::waiting::Waiting;
 use input::Input;
 use output::Output;
 use serde_json::json;
-use spindle::{Config, Ended, Group, JoinError, MeetError, Node, Order, Publisher, SendError, SubgroupId};
+use spindle::{Config, Ended, Group, JoinError, Node, Order, Publisher, SendError, SubgroupId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// The group's name: letters, digits, `.`, `_`, `-`
     group: String,
 
-    /// How many members the group has; nothing is sent before all are there
-    #[arg(short = 'n', long, value_name = "N")]
+    /// How many members found the group: nothing is sent before all are there. A group that runs is joined whatever this says
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     members: u32,
 
     /// This member's number, unique in the group [default: the smallest that is free, from 1]
@@ -169,7 +169,7 @@ fn join(args: &Args, stop: &Stop) -> Outcome<Node> {
     };
     let waiting = Waiting::start(&args.group, args.json)?;
     config.join_with(&mut |gathering| waiting.see(gathering), &stop.flag).map_err(|error| match error {
-        JoinError::Meet(MeetError::Cancelled { gathering }) => {
+        JoinError::Cancelled { gathering } => {
             Failure::interrupted(stop.signal(), format_args!("while waiting for the group: {gathering}"))
         }
         error => error.into(),

@@ -1,0 +1,143 @@
+//! Groups whose members come and go, all of them in this process.
+use spindle::{Batch, Config, Handler, Node, Order, Poll, Receiver, SubgroupId, ViewChange, ViewId};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// What one member has delivered, and the changes of the view between.
+#[derive(Default)]
+struct Log(Vec<String>);
+
+impl Handler for Log {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|message| self.0.push(String::from_utf8(message.payload.to_vec()).unwrap()));
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        self.0.push(format!("view {}: -{:?} +{:?}", change.new.id, change.left, change.joined));
+    }
+}
+
+/// Polls all nodes until `done`.
+fn poll_until(nodes: &mut [(Node, Log)], mut done: impl FnMut(&[(Node, Log)]) -> bool) {
+    let patience = Instant::now() + LONG;
+    while !done(nodes) {
+        for (node, log) in nodes.iter_mut() {
+            node.poll(log).unwrap();
+        }
+        assert!(
+            Instant::now() < patience,
+            "{:?}",
+            nodes.iter().map(|(node, log)| (node.status(), &log.0)).collect::<Vec<_>>()
+        );
+    }
+}
+
+fn group(members: u32, order: Order) -> Vec<(Node, Log)> {
+    let mut config = Config::new("views", members);
+    config.subgroups[0].order = order;
+    config.local().unwrap().into_iter().map(|node| (node, Log::default())).collect()
+}
+
+#[test]
+fn the_others_go_on_when_a_member_is_gone() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut nodes = group(3, order);
+        let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        for (i, publisher) in publishers.iter_mut().enumerate() {
+            publisher.send(format!("early {i}").as_bytes(), LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 3));
+        // Committed, and announced by nobody when the first member goes.
+        publishers[1].send(b"between 1", LONG).unwrap();
+        publishers[2].send(b"between 2", LONG).unwrap();
+        drop(nodes.remove(0));
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, log)| node.view().id == ViewId(2) && log.0.len() == 6));
+        for publisher in &mut publishers[1..] {
+            publisher.send(b"late", LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 8));
+        let logs: Vec<_> = nodes.iter().map(|(_, log)| log.0.clone()).collect();
+        let change = logs[0].iter().position(|line| line.starts_with("view 2: -[MemberId(1)] +[]")).unwrap();
+        assert!((3..=5).contains(&change), "{:?}", logs[0]);
+        if order == Order::Total {
+            assert_eq!(logs[0], logs[1]);
+        }
+        publishers.truncate(0);
+        poll_until_finished(nodes);
+    }
+}
+
+fn poll_until_finished(mut nodes: Vec<(Node, Log)>) {
+    let patience = Instant::now() + LONG;
+    while !nodes.is_empty() {
+        nodes.retain_mut(|(node, log)| node.poll(log).unwrap() != Poll::Finished);
+        assert!(Instant::now() < patience);
+    }
+}
+
+#[test]
+fn a_member_that_leaves_loses_nothing_and_the_last_one_may_leave_too() {
+    let mut nodes = group(2, Order::Total);
+    let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+    publishers[1].send(b"my last words", LONG).unwrap();
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 1));
+    nodes[1].0.leave();
+    let patience = Instant::now() + LONG;
+    let left = loop {
+        let (node, log) = &mut nodes[0];
+        node.poll(log).unwrap();
+        let (node, log) = &mut nodes[1];
+        if let Err(ended) = node.poll(log) {
+            break ended;
+        }
+        assert!(Instant::now() < patience);
+    };
+    assert!(matches!(left, spindle::Ended::Left), "{left}");
+    nodes.pop();
+    poll_until(&mut nodes, |nodes| nodes[0].0.view().members.len() == 1);
+    publishers[0].send(b"alone", LONG).unwrap();
+    poll_until(&mut nodes, |nodes| nodes[0].1.0.len() == 3);
+    nodes[0].0.leave();
+    let patience = Instant::now() + LONG;
+    let (node, log) = &mut nodes[0];
+    while node.poll(log).is_ok() {
+        assert!(Instant::now() < patience);
+    }
+}
+
+/// A receiver that is a view behind gets the rest of the old view first, and then the new one's.
+#[test]
+fn a_receiver_goes_from_view_to_view_at_its_own_pace() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut nodes = group(3, order);
+        let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        let mut slow: Receiver = nodes[2].0.receiver("all").unwrap();
+        for i in 0..5 {
+            publishers[1].send(format!("old {i}").as_bytes(), LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes[1].1.0.len() == 5);
+        drop(nodes.remove(0));
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+        for i in 0..5 {
+            publishers[1].send(format!("new {i}").as_bytes(), LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes[0].1.0.len() == 11);
+        let mut got = vec![];
+        while got.len() < 10 {
+            let view = slow.view().id;
+            let mut deliveries = slow.receive(LONG).unwrap();
+            let before = got.len();
+            got.extend(deliveries.iter().map(|message| String::from_utf8(message.payload.to_vec()).unwrap()));
+            drop(deliveries);
+            let _ = (before, view);
+            for (node, log) in &mut nodes {
+                node.poll(log).unwrap();
+            }
+        }
+        let expected: Vec<String> =
+            ["old", "new"].iter().flat_map(|age| (0..5).map(move |i| format!("{age} {i}"))).collect();
+        assert_eq!(got, expected, "{order:?}");
+        assert_eq!(slow.view().id, ViewId(2));
+    }
+}
