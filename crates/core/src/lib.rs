@@ -49,4 +49,4 @@ pub use resend::{Resend, Resent};
 pub use ring::Ring;
 pub use table::{Found, Frames, Lookup, Rows, Table};
 pub use upcalls::Upcalls;
-pub use view::{Order, Rule, SubgroupSpec, View, ViewError};
+pub use view::{Change, Order, Rule, SubgroupSpec, View, ViewError};
