@@ -266,8 +266,10 @@ fn child() {
         }
         "garbage" => garbage_with_descriptors(&dir, &group),
         "poor" => poor(&mut open()),
-        "exchange" => exchange_as_child(&mut open()),
-        role => panic!("no such role: {role}"),
+        role => match role.strip_prefix("exchange ") {
+            Some(many) => exchange_as_child(&mut open(), many.parse().unwrap()),
+            None => panic!("no such role: {role}"),
+        },
     }
 }
 
@@ -837,11 +839,12 @@ fn a_thousand_processes_can_be_watched() {
 
 const MANY: u64 = 64;
 
-/// Gives this member's parts to all others and gets theirs, as in a view change.
-fn exchange(mailbox: &mut Mailbox, fds: &[Arc<OwnedFd>]) -> Vec<(MemberId, Vec<OwnedFd>)> {
+/// Gives this member's parts to all others of `many` and gets theirs, as in a view change.
+fn exchange(mailbox: &mut Mailbox, fds: &[Arc<OwnedFd>], many: u64) -> Vec<(MemberId, Vec<OwnedFd>)> {
     let until = Instant::now() + BOUND;
     let mut outbox = Outbox::new();
-    let others = (1..=MANY).map(MemberId).filter(|id| *id != mailbox.id());
+    // Each begins with its neighbour, so that not all write to the same one at once.
+    let others = (0..many - 1).map(|i| MemberId((mailbox.id().0 + i) % many + 1));
     others.for_each(|id| outbox.push(id, parts(mailbox.id(), 2), fds).unwrap());
     let mut got = Vec::new();
     loop {
@@ -850,7 +853,7 @@ fn exchange(mailbox: &mut Mailbox, fds: &[Arc<OwnedFd>]) -> Vec<(MemberId, Vec<O
             let Letter::Parts { from, view: ViewId(2), .. } = letter else { panic!("{letter:?}") };
             got.push((from, fds));
         }
-        if got.len() as u64 == MANY - 1 && outbox.is_empty() {
+        if got.len() as u64 == many - 1 && outbox.is_empty() {
             return got;
         }
         assert!(Instant::now() < until);
@@ -858,32 +861,34 @@ fn exchange(mailbox: &mut Mailbox, fds: &[Arc<OwnedFd>]) -> Vec<(MemberId, Vec<O
     }
 }
 
-fn check(me: MemberId, got: &[(MemberId, Vec<OwnedFd>)]) {
+fn check(me: MemberId, got: &[(MemberId, Vec<OwnedFd>)], many: u64) {
     let mut ids: Vec<_> = got.iter().map(|(id, _)| id.0).collect();
     ids.sort_unstable();
-    assert_eq!(ids, (1..=MANY).filter(|id| *id != me.0).collect::<Vec<_>>());
+    assert_eq!(ids, (1..=many).filter(|id| *id != me.0).collect::<Vec<_>>());
     for (id, fds) in got {
         assert_eq!(PeerRegion::open("row", &fds[0], REGION).unwrap().load(0), id.0);
     }
 }
 
-fn exchange_as_child(mailbox: &mut Mailbox) {
+fn exchange_as_child(mailbox: &mut Mailbox, many: u64) {
     let (_own, fds) = memory(mailbox.id());
     say("ready");
     wait_for_input();
     let start = Instant::now();
-    let got = exchange(mailbox, &fds);
-    let took = start.elapsed();
-    check(mailbox.id(), &got);
+    let got = exchange(mailbox, &fds, many);
+    say(&format!("done {}", start.elapsed().as_micros()));
+    // Not before all are done, for the sake of their times.
+    wait_for_input();
+    check(mailbox.id(), &got, many);
     assert_eq!(mailbox.dropped(), Dropped::default());
-    say(&format!("done {}", took.as_micros()));
+    say("right");
     wait_for_input();
 }
 
-#[test]
-fn sixty_four_processes_trade_all_to_all() {
+fn processes_trade(many: u64) {
     let town = Town::new();
-    let mut processes: Vec<_> = (1..=MANY).map(|id| Process::start(&town, "exchange", id)).collect();
+    let role = format!("exchange {many}");
+    let mut processes: Vec<_> = (1..=many).map(|id| Process::start(&town, &role, id)).collect();
     processes.iter_mut().for_each(|process| drop(process.says("ready")));
     let start = Instant::now();
     processes.iter_mut().for_each(Process::tell);
@@ -891,10 +896,23 @@ fn sixty_four_processes_trade_all_to_all() {
     let total = start.elapsed();
     took.sort_unstable();
     println!(
-        "{MANY} processes traded their parts in {total:?}; one took {} us in the median, {} us at most",
+        "{many} processes traded their parts in {total:?}; one took {} us in the median, {} us at most",
         took[took.len() / 2],
         took[took.len() - 1]
     );
+    processes.iter_mut().for_each(Process::tell);
+    processes.iter_mut().for_each(|process| drop(process.says("right")));
+}
+
+#[test]
+fn three_and_eight_processes_trade_all_to_all() {
+    processes_trade(3);
+    processes_trade(8);
+}
+
+#[test]
+fn sixty_four_processes_trade_all_to_all() {
+    processes_trade(MANY);
 }
 
 #[test]
@@ -909,11 +927,11 @@ fn sixty_four_threads_trade_all_to_all() {
             let (_own, fds) = memory(mailbox.id());
             barrier.wait();
             let start = Instant::now();
-            let got = exchange(&mut mailbox, &fds);
+            let got = exchange(&mut mailbox, &fds, MANY);
             let took = start.elapsed();
-            check(mailbox.id(), &got);
             // Nobody's address is given up while others may still write to it.
             barrier.wait();
+            check(mailbox.id(), &got, MANY);
             took
         })
     });
