@@ -1,6 +1,6 @@
 //! A process's address in its group, and sending to others'.
 use super::error::MailError;
-use super::place::{Lock, Place, Probe, VISITOR_IDS_FROM, new_socket, remove};
+use super::place::{Census, Lock, Place, Probe, VISITOR_IDS_FROM, keep_cleaners_out, new_socket, remove};
 use super::wire::{Letter, Refusal, Stranger, VERSION, stranger};
 use super::{Role, Standing};
 use crate::meet::limits::{GARBAGE_PER_LOOK, LETTER_BYTES_MAX, LETTER_FDS_MAX, LOCK_WAIT, SEND_BUFFER_BYTES};
@@ -19,7 +19,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.mail`. Nothing here waits,
 /// except for the group's lock where it says so.
@@ -36,6 +36,7 @@ pub struct Mailbox {
     made: (u64, u64),
     bytes: Vec<u8>,
     dropped: Dropped,
+    _cleaners_out: Option<OwnedFd>,
 }
 
 /// How sending ended.
@@ -119,13 +120,13 @@ impl Mailbox {
         Place::new(dir, group).members()
     }
 
-    /// Founds the group unless a member lives. For who waited to be let in by members that died meanwhile.
+    /// Founds the group unless a member lives. For who is no member, and waited to be let in by members that died meanwhile.
     ///
     /// # Errors
     /// [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what the system refuses.
     pub fn found(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Standing, MailError> {
         let lock = self.place.lock(deadline, cancelled)?;
-        self.found_under(&lock)
+        self.found_under(&lock, self.place.census(&lock)?.members)
     }
 
     /// Makes this process a member of the group `incarnation`, which has a decided view with it. From then on nobody founds
@@ -141,19 +142,32 @@ impl Mailbox {
     #[must_use = "a group that was superseded must not be entered"]
     pub fn enter(&self, incarnation: u128) -> Result<bool, MailError> {
         let lock = lock_briefly(&self.place)?;
-        if lock.incarnation()? != Some(incarnation) {
-            return Ok(false);
+        match lock.incarnation()? {
+            Some(last) if last != incarnation => return Ok(false),
+            Some(_) => {}
+            // Somebody removed the lock's file, and nobody has founded a group since.
+            None => lock.set_incarnation(incarnation)?,
         }
         self.put_mark(&lock)?;
         Ok(true)
     }
 
     /// Ends what [`enter`](Self::enter) or [`found`](Self::found) began: this process is no member any more, but has its
-    /// address still.
+    /// address still. For who was evicted, before it asks to join again: as long as it counts as a member nobody can found
+    /// the group, even if all others are dead.
     pub fn leave(&self) {
         if let Ok(mark) = self.place.mark(self.id) {
             self.remove_mine(&mark);
         }
+    }
+
+    /// Whether somebody is at the address of `id`. If not, its process is gone, or has given its address up; so it can
+    /// be told that a joiner died whose [parts](Letter::Parts), and with them its process, never arrived.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn reaches(&self, id: MemberId) -> Result<bool, MailError> {
+        Probe::new()?.answers(&self.place.address(id)?)
     }
 
     /// Whose address this is.
@@ -287,7 +301,7 @@ impl Mailbox {
         Look::Dropped
     }
 
-    pub(super) fn bind_member(place: Place, id: MemberId, lock: &Lock) -> Result<Mailbox, MailError> {
+    fn bind_member(place: Place, id: MemberId, lock: &Lock) -> Result<Mailbox, MailError> {
         if id.0 >= VISITOR_IDS_FROM {
             return Err(MailError::IdReserved { id });
         }
@@ -312,11 +326,12 @@ impl Mailbox {
         bind(&socket, &address).map_err(failed("make the socket"))?;
         let found = lstat(&path).map_err(failed("look at the socket"))?;
         let made = (found.st_dev, found.st_ino);
-        Ok(Self { place, id, socket, path, made, bytes: vec![0; LETTER_BYTES_MAX], dropped: Dropped::default() })
+        let (bytes, dropped) = (vec![0; LETTER_BYTES_MAX], Dropped::default());
+        let _cleaners_out = keep_cleaners_out(&place.dir);
+        Ok(Self { place, id, socket, path, made, bytes, dropped, _cleaners_out })
     }
 
-    pub(super) fn found_under(&self, lock: &Lock) -> Result<Standing, MailError> {
-        let members = self.place.members()?;
+    fn found_under(&self, lock: &Lock, members: Vec<MemberId>) -> Result<Standing, MailError> {
         if !members.is_empty() {
             return Ok(Standing::Joiner { members });
         }
@@ -376,13 +391,10 @@ pub fn found_or_find(
 ) -> Result<Role, MailError> {
     let place = Place::new(dir, group);
     let lock = place.lock(deadline, cancelled)?;
-    place.sweep(&lock)?;
-    let id = match id {
-        Some(id) => id,
-        None => smallest_free(1, &place.addressees()?),
-    };
+    let Census { addressees, members } = place.census(&lock)?;
+    let id = id.unwrap_or_else(|| smallest_free(1, &addressees));
     let mailbox = Mailbox::bind_member(place, id, &lock)?;
-    Ok(match mailbox.found_under(&lock)? {
+    Ok(match mailbox.found_under(&lock, members)? {
         Standing::Founder { incarnation } => Role::Founder { mailbox, incarnation },
         Standing::Joiner { members } => Role::Joiner { mailbox, members },
     })
@@ -402,7 +414,5 @@ fn smallest_free(from: u64, taken: &[MemberId]) -> MemberId {
 
 /// For calls that have no deadline of their own.
 fn lock_briefly(place: &Place) -> Result<Lock, MailError> {
-    // Far less than a clock can't hold.
-    const _: () = assert!(LOCK_WAIT.as_secs() < Duration::MAX.as_secs());
     place.lock(Instant::now() + LOCK_WAIT, &AtomicBool::new(false))
 }

@@ -331,6 +331,29 @@ fn of_two_processes_that_start_at_once_one_founds() {
     }
 }
 
+/// Prints how long the last of them waits.
+#[test]
+fn a_hundred_that_start_at_once_all_find_the_group() {
+    raise_fd_limit();
+    let town = Arc::new(Town::new());
+    let barrier = Arc::new(Barrier::new(100));
+    let start = |_| {
+        let (town, barrier) = (Arc::clone(&town), Arc::clone(&barrier));
+        spawn(move || {
+            barrier.wait();
+            let start = Instant::now();
+            (town.find(None), start.elapsed())
+        })
+    };
+    let threads: Vec<_> = (0..100).map(start).collect();
+    let found: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let mut took: Vec<_> = found.iter().map(|(_, took)| *took).collect();
+    took.sort_unstable();
+    println!("of 100 one found the group in {:?} in the median, {:?} at most", took[50], took[99]);
+    assert_eq!(town.present(), (1..=100).collect::<Vec<_>>());
+    assert_eq!(town.members().len(), 1);
+}
+
 #[test]
 fn a_group_lives_on_without_its_founder() {
     let town = Town::new();
@@ -375,6 +398,37 @@ fn who_reads_too_late_that_it_was_let_in_stays_out() {
 }
 
 #[test]
+fn a_group_survives_that_its_lock_file_is_removed() {
+    let town = Town::new();
+    let (_founder, incarnation) = town.found(1);
+    std::fs::remove_file(town.temp.path().join("g.lock")).unwrap();
+    let (second, members) = town.join(2);
+    assert_eq!(members, [1]);
+    assert!(second.enter(incarnation).unwrap());
+    let (third, _) = town.join(3);
+    assert!(!third.enter(incarnation + 1).unwrap());
+    assert!(third.enter(incarnation).unwrap());
+    assert_eq!(town.members(), [1, 2, 3]);
+}
+
+/// What systemd's remover of old files does before it looks into a directory.
+#[test]
+fn cleaners_are_kept_out_while_somebody_has_an_address() {
+    use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+    let town = Town::new();
+    let mailboxes = [town.open(1), town.open(2)];
+    let dir = open(town.temp.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    assert_eq!(flock(&dir, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK));
+    drop(mailboxes);
+    let until = Instant::now() + BOUND;
+    // A child that is being started by another test may hold a copy for a moment.
+    while flock(&dir, FlockOperation::NonBlockingLockExclusive).is_err() {
+        assert!(Instant::now() < until);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn addresses_of_dead_processes_are_taken_over() {
     let town = Town::new();
     let mut dead = Process::start(&town, "find", 5);
@@ -385,11 +439,13 @@ fn addresses_of_dead_processes_are_taken_over() {
     assert_eq!(town.files(), ["g.5.live", "g.5.mail"]);
     assert_eq!((town.present(), town.members()), (vec![], vec![]));
     let stale = town.open(6);
+    assert!(!stale.reaches(MemberId(5)).unwrap());
     assert_eq!(stale.send(MemberId(5), &status(6, 1), &[]).unwrap(), Delivery::Gone);
     let mut mine = town.open(5);
     assert_eq!((town.files(), town.members()), (vec!["g.5.mail".into(), "g.6.mail".into()], vec![]));
     assert_eq!(stale.send(MemberId(5), &status(6, 1), &[]).unwrap(), Delivery::Done);
     assert_eq!(next(&mut mine).0, status(6, 1));
+    assert!(stale.reaches(MemberId(5)).unwrap());
     // Whoever starts the group removes what others left.
     let mut dead = Process::start(&town, "sit", 9);
     dead.says("sits");

@@ -23,7 +23,8 @@ const SERIALS_FROM: u64 = 2;
 /// What a [`Watch`] reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// The process watched under this token has ended. It is not watched any more.
+    /// The process watched under this token has ended. It is not watched any more. What it wrote before may be in the
+    /// mailbox still, and is all there by now.
     Death(u64),
     /// There are letters in the mailbox. Not said again before [`Watch::mail_read`].
     Mail,
