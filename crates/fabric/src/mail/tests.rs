@@ -15,8 +15,8 @@ use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::spawn;
 use std::time::{Duration, Instant};
@@ -591,18 +591,16 @@ fn an_outbox_keeps_order_and_waits_for_nobody() {
     }
     let full = (2_000..).find_map(|reply| outbox.push(MemberId(2), status(1, reply), &[]).err());
     assert!(matches!(full, Some(MailError::OutboxFull { max }) if max == outbox.len() as u64));
-    let mut received = 0;
+    // It reads while letters are sent, so that its mailbox may have room again in the middle of a flush.
+    let reads = spawn(move || (0..2_000).for_each(|reply| assert_eq!(next(&mut reader).0, status(1, reply))));
     let until = Instant::now() + BOUND;
     let mut gone = outbox.flush(&mine).unwrap();
     assert_eq!(gone.pop_last(), Some(MemberId(4)));
-    while received < 2_000 {
+    while !reads.is_finished() {
         assert!(Instant::now() < until);
-        while let Some((letter, _)) = reader.receive() {
-            assert_eq!(letter, status(1, received));
-            received += 1;
-        }
         assert!(outbox.flush(&mine).unwrap().is_empty());
     }
+    reads.join().unwrap();
     assert!(outbox.patience().is_some());
     outbox.forget(MemberId(2));
     outbox.forget(MemberId(3));
@@ -619,6 +617,9 @@ fn descriptors_arrive_and_memory_is_the_senders() {
     let pid = sender.process.id();
     let expected = Letter::Parts { incarnation: 1, view: ViewId(7), from: MemberId(2), pid };
     assert_eq!((letter, fds.len()), (expected, 3));
+    for fd in &fds {
+        assert_eq!(rustix::io::fcntl_getfd(fd), Ok(rustix::io::FdFlags::CLOEXEC));
+    }
     let row = PeerRegion::open("row", &fds[0], REGION).unwrap();
     assert_eq!(row.load(0), 2);
     sender.tell();
@@ -758,10 +759,10 @@ fn a_process_without_descriptors_is_told_what_it_lost() {
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
     assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 1), &fds).unwrap(), Delivery::Done);
     process.tell();
-    process.says("lost 1");
+    process.says("lost it");
     assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 1), &fds).unwrap(), Delivery::Done);
     process.tell();
-    process.says("received 3");
+    process.says("received it");
 }
 
 fn poor(mailbox: &mut Mailbox) {
@@ -775,10 +776,12 @@ fn poor(mailbox: &mut Mailbox) {
     say("full");
     wait_for_input();
     assert!(mailbox.receive().is_none());
-    say(&format!("lost {}", mailbox.dropped().fd_limit));
+    assert_eq!(mailbox.dropped(), Dropped { fd_limit: 1, ..Dropped::default() });
+    say("lost it");
     wait_for_input();
     hoard.truncate(hoard.len() - 2);
-    say(&format!("received {}", next(mailbox).1.len()));
+    assert_eq!(next(mailbox).1.len(), 3);
+    say("received it");
 }
 
 /// A watch whose notices can be waited for.
@@ -851,30 +854,32 @@ fn a_watch_may_be_dropped_by_its_own_thread() {
     let town = Town::new();
     let (mine, theirs) = (town.open(1), town.open(2));
     let held: Arc<Mutex<Option<Watch>>> = Arc::default();
-    let count = Arc::new(AtomicU64::new(0));
-    let (dropped, done) = channel();
-    let (own, counted) = (Arc::clone(&held), Arc::clone(&count));
-    let watch = Watch::spawn(&mine, move |_| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        drop(own.lock().unwrap().take());
-        dropped.send(()).unwrap();
+    let (noticed, notices) = channel();
+    let own = Arc::clone(&held);
+    let mut before = 0;
+    let watch = Watch::spawn(&mine, move |notice| {
+        noticed.send(notice).unwrap();
+        // The first call waits until there are many more notices, the second drops the watch that has taken all of them.
+        let mut own = own.lock().unwrap();
+        if before == 1 {
+            drop(own.take());
+        }
+        before += 1;
     });
-    // All are dead already, so that more than one notice is there.
+    let watch = watch.unwrap();
     let mut process = Process::start(&town, "sit", 3);
     process.says("sits");
     let pidfd = process.pidfd();
     process.kill();
-    *held.lock().unwrap() = Some(watch.unwrap());
-    {
-        let held = held.lock().unwrap();
-        let watch = held.as_ref().unwrap();
-        (0..10).for_each(|token| watch.watch(token, pidfd.try_clone().unwrap()).unwrap());
-    }
+    let mut held = held.lock().unwrap();
     assert_eq!(theirs.send(MemberId(1), &status(2, 0), &[]).unwrap(), Delivery::Done);
-    done.recv_timeout(BOUND).unwrap();
+    assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Mail));
+    (0..10).for_each(|token| watch.watch(token, pidfd.try_clone().unwrap()).unwrap());
+    *held = Some(watch);
+    drop(held);
+    assert!(matches!(notices.recv_timeout(BOUND), Ok(Notice::Death(_))));
     // The channel ends with the thread.
-    assert!(done.recv_timeout(BOUND).is_err());
-    assert_eq!(count.load(Ordering::Relaxed), 1);
+    assert!(matches!(notices.recv_timeout(BOUND), Err(RecvTimeoutError::Disconnected)));
 }
 
 #[test]
@@ -1011,5 +1016,5 @@ fn who_is_stopped_is_present_and_gets_its_letters_later() {
     assert_eq!(mine.send(MemberId(2), &parts(MemberId(1), 1), &fds).unwrap(), Delivery::Done);
     kill_process(process.pid(), Signal::CONT).unwrap();
     process.tell();
-    process.says("lost 1");
+    process.says("lost it");
 }
