@@ -11,6 +11,7 @@ use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, pidfd_open, setrlimit,
 };
 use spindle_core::{MemberId, ViewId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -149,9 +150,19 @@ fn raise_fd_limit() {
 /// A member in a process of its own. It is killed, if it still runs, when this is dropped; and it ends by itself when its
 /// standard input does.
 struct Process {
-    process: Child,
+    process: Running,
     input: ChildStdin,
     lines: BufReader<ChildStdout>,
+}
+
+/// Kills it when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Process {
@@ -166,7 +177,7 @@ impl Process {
             .spawn()
             .unwrap();
         let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        Self { process, input, lines: BufReader::new(output) }
+        Self { process: Running(process), input, lines: BufReader::new(output) }
     }
 
     /// Waits until the child says a line that begins with `word`, and returns the rest.
@@ -187,23 +198,16 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        self.process.0.kill().unwrap();
+        self.process.0.wait().unwrap();
     }
 
     fn pid(&self) -> Pid {
-        Pid::from_raw(self.process.id().cast_signed()).unwrap()
+        Pid::from_raw(self.process.0.id().cast_signed()).unwrap()
     }
 
     fn pidfd(&self) -> OwnedFd {
         pidfd_open(self.pid(), PidfdFlags::empty()).unwrap()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -264,6 +268,7 @@ fn child() {
             say("locked");
             wait_for_input();
         }
+        "live" => live(&dir, &group),
         "garbage" => garbage_with_descriptors(&dir, &group),
         "poor" => poor(&mut open()),
         role => match role.strip_prefix("exchange ") {
@@ -426,6 +431,102 @@ fn cleaners_are_kept_out_while_somebody_has_an_address() {
         assert!(Instant::now() < until);
         std::thread::yield_now();
     }
+}
+
+/// A process that gets into the group as a library would, or founds it once nobody can let it in; and lets others in.
+fn live(dir: &RuntimeDir, group: &GroupName) {
+    let town = Town { temp: TempDir::new(), dir: dir.clone(), group: group.clone() };
+    let (mut mailbox, mut member) = match town.find(None) {
+        Role::Founder { mailbox, incarnation } => (mailbox, Some(incarnation)),
+        Role::Joiner { mailbox, .. } => (mailbox, None),
+    };
+    member.iter().for_each(|incarnation| say(&format!("member {incarnation}")));
+    let (me, pid) = (mailbox.id(), std::process::id());
+    let ask = Letter::Ask { from: me, pid, config: 1, version: 1, observer: false };
+    let view = enclose(b"a view").unwrap();
+    let stdin = std::io::stdin();
+    while !readable(&stdin, Duration::ZERO) {
+        while let Some((letter, _)) = mailbox.receive() {
+            let now = match (letter, member) {
+                (Letter::Ask { from, .. }, Some(incarnation)) => {
+                    let letter = Letter::View { incarnation, view: ViewId(2), from: me, bytes: 6 };
+                    let _ = mailbox.send(from, &letter, &[view.as_fd()]).unwrap();
+                    continue;
+                }
+                (Letter::View { incarnation, .. }, None) => mailbox.enter(incarnation).unwrap().then_some(incarnation),
+                _ => continue,
+            };
+            member = now;
+            member.iter().for_each(|incarnation| say(&format!("member {incarnation}")));
+        }
+        if member.is_none() {
+            match again(&mailbox) {
+                Standing::Founder { incarnation } => {
+                    member = Some(incarnation);
+                    say(&format!("member {incarnation}"));
+                }
+                Standing::Joiner { members } => {
+                    let _ = mailbox.send(members[0], &ask, &[]).unwrap();
+                }
+            }
+        }
+        readable(&mailbox, Duration::from_millis(2));
+    }
+}
+
+/// Processes come and are killed at any moment; never are there two that live and are members of different groups.
+#[test]
+fn whoever_dies_when_there_is_one_group_of_a_name() {
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
+    println!("replay: SEED={seed} cargo test -p spindle-fabric whoever_dies_when");
+    let mut state = seed | 1;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % below
+    };
+    let town = Town::new();
+    let (tell, said) = channel();
+    let mut living: BTreeMap<u32, (Running, ChildStdin, Option<u128>)> = BTreeMap::new();
+    let mut groups = BTreeSet::new();
+    let mut entered = 0;
+    for _ in 0..120 {
+        while living.len() < 6 {
+            let Process { process, input, lines } = Process::start(&town, "live", 0);
+            let (pid, tell) = (process.0.id(), tell.clone());
+            living.insert(pid, (process, input, None));
+            spawn(move || {
+                for line in lines.lines().map_while(Result::ok) {
+                    if let Some(incarnation) = line.strip_prefix("member ") {
+                        let _ = tell.send((pid, incarnation.parse::<u128>().unwrap()));
+                    }
+                }
+            });
+        }
+        let pause = [0, 0, 1, 2, 5, 20][random(6)];
+        let until = Instant::now() + Duration::from_millis(pause);
+        while let Ok((pid, incarnation)) = said.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            // It may have been killed since.
+            let Some((_, _, member)) = living.get_mut(&pid) else { continue };
+            *member = Some(incarnation);
+            entered += 1;
+            groups.insert(incarnation);
+            let others: BTreeSet<_> = living.values().filter_map(|(_, _, member)| *member).collect();
+            assert_eq!(others.len(), 1, "groups that live at the same time: {others:?}");
+        }
+        // Now and then all members, so that the others have to found another group.
+        let all = random(4) == 0;
+        let one = random(living.len());
+        let pids: Vec<_> = living.iter().map(|(pid, (_, _, member))| (*pid, member.is_some())).collect();
+        for (i, (pid, member)) in pids.into_iter().enumerate() {
+            if i == one || (all && member) {
+                living.remove(&pid);
+            }
+        }
+    }
+    println!("{entered} processes became members of {} groups", groups.len());
+    assert!(groups.len() > 1 && entered > groups.len());
 }
 
 #[test]
@@ -614,7 +715,7 @@ fn descriptors_arrive_and_memory_is_the_senders() {
     let mut sender = Process::start(&town, "send", 2);
     sender.says("sent");
     let (letter, fds) = next(&mut mine);
-    let pid = sender.process.id();
+    let pid = sender.process.0.id();
     let expected = Letter::Parts { incarnation: 1, view: ViewId(7), from: MemberId(2), pid };
     assert_eq!((letter, fds.len()), (expected, 3));
     for fd in &fds {
