@@ -28,7 +28,8 @@ const REGION: u64 = 4096;
 
 /// What the processes and threads of one test share.
 struct Town {
-    temp: TempDir,
+    /// Not if another process made it, which will remove it.
+    _temp: Option<TempDir>,
     dir: RuntimeDir,
     group: GroupName,
 }
@@ -37,7 +38,7 @@ impl Town {
     fn new() -> Self {
         let temp = TempDir::new();
         let dir = RuntimeDir::new(temp.path()).unwrap();
-        Self { temp, dir, group: GroupName::new("g").unwrap() }
+        Self { _temp: Some(temp), dir, group: GroupName::new("g").unwrap() }
     }
 
     fn open(&self, id: u64) -> Mailbox {
@@ -77,7 +78,7 @@ impl Town {
 
     /// The names of the files, but for the lock.
     fn files(&self) -> Vec<String> {
-        let names = std::fs::read_dir(self.temp.path()).unwrap();
+        let names = std::fs::read_dir(self.dir.path()).unwrap();
         let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.retain(|name| !name.ends_with(".lock"));
         names.sort();
@@ -170,7 +171,7 @@ impl Process {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "mail::tests::child", "--ignored", "--nocapture", "--test-threads=1"])
             .env("MAIL_ROLE", role)
-            .env("MAIL_DIR", town.temp.path())
+            .env("MAIL_DIR", town.dir.path())
             .env("MAIL_ID", id.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -406,7 +407,7 @@ fn who_reads_too_late_that_it_was_let_in_stays_out() {
 fn a_group_survives_that_its_lock_file_is_removed() {
     let town = Town::new();
     let (_founder, incarnation) = town.found(1);
-    std::fs::remove_file(town.temp.path().join("g.lock")).unwrap();
+    std::fs::remove_file(town.dir.path().join("g.lock")).unwrap();
     let (second, members) = town.join(2);
     assert_eq!(members, [1]);
     assert!(second.enter(incarnation).unwrap());
@@ -422,7 +423,7 @@ fn cleaners_are_kept_out_while_somebody_has_an_address() {
     use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
     let town = Town::new();
     let mailboxes = [town.open(1), town.open(2)];
-    let dir = open(town.temp.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let dir = open(town.dir.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
     assert_eq!(flock(&dir, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK));
     drop(mailboxes);
     let until = Instant::now() + BOUND;
@@ -435,7 +436,7 @@ fn cleaners_are_kept_out_while_somebody_has_an_address() {
 
 /// A process that gets into the group as a library would, or founds it once nobody can let it in; and lets others in.
 fn live(dir: &RuntimeDir, group: &GroupName) {
-    let town = Town { temp: TempDir::new(), dir: dir.clone(), group: group.clone() };
+    let town = Town { _temp: None, dir: dir.clone(), group: group.clone() };
     let (mut mailbox, mut member) = match town.find(None) {
         Role::Founder { mailbox, incarnation } => (mailbox, Some(incarnation)),
         Role::Joiner { mailbox, .. } => (mailbox, None),
@@ -596,7 +597,7 @@ fn groups_of_other_names_are_other_groups() {
     let town = Town::new();
     let (_mailbox, _) = town.found(1);
     for name in ["g.1", "g.1.mail", "h"] {
-        let other = Town { temp: TempDir::new(), dir: town.dir.clone(), group: GroupName::new(name).unwrap() };
+        let other = Town { _temp: None, dir: town.dir.clone(), group: GroupName::new(name).unwrap() };
         let (mailbox, _) = other.found(1);
         assert_eq!((other.present(), town.present()), (vec![1], vec![1]));
         drop(mailbox);
@@ -755,7 +756,7 @@ fn what_strangers_throw_in_is_dropped_and_counted() {
     let (mut mine, theirs) = (town.open(1), town.open(2));
     let stranger = new_socket().unwrap();
     let elsewhere = new_socket().unwrap();
-    bind(&elsewhere, &SocketAddrUnix::new(town.temp.path().join("h.2.mail")).unwrap()).unwrap();
+    bind(&elsewhere, &SocketAddrUnix::new(town.dir.path().join("h.2.mail")).unwrap()).unwrap();
     let letter = status(2, 5).encode();
     let garbage: [&[u8]; 4] = [b"", b"GET / HTTP/1.1\r\n\r\n", &letter[..20], &[b'x'; 60_000]];
     let (pipe, other_end) = rustix::pipe::pipe().unwrap();
@@ -830,8 +831,7 @@ fn garbage_with_descriptors_leaks_none() {
 }
 
 fn garbage_with_descriptors(dir: &RuntimeDir, group: &GroupName) {
-    let temp = TempDir::new();
-    let town = Town { temp, dir: dir.clone(), group: group.clone() };
+    let town = Town { _temp: None, dir: dir.clone(), group: group.clone() };
     let (mut mine, theirs) = (town.open(1), town.open(2));
     let (stranger, theirs) = (new_socket().unwrap(), theirs.as_fd().try_clone_to_owned().unwrap());
     let mut seed = 0x5eed_u64;
