@@ -7,11 +7,11 @@ use crate::meet::limits::{GARBAGE_PER_LOOK, LETTER_BYTES_MAX, LETTER_FDS_MAX, LO
 use crate::meet::sock::{is_pidfd, random};
 use crate::meet::{GroupName, RuntimeDir, WireError};
 use rustix::fs::lstat;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, recvmsg, sendmsg_addr,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, recv, recvmsg, sendmsg_addr,
 };
 use spindle_core::MemberId;
 use std::io::{IoSlice, IoSliceMut};
@@ -36,6 +36,7 @@ pub struct Mailbox {
     made: (u64, u64),
     bytes: Vec<u8>,
     dropped: Dropped,
+    starved: bool,
     _cleaners_out: Option<OwnedFd>,
 }
 
@@ -61,15 +62,14 @@ pub struct Dropped {
     pub forged: u64,
     /// Letters of other versions of Spindle; those that ask for something were refused.
     pub foreign: u64,
-    /// Letters whose descriptors could not be taken because this process has no room for more. If this grows, raise the
-    /// limit (`ulimit -n`): what was in them is lost.
-    pub fd_limit: u64,
 }
 
 /// What one look into the queue brought.
 enum Look {
     Letter(Letter, Vec<OwnedFd>),
     Dropped,
+    /// This process has no room for the descriptors.
+    Starved,
     Empty,
 }
 
@@ -180,6 +180,13 @@ impl Mailbox {
         self.dropped
     }
 
+    /// Whether the last [`receive`](Self::receive) left a letter where it is because this process has no room for its
+    /// descriptors. The letter is not lost: receive it after a moment, or raise the limit (`ulimit -n`). Until then the
+    /// mailbox is readable, and yields nothing.
+    pub fn is_starved(&self) -> bool {
+        self.starved
+    }
+
     /// Sends without waiting.
     ///
     /// # Errors
@@ -220,20 +227,35 @@ impl Mailbox {
     /// What is no letter, and what strangers send, is [counted](Self::dropped) and thrown away. After much of that the
     /// answer is `None` although there may be more; the descriptor stays readable then.
     pub fn receive(&mut self) -> Option<(Letter, Vec<OwnedFd>)> {
+        self.starved = false;
         for _ in 0..GARBAGE_PER_LOOK {
             match self.look() {
-                Look::Letter(letter, fds) => return Some((letter, fds)),
-                Look::Dropped => {}
+                Look::Letter(letter, fds) => {
+                    self.take_out();
+                    return Some((letter, fds));
+                }
+                Look::Dropped => self.take_out(),
+                Look::Starved => {
+                    self.starved = true;
+                    return None;
+                }
                 Look::Empty => return None,
             }
         }
         None
     }
 
+    /// Removes what was looked at. Its descriptors go with it; those that were taken are copies.
+    fn take_out(&self) {
+        // Interrupted, it would leave the letter there to be read again.
+        let _ = retry_on_intr(|| recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT));
+    }
+
+    /// What lies first in the queue, which stays there.
     fn look(&mut self) -> Look {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LETTER_FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let Ok(received) = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut self.bytes)], &mut control, flags) else {
             return Look::Empty;
         };
@@ -271,8 +293,7 @@ impl Mailbox {
         }
         let cut = received.flags.contains(ReturnFlags::CTRUNC);
         if cut && fds.len() < letter.fds() {
-            self.dropped.fd_limit += 1;
-            return Look::Dropped;
+            return Look::Starved;
         }
         let sound = match &letter {
             Letter::Parts { .. } => fds.get(2).is_some_and(|fd| is_pidfd(fd.as_fd())),
@@ -328,7 +349,7 @@ impl Mailbox {
         let made = (found.st_dev, found.st_ino);
         let (bytes, dropped) = (vec![0; LETTER_BYTES_MAX], Dropped::default());
         let _cleaners_out = keep_cleaners_out(&place.dir);
-        Ok(Self { place, id, socket, path, made, bytes, dropped, _cleaners_out })
+        Ok(Self { place, id, socket, path, made, bytes, dropped, starved: false, _cleaners_out })
     }
 
     fn found_under(&self, lock: &Lock, members: Vec<MemberId>) -> Result<Standing, MailError> {
