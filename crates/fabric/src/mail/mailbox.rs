@@ -124,6 +124,9 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what the system refuses.
+    ///
+    /// # Panics
+    /// In a group without members, if this is a [visitor](Self::visit).
     pub fn found(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Standing, MailError> {
         let lock = self.place.lock(deadline, cancelled)?;
         self.found_under(&lock, self.place.census(&lock)?.members)
@@ -139,6 +142,9 @@ impl Mailbox {
     ///
     /// # Errors
     /// What the system refuses.
+    ///
+    /// # Panics
+    /// If this is a [visitor](Self::visit).
     #[must_use = "a group that was superseded must not be entered"]
     pub fn enter(&self, incarnation: u128) -> Result<bool, MailError> {
         let lock = lock_briefly(&self.place)?;
@@ -364,6 +370,7 @@ impl Mailbox {
     }
 
     fn put_mark(&self, _held: &Lock) -> Result<(), MailError> {
+        assert!(self.id.0 < VISITOR_IDS_FROM, "a visitor takes no part in its group");
         let mark = self.place.mark(self.id)?;
         if self.is_mine(&mark) {
             return Ok(());
