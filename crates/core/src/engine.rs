@@ -211,6 +211,15 @@ impl Engine {
         self.last_worked = false;
     }
 
+    /// Says whether [observers](crate::Observer) follow this view. While they do, half of each ring is kept readable behind what is
+    /// announced in it, so that they have time to read; the members notice nothing else of them.
+    pub fn set_observed(&mut self, observed: bool) {
+        for subgroup in &mut self.subgroups {
+            subgroup.set_observed(observed);
+        }
+        self.last_worked = false;
+    }
+
     /// Who would lead a change of the view now: the lowest rank that I don't suspect.
     pub fn leader(&self) -> Rank {
         self.membership.leader()
@@ -340,6 +349,12 @@ impl Engine {
     /// How many places of the order of `subgroup` every member has received, as I know it.
     pub fn stable(&self, subgroup: SubgroupId) -> Option<u64> {
         Some(self.subgroup(subgroup)?.stable())
+    }
+
+    /// How many places of the order of `subgroup` I have delivered; `None` if I am not in it, it is Fifo, or a consumer on another
+    /// thread delivers there.
+    pub fn delivered(&self, subgroup: SubgroupId) -> Option<u64> {
+        self.subgroup(subgroup)?.delivered_inline()
     }
 
     /// How far each member of `subgroup` is, as I know it. Who has delivered least holds back the senders.

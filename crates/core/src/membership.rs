@@ -12,7 +12,7 @@ use crate::layout::{Layout, membership};
 use crate::limits;
 use crate::planted::planted;
 use crate::proposal::{self, Trims, Wishes};
-use crate::table::Table;
+use crate::table::{Rows, Table};
 use crate::view::{Change, View};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -632,6 +632,15 @@ impl Membership {
     }
 }
 
+/// What was decided, if any row says that something was: for those who are no members.
+pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> Option<Decision> {
+    let knows = view.ranks().find(|rank| rows.load(*rank, membership::COMMITTED) != 0)?;
+    let (committed, _) = Ballot::decode(rows.load(knows, membership::COMMITTED))?;
+    let (ballot, words) = read_proposal(knows, layout, rows)?;
+    let (next, trims) = proposal::decode(&words, view)?;
+    (ballot == committed).then_some(Decision { ballot, next, trims })
+}
+
 /// Whether `rank` says that it suspects `other`.
 fn bit<T: Table>(table: &T, rank: Rank, other: Rank) -> bool {
     let word = table.load(rank, membership::SUSPECTED + 8 * (other.0 as u64 / 64));
@@ -648,7 +657,7 @@ fn slot_at(layout: &Layout, member: Rank, slot: u64) -> u64 {
 }
 
 /// The newest proposal in the row of `member`, if it is there as a whole.
-fn read_proposal<T: Table>(member: Rank, layout: &Layout, table: &T) -> Option<(Ballot, Vec<u64>)> {
+fn read_proposal<R: Rows>(member: Rank, layout: &Layout, table: &R) -> Option<(Ballot, Vec<u64>)> {
     let word = table.load(member, membership::BALLOT);
     let (ballot, slot) = Ballot::decode(word)?;
     let at = slot_at(layout, member, slot);
