@@ -1,6 +1,7 @@
 //! The applications: threads that send, and consumers that deliver on threads of their own.
 use crate::plan::AppPlan;
 use crate::random::mix;
+use crate::world::Seat;
 use spindle_core::{Claim, Claims, Cursor, Exclusive, Handoff, Rank, SubgroupId};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,6 +10,8 @@ use std::sync::Arc;
 /// A thread that sends.
 pub(crate) struct App {
     pub(crate) plan: AppPlan,
+    /// Where it claims.
+    pub(crate) seat: Seat,
     pub(crate) claims: Arc<Claims>,
     /// Its member's sender rank.
     pub(crate) sender: usize,
@@ -25,9 +28,9 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(plan: AppPlan, claims: Arc<Claims>, sender: usize, alone: bool) -> App {
+    pub(crate) fn new(plan: AppPlan, seat: Seat, claims: Arc<Claims>, sender: usize, alone: bool) -> App {
         let exclusive = alone.then(|| Rc::new(RefCell::new(claims.begin_exclusive())));
-        App { left: plan.claims, plan, claims, sender, exclusive, holding: None, early: false, parked: false }
+        App { left: plan.claims, plan, seat, claims, sender, exclusive, holding: None, early: false, parked: false }
     }
 }
 

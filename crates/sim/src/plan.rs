@@ -8,8 +8,8 @@ use std::fmt;
 /// One thread of one member that sends in one subgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppPlan {
-    /// Whose thread it is.
-    pub member: Rank,
+    /// Whose thread it is, as an index into [`Plan::members`].
+    pub member: usize,
     /// Where it sends.
     pub subgroup: SubgroupId,
     /// How many claims it makes.
@@ -196,7 +196,7 @@ fn draw_apps(random: &mut Random, faults: &Faults, view: &View, ablation: &Ablat
                 }
                 let idle = if is_busy { 1 } else { random.range(5, 200) };
                 apps.push(AppPlan {
-                    member,
+                    member: member.index(),
                     subgroup: id,
                     claims: claims as u32,
                     think_ns: pace * idle * random.range(1, 3),
@@ -276,7 +276,7 @@ impl fmt::Display for Plan {
             for id in &member.hand_offs {
                 write!(f, ", hands off s{id}")?;
             }
-            for app in self.apps.iter().filter(|app| app.member.index() == rank) {
+            for app in self.apps.iter().filter(|app| app.member == rank) {
                 write!(f, ", thread sends {} in s{}", app.claims, app.subgroup)?;
             }
             writeln!(f)?;

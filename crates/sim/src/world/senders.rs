@@ -1,4 +1,5 @@
 //! Application threads that send: they claim, build a message for a while, and commit.
+use super::stage::Seat;
 use super::{Checked, Event, World};
 use crate::apps::{App, digest, fill};
 use crate::checkers::{bounded, frame_safety};
@@ -6,7 +7,7 @@ use crate::ledger::Fate;
 use crate::options::Visibility;
 use crate::table::Interruption;
 use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
-use spindle_core::{Order, Rank, SubgroupId};
+use spindle_core::{Order, SubgroupId};
 use std::sync::Arc;
 
 impl World<'_> {
@@ -14,7 +15,7 @@ impl World<'_> {
     pub(super) fn step(&mut self, i: usize) -> Checked {
         let committed = if self.apps[i].holding.is_some() {
             self.commit(i)();
-            self.wake(self.apps[i].plan.member);
+            self.wake(self.apps[i].seat);
             true
         } else {
             std::mem::take(&mut self.apps[i].early)
@@ -32,15 +33,16 @@ impl World<'_> {
     fn claim(&mut self, i: usize) -> Checked {
         let faults = &self.plan.faults;
         let app = &mut self.apps[i];
-        let (rank, id) = (app.plan.member, app.plan.subgroup);
+        let (seat, id) = (app.seat, app.plan.subgroup);
+        let Seat { stage, rank } = seat;
         if faults.skips && self.random.one_in(20) {
             let rounds = self.random.range(1, 30);
             app.claims.skip_rounds(rounds);
-            if self.ledger.groups[id.index()].order == Order::Total {
-                self.null_rule.skipped(id, app.sender, rounds);
+            if self.stages[stage].ledger.groups[id.index()].order == Order::Total {
+                self.stages[stage].null_rule.skipped(id, app.sender, rounds);
             }
             note!(self, "m{rank} s{id} skips {rounds} rounds");
-            self.wake(rank);
+            self.wake(seat);
         }
         let app = &mut self.apps[i];
         let most = app.claims.ring().message_bytes_max;
@@ -63,28 +65,30 @@ impl World<'_> {
         let span = frame_bytes(len);
         let sender = app.sender;
         app.left -= 1;
-        let group = &mut self.ledger.groups[id.index()];
+        let ledger = &mut self.stages[stage].ledger;
+        let group = &mut ledger.groups[id.index()];
         frame_safety::claimed(group, id, sender, at, span)?;
         bounded::claimed(&group.lanes[sender], id, at, span)?;
-        let index = self.ledger.claimed(id, sender, at, span);
+        let index = ledger.claimed(id, sender, at, span);
         note!(self, "m{rank} s{id} claims {len} bytes: claim {index}");
         self.hash.add(at);
         self.apps[i].holding = Some((claim, index, at));
         // A half-built message: whoever still reads what stood here will notice.
-        self.write(rank, at + HEADER_BYTES, len, |bytes| bytes.fill(0xee));
+        self.write(seat, at + HEADER_BYTES, len, |bytes| bytes.fill(0xee));
         let held = self.now + self.random.range(10, self.apps[i].plan.hold_ns);
         self.push(held, Event::App(i));
         Ok(())
     }
 
     /// An application writes into its row; in shared memory all peers see it at once.
-    fn write(&mut self, rank: Rank, at: u64, len: u64, write: impl Fn(&mut [u8])) {
+    fn write(&mut self, seat: Seat, at: u64, len: u64, write: impl Fn(&mut [u8])) {
+        let (tables, me) = (&mut self.stages[seat.stage].tables, seat.rank.index());
         if self.plan.visibility == Visibility::Posted {
-            write(self.tables[rank.index()].rows[rank.index()].slice_mut(at, len));
+            write(tables[me].rows[me].slice_mut(at, len));
             return;
         }
-        for table in &mut self.tables {
-            write(table.rows[rank.index()].slice_mut(at, len));
+        for table in tables {
+            write(table.rows[me].slice_mut(at, len));
         }
     }
 
@@ -92,24 +96,26 @@ impl World<'_> {
     /// closed if it was the last.
     pub(super) fn commit(&mut self, i: usize) -> Interruption {
         let app = &mut self.apps[i];
-        let (rank, id, sender) = (app.plan.member, app.plan.subgroup, app.sender);
+        let (seat, id, sender) = (app.seat, app.plan.subgroup, app.sender);
+        let Seat { stage, rank } = seat;
+        let me = rank.index();
         let (claim, index, at) = app.holding.take().expect("a claim");
         let void = self.plan.faults.voids && self.random.one_in(10);
         let len = if self.random.one_in(8) { self.random.below(claim.len() + 1) } else { claim.len() };
         let content = crate::random::mix(u64::from(id.0) << 48 | (sender as u64) << 32 | index as u64);
-        self.write(rank, at + HEADER_BYTES, len, |bytes| fill(bytes, content));
-        let bytes = self.tables[rank.index()].rows[rank.index()].slice(at + HEADER_BYTES, len);
+        self.write(seat, at + HEADER_BYTES, len, |bytes| fill(bytes, content));
+        let bytes = self.stages[stage].tables[me].rows[me].slice(at + HEADER_BYTES, len);
         let fate = if void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
         let kind = if void { Kind::Void } else { Kind::Message };
         // The header that `Claims::commit` is going to store, a moment earlier: the engine looks at it only behind the mark.
         let span = frame_bytes(claim.len());
         let word = Header { kind, span, len }.encode();
-        self.tables[rank.index()].set_own(at, word);
-        self.spread(rank, at, word);
-        self.ledger.committed(id, sender, index, fate);
+        self.stages[stage].tables[me].set_own(at, word);
+        self.spread(seat, at, word);
+        self.stages[stage].ledger.committed(id, sender, index, fate);
         self.hash.add(word);
         note!(self, "m{rank} s{id} commits claim {index}: {kind:?} of {len} bytes");
-        let same = |app: &App| app.plan.member == rank && app.plan.subgroup == id;
+        let same = |app: &App| app.seat == seat && app.plan.subgroup == id;
         let closes = self.plan.faults.early_close
             && self.apps.iter().all(|app| !same(app) || (app.left == 0 && app.holding.is_none()));
         if closes {
@@ -119,8 +125,8 @@ impl World<'_> {
         let exclusive = self.apps[i].exclusive.clone();
         if let Some(exclusive) = &exclusive {
             let round = claims.guess_round(&exclusive.borrow());
-            self.tables[rank.index()].set_own(at + 8, round);
-            self.spread(rank, at + 8, round);
+            self.stages[stage].tables[me].set_own(at + 8, round);
+            self.spread(seat, at + 8, round);
         }
         Box::new(move || {
             let ring = *claims.ring();
@@ -146,10 +152,10 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn close(&mut self, id: SubgroupId, sender: usize) {
-        let rank = self.ledger.lane(id, sender).sender;
-        self.members[rank.index()].engine.claims(id).expect("a sender").close();
+    pub(super) fn close(&mut self, seat: Seat, id: SubgroupId) {
+        let Seat { stage, rank } = seat;
+        self.stages[stage].member(rank).engine.claims(id).expect("a sender").close();
         note!(self, "m{rank} s{id} closes its claims");
-        self.wake(rank);
+        self.wake(seat);
     }
 }

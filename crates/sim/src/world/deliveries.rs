@@ -1,0 +1,60 @@
+//! Deliveries, compared with what was sent, with each other, and with what engines say about them.
+use super::stage::{Seat, Still, Word};
+use super::{Checked, Delivered, World};
+use crate::checkers::{Violation, frame_safety, no_invention, sequence, stability};
+use crate::table::Action;
+use spindle_core::Order;
+use spindle_core::ring::HEADER_BYTES;
+
+impl World<'_> {
+    /// `seat` takes a message out of a batch, and is done with it unless it is only lent.
+    pub(super) fn deliver(&mut self, seat: Seat, message: Delivered, done: bool) -> Result<usize, Violation> {
+        let rank = seat.rank;
+        let Delivered { subgroup, sender: from, round, len, digest } = message;
+        note!(self, "m{rank} s{subgroup} delivers round {round} of m{from}, {len} bytes");
+        self.hash.add(digest ^ round);
+        let stage = &mut self.stages[seat.stage];
+        let group = &stage.ledger.groups[subgroup.index()];
+        let (order, sender) = (group.order, group.sender_rank(from).expect("a sender of the subgroup"));
+        no_invention::delivered(&stage.ledger, subgroup, rank, sender, len, digest)?;
+        let index = sequence::delivered(&mut stage.ledger, subgroup, rank, sender, round, digest)?;
+        if done {
+            stage.ledger.groups[subgroup.index()].lanes[sender].done[rank.index()] = index + 1;
+        }
+        if order == Order::Total && stage.total_order.delivered(subgroup, rank, from, round, digest)? {
+            let group = &stage.ledger.groups[subgroup.index()];
+            let lane = &group.lanes[sender];
+            let frame = &lane.frames[index];
+            let bytes = stage.tables[from.index()].rows[from.index()].slice(frame.at + HEADER_BYTES, len);
+            for holder in &group.members {
+                let rows = &Still(&stage.tables[holder.index()]);
+                stability::held(rows, *holder, subgroup, from, &lane.ring, frame, bytes)?;
+            }
+        }
+        Ok(index)
+    }
+
+    /// What an engine says about its deliveries, compared with them.
+    pub(super) fn believe(&mut self, seat: Seat, actions: &[Action]) -> Checked {
+        let rank = seat.rank;
+        let stage = &mut self.stages[seat.stage];
+        for action in actions {
+            let Action::Store { at, value } = action else { continue };
+            let (id, by_sender) = match stage.member(rank).words.get(*at as usize / 8) {
+                Some(Word::BySender(id, sender)) => (*id, Some(*sender)),
+                Some(Word::Entry(id, "delivered")) => (*id, None),
+                _ => continue,
+            };
+            match by_sender {
+                Some(sender) => note!(self, "m{rank} s{id} delivered[{sender}] -> {value}"),
+                None => note!(self, "m{rank} s{id} delivered -> {value}"),
+            }
+            let group = &mut stage.ledger.groups[id.index()];
+            // The sum over senders says nothing that they don't.
+            if by_sender.is_some() == (group.order == Order::Fifo) {
+                frame_safety::says_delivered(group, id, rank, by_sender.unwrap_or(0), *value)?;
+            }
+        }
+        Ok(())
+    }
+}
