@@ -11,6 +11,7 @@
 mod apps;
 mod campaign;
 pub mod checkers;
+pub mod history;
 pub mod ledger;
 mod options;
 mod plan;

@@ -25,7 +25,9 @@ mod traffic;
 
 use crate::apps::App;
 use crate::checkers::determinism::TraceHash;
+use crate::checkers::view_sequence::ViewSequence;
 use crate::checkers::{Violation, liveness, null_rule};
+use crate::history::History;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::trace::Trace;
@@ -81,6 +83,8 @@ enum Event {
 struct Process {
     /// Where it is.
     seat: Seat,
+    /// The first stage that it was on.
+    first_stage: usize,
     /// Its clock's offset, in ns.
     clock: i64,
 }
@@ -106,6 +110,8 @@ pub(crate) struct World<'a> {
     stages: Vec<Stage>,
     apps: Vec<App>,
     told: Told,
+    history: History,
+    view_sequence: ViewSequence,
     hash: TraceHash,
     outcome: Outcome,
     trace: Option<&'a mut Trace>,
@@ -131,10 +137,15 @@ impl<'a> World<'a> {
             heap: BinaryHeap::with_capacity(1024),
             pushed: 0,
             random: Random::new(plan.seed, 1),
-            processes: view.ranks().map(|rank| Process { seat: Seat { stage: 0, rank }, clock: 0 }).collect(),
+            processes: view
+                .ranks()
+                .map(|rank| Process { seat: Seat { stage: 0, rank }, first_stage: 0, clock: 0 })
+                .collect(),
             apps: apps.collect(),
             stages: vec![stage],
             told: Told::new(Random::new(plan.seed, 2), plan.faults.partial_batches),
+            history: History::default(),
+            view_sequence: ViewSequence::new(view),
             hash: TraceHash::default(),
             outcome: Outcome { seed: plan.seed, ..Outcome::default() },
             plan,

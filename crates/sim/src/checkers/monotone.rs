@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn an_engine_that_writes_or_announces_what_is_not_committed_is_found() {
         let mut ledger = example(Order::Total);
-        let index = ledger.claimed(SubgroupId(0), 0, 256, 64);
+        let index = ledger.claimed(SubgroupId(0), 0, 256, 64, 0);
         assert_eq!(stamped(&ledger.groups[0].lanes[0], 264).unwrap_err().number, 11);
         assert_eq!(announced(&mut ledger.groups[0].lanes[0], 64, |_| 0).unwrap_err().number, 11);
         ledger.committed(SubgroupId(0), 0, index, Fate::Void);

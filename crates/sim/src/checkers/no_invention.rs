@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn a_claim_that_was_given_up_is_no_message() {
         let mut ledger = example(Order::Total);
-        let index = ledger.claimed(SubgroupId(0), 0, 256, 64);
+        let index = ledger.claimed(SubgroupId(0), 0, 256, 64, 0);
         assert!(delivered(&ledger, SubgroupId(0), Rank(1), 0, 48, 5).is_err());
         ledger.committed(SubgroupId(0), 0, index, Fate::Void);
         assert!(delivered(&ledger, SubgroupId(0), Rank(1), 0, 48, 5).is_err());

@@ -18,8 +18,21 @@ impl World<'_> {
         let (order, sender) = (group.order, group.sender_rank(from).expect("a sender of the subgroup"));
         no_invention::delivered(&stage.ledger, subgroup, rank, sender, len, digest)?;
         let index = sequence::delivered(&mut stage.ledger, subgroup, rank, sender, round, digest)?;
+        let number = stage.ledger.lane(subgroup, sender).frames[index].number;
+        let (receiver, sending) = (stage.cast[rank.index()], stage.cast[from.index()]);
+        let ids = [rank, from].map(|rank| stage.view.members[rank.index()]);
+        // Who was there when the sender came has to deliver its first message.
+        let since = stage.ledger.lane(subgroup, sender).since[rank.index()];
+        let from_start = self.processes[receiver].first_stage <= self.processes[sending].first_stage;
+        let before = self.history.delivered(receiver, subgroup, sending, number);
+        let before = before.or((from_start || since > 0).then_some(since));
+        sequence::across_views(ids[0], ids[1], subgroup, before, number, self.history.sent(sending, subgroup))?;
         if done {
             stage.ledger.groups[subgroup.index()].lanes[sender].done[rank.index()] = index + 1;
+        }
+        if order == Order::Total {
+            let (place, _) = stage.total_order.counts(subgroup, rank);
+            stage.uniformity.delivered(subgroup, rank, place)?;
         }
         if order == Order::Total && stage.total_order.delivered(subgroup, rank, from, round, digest)? {
             let group = &stage.ledger.groups[subgroup.index()];

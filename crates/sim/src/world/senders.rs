@@ -69,7 +69,8 @@ impl World<'_> {
         let group = &mut ledger.groups[id.index()];
         frame_safety::claimed(group, id, sender, at, span)?;
         bounded::claimed(&group.lanes[sender], id, at, span)?;
-        let index = ledger.claimed(id, sender, at, span);
+        let number = self.history.claimed(self.apps[i].plan.member, id);
+        let index = ledger.claimed(id, sender, at, span, number);
         note!(self, "m{rank} s{id} claims {len} bytes: claim {index}");
         self.hash.add(at);
         self.apps[i].holding = Some((claim, index, at));
@@ -96,6 +97,7 @@ impl World<'_> {
     /// closed if it was the last.
     pub(super) fn commit(&mut self, i: usize) -> Interruption {
         let app = &mut self.apps[i];
+        let process = app.plan.member;
         let (seat, id, sender) = (app.seat, app.plan.subgroup, app.sender);
         let Seat { stage, rank } = seat;
         let me = rank.index();
@@ -112,7 +114,10 @@ impl World<'_> {
         let word = Header { kind, span, len }.encode();
         self.stages[stage].tables[me].set_own(at, word);
         self.spread(seat, at, word);
-        self.stages[stage].ledger.committed(id, sender, index, fate);
+        let ledger = &mut self.stages[stage].ledger;
+        ledger.committed(id, sender, index, fate);
+        let number = ledger.lane(id, sender).frames[index].number;
+        self.history.committed(process, id, number, fate);
         self.hash.add(word);
         note!(self, "m{rank} s{id} commits claim {index}: {kind:?} of {len} bytes");
         let same = |app: &App| app.seat == seat && app.plan.subgroup == id;

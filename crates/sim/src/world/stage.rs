@@ -3,7 +3,9 @@
 use crate::apps::Consumer;
 use crate::checkers::monotone::Monotone;
 use crate::checkers::null_rule::NullRule;
+use crate::checkers::primary::Primary;
 use crate::checkers::total_order::TotalOrder;
+use crate::checkers::uniformity::Uniformity;
 use crate::ledger::Ledger;
 use crate::plan::Plan;
 use crate::table::SimTable;
@@ -52,6 +54,8 @@ pub(super) struct Stage {
     pub(super) total_order: TotalOrder,
     pub(super) monotone: Monotone,
     pub(super) null_rule: NullRule,
+    pub(super) uniformity: Uniformity,
+    pub(super) primary: Primary,
 }
 
 impl Stage {
@@ -70,6 +74,8 @@ impl Stage {
             total_order: TotalOrder::new(view.subgroups.len(), view.members.len()),
             monotone: Monotone::new(&control),
             null_rule: NullRule::new(view.subgroups.iter().map(|spec| spec.senders.len())),
+            uniformity: Uniformity::new(view.subgroups.len()),
+            primary: Primary::new(view.members.len()),
             members: view.ranks().map(|_| None).collect(),
             consumers: vec![],
             view: view.clone(),
