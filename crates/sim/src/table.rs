@@ -9,19 +9,35 @@ use spindle_core::{Rank, Rows, Table};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// One member's copy of one row.
 #[derive(Debug)]
 pub(crate) struct RowCopy {
     /// The control block, by word. Cells, because words arrive while an engine reads.
     control: Box<[Cell<u64>]>,
+    /// The words of it that may take any value: those of proposals.
+    free: Range<u64>,
     /// The rings behind it.
     rings: Box<[u8]>,
 }
 
+/// The extent of one row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    /// Bytes of the whole row.
+    pub(crate) size: u64,
+    /// Bytes of its control block.
+    pub(crate) control: u64,
+    /// Words that may go back.
+    pub(crate) free: Range<u64>,
+}
+
 impl RowCopy {
-    fn new(size: u64, control: u64) -> RowCopy {
+    fn new(extent: &Extent) -> RowCopy {
+        let Extent { size, control, free } = extent.clone();
         RowCopy {
+            free,
             control: (0..control / 8).map(|_| Cell::new(0)).collect(),
             rings: vec![0; (size - control) as usize].into(),
         }
@@ -111,6 +127,15 @@ pub(crate) struct Link {
     pub(crate) due: u64,
     /// Whether an event stands in the heap for it.
     pub(crate) scheduled: bool,
+    /// Nothing arrives.
+    pub(crate) cut: bool,
+}
+
+impl Link {
+    /// Whether nothing is on the way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
 }
 
 /// Something that happens on another thread in the middle of a poll.
@@ -131,6 +156,8 @@ pub(crate) struct SimTable {
     /// What happens in the middle of this poll, and at which access from now.
     interruption: RefCell<Option<Interruption>>,
     interrupted_in: Cell<u64>,
+    /// Stores and posts of this poll so far, for those who want to know what came before what.
+    count: Rc<Cell<u64>>,
     /// Something has arrived in the middle of a poll that the engine may have missed.
     pub(crate) missed: Cell<bool>,
     /// A word of `owner`'s row that went back: (owner, offset, before, now).
@@ -156,10 +183,16 @@ pub(crate) struct Landed {
 }
 
 impl SimTable {
-    pub(crate) fn new(me: Rank, sizes: &[(u64, u64)], copy_data: bool, mid_poll: Option<u64>) -> SimTable {
+    pub(crate) fn new(
+        me: Rank,
+        sizes: &[Extent],
+        copy_data: bool,
+        mid_poll: Option<u64>,
+        count: Rc<Cell<u64>>,
+    ) -> SimTable {
         SimTable {
             me,
-            rows: sizes.iter().map(|&(size, control)| RowCopy::new(size, control)).collect(),
+            rows: sizes.iter().map(RowCopy::new).collect(),
             inbound: sizes.iter().map(|_| RefCell::default()).collect(),
             actions: vec![],
             scratch_words: vec![],
@@ -168,6 +201,7 @@ impl SimTable {
             mid_poll: mid_poll.map(Cell::new),
             interruption: RefCell::default(),
             interrupted_in: Cell::new(0),
+            count,
             missed: Cell::new(false),
             went_back: Cell::new(None),
         }
@@ -178,6 +212,7 @@ impl SimTable {
         self.scratch_words.clear();
         self.scratch_bytes.clear();
         self.missed.set(false);
+        self.count.set(0);
     }
 
     /// Lets something happen at the engine's `access`-th access to this table from now.
@@ -210,8 +245,9 @@ impl SimTable {
     }
 
     fn apply_control(&self, owner: Rank, at: u64, value: u64) {
-        let cell = &self.rows[owner.index()].control[at as usize / 8];
-        if value < cell.get() {
+        let row = &self.rows[owner.index()];
+        let cell = &row.control[at as usize / 8];
+        if value < cell.get() && !row.free.contains(&at) {
             self.went_back.set(Some((owner, at, cell.get(), value)));
         }
         cell.set(value);
@@ -227,6 +263,9 @@ impl SimTable {
         }
         let mut link = self.inbound[owner.index()].borrow_mut();
         let link = &mut *link;
+        if link.cut {
+            return;
+        }
         let control = self.rows[owner.index()].control_bytes();
         for _ in 0..word >> 8 & 3 {
             let Some(Parcel { load, steps: 1, .. }) = link.queue.front() else { return };
@@ -305,6 +344,27 @@ impl SimTable {
         link.due = link.due.max(travel.due);
         let (due, salt) = (link.due, travel.salt);
         link.queue.push_back(Parcel { due, dropped: false, load, steps, step: 0, salt });
+    }
+
+    /// How many parcels of `owner` are on the way to me.
+    pub(crate) fn on_the_way(&self, owner: Rank) -> usize {
+        self.inbound[owner.index()].borrow().queue.len()
+    }
+
+    /// Of what `owner` has on the way to me only so many parcels arrive.
+    pub(crate) fn lose(&self, owner: Rank, kept: usize) {
+        let mut link = self.inbound[owner.index()].borrow_mut();
+        link.queue.truncate(kept);
+        let (mut words, mut bytes) = (0, 0);
+        for parcel in &link.queue {
+            match &parcel.load {
+                Load::Control(range) => words += (range.end - range.start) as usize / 8,
+                Load::Data { range, late: false } => bytes += (range.end - range.start) as usize,
+                Load::Data { .. } | Load::Word { .. } | Load::Bell => {}
+            }
+        }
+        link.words.truncate(words);
+        link.bytes.truncate(bytes);
     }
 
     /// When the next parcel from `owner` is due.
@@ -406,6 +466,7 @@ impl Table for SimTable {
         // INV-14: a loop without end would fill memory before anybody else noticed.
         assert!(self.actions.len() < ACTIONS_MAX, "one poll of m{} made {ACTIONS_MAX} stores and posts", self.me);
         self.actions.push(Action::Store { at, value });
+        self.count.set(self.actions.len() as u64);
         self.rows[self.me.index()].set(at, value);
     }
 
@@ -425,6 +486,7 @@ impl Table for SimTable {
             start
         };
         self.actions.push(Action::Post { peers, range, copied });
+        self.count.set(self.actions.len() as u64);
     }
 }
 
@@ -432,9 +494,13 @@ impl Table for SimTable {
 mod tests {
     use super::*;
 
+    fn extents() -> [Extent; 2] {
+        [(); 2].map(|()| Extent { size: 1024, control: 256, free: 192..256 })
+    }
+
     fn pair(copy_data: bool) -> (SimTable, SimTable) {
-        let sizes = [(1024, 256), (1024, 256)];
-        (SimTable::new(Rank(0), &sizes, copy_data, None), SimTable::new(Rank(1), &sizes, copy_data, None))
+        let table = |me| SimTable::new(Rank(me), &extents(), copy_data, None, Rc::default());
+        (table(0), table(1))
     }
 
     fn post(from: &mut SimTable, to: &SimTable, range: Range<u64>, travel: Travel) -> bool {
@@ -510,9 +576,36 @@ mod tests {
     }
 
     #[test]
+    fn a_proposal_may_take_any_value() {
+        let (mut from, mut to) = pair(false);
+        for value in [5, 4] {
+            from.store(192, value);
+            post(&mut from, &to, 192..256, WHOLE);
+        }
+        to.land(&from, 10, 1);
+        assert_eq!((to.went_back.get(), to.load(Rank(0), 192)), (None, 4));
+    }
+
+    #[test]
+    fn what_a_dead_member_had_on_the_way_arrives_up_to_some_post() {
+        let (mut from, mut to) = pair(true);
+        for value in 1..=3 {
+            from.store(64, value);
+            from.set_own(256, value);
+            post(&mut from, &to, 256..320, WHOLE);
+            post(&mut from, &to, 64..128, WHOLE);
+        }
+        assert_eq!(to.on_the_way(Rank(0)), 6);
+        to.lose(Rank(0), 3);
+        to.land(&from, 10, 1);
+        assert_eq!((to.load(Rank(0), 256), to.load(Rank(0), 64)), (2, 1));
+        let link = to.inbound[0].borrow();
+        assert!(link.queue.is_empty() && link.words.is_empty() && link.bytes.is_empty());
+    }
+
+    #[test]
     fn words_arrive_in_the_middle_of_a_poll_in_order() {
-        let sizes = [(1024, 256), (1024, 256)];
-        let to = SimTable::new(Rank(1), &sizes, false, Some(3));
+        let to = SimTable::new(Rank(1), &extents(), false, Some(3), Rc::default());
         for value in 1..=50 {
             to.expect_word(Rank(0), 64, value, 10);
             to.expect_word(Rank(0), 72, value, 10);

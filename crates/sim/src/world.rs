@@ -2,7 +2,8 @@
 //!
 //! What belongs to one view stands in its [`Stage`]; a [`Seat`] is a member on a stage. A run in which nobody comes or goes
 //! has one stage. The parts of this module follow a message: `senders` commit it, `polls` find it, `traffic` carries it,
-//! `deliveries` check it where it arrives, `consumers` take it on threads of their own.
+//! `deliveries` check it where it arrives, `consumers` take it on threads of their own. `happen` is what befalls processes,
+//! `views` their way from stage to stage, `rest` what must be true when nothing happens any more.
 //!
 //! An engine is polled when something has happened to it (a post landed, an application committed, a consumer reported)
 //! and as long as it says that there is more to do; never otherwise, so that a forgotten wake-up shows.
@@ -17,27 +18,31 @@ macro_rules! note {
 
 mod consumers;
 mod deliveries;
+mod happen;
 mod polls;
+mod rest;
 mod senders;
 mod stage;
 mod told;
 mod traffic;
+mod views;
 
-use crate::apps::App;
+use crate::apps::{App, OpenRing};
 use crate::checkers::determinism::TraceHash;
 use crate::checkers::view_sequence::ViewSequence;
 use crate::checkers::{Violation, liveness, null_rule};
+use crate::happenings::When;
 use crate::history::History;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::trace::Trace;
-use spindle_core::layout::membership;
 use spindle_core::{Engine, Rank, SubgroupId};
 pub(crate) use stage::Seat;
 use stage::Stage;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use told::Told;
+use views::Moving;
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -58,8 +63,32 @@ pub struct Outcome {
     pub posts: u64,
     /// Stores of engines into their rows.
     pub stores: u64,
-    /// Faults that happened: delays, merges, tears, pauses met, clock jumps.
+    /// Faults that happened: delays, merges, tears, pauses met, clock jumps, crashes, hangs, cuts, false suspicions.
     pub faults: u64,
+    /// Views installed by anybody, the first not counted.
+    pub views: u64,
+    /// Views installed by members, each counted for each member.
+    pub installs: u64,
+    /// Processes that crashed.
+    pub crashes: u64,
+    /// Hangs begun.
+    pub hangs: u64,
+    /// Members that were told to suspect one that lives.
+    pub suspicions: u64,
+    /// Links cut.
+    pub cuts: u64,
+    /// Processes that asked to be admitted.
+    pub joins: u64,
+    /// Members that asked to leave.
+    pub leaves: u64,
+    /// Members that learnt that the others go on without them.
+    pub evictions: u64,
+    /// Messages sent again in a later view.
+    pub resent: u64,
+    /// Whether no group was left at work at the end, because too few were with each other.
+    pub blocked: bool,
+    /// Things that may each have ended a view.
+    pub(crate) reasons: u64,
     /// Events.
     pub events: u64,
     /// Virtual time at the end, in ns.
@@ -77,16 +106,63 @@ enum Event {
     Report { stage: usize, consumer: usize },
     Clock(usize, usize),
     Close(Seat, SubgroupId),
+    Alarm(Seat),
+    Happen(usize),
+    Ask(usize),
+    Died { stage: usize, member: Rank, peer: Rank },
+    Heal(usize, usize),
+}
+
+impl Event {
+    /// Whether it goes on for ever, or is brought about by one that is not: it does not keep a group from being at rest.
+    fn is_background(self) -> bool {
+        matches!(self, Event::Poll(_) | Event::Land { .. } | Event::Alarm(_) | Event::Ask(_))
+    }
+}
+
+/// How a process stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    /// It has not asked to join yet.
+    Outside,
+    Asking,
+    Member,
+    Crashed,
+    Evicted,
+    Left,
+}
+
+impl Life {
+    fn is_alive(self) -> bool {
+        matches!(self, Life::Outside | Life::Asking | Life::Member)
+    }
+}
+
+/// When a process dies.
+#[derive(Clone, Copy, Debug)]
+struct Doom {
+    /// Stores and posts until then.
+    actions: u64,
+    /// At the end of the next poll at the latest.
+    last_poll: bool,
 }
 
 /// One process: a member for as long as it lives, on one stage after the other.
 struct Process {
     /// Where it is.
-    seat: Seat,
+    seat: Option<Seat>,
+    life: Life,
     /// The first stage that it was on.
-    first_stage: usize,
+    first_stage: Option<usize>,
     /// Its clock's offset, in ns.
     clock: i64,
+    hung_until: u64,
+    doom: Option<Doom>,
+    leaving: bool,
+    /// Rings of its seat in which its applications may claim, unless the only one holds it.
+    open: BTreeMap<SubgroupId, OpenRing>,
+    /// Rings of its seat in which they may not yet.
+    moving: Vec<Moving>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +172,8 @@ pub(crate) struct Delivered {
     pub(crate) round: u64,
     pub(crate) len: u64,
     pub(crate) digest: u64,
+    /// Stores and posts of the poll before it.
+    pub(crate) after: u64,
 }
 
 type Checked = Result<(), Violation>;
@@ -108,6 +186,14 @@ pub(crate) struct World<'a> {
     random: Random,
     processes: Vec<Process>,
     stages: Vec<Stage>,
+    /// By happening of the plan: it was set off by a step.
+    happened: Vec<bool>,
+    /// Links that carry nothing, by processes, and until when.
+    cuts: BTreeMap<(usize, usize), u64>,
+    /// Events in the heap that are not background.
+    foreground: u64,
+    /// When anything but a heartbeat last happened.
+    last_change: u64,
     apps: Vec<App>,
     told: Told,
     history: History,
@@ -120,29 +206,33 @@ pub(crate) struct World<'a> {
 impl<'a> World<'a> {
     pub(crate) fn new(plan: &'a Plan, trace: Option<&'a mut Trace>) -> World<'a> {
         let view = &plan.view;
-        let mut stage = Stage::new(plan, view, (0..view.members.len()).collect());
-        for rank in view.ranks() {
-            let engine = Engine::new(view.clone(), rank, plan.ablation).expect("a plan's view is well formed");
-            stage.install(engine, &plan.members[rank.index()].hand_offs);
-        }
+        let process = || Process {
+            seat: None,
+            life: Life::Outside,
+            first_stage: None,
+            clock: 0,
+            hung_until: 0,
+            doom: None,
+            leaving: false,
+            open: BTreeMap::new(),
+            moving: vec![],
+        };
         let apps = plan.apps.iter().map(|app| {
-            let seat = Seat { stage: 0, rank: Rank(app.member as u32) };
-            let claims = stage.member(seat.rank).engine.claims(app.subgroup).expect("a sender has claims");
-            let sender = view.subgroups[app.subgroup.index()].sender_rank(seat.rank).expect("a sender");
             let twins = |other: &&crate::plan::AppPlan| (other.member, other.subgroup) == (app.member, app.subgroup);
-            App::new(*app, seat, claims, sender, plan.apps.iter().filter(twins).count() == 1)
+            App::new(*app, plan.apps.iter().filter(twins).count() == 1)
         });
         World {
             now: 0,
             heap: BinaryHeap::with_capacity(1024),
             pushed: 0,
             random: Random::new(plan.seed, 1),
-            processes: view
-                .ranks()
-                .map(|rank| Process { seat: Seat { stage: 0, rank }, first_stage: 0, clock: 0 })
-                .collect(),
+            processes: plan.members.iter().map(|_| process()).collect(),
             apps: apps.collect(),
-            stages: vec![stage],
+            stages: vec![Stage::new(plan, view, (0..view.members.len()).collect())],
+            happened: vec![false; plan.happenings.len()],
+            cuts: BTreeMap::new(),
+            foreground: 0,
+            last_change: 0,
             told: Told::new(Random::new(plan.seed, 2), plan.faults.partial_batches),
             history: History::default(),
             view_sequence: ViewSequence::new(view),
@@ -171,53 +261,66 @@ impl<'a> World<'a> {
     }
 
     fn play(&mut self) -> Checked {
-        self.start();
+        self.start()?;
         self.drain()?;
-        liveness::at_rest(&self.stages[0].ledger)?;
-        self.compare_copies(0)?;
+        let live = self.check_rest()?;
+        self.outcome.blocked = live.is_none();
+        let Some(stage) = live else { return Ok(()) };
         if !self.plan.faults.early_close {
-            note!(self, "-- at rest: everybody is polled, nobody may find anything to do");
-            self.poke(0)?;
-            note!(self, "-- claims are closed");
-            for (id, sender) in self.stages[0].lanes() {
-                let at = self.now + self.random.below(20_000);
-                let rank = self.stages[0].ledger.lane(id, sender).sender;
-                self.push(at, Event::Close(Seat { stage: 0, rank }, id));
+            if self.plan.suspect_after_ns.is_none() {
+                self.poke(stage)?;
             }
+            self.close_all(stage);
         }
         self.drain()?;
-        for member in self.stages[0].members.iter().flatten() {
-            liveness::ended(member.engine.me(), member.engine.state())?;
-        }
-        self.compare_copies(0)
+        self.check_end(stage)
     }
 
-    fn start(&mut self) {
-        for i in 0..self.apps.len() {
-            let at = self.random.below(self.apps[i].plan.think_ns);
-            self.push(at, Event::App(i));
+    fn start(&mut self) -> Checked {
+        for rank in self.plan.view.ranks() {
+            let mut engine =
+                Engine::new(self.plan.view.clone(), rank, self.plan.ablation).expect("a plan's view is well formed");
+            engine.set_suspect_after(self.plan.suspect_after_ns);
+            self.install(rank.index(), engine, None, vec![])?;
         }
+        // The first view is where a run begins, not something that happens in it.
+        (self.outcome.views, self.outcome.installs) = (0, 0);
         for process in 0..self.processes.len() {
             for (i, (at, _)) in self.plan.members[process].clock_jumps.iter().enumerate() {
                 self.push(*at, Event::Clock(process, i));
             }
-            self.wake(self.processes[process].seat);
+            let longest = self.plan.suspect_after_ns.unwrap_or(u64::MAX) / 10 * 9;
+            let pauses = self.plan.members[process].pauses.iter();
+            self.outcome.reasons += pauses.filter(|(from, to)| to - from >= longest).count() as u64;
+        }
+        for (i, happening) in self.plan.happenings.iter().enumerate() {
+            if let When::At(at) = happening.when {
+                self.push(at, Event::Happen(i));
+            }
         }
         if self.plan.faults.early_close {
             for (id, sender) in self.stages[0].lanes() {
                 let seat = Seat { stage: 0, rank: self.stages[0].ledger.lane(id, sender).sender };
-                if !self.apps.iter().any(|app| app.seat == seat && app.plan.subgroup == id) {
+                if !self.apps.iter().any(|app| app.is_at(seat, id)) {
                     let at = self.random.below(50_000);
                     self.push(at, Event::Close(seat, id));
                 }
             }
         }
+        Ok(())
     }
 
-    /// Lets things happen until nothing is left to happen.
+    /// Lets things happen until nothing is left to happen but what goes on for ever.
     fn drain(&mut self) -> Checked {
+        let calm_ns = 1_000_000 + 4 * self.plan.suspect_after_ns.unwrap_or(0);
         while let Some(Reverse((at, _, event))) = self.heap.pop() {
             self.now = at;
+            let is_calm = self.plan.faults.membership && self.foreground == 0 && at > self.last_change + calm_ns;
+            if is_calm && (0..self.processes.len()).all(|process| self.paused(process).is_none()) {
+                self.push(at, event);
+                return Ok(());
+            }
+            self.foreground -= u64::from(!event.is_background());
             self.outcome.events += 1;
             self.hash.add(at);
             if self.outcome.events > self.plan.events_max {
@@ -232,15 +335,19 @@ impl<'a> World<'a> {
     }
 
     fn happen(&mut self, event: Event) -> Checked {
-        let stopped = match event {
-            Event::Poll(seat) => Some(self.process_of(seat)),
+        let of = match event {
+            Event::Poll(seat) | Event::Alarm(seat) => Some(self.process_of(seat)),
             Event::App(i) => Some(self.apps[i].plan.member),
             Event::Consume { stage, consumer } | Event::Report { stage, consumer } => {
                 Some(self.process_of(Seat { stage, rank: self.stages[stage].consumers[consumer].member }))
             }
+            Event::Ask(process) => Some(process),
             _ => None,
         };
-        if let Some(until) = stopped.and_then(|process| self.paused(process)) {
+        if of.is_some_and(|process| matches!(self.processes[process].life, Life::Crashed | Life::Evicted)) {
+            return Ok(());
+        }
+        if let Some(until) = of.and_then(|process| self.paused(process)) {
             self.outcome.faults += 1;
             self.push(until, event);
             return Ok(());
@@ -250,7 +357,12 @@ impl<'a> World<'a> {
                 self.stages[seat.stage].member_mut(seat.rank).scheduled = false;
                 self.poll(seat).map(|_| ())
             }
+            Event::Alarm(seat) => {
+                self.wake(seat);
+                Ok(())
+            }
             Event::Land { stage, owner, peer } => self.land(stage, owner, peer),
+            Event::App(i) if self.processes[self.apps[i].plan.member].life == Life::Left => Ok(()),
             Event::App(i) => self.step(i),
             Event::Consume { stage, consumer } => self.consume(stage, consumer),
             Event::Report { stage, consumer } => self.report(stage, consumer),
@@ -258,11 +370,18 @@ impl<'a> World<'a> {
                 let by = self.plan.members[process].clock_jumps[i].1;
                 self.processes[process].clock += by;
                 self.outcome.faults += 1;
-                note!(self, "m{process} clock jumps by {by} ns");
+                note!(self, "p{process} clock jumps by {by} ns");
                 Ok(())
             }
             Event::Close(seat, id) => {
                 self.close(seat, id);
+                Ok(())
+            }
+            Event::Happen(i) => self.perform(i),
+            Event::Ask(process) => self.ask(process),
+            Event::Died { stage, member, peer } => self.died(stage, member, peer),
+            Event::Heal(from, to) => {
+                self.heal(from, to);
                 Ok(())
             }
         }
@@ -270,6 +389,7 @@ impl<'a> World<'a> {
 
     fn push(&mut self, at: u64, event: Event) {
         self.pushed += 1;
+        self.foreground += u64::from(!event.is_background());
         self.heap.push(Reverse((at, self.pushed, event)));
     }
 
@@ -277,49 +397,30 @@ impl<'a> World<'a> {
         self.stages[seat.stage].cast[seat.rank.index()]
     }
 
+    fn is_member(&self, process: usize) -> bool {
+        self.processes[process].life == Life::Member
+    }
+
+    /// Until when a process stands still, if it does.
     fn paused(&self, process: usize) -> Option<u64> {
+        let Process { life, hung_until, .. } = self.processes[process];
+        if !life.is_alive() {
+            return None;
+        }
         let pauses = &self.plan.members[process].pauses;
-        pauses.iter().find(|(from, to)| (*from..*to).contains(&self.now)).map(|(_, to)| *to)
+        let planned = pauses.iter().find(|(from, to)| (*from..*to).contains(&self.now)).map(|(_, to)| *to);
+        planned.max((hung_until > self.now).then_some(hung_until))
     }
 
     /// Something has happened at `seat`: its engine is polled soon.
     fn wake(&mut self, seat: Seat) {
         let process = self.process_of(seat);
-        let member = self.stages[seat.stage].member_mut(seat.rank);
-        if member.scheduled || member.finished {
+        let Some(member) = &mut self.stages[seat.stage].members[seat.rank.index()] else { return };
+        if member.scheduled || member.finished || self.processes[process].life != Life::Member {
             return;
         }
         member.scheduled = true;
         let at = self.now + self.random.range(50, self.plan.members[process].poll_ns);
         self.push(at, Event::Poll(seat));
-    }
-
-    /// Polls everybody at rest.
-    fn poke(&mut self, stage: usize) -> Checked {
-        for _ in 0..3 {
-            for rank in self.stages[stage].view.ranks() {
-                let (worked, posts) = self.poll(Seat { stage, rank })?;
-                null_rule::at_rest(rank, worked, posts)?;
-            }
-        }
-        self.drain()
-    }
-
-    /// At rest, every peer's copy of every word that concerns it is what its owner stored last.
-    fn compare_copies(&self, stage: usize) -> Checked {
-        let Stage { view, layout, tables, monotone, .. } = &self.stages[stage];
-        for owner in view.ranks() {
-            let common = (membership::ASLEEP..membership::LEFT + 8).step_by(8);
-            for peer in view.ranks() {
-                let shared = view.subgroups_of(owner).filter(|(_, spec)| spec.members.contains(&peer));
-                let entries = shared.filter_map(|(id, _)| layout.row(owner).place(id));
-                let words = entries.flat_map(|place| (place.entry..place.end).step_by(8));
-                for at in common.clone().chain(words) {
-                    let copy = tables[peer.index()].rows[owner.index()].word(at);
-                    liveness::copied(peer, owner, at, copy, monotone.newest(owner, at))?;
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -5,7 +5,8 @@
 //! work undone.
 use super::{Invariant, Violation};
 use crate::ledger::{Fate, Ledger};
-use spindle_core::{Rank, State, SubgroupId};
+use spindle_core::{MemberId, Rank, State, SubgroupId};
+use std::fmt::Display;
 
 const INVARIANT: Invariant = Invariant(15, "liveness");
 
@@ -57,6 +58,30 @@ pub fn ended(member: Rank, state: &State) -> Result<(), Violation> {
     }
 }
 
+/// Nothing moves any more, faults are over, and a member can't go on although a quorum lives.
+///
+/// # Errors
+/// Always.
+pub fn stuck<T>(member: impl Display, why: String) -> Result<T, Violation> {
+    INVARIANT.broken(format!("nothing moves any more, but {member} {why}"))
+}
+
+/// A group is at work and at rest, and this one still asks to be let in.
+///
+/// # Errors
+/// Always.
+pub fn never_admitted<T>(joiner: MemberId) -> Result<T, Violation> {
+    INVARIANT.broken(format!("a group is at work, and member {joiner} asks in vain to be admitted"))
+}
+
+/// A group is at work and at rest, and this one still asks to be let go.
+///
+/// # Errors
+/// Always.
+pub fn never_let_go<T>(leaver: MemberId) -> Result<T, Violation> {
+    INVARIANT.broken(format!("a group is at work, and member {leaver} asks in vain to be let go"))
+}
+
 /// The run had more events than any plan needs, with messages undelivered.
 ///
 /// # Errors
@@ -89,5 +114,8 @@ mod tests {
         assert!(ended(Rank(0), &State::Finished).is_ok());
         assert!(ended(Rank(0), &State::Running).is_err());
         assert!(endless(1).is_err());
+        assert!(stuck::<()>("m1", "waits".into()).is_err());
+        assert!(never_admitted::<()>(MemberId(1)).is_err());
+        assert_eq!(never_let_go::<()>(MemberId(1)).unwrap_err().number, 15);
     }
 }

@@ -33,6 +33,11 @@ impl Monotone {
         Ok(std::mem::replace(word, value))
     }
 
+    /// An owner stores a word of a proposal, which may take any value.
+    pub fn replaced(&mut self, owner: Rank, at: u64, value: u64) {
+        self.words[owner.index()][at as usize / 8] = value;
+    }
+
     /// What the owner stored last.
     pub fn newest(&self, owner: Rank, at: u64) -> u64 {
         self.words[owner.index()][at as usize / 8]

@@ -1,13 +1,14 @@
 //! Consumers that deliver on threads of their own: they take, keep for a while, and report.
 use super::stage::Seat;
 use super::{Checked, Event, World};
-use crate::apps::{Lent, digest};
+use crate::apps::{Consumer, Lent, digest};
 use crate::checkers::{frame_safety, no_storms};
 use spindle_core::ring::HEADER_BYTES;
 
 impl World<'_> {
     pub(super) fn expect_consumer(&mut self, stage: usize, consumer: usize) {
-        if !std::mem::replace(&mut self.stages[stage].consumers[consumer].scheduled, true) {
+        let on = &mut self.stages[stage].consumers[consumer];
+        if on.behind.is_none() && !on.at_end && !std::mem::replace(&mut on.scheduled, true) {
             let at = self.now + self.random.range(20, self.plan.consumer_ns);
             self.push(at, Event::Consume { stage, consumer });
         }
@@ -19,6 +20,10 @@ impl World<'_> {
         let (rank, subgroup) = (consumer.member, consumer.subgroup);
         self.told.delivered.clear();
         consumer.frontier = consumer.handoff.frontier();
+        if let Some(trims) = consumer.handoff.trims().filter(|_| !consumer.closed) {
+            consumer.closed = true;
+            consumer.cursor.close(&on.tables[rank.index()], &trims);
+        }
         let mut batch = consumer.cursor.advance(&on.tables[rank.index()], consumer.frontier);
         self.told.take(subgroup, &mut batch);
         consumer.more = batch.has_next();
@@ -49,6 +54,7 @@ impl World<'_> {
         let on = &mut self.stages[stage];
         let consumer = &mut on.consumers[i];
         let (rank, id) = (consumer.member, consumer.subgroup);
+        let seat = Seat { stage, rank };
         let group = &mut on.ledger.groups[id.index()];
         for lent in consumer.lent.drain(..) {
             let lane = &mut group.lanes[lent.sender];
@@ -59,11 +65,30 @@ impl World<'_> {
         }
         consumer.handoff.report(&consumer.cursor, consumer.messages, consumer.bytes);
         consumer.scheduled = false;
-        if consumer.more || consumer.handoff.frontier() != consumer.frontier {
+        let end = consumer.closed && consumer.cursor.is_at_end();
+        if end {
+            consumer.at_end = true;
+            self.consumer_ends(stage, i)?;
+        } else if consumer.closed || consumer.more || consumer.handoff.frontier() != consumer.frontier {
             self.expect_consumer(stage, i);
         }
-        note!(self, "m{rank} s{id} consumer reports");
-        self.wake(Seat { stage, rank });
+        note!(self, "{seat} s{id} consumer reports");
+        self.wake(seat);
+        Ok(())
+    }
+
+    /// A consumer has delivered all that belongs to its view: the next view's begins.
+    fn consumer_ends(&mut self, stage: usize, i: usize) -> Checked {
+        let consumer = &self.stages[stage].consumers[i];
+        let (rank, id) = (consumer.member, consumer.subgroup);
+        let seat = Seat { stage, rank };
+        note!(self, "{seat} s{id} consumer is at the end of the view");
+        self.ended(seat, id)?;
+        let behind = |(_, consumer): &(usize, &Consumer)| consumer.behind == Some((stage, i));
+        let Some(next) = self.stages.get(stage + 1) else { return Ok(()) };
+        if let Some((next, _)) = next.consumers.iter().enumerate().find(behind) {
+            self.follow(stage + 1, next);
+        }
         Ok(())
     }
 }

@@ -3,15 +3,17 @@ use super::stage::{Seat, Still, Word};
 use super::{Checked, Delivered, World};
 use crate::checkers::{Violation, frame_safety, no_invention, sequence, stability};
 use crate::table::Action;
-use spindle_core::Order;
+
 use spindle_core::ring::HEADER_BYTES;
+use spindle_core::{Order, Rank};
 
 impl World<'_> {
     /// `seat` takes a message out of a batch, and is done with it unless it is only lent.
     pub(super) fn deliver(&mut self, seat: Seat, message: Delivered, done: bool) -> Result<usize, Violation> {
         let rank = seat.rank;
-        let Delivered { subgroup, sender: from, round, len, digest } = message;
-        note!(self, "m{rank} s{subgroup} delivers round {round} of m{from}, {len} bytes");
+        let Delivered { subgroup, sender: from, round, len, digest, .. } = message;
+        self.last_change = self.now;
+        note!(self, "{seat} s{subgroup} delivers round {round} of m{from}, {len} bytes");
         self.hash.add(digest ^ round);
         let stage = &mut self.stages[seat.stage];
         let group = &stage.ledger.groups[subgroup.index()];
@@ -39,7 +41,13 @@ impl World<'_> {
             let lane = &group.lanes[sender];
             let frame = &lane.frames[index];
             let bytes = stage.tables[from.index()].rows[from.index()].slice(frame.at + HEADER_BYTES, len);
-            for holder in &group.members {
+            // At the end of a view it is those who go on that hold what is left of it.
+            let decision = stage.member(rank).engine.decision();
+            let goes_on = |holder: &&Rank| {
+                let id = stage.view.members[holder.index()];
+                decision.is_none_or(|decision| decision.next.members.contains(&id))
+            };
+            for holder in group.members.iter().filter(goes_on) {
                 let rows = &Still(&stage.tables[holder.index()]);
                 stability::held(rows, *holder, subgroup, from, &lane.ring, frame, bytes)?;
             }
@@ -59,8 +67,8 @@ impl World<'_> {
                 _ => continue,
             };
             match by_sender {
-                Some(sender) => note!(self, "m{rank} s{id} delivered[{sender}] -> {value}"),
-                None => note!(self, "m{rank} s{id} delivered -> {value}"),
+                Some(sender) => note!(self, "{seat} s{id} delivered[{sender}] -> {value}"),
+                None => note!(self, "{seat} s{id} delivered -> {value}"),
             }
             let group = &mut stage.ledger.groups[id.index()];
             // The sum over senders says nothing that they don't.

@@ -1,9 +1,12 @@
 //! Polls of engines, and what comes of them.
 use super::stage::Seat;
-use super::{Event, World};
+use super::{Checked, Event, Life, World};
 use crate::apps::Consumer;
 use crate::checkers::{Violation, bounded, no_storms};
-use spindle_core::{State, Time};
+use crate::options::Visibility;
+use crate::table::Action;
+use spindle_core::{Progress, State, Time};
+use std::rc::Rc;
 
 impl World<'_> {
     /// Polls an engine and carries what it did into the world. Answers whether it worked and how many posts it made.
@@ -19,6 +22,7 @@ impl World<'_> {
         self.interrupt(seat);
         let clock = self.clock(seat);
         let on = &mut self.stages[stage];
+        self.told.count = Rc::clone(&on.count);
         let engine = &mut on.members[me].as_mut().expect("it has installed the view").engine;
         let progress = engine.poll(clock, &mut on.tables[me], &mut self.told);
         on.tables[me].end_poll();
@@ -26,41 +30,88 @@ impl World<'_> {
         self.went_back(stage, rank)?;
 
         let actions = std::mem::take(&mut self.stages[stage].tables[me].actions);
-        let carried = self.carry(seat, &actions);
-        self.note_stable(seat);
-        let delivered = std::mem::take(&mut self.told.delivered);
-        let checked = carried.and_then(|posts| {
-            for message in &delivered {
-                self.deliver(seat, *message, true)?;
-            }
-            self.believe(seat, &actions)?;
-            Ok(posts)
-        });
+        let checked = self.compare(seat, &actions);
         self.stages[stage].tables[me].actions = actions;
-        self.told.delivered = delivered;
         let posts = checked?;
-        bounded::posted(rank, self.stages[stage].member(rank).subgroups, posts)?;
+        if !self.is_member(self.process_of(seat)) {
+            return Ok((true, posts));
+        }
+        let beats = u64::from(self.plan.suspect_after_ns.is_some());
+        if !self.stages[stage].member(rank).engine.is_wedged() {
+            bounded::posted(rank, self.stages[stage].member(rank).subgroups, posts.saturating_sub(beats))?;
+        }
         self.outcome.posts += posts;
+        self.note_decision(seat)?;
 
         self.pass_on(seat);
-        let member = self.stages[stage].member_mut(rank);
-        if *member.engine.state() == State::Finished {
-            member.finished = true;
-            note!(self, "m{rank} has finished");
+        self.send_again(seat)?;
+        let state = self.stages[stage].member(rank).engine.state().clone();
+        if state != State::Running {
+            self.has_stopped(seat, &state)?;
             return Ok((progress.worked, posts));
         }
-        let busy = progress.worked || progress.wake_at.is_some();
-        if busy && self.plan.faults.spinning {
+        self.ask_for_more(seat, progress);
+        Ok((progress.worked, posts))
+    }
+
+    /// Carries what a poll did, as far as its process lived, and compares it with what was delivered. Answers the posts.
+    fn compare(&mut self, seat: Seat, actions: &[Action]) -> Result<u64, Violation> {
+        let (carried, posts) = self.carry(seat, actions)?;
+        self.note_stable(seat);
+        let delivered = std::mem::take(&mut self.told.delivered);
+        // A process that dies in the middle of a poll has delivered what came before its death.
+        for message in delivered.iter().filter(|message| message.after <= carried as u64) {
+            self.deliver(seat, *message, true)?;
+        }
+        self.told.delivered = delivered;
+        self.believe(seat, &actions[..carried])?;
+        Ok(posts)
+    }
+
+    /// The engine at `seat` will not be polled again.
+    fn has_stopped(&mut self, seat: Seat, state: &State) -> Checked {
+        let process = self.process_of(seat);
+        if *state == State::Ended {
+            return self.end(seat);
+        }
+        self.stages[seat.stage].member_mut(seat.rank).finished = true;
+        if *state == State::Evicted {
+            self.outcome.evictions += 1;
+            self.processes[process].life = Life::Evicted;
+            note!(self, "{seat} learns that the others go on without it");
+            // Then it exits, and the machine says so.
+            if self.plan.visibility == Visibility::Shared {
+                self.bury(process);
+            }
+        } else {
+            note!(self, "{seat} has finished");
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the engine is polled when it wants to be.
+    fn ask_for_more(&mut self, seat: Seat, progress: Progress) {
+        let clock = self.clock(seat);
+        let at_once = progress.worked || progress.wake_at.is_some_and(|wake_at| wake_at <= clock);
+        let member = self.stages[seat.stage].member_mut(seat.rank);
+        if let Some(wake_at) = progress.wake_at.filter(|wake_at| *wake_at > clock) {
+            let at = self.now + (wake_at.0 - clock.0);
+            if member.alarm.is_none_or(|alarm| alarm > at || alarm <= self.now) {
+                member.alarm = Some(at);
+                self.push(at, Event::Alarm(seat));
+            }
+        }
+        let member = self.stages[seat.stage].member_mut(seat.rank);
+        if at_once && self.plan.faults.spinning {
             member.spins = 10;
         }
-        if busy || member.spins > 0 {
-            member.spins = member.spins.saturating_sub(u64::from(!busy));
+        if at_once || member.spins > 0 {
+            member.spins = member.spins.saturating_sub(u64::from(!at_once));
             self.wake(seat);
         }
-        if self.stages[stage].tables[me].missed.get() {
+        if self.stages[seat.stage].tables[seat.rank.index()].missed.get() {
             self.wake(seat);
         }
-        Ok((progress.worked, posts))
     }
 
     /// What the process at `seat` takes for the time: a clock that runs from an origin far enough for every jump back.
@@ -73,7 +124,13 @@ impl World<'_> {
         if !self.plan.faults.mid_poll_arrivals {
             return;
         }
-        let Some(i) = self.apps.iter().position(|app| app.seat == seat && app.holding.is_some()) else { return };
+        let Some(i) = self
+            .apps
+            .iter()
+            .position(|app| app.holding.is_some() && app.ring.as_ref().is_some_and(|ring| ring.seat == seat))
+        else {
+            return;
+        };
         if self.apps[i].left > 0 && !self.random.one_in(4) {
             return;
         }
@@ -101,7 +158,7 @@ impl World<'_> {
             let stable = member.engine.stable(id).unwrap_or(0);
             let before = std::mem::replace(&mut member.stable[id.index()], stable);
             if before != stable {
-                trace.line(*now, format_args!("m{rank} s{id} stable {before} -> {stable}"));
+                trace.line(*now, format_args!("{seat} s{id} stable {before} -> {stable}"));
             }
         }
     }
@@ -111,7 +168,7 @@ impl World<'_> {
         while let Some(id) = self.told.rooms.pop() {
             for i in 0..self.apps.len() {
                 let app = &mut self.apps[i];
-                if app.parked && app.seat == seat && app.plan.subgroup == id {
+                if app.parked && app.is_at(seat, id) {
                     app.parked = false;
                     let at = self.now + self.random.range(10, 500);
                     self.push(at, Event::App(i));

@@ -6,11 +6,14 @@ use crate::checkers::null_rule::NullRule;
 use crate::checkers::primary::Primary;
 use crate::checkers::total_order::TotalOrder;
 use crate::checkers::uniformity::Uniformity;
+use crate::happenings::Step;
 use crate::ledger::Ledger;
 use crate::plan::Plan;
-use crate::table::SimTable;
+use crate::table::{Extent, SimTable};
 use spindle_core::layout::{entry, membership};
-use spindle_core::{Engine, Layout, Order, Rank, SubgroupId, View};
+use spindle_core::{Engine, Layout, Order, Rank, RowLayout, SubgroupId, View};
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// A member in one stage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -23,7 +26,11 @@ pub(crate) struct Seat {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Word {
     Unused,
-    Membership(&'static str),
+    Membership(&'static str, Option<Step>),
+    Ballot,
+    Committed,
+    Heartbeat,
+    Proposal,
     Entry(SubgroupId, &'static str),
     BySender(SubgroupId, usize),
 }
@@ -32,7 +39,12 @@ pub(super) enum Word {
 pub(super) struct Member {
     pub(super) engine: Engine,
     pub(super) scheduled: bool,
+    /// It has nothing to do with this view any more.
     pub(super) finished: bool,
+    /// It knows how the view ends.
+    pub(super) knows_end: bool,
+    /// When it asked to be polled even if nothing happens.
+    pub(super) alarm: Option<u64>,
     /// Polls that it will still make without having anything to do.
     pub(super) spins: u64,
     pub(super) words: Vec<Word>,
@@ -49,6 +61,8 @@ pub(super) struct Stage {
     /// By rank: those that have installed the view.
     pub(super) members: Vec<Option<Member>>,
     pub(super) tables: Vec<SimTable>,
+    /// Stores and posts so far in the poll that is going on.
+    pub(super) count: Rc<Cell<u64>>,
     pub(super) consumers: Vec<Consumer>,
     pub(super) ledger: Ledger,
     pub(super) total_order: TotalOrder,
@@ -58,18 +72,29 @@ pub(super) struct Stage {
     pub(super) primary: Primary,
 }
 
+impl std::fmt::Display for Seat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "v{} m{}", self.stage + 1, self.rank)
+    }
+}
+
 impl Stage {
     /// The stage of `view`, which nobody has installed yet. `cast` are its members' processes.
     pub(super) fn new(plan: &Plan, view: &View, cast: Vec<usize>) -> Stage {
         let layout = Layout::new(view).expect("a view that was agreed on is well formed");
-        let sizes: Vec<(u64, u64)> = layout.rows().iter().map(|row| (row.size, row.control)).collect();
-        let control: Vec<u64> = sizes.iter().map(|(_, control)| *control).collect();
-        let chance = |rank: Rank| plan.seed ^ u64::from(rank.0);
+        let extent = |row: &RowLayout| Extent { size: row.size, control: row.control, free: row.proposals.clone() };
+        let extents: Vec<Extent> = layout.rows().iter().map(extent).collect();
+        let control: Vec<u64> = extents.iter().map(|extent| extent.control).collect();
+        let count = Rc::new(Cell::new(0));
+        let chance = |rank: Rank| plan.seed ^ u64::from(rank.0) ^ view.id.0 << 32;
         let mid_poll = |rank: Rank| plan.faults.mid_poll_arrivals.then_some(chance(rank));
-        let tables = view.ranks().map(|me| SimTable::new(me, &sizes, !plan.faults.late_copies, mid_poll(me)));
+        let tables = view
+            .ranks()
+            .map(|me| SimTable::new(me, &extents, !plan.faults.late_copies, mid_poll(me), Rc::clone(&count)));
         let ring = |rank: Rank, id| layout.row(rank).place(id).and_then(|place| place.ring).expect("a sender's ring");
         Stage {
             tables: tables.collect(),
+            count,
             ledger: Ledger::new(view, ring),
             total_order: TotalOrder::new(view.subgroups.len(), view.members.len()),
             monotone: Monotone::new(&control),
@@ -96,6 +121,8 @@ impl Stage {
             engine,
             scheduled: false,
             finished: false,
+            knows_end: false,
+            alarm: None,
             spins: 0,
             words: words_of(&self.layout, &self.view, me),
             subgroups: self.view.subgroups_of(me).count() as u64,
@@ -148,8 +175,23 @@ impl spindle_core::Rows for Still<'_> {
 
 fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
     let mut words = vec![Word::Unused; layout.row(me).control as usize / 8];
-    words[membership::FINISHED as usize / 8] = Word::Membership("finished sending");
-    words[membership::LEFT as usize / 8] = Word::Membership("leaving");
+    let mut name = |at: u64, word: Word| words[at as usize / 8] = word;
+    name(membership::FINISHED, Word::Membership("finished sending", None));
+    name(membership::LEFT, Word::Membership("leaving", None));
+    name(membership::ABANDONED, Word::Membership("gone", None));
+    name(membership::HEARTBEAT, Word::Heartbeat);
+    name(membership::CLOSING, Word::Membership("for ending the view", None));
+    name(membership::WEDGED, Word::Membership("wedged", Some(Step::Wedges)));
+    name(membership::LEAVING, Word::Membership("asking to be left out", None));
+    name(membership::BALLOT, Word::Ballot);
+    name(membership::COMMITTED, Word::Committed);
+    name(membership::ENDED, Word::Membership("through with the view", Some(Step::Ends)));
+    for i in 0..view.members.len().div_ceil(64) as u64 {
+        name(membership::SUSPECTED + 8 * i, Word::Membership("suspicious", Some(Step::Suspects)));
+    }
+    for at in layout.row(me).proposals.clone().step_by(8) {
+        name(at, Word::Proposal);
+    }
     for (id, spec) in view.subgroups_of(me) {
         let place = layout.row(me).place(id).expect("a member has a place");
         let names = [

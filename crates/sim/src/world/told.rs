@@ -4,9 +4,13 @@ use crate::apps::digest;
 use crate::random::Random;
 use crate::table::SimTable;
 use spindle_core::{Batch, SubgroupId, Upcalls};
+use std::cell::Cell;
+use std::rc::Rc;
 
 pub(super) struct Told {
     random: Random,
+    /// Stores and posts so far in the poll that is going on.
+    pub(super) count: Rc<Cell<u64>>,
     partial: bool,
     pub(super) delivered: Vec<Delivered>,
     pub(super) rooms: Vec<SubgroupId>,
@@ -16,7 +20,7 @@ pub(super) struct Told {
 impl Told {
     /// Handlers take their batches in part if `partial` says so.
     pub(super) fn new(random: Random, partial: bool) -> Told {
-        Told { random, partial, delivered: vec![], rooms: vec![], handed_off: vec![] }
+        Told { random, count: Rc::default(), partial, delivered: vec![], rooms: vec![], handed_off: vec![] }
     }
 
     /// How many messages a handler takes out of a batch.
@@ -31,10 +35,12 @@ impl Told {
     /// Takes messages out of a batch, by either of the ways that there are.
     pub(super) fn take(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, SimTable>) {
         let most = self.appetite();
+        let after = self.count.get();
         let delivered = &mut self.delivered;
         let take = |message: spindle_core::Message<'_>| {
             let spindle_core::Message { sender, round, payload } = message;
-            delivered.push(Delivered { subgroup, sender, round, len: payload.len() as u64, digest: digest(payload) });
+            let (len, digest) = (payload.len() as u64, digest(payload));
+            delivered.push(Delivered { subgroup, sender, round, len, digest, after });
         };
         match most {
             usize::MAX => batch.for_each(take),

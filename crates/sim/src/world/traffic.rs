@@ -2,16 +2,26 @@
 use super::stage::{Seat, Word};
 use super::{Checked, Event, World};
 use crate::checkers::{Violation, monotone};
+use crate::happenings::Step;
 use crate::options::Visibility;
 use crate::table::{Action, Travel};
 use spindle_core::{Rank, SubgroupId};
 use std::ops::Range;
 
 impl World<'_> {
-    /// What an engine stored and posted goes its way. Answers how many posts it made.
-    pub(super) fn carry(&mut self, seat: Seat, actions: &[Action]) -> Result<u64, Violation> {
+    /// What an engine stored and posted goes its way, as long as its process lives. Answers how many stores and posts that were,
+    /// and how many of them posts.
+    pub(super) fn carry(&mut self, seat: Seat, actions: &[Action]) -> Result<(usize, u64), Violation> {
+        let process = self.process_of(seat);
         let mut posts = 0;
-        for action in actions {
+        for (carried, action) in actions.iter().enumerate() {
+            if let Some(doom) = &mut self.processes[process].doom {
+                if doom.actions == 0 {
+                    self.crash(process);
+                    return Ok((carried, posts));
+                }
+                doom.actions -= 1;
+            }
             match action {
                 Action::Store { at, value } => self.stored(seat, *at, *value)?,
                 Action::Post { peers, range, copied } => {
@@ -20,7 +30,10 @@ impl World<'_> {
                 }
             }
         }
-        Ok(posts)
+        if self.processes[process].doom.is_some_and(|doom| doom.actions == 0 || doom.last_poll) {
+            self.crash(process);
+        }
+        Ok((actions.len(), posts))
     }
 
     fn stored(&mut self, seat: Seat, at: u64, value: u64) -> Checked {
@@ -37,12 +50,46 @@ impl World<'_> {
                 monotone::stamped(&group.lanes[sender], at)?;
             }
         } else {
+            let word = stage.member(rank).words[at as usize / 8];
+            if word == Word::Proposal {
+                stage.monotone.replaced(rank, at, value);
+                self.spread(seat, at, value);
+                return Ok(());
+            }
             let before = stage.monotone.stored(rank, rank, at, value)?;
-            match stage.member(rank).words[at as usize / 8] {
-                Word::Membership(name) => note!(self, "m{rank} is {name}"),
+            if word != Word::Heartbeat {
+                self.last_change = self.now;
+            }
+            match word {
+                Word::Membership(name, step) => {
+                    match step {
+                        Some(Step::Suspects) if value == before => {}
+                        Some(Step::Suspects) => {
+                            let whom: Vec<String> =
+                                (0..64).filter(|bit| value >> bit & 1 == 1).map(|bit| format!("m{bit}")).collect();
+                            note!(self, "{seat} suspects {}", whom.join(" "));
+                        }
+                        _ => note!(self, "{seat} is {name}"),
+                    }
+                    if let Some(step) = step.filter(|_| value != before) {
+                        self.took(seat, step);
+                    }
+                }
+                Word::Ballot => {
+                    stage.primary.adopted(rank, value >> 1);
+                    note!(self, "{seat} adopts ballot {}.{}", value >> 33, value >> 1 & 0xffff_ffff);
+                    self.took(seat, Step::Adopts);
+                }
+                Word::Committed => {
+                    let dead = self.proven_dead(seat.stage);
+                    note!(self, "{seat} knows that ballot {}.{} is decided", value >> 33, value >> 1 & 0xffff_ffff);
+                    self.stages[seat.stage].primary.decided(rank, value >> 1, dead)?;
+                    self.took(seat, Step::Decides);
+                }
+                Word::Heartbeat | Word::Proposal => {}
                 Word::Entry(id, name) => {
                     if name != "delivered" {
-                        note!(self, "m{rank} s{id} {name} {before} -> {value}");
+                        note!(self, "{seat} s{id} {name} {before} -> {value}");
                     }
                     let group = &mut stage.ledger.groups[id.index()];
                     match (name, group.sender_rank(rank)) {
@@ -130,19 +177,28 @@ impl World<'_> {
     }
 
     /// Sees to it that there is an event for what is on the way from `owner` to `peer`.
-    fn schedule(&mut self, owner: Seat, peer: Rank) {
+    pub(super) fn schedule(&mut self, owner: Seat, peer: Rank) {
         let Seat { stage, rank: owner } = owner;
+        let is_there = self.stages[stage].members[peer.index()].is_some();
         let table = &self.stages[stage].tables[peer.index()];
         let mut link = table.inbound[owner.index()].borrow_mut();
+        if link.cut || !is_there || link.is_empty() {
+            return;
+        }
         if !std::mem::replace(&mut link.scheduled, true) {
             drop(link);
             let due = table.next_due(owner).expect("something is on the way");
-            self.push(due, Event::Land { stage, owner, peer });
+            self.push(due.max(self.now), Event::Land { stage, owner, peer });
         }
     }
 
     pub(super) fn land(&mut self, stage: usize, owner: Rank, peer: Rank) -> Checked {
         let gap = self.random.range(20, 3_000);
+        let link = &self.stages[stage].tables[peer.index()].inbound[owner.index()];
+        if link.borrow().cut {
+            link.borrow_mut().scheduled = false;
+            return Ok(());
+        }
         let now = self.now;
         let [from, to] = self.stages[stage].pair(owner, peer);
         let landed = to.land(from, now, gap);
@@ -152,8 +208,9 @@ impl World<'_> {
             self.push(next, Event::Land { stage, owner, peer });
         }
         if landed.woken {
-            note!(self, "m{peer} <- m{owner} arrives");
-            self.wake(Seat { stage, rank: peer });
+            let seat = Seat { stage, rank: peer };
+            note!(self, "{seat} <- m{owner} arrives");
+            self.wake(seat);
         }
         Ok(())
     }
