@@ -77,6 +77,12 @@ impl RowCopy {
 /// Stores and posts of one poll, at most: far more than all rings of a plan hold frames.
 const ACTIONS_MAX: usize = 1 << 17;
 
+/// How far a link may be behind what is due before it lands torn posts in one go, in ns.
+const BEHIND_NS: u64 = 20_000;
+
+/// How much later a post may arrive for those that it makes superfluous, in ns.
+const MERGED_NS: u64 = 50_000;
+
 /// What an engine did to its table in one poll, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
@@ -96,6 +102,8 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 struct Parcel {
     due: u64,
+    /// When the first was due of those that it made superfluous.
+    since: u64,
     /// Taken out by a later one.
     dropped: bool,
     load: Load,
@@ -171,6 +179,8 @@ pub(crate) struct Travel {
     pub(crate) steps: u64,
     pub(crate) salt: u64,
     pub(crate) merge: bool,
+    /// When the first was due of those that it makes superfluous; `u64::MAX` for none.
+    pub(crate) since: u64,
 }
 
 /// What landing brought about.
@@ -290,12 +300,12 @@ impl SimTable {
 
     /// Sends one store on its way to me (shared memory).
     pub(crate) fn expect_word(&self, owner: Rank, at: u64, value: u64, due: u64) {
-        self.expect(owner, Load::Word { at, value }, Travel { due, steps: 1, salt: 0, merge: false });
+        self.expect(owner, Load::Word { at, value }, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Sends a doorbell on its way to me (shared memory).
     pub(crate) fn expect_bell(&self, owner: Rank, due: u64) {
-        self.expect(owner, Load::Bell, Travel { due, steps: 1, salt: 0, merge: false });
+        self.expect(owner, Load::Bell, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Sends a post of `from` on its way to me; true if it made another one superfluous.
@@ -305,6 +315,8 @@ impl SimTable {
         if range.start < control {
             assert!(range.end <= control, "a post of control words ends inside the control block");
             let mut link = self.inbound[from.me.index()].borrow_mut();
+            let mut since = u64::MAX;
+            let due = link.due.max(travel.due);
             if travel.merge {
                 // Back to the newest control post that stays: nothing may overtake that one.
                 for earlier in link.queue.iter_mut().rev().filter(|parcel| !parcel.dropped) {
@@ -312,6 +324,11 @@ impl SimTable {
                     if earlier.step > 0 || covered.start < range.start || range.end < covered.end {
                         break;
                     }
+                    // Or the peer might never hear anything of a row that changes all the time.
+                    if due > earlier.since + MERGED_NS {
+                        break;
+                    }
+                    since = since.min(earlier.since);
                     earlier.dropped = true;
                     merged = true;
                 }
@@ -319,7 +336,7 @@ impl SimTable {
             let words = ((range.end - range.start) / 8) as usize;
             link.words.extend(&from.scratch_words[copied..copied + words]);
             drop(link);
-            self.expect(from.me, Load::Control(range.clone()), travel);
+            self.expect(from.me, Load::Control(range.clone()), Travel { since, ..travel });
         } else {
             if from.copy_data {
                 let len = (range.end - range.start) as usize;
@@ -343,7 +360,8 @@ impl SimTable {
         };
         link.due = link.due.max(travel.due);
         let (due, salt) = (link.due, travel.salt);
-        link.queue.push_back(Parcel { due, dropped: false, load, steps, step: 0, salt });
+        let since = due.min(travel.since);
+        link.queue.push_back(Parcel { due, since, dropped: false, load, steps, step: 0, salt });
     }
 
     /// How many parcels of `owner` are on the way to me.
@@ -385,6 +403,8 @@ impl SimTable {
             let (step, steps, salt) = (parcel.step, parcel.steps, parcel.salt);
             let mine = |at: u64| steps == 1 || mix(salt ^ (at / LINE_BYTES)) % steps == step;
             let last = step + 1 == steps;
+            // A link that has fallen behind makes haste, or it would never catch up.
+            let gap = if now - parcel.due > BEHIND_NS { 0 } else { gap };
             match &parcel.load {
                 Load::Word { at, value } if *at < self.rows[owner.index()].control_bytes() => {
                     self.apply_control(owner, *at, *value);
@@ -510,7 +530,7 @@ mod tests {
         to.expect_post(from, range, *copied, travel)
     }
 
-    const WHOLE: Travel = Travel { due: 10, steps: 1, salt: 5, merge: false };
+    const WHOLE: Travel = Travel { due: 10, steps: 1, salt: 5, merge: false, since: u64::MAX };
 
     #[test]
     fn a_post_carries_what_its_range_held_and_arrives_when_it_is_due() {

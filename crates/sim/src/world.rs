@@ -152,8 +152,6 @@ struct Process {
     /// Where it is.
     seat: Option<Seat>,
     life: Life,
-    /// The first stage that it was on.
-    first_stage: Option<usize>,
     /// Its clock's offset, in ns.
     clock: i64,
     hung_until: u64,
@@ -209,7 +207,6 @@ impl<'a> World<'a> {
         let process = || Process {
             seat: None,
             life: Life::Outside,
-            first_stage: None,
             clock: 0,
             hung_until: 0,
             doom: None,
@@ -320,7 +317,10 @@ impl<'a> World<'a> {
                 self.push(at, event);
                 return Ok(());
             }
-            self.foreground -= u64::from(!event.is_background());
+            if !event.is_background() {
+                self.foreground -= 1;
+                self.last_change = self.last_change.max(at);
+            }
             self.outcome.events += 1;
             self.hash.add(at);
             if self.outcome.events > self.plan.events_max {
@@ -349,6 +349,7 @@ impl<'a> World<'a> {
         }
         if let Some(until) = of.and_then(|process| self.paused(process)) {
             self.outcome.faults += 1;
+            self.last_change = self.last_change.max(until);
             self.push(until, event);
             return Ok(());
         }

@@ -69,7 +69,10 @@ impl World<'_> {
         if end {
             consumer.at_end = true;
             self.consumer_ends(stage, i)?;
-        } else if consumer.closed || consumer.more || consumer.handoff.frontier() != consumer.frontier {
+        } else if consumer.handoff.trims().is_some()
+            || consumer.more
+            || consumer.handoff.frontier() != consumer.frontier
+        {
             self.expect_consumer(stage, i);
         }
         note!(self, "{seat} s{id} consumer reports");

@@ -1,5 +1,5 @@
 //! Deliveries, compared with what was sent, with each other, and with what engines say about them.
-use super::stage::{Seat, Still, Word};
+use super::stage::{Seat, Stage, Still, Word};
 use super::{Checked, Delivered, World};
 use crate::checkers::{Violation, frame_safety, no_invention, sequence, stability};
 use crate::table::Action;
@@ -12,7 +12,7 @@ impl World<'_> {
     pub(super) fn deliver(&mut self, seat: Seat, message: Delivered, done: bool) -> Result<usize, Violation> {
         let rank = seat.rank;
         let Delivered { subgroup, sender: from, round, len, digest, .. } = message;
-        self.last_change = self.now;
+        self.last_change = self.last_change.max(self.now);
         note!(self, "{seat} s{subgroup} delivers round {round} of m{from}, {len} bytes");
         self.hash.add(digest ^ round);
         let stage = &mut self.stages[seat.stage];
@@ -24,11 +24,15 @@ impl World<'_> {
         let (receiver, sending) = (stage.cast[rank.index()], stage.cast[from.index()]);
         let ids = [rank, from].map(|rank| stage.view.members[rank.index()]);
         // Who was there when the sender came has to deliver its first message.
-        let since = stage.ledger.lane(subgroup, sender).since[rank.index()];
-        let from_start = self.processes[receiver].first_stage <= self.processes[sending].first_stage;
-        let before = self.history.delivered(receiver, subgroup, sending, number);
-        let before = before.or((from_start || since > 0).then_some(since));
+        let mut before = self.history.delivered(receiver, subgroup, sending, number);
+        if before.is_none() {
+            let stages = &self.stages[..=seat.stage];
+            let began = |stage: &&Stage| stage.role(sending, subgroup).is_some_and(|sends| sends);
+            let with_it = |stage: &Stage| stage.role(receiver, subgroup).is_some();
+            before = stages.iter().find(began).is_some_and(with_it).then_some(0);
+        }
         sequence::across_views(ids[0], ids[1], subgroup, before, number, self.history.sent(sending, subgroup))?;
+        let stage = &mut self.stages[seat.stage];
         if done {
             stage.ledger.groups[subgroup.index()].lanes[sender].done[rank.index()] = index + 1;
         }

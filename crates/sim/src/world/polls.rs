@@ -34,6 +34,7 @@ impl World<'_> {
         self.stages[stage].tables[me].actions = actions;
         let posts = checked?;
         if !self.is_member(self.process_of(seat)) {
+            self.told.forget();
             return Ok((true, posts));
         }
         let beats = u64::from(self.plan.suspect_after_ns.is_some());

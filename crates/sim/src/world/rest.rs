@@ -95,6 +95,7 @@ impl World<'_> {
     /// Lets the group that is at work finish.
     pub(super) fn close_all(&mut self, stage: usize) {
         note!(self, "-- claims are closed");
+        self.last_change = self.last_change.max(self.now);
         for (id, sender) in self.stages[stage].lanes() {
             let at = self.now + self.random.below(20_000);
             let rank = self.stages[stage].ledger.lane(id, sender).sender;

@@ -139,6 +139,13 @@ impl Stage {
         self.members[rank.index()].as_mut().expect("it has installed the view")
     }
 
+    /// Whether a process sends in a subgroup; None if it is not in it.
+    pub(super) fn role(&self, process: usize, subgroup: SubgroupId) -> Option<bool> {
+        let rank = Rank(self.cast.iter().position(|one| *one == process)? as u32);
+        let spec = &self.view.subgroups[subgroup.index()];
+        spec.members.contains(&rank).then(|| spec.senders.contains(&rank))
+    }
+
     /// All (subgroup, sender rank).
     pub(super) fn lanes(&self) -> Vec<(SubgroupId, usize)> {
         let groups = (0..).map(SubgroupId).zip(&self.ledger.groups);

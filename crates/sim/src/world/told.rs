@@ -23,6 +23,12 @@ impl Told {
         Told { random, count: Rc::default(), partial, delivered: vec![], rooms: vec![], handed_off: vec![] }
     }
 
+    /// Its process died before it could pass anything on.
+    pub(super) fn forget(&mut self) {
+        self.rooms.clear();
+        self.handed_off.clear();
+    }
+
     /// How many messages a handler takes out of a batch.
     fn appetite(&mut self) -> usize {
         if !self.partial || self.random.one_in(8) {

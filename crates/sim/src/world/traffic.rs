@@ -58,7 +58,7 @@ impl World<'_> {
             }
             let before = stage.monotone.stored(rank, rank, at, value)?;
             if word != Word::Heartbeat {
-                self.last_change = self.now;
+                self.last_change = self.last_change.max(self.now);
             }
             match word {
                 Word::Membership(name, step) => {
@@ -168,7 +168,7 @@ impl World<'_> {
             let torn = faults.tearing && self.random.one_in(2);
             let steps = if torn { self.random.range(2, 4) } else { 1 };
             let merge = faults.merged_posts && self.random.one_in(2);
-            let travel = Travel { due, steps, salt: self.random.word(), merge };
+            let travel = Travel { due, steps, salt: self.random.word(), merge, since: u64::MAX };
             let [from, to] = self.stages[stage].pair(rank, peer);
             let merged = to.expect_post(from, range, copied, travel);
             self.outcome.faults += u64::from(merged) + u64::from(torn);

@@ -166,19 +166,15 @@ impl World<'_> {
         let before = from.map(|from| self.stages[from.stage].view.id);
         self.view_sequence.installed(id, engine.view(), before)?;
         note!(self, "{seat} is #{id}, p{process}, and has installed the view");
-        self.last_change = self.now;
+        self.last_change = self.last_change.max(self.now);
         self.outcome.installs += 1;
         self.outcome.views += u64::from(self.stages[stage].members.iter().all(Option::is_none));
         if self.processes[process].leaving {
             engine.leave();
         }
         self.stages[stage].install(engine, &self.plan.members[process].hand_offs);
-        let joins = from.is_none();
         let me = &mut self.processes[process];
         (me.seat, me.life) = (Some(seat), Life::Member);
-        if joins {
-            me.first_stage = Some(stage);
-        }
         self.line_up_consumers(seat, from);
         for (id, _) in self.stages[stage].view.clone().subgroups_of(seat.rank) {
             let handed_off = |consumer: &crate::apps::Consumer| consumer.member == seat.rank && consumer.subgroup == id;
@@ -374,9 +370,9 @@ impl World<'_> {
         use spindle_core::layout::membership;
         let stage = &self.stages[stage];
         let is_dead = |rank: &Rank| {
-            let crashed = self.processes[stage.cast[rank.index()]].life == Life::Crashed;
+            let gone = matches!(self.processes[stage.cast[rank.index()]].life, Life::Crashed | Life::Evicted);
             let said = |word| stage.monotone.newest(*rank, word) != 0;
-            (crashed && self.plan.visibility == Visibility::Shared)
+            (gone && self.plan.visibility == Visibility::Shared)
                 || said(membership::LEFT)
                 || said(membership::ABANDONED)
         };
