@@ -156,7 +156,8 @@ impl Engine {
             self.post_data(i, changes, table);
         }
         self.post_control(table);
-        if scan_all && self.has_to_end(table) {
+        // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
+        if (scan_all || !worked) && self.has_to_end(table) {
             self.wedge(table);
             return Progress { worked: true, wake_at: Some(now) };
         }
