@@ -128,7 +128,7 @@ impl Default for Options {
             members_min: 2,
             members_max: 8,
             deliveries: 600,
-            happenings: 12,
+            happenings: 16,
             faults: Faults::ALL,
             visibility: None,
             events_max: 5_000_000,

@@ -88,8 +88,9 @@ impl Plan {
         // Without nulls everybody has to send the same number of rounds, which nobody does who comes or goes.
         ablation.null_sends |= faults.membership;
         let mut subgroups = draw_subgroups(&mut random, &faults, members);
-        if !ablation.null_sends {
-            // Every sender has to send as many rounds as the others, or its subgroup stops.
+        if !ablation.null_sends || (faults.membership && !ablation.receive_batch) {
+            // Every sender has to send as many rounds as the others, or its subgroup stops. And a large group that receives
+            // one place at a time would take very long over what is skipped.
             faults.skips = false;
         }
         let visibility = random.pick(&[Visibility::Posted, Visibility::Shared]);
@@ -150,11 +151,21 @@ impl Changes {
         // Joins count twice, so that there is somebody left for the rest.
         let kinds: Vec<usize> = (0..6).chain([3]).filter(|kind| kinds[*kind]).collect();
         let count = if kinds.is_empty() { 0 } else { random.range(1, options.happenings.max(1)) };
+        // Often all at once, often one change of the view after the other.
+        let unit = suspect_after_ns.unwrap_or(100_000);
+        let spread = random.pick(&[unit / 64, unit / 4, unit * 2, unit * 4]);
         for _ in 0..count {
-            changes.end_ns += random.pick(&[0, 0, 500, 10_000, 100_000, 400_000]) * random.below(256) / 128;
+            let together = random.one_in(3);
+            changes.end_ns += if together { random.below(2) * random.below(2_000) } else { random.below(spread) };
             let kind = random.pick(&kinds);
             let what = changes.what(random, kind, visibility, members as usize);
             changes.happenings.extend(what.map(|what| Happening::at(changes.end_ns, what)));
+            // Who is lost comes back under another id.
+            if faults.joins && kind != 3 && random.one_in(2) {
+                let what = changes.what(random, 3, visibility, members as usize);
+                let at = changes.end_ns + random.below(unit * 2);
+                changes.happenings.extend(what.map(|what| Happening::at(at, what)));
+            }
         }
         changes
     }

@@ -108,12 +108,13 @@ impl World<'_> {
         if !self.processes[process].life.is_alive() {
             return;
         }
-        let was_member = self.is_member(process);
+        // A joiner that asks may be admitted after its death.
+        let counts = self.processes[process].life != Life::Outside;
         self.processes[process].life = Life::Crashed;
         self.processes[process].doom = None;
         self.outcome.crashes += 1;
         self.outcome.faults += 1;
-        self.outcome.reasons += u64::from(was_member);
+        self.outcome.reasons += u64::from(counts);
         note!(self, "p{process} is dead");
         self.bury(process);
     }
@@ -178,41 +179,40 @@ impl World<'_> {
         }
     }
 
-    /// A joiner asks everybody to be let in, and looks whether somebody knows that it is.
+    /// A joiner looks whether somebody knows that it is in, and asks everybody to be let in if not.
     pub(super) fn ask(&mut self, process: usize) -> Checked {
         if self.processes[process].life != Life::Asking {
             return Ok(());
         }
         let id = self.plan.members[process].id;
+        let answers = |world: &Self, other: usize| world.processes[other].seat.filter(|_| world.answers(other));
         for other in 0..self.processes.len() {
-            let Some(seat) = self.processes[other].seat else { continue };
-            if !self.is_member(other) || self.paused(other).is_some() {
-                continue;
-            }
-            let engine = &mut self.stages[seat.stage].member_mut(seat.rank).engine;
-            if *engine.state() == State::Running && engine.admit(id) {
-                self.wake(seat);
-            }
-            let engine = &self.stages[seat.stage].member(seat.rank).engine;
-            let decided = engine.decision().map(|decision| &decision.next);
-            if let Some(view) = decided.filter(|view| view.rank_of(id).is_some()).cloned() {
-                self.stage_of(&view);
-            }
-            let first = self.stages.iter().position(|stage| stage.view.rank_of(id).is_some());
-            // Whoever is in that view, or in a later one, can tell.
-            let Some(stage) = first.filter(|stage| *stage <= seat.stage + 1) else { continue };
-            if stage > seat.stage && self.stages[seat.stage].member(seat.rank).engine.decision().is_none() {
-                continue;
-            }
-            let view = self.stages[stage].view.clone();
+            let Some(seat) = answers(self, other) else { continue };
+            let decision = self.stages[seat.stage].member(seat.rank).engine.decision();
+            let next = decision.map(|decision| decision.next.clone());
+            let known = self.stages[..=seat.stage].iter().map(|stage| &stage.view).chain(&next);
+            let Some(view) = known.into_iter().find(|view| view.rank_of(id).is_some()).cloned() else { continue };
             let rank = view.rank_of(id).expect("looked up above");
             let mut engine = Engine::new(view, rank, self.plan.ablation).expect("a decided view is well formed");
             engine.set_suspect_after(self.plan.suspect_after_ns);
             return self.install(process, engine, None, vec![]);
         }
+        for other in 0..self.processes.len() {
+            let Some(seat) = answers(self, other) else { continue };
+            if self.stages[seat.stage].member_mut(seat.rank).engine.admit(id) {
+                self.wake(seat);
+            }
+        }
         let again = self.now + self.random.range(ASK_AGAIN_NS / 4, ASK_AGAIN_NS);
         self.push(again, Event::Ask(process));
         Ok(())
+    }
+
+    /// Whether a process is at work, so that a joiner gets an answer of it.
+    fn answers(&self, process: usize) -> bool {
+        let Some(seat) = self.processes[process].seat else { return false };
+        let state = self.stages[seat.stage].member(seat.rank).engine.state();
+        self.is_member(process) && self.paused(process).is_none() && *state == State::Running
     }
 }
 

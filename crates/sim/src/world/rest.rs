@@ -61,7 +61,9 @@ impl World<'_> {
                 None => Rest::Works,
             };
         }
-        if 2 * with_me.len() <= stage.view.members.len() - self.proven_dead(seat.stage) {
+        // It is the leader that counts, and what it knows of the dead.
+        let leader = with_me.iter().copied().find(here).unwrap_or(seat.rank);
+        if 2 * with_me.len() <= stage.view.members.len() - self.known_dead(Seat { rank: leader, ..seat }) {
             return Rest::Blocked;
         }
         match missing {
@@ -70,6 +72,17 @@ impl World<'_> {
             }
             None => Rest::Stuck("is wedged although a quorum is there".into()),
         }
+    }
+
+    /// How many members are dead, or gone, as far as the member at `seat` can know: what others posted may never arrive.
+    fn known_dead(&self, seat: Seat) -> usize {
+        let stage = &self.stages[seat.stage];
+        let is_known = |rank: &Rank| {
+            let row = &stage.tables[seat.rank.index()].rows[rank.index()];
+            let said = [membership::LEFT, membership::ABANDONED].iter().any(|word| row.word(*word) != 0);
+            said || self.is_proven_dead(seat.stage, *rank)
+        };
+        stage.view.ranks().filter(is_known).count()
     }
 
     /// What survivors sent has been delivered.

@@ -5,6 +5,7 @@ use crate::apps::{App, OpenRing};
 use crate::checkers::{Violation, atomicity, no_invention};
 use crate::happenings::Step;
 use crate::options::Visibility;
+use spindle_core::layout::membership;
 use spindle_core::ring::HEADER_BYTES;
 use spindle_core::{Engine, Order, Rank, Resend, Resent, SubgroupId, View};
 use std::collections::VecDeque;
@@ -365,17 +366,20 @@ impl World<'_> {
         self.expect_consumer(stage, i);
     }
 
-    /// The ranks of a stage whose processes nobody hears from any more, for certain.
+    /// Members whose rows are final for certain, because their processes are no more or because they say so.
     pub(super) fn proven_dead(&self, stage: usize) -> usize {
-        use spindle_core::layout::membership;
-        let stage = &self.stages[stage];
+        let on = &self.stages[stage];
         let is_dead = |rank: &Rank| {
-            let gone = matches!(self.processes[stage.cast[rank.index()]].life, Life::Crashed | Life::Evicted);
-            let said = |word| stage.monotone.newest(*rank, word) != 0;
-            (gone && self.plan.visibility == Visibility::Shared)
-                || said(membership::LEFT)
-                || said(membership::ABANDONED)
+            let said =
+                [membership::LEFT, membership::ABANDONED].iter().any(|word| on.monotone.newest(*rank, *word) != 0);
+            said || self.is_proven_dead(stage, *rank)
         };
-        stage.view.ranks().filter(is_dead).count()
+        on.view.ranks().filter(is_dead).count()
+    }
+
+    /// Whether the machine tells everybody that this process is no more.
+    pub(super) fn is_proven_dead(&self, stage: usize, rank: Rank) -> bool {
+        let life = self.processes[self.stages[stage].cast[rank.index()]].life;
+        matches!(life, Life::Crashed | Life::Evicted) && self.plan.visibility == Visibility::Shared
     }
 }
