@@ -57,8 +57,7 @@ impl OpenRing {
     /// The claimer leaves the ring, whose view has ended.
     pub(crate) fn leave(self) {
         if let Some(exclusive) = self.exclusive {
-            let exclusive = Rc::try_unwrap(exclusive).expect("nobody else holds it").into_inner();
-            self.claims.retire(exclusive);
+            self.claims.retire(&mut exclusive.borrow_mut());
         }
     }
 }

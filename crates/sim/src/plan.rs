@@ -104,7 +104,7 @@ impl Plan {
         let view = if faults.membership {
             draw_rules(&mut Random::new(seed, 4), &ids, &mut subgroups);
             // The first view follows from the rules as every later one does.
-            View { id: ViewId(0), members: vec![], subgroups }.next(|_| true, first)
+            View { id: ViewId(0), members: vec![], subgroups }.next(|_| true, first, &[])
         } else {
             View { id: ViewId(1), members: first.to_vec(), subgroups }
         };
@@ -237,6 +237,7 @@ fn draw_rules(random: &mut Random, ids: &[MemberId], subgroups: &mut [SubgroupSp
         };
         spec.member_rule = if i == 0 { Rule::Everyone } else { rule(random) };
         spec.sender_rule = rule(random);
+        (spec.members, spec.senders) = (vec![], vec![]);
     }
 }
 
@@ -420,6 +421,7 @@ impl fmt::Display for Plan {
                 Rule::Everyone => "everyone".into(),
                 Rule::Only(ids) => ids.iter().map(|id| format!("#{id}")).collect::<Vec<_>>().join(" "),
                 Rule::First(count) => format!("the first {count}"),
+                Rule::Shard { set, least, most } => format!("a shard of {least} to {most} of set {set}"),
             };
             match self.faults.membership {
                 true => writeln!(f, ", later {}, of them {}", rule(&s.member_rule), rule(&s.sender_rule))?,
