@@ -114,6 +114,8 @@ pub struct Options {
     pub deliveries: u64,
     /// How many times members come, go or fail in a seed in which they do, at most. Each time is a view more, at most.
     pub happenings: u64,
+    /// Whether members come and go in every seed.
+    pub always_membership: bool,
     /// Which faults may be drawn. One that is not set never happens.
     pub faults: Faults,
     /// Only this visibility; `None` draws one per seed.
@@ -129,6 +131,7 @@ impl Default for Options {
             members_max: 8,
             deliveries: 600,
             happenings: 16,
+            always_membership: false,
             faults: Faults::ALL,
             visibility: None,
             events_max: 5_000_000,

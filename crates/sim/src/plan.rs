@@ -79,6 +79,7 @@ impl Plan {
             // A small group and one long stream, so that the seed stays affordable.
             (faults.many_subgroups, faults.tiny_windows, faults.skips) = (false, false, false);
         }
+        faults.membership |= options.always_membership;
         if faults.membership {
             // Rings that many senders share and close at different times have seeds of their own.
             (faults.many_subgroups, faults.long_lag, faults.early_close) = (false, false, false);

@@ -154,6 +154,7 @@ struct Process {
     life: Life,
     /// Its clock's offset, in ns.
     clock: i64,
+    hung_since: u64,
     hung_until: u64,
     doom: Option<Doom>,
     leaving: bool,
@@ -208,6 +209,7 @@ impl<'a> World<'a> {
             seat: None,
             life: Life::Outside,
             clock: 0,
+            hung_since: 0,
             hung_until: 0,
             doom: None,
             leaving: false,

@@ -1,6 +1,6 @@
 //! What happens to processes: crashes, hangs, cuts, suspicions, and those who come and go.
 use super::stage::Seat;
-use super::{Checked, Doom, Event, Life, World};
+use super::{Checked, Doom, Event, Life, Process, World};
 use crate::happenings::{Happening, Step, What, When};
 use crate::options::Visibility;
 use spindle_core::{Engine, Rank, State};
@@ -27,9 +27,16 @@ impl World<'_> {
                 }
             }
             What::Hang { process, ns } if self.processes[process].life.is_alive() => {
-                let until = &mut self.processes[process].hung_until;
-                *until = (*until).max(self.now + ns);
-                let matters = self.plan.suspect_after_ns.is_some_and(|most| ns >= most / 10 * 9);
+                let now = self.now;
+                let Process { hung_since, hung_until, .. } = &mut self.processes[process];
+                if *hung_until < now {
+                    *hung_since = now;
+                }
+                *hung_until = (*hung_until).max(now + ns);
+                // Next to one of its pauses it may be silent for longer than it hangs.
+                let silence = *hung_until - *hung_since;
+                let is_alone = self.plan.members[process].pauses.is_empty();
+                let matters = self.plan.suspect_after_ns.is_some_and(|most| !is_alone || silence >= most / 10 * 9);
                 self.outcome.reasons += u64::from(matters);
                 self.outcome.hangs += 1;
                 self.outcome.faults += 1;
