@@ -65,6 +65,9 @@ pub struct Plan {
     pub events_max: u64,
 }
 
+/// Members of the first view, at most, where members come and go.
+const SENIORS_MAX: u32 = 32;
+
 impl Plan {
     /// The plan of `seed`.
     ///
@@ -79,7 +82,8 @@ impl Plan {
             // A small group and one long stream, so that the seed stays affordable.
             (faults.many_subgroups, faults.tiny_windows, faults.skips) = (false, false, false);
         }
-        faults.membership |= options.always_membership;
+        // There has to be room for joiners below 64 members.
+        faults.membership = (faults.membership || options.always_membership) && least <= SENIORS_MAX;
         if faults.membership {
             // Rings that many senders share and close at different times have seeds of their own.
             (faults.many_subgroups, faults.long_lag, faults.early_close) = (false, false, false);
@@ -249,7 +253,7 @@ fn draw_members(random: &mut Random, faults: &Faults, options: &Options) -> u32 
     if faults.membership {
         let few = options.members_max.min(options.members_min.max(6));
         let most = if random.one_in(10) { options.members_max * 3 / 2 } else { few };
-        return random.range(u64::from(options.members_min), u64::from(most.min(40))) as u32;
+        return random.range(u64::from(options.members_min), u64::from(most.min(SENIORS_MAX))) as u32;
     }
     let most = if faults.long_lag { options.members_max.min(options.members_min.max(3)) } else { options.members_max };
     random.range(u64::from(options.members_min), u64::from(most)) as u32
