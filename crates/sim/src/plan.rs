@@ -65,6 +65,8 @@ pub struct Plan {
     pub events_max: u64,
 }
 
+/// Processes that join, at most.
+const JOINERS_MAX: usize = 8;
 /// Members of the first view, at most, where members come and go.
 const SENIORS_MAX: u32 = 32;
 
@@ -183,7 +185,7 @@ impl Changes {
             0 => What::Crash { process, actions: random.below(12) },
             1 => What::Hang { process, ns: silence * random.pick(&[40, 85, 95, 105, 130, 400]) / 100 },
             2 if process != other => What::Suspect { by: process, whom: other },
-            3 => {
+            3 if self.joiners < JOINERS_MAX => {
                 self.joiners += 1;
                 What::Join { process: members + self.joiners - 1 }
             }

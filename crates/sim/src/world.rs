@@ -311,7 +311,8 @@ impl<'a> World<'a> {
 
     /// Lets things happen until nothing is left to happen but what goes on for ever.
     fn drain(&mut self) -> Checked {
-        let calm_ns = 1_000_000 + 4 * self.plan.suspect_after_ns.unwrap_or(0);
+        // Longer than it takes to suspect somebody, or to ask again to be let in.
+        let calm_ns = 400_000 + self.plan.suspect_after_ns.unwrap_or(0) / 2 * 3;
         while let Some(Reverse((at, _, event))) = self.heap.pop() {
             self.now = at;
             let is_calm = self.plan.faults.membership && self.foreground == 0 && at > self.last_change + calm_ns;
