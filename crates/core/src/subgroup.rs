@@ -583,7 +583,10 @@ impl Subgroup {
         }
         for peer in &self.peers {
             if let Some(sender) = peer.sender {
-                table.store(self.place.cut + 8 * sender as u64, peer.rounds);
+                // In a Fifo subgroup the cursor may have been ahead of what I have seen announced, and what all have delivered is
+                // freed, and can't come again.
+                let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
+                table.store(self.place.cut + 8 * sender as u64, peer.rounds.max(delivered));
             }
         }
     }
