@@ -100,6 +100,14 @@ impl Handler for Deliver {
     }
 }
 
+/// Which group it is stands in the lock file, and can't change while a member lives.
+fn joined(dir: &Path, group: &str, id: u64) -> Result<Record, String> {
+    let incarnation = std::fs::read(dir.join(format!("{group}.lock"))).map_err(|error| error.to_string())?;
+    let word = |i: usize| incarnation.get(8 * i..8 * i + 8).map(|word| u64::from_le_bytes(word.try_into().expect("8")));
+    let [Some(low), Some(high)] = [word(0), word(1)] else { return Err("the lock file holds no incarnation".into()) };
+    Ok(Record::new(Kind::Joined, NO_SUBGROUP, [id, low, high]))
+}
+
 fn stretches(log: &Log, view: &View, wanted: impl Fn(u8) -> bool) {
     let stretch = |subgroup| Record::new(Kind::Stretch, subgroup, [view.id.0, 0, now()]);
     let records: Vec<Record> = (0..SUBGROUPS.len() as u8).filter(|subgroup| wanted(*subgroup)).map(stretch).collect();
@@ -335,6 +343,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
         })
         .into();
     let mut node = config.join().map_err(|error| format!("joining: {error}"))?;
+    log.write(&[joined(&orders.dir, &orders.group, node.id().0)?]);
     log.view(node.view());
     stretches(log, node.view(), |_| true);
     let dice = |salt: u64| Dice(mix(u64::from(orders.instance) << 8 | salt));

@@ -16,6 +16,8 @@ const TEXT_BYTES: usize = 24;
 pub(crate) enum Kind {
     /// The process runs: `a` its instance, `b` the time.
     Start = 1,
+    /// The process is a member: `a` its id, `b` and `c` the group's incarnation.
+    Joined,
     /// A view has begun at the engine: `a` its number, `b` how many members, `c` the time. As many `Member` follow.
     View,
     /// `a` the view, `c` the id. They come by rank.
@@ -66,8 +68,9 @@ pub(crate) struct Record {
 }
 
 impl Kind {
-    const ALL: [Kind; 11] = [
+    const ALL: [Kind; 12] = [
         Kind::Start,
+        Kind::Joined,
         Kind::View,
         Kind::Member,
         Kind::Stretch,
