@@ -25,7 +25,7 @@ const PINNED: [u64; 6] = [
     0xb4da_bf16_ec43_de7f,
     0xd9e0_f2e8_b03b_dd1c,
     0x4fdb_2e09_2a8c_3ac5,
-    0xae91_6c73_e2d8_ce67,
+    0xcd93_421a_50ff_1637,
     0x757e_7af6_ed60_eb8a,
-    0xd74d_0ce8_a2d5_1162,
+    0x4e05_f3e8_a83b_b523,
 ];
