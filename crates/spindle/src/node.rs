@@ -35,6 +35,8 @@ pub struct Node {
     /// The next view, once this one has ended.
     next: Option<Installing>,
     relaying: bool,
+    /// Whether this member wants to go, in whatever view it is agreed on.
+    leaving: bool,
     /// Whether it has been polled: no more handles are given out.
     running: bool,
     shared: Arc<Shared>,
@@ -175,7 +177,7 @@ impl Node {
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0 };
         let joins = Joins::new(handover);
-        let (next, relaying, running, wake_at) = (None, false, false, None);
+        let (next, relaying, leaving, running, wake_at) = (None, false, false, false, None);
         Ok(Node {
             crew,
             joins,
@@ -187,6 +189,7 @@ impl Node {
             by_id,
             next,
             relaying,
+            leaving,
             running,
             shared,
             terms,
@@ -340,6 +343,10 @@ impl Node {
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
         self.relaying = true;
+        if self.leaving {
+            // The old view was about to end, or had ended, without this wish.
+            self.engine.leave();
+        }
         self.joins.begin(handover, &self.view);
         self.shared.set_view(Arc::clone(&self.view));
         let _running = Upcall::enter();
@@ -408,6 +415,7 @@ impl Node {
     /// Asks the others for a view without this member. When it is agreed on, what was delivered by then is all that this
     /// member delivers, and [`poll`](Self::poll) answers [`Ended::Left`].
     pub fn leave(&mut self) {
+        self.leaving = true;
         self.engine.leave();
     }
 

@@ -173,3 +173,27 @@ fn members_finish_after_a_change_however_they_send() {
         }
     }
 }
+
+/// A wish to leave that comes while the view changes for another reason is heard in the next one.
+#[test]
+fn a_member_may_leave_at_any_moment_of_a_change() {
+    for polls in 0..40 {
+        let mut nodes = group(3, Order::Total);
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| !node.status().is_changing));
+        nodes[0].0.leave();
+        let mut gone = [false; 3];
+        let patience = Instant::now() + LONG;
+        for i in 0.. {
+            if i == polls {
+                nodes[2].0.leave();
+            }
+            for (n, (node, log)) in nodes.iter_mut().enumerate().filter(|(n, _)| !gone[*n]).collect::<Vec<_>>() {
+                gone[n] = node.poll(log).is_err();
+            }
+            if gone[0] && gone[2] && nodes[1].0.view().members.len() == 1 {
+                break;
+            }
+            assert!(Instant::now() < patience, "after {polls} polls: {gone:?}");
+        }
+    }
+}
