@@ -7,9 +7,10 @@ use crate::line::Line;
 use crate::publisher::Publisher;
 use crate::receiver::Receiver;
 use crate::shared::{End, Shared, Upcall};
+use crate::state::send_state;
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
-use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View};
+use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct Node {
     shared: Arc<Shared>,
     pub(crate) terms: Terms,
     clock: Clock,
+    /// Who wants this application's state.
+    states: Vec<MemberId>,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
 }
@@ -119,6 +122,9 @@ impl Installing {
         let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
         let handover = Handover::new(parts);
         crew.hand_over(view.id, &handover, &others);
+        let observers: Vec<MemberId> = crew.observers().iter().copied().filter(|id| !others.contains(id)).collect();
+        crew.hand_over(view.id, &handover, &observers);
+        engine.set_observed(!observers.is_empty());
         crew.set_doorbell(row.doorbell());
         Ok(Installing { engine, row: Some(row), handover, view, since: Instant::now(), suspect_after })
     }
@@ -177,7 +183,7 @@ impl Node {
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0 };
         let joins = Joins::new(handover);
-        let (next, relaying, leaving, running, wake_at) = (None, false, false, false, None);
+        let (next, relaying, leaving, running, states, wake_at) = (None, false, false, false, vec![], None);
         Ok(Node {
             crew,
             joins,
@@ -194,6 +200,7 @@ impl Node {
             shared,
             terms,
             clock,
+            states,
             wake_at,
         })
     }
@@ -214,7 +221,8 @@ impl Node {
     }
 
     /// The way to send in `subgroup`, given out once, before the first poll. One that nobody has taken by then counts as
-    /// dropped: this member sends nothing there.
+    /// dropped: this member sends nothing there. In a subgroup that was created later it may be taken at any time; until then, or
+    /// until [`seal`](Self::seal), the group does not finish.
     ///
     /// # Errors
     /// [`HandleError`].
@@ -228,6 +236,17 @@ impl Node {
             None if self.running => Err(HandleError::Running { name }),
             None => Err(HandleError::NoSender { name }),
         }
+    }
+
+    /// Asks for no more publishers: those that nobody has taken count as dropped.
+    pub fn seal(&mut self) {
+        self.lines.iter_mut().for_each(Line::seal);
+    }
+
+    /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
+    /// Of changes that contradict each other the one of the older member counts; [`Handler::view_changed`] tells what came of it.
+    pub fn wish(&mut self, change: Change) -> bool {
+        self.engine.wish(change)
     }
 
     /// The deliveries of `subgroup`, for another thread than the one that polls; before the first poll. The handler gets
@@ -255,7 +274,7 @@ impl Node {
     pub fn poll(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
         if !self.running {
             self.running = true;
-            self.lines.iter_mut().for_each(Line::seal);
+            self.seal();
         }
         if self.terms.suspect_after.is_some() {
             self.clock.tick();
@@ -266,6 +285,9 @@ impl Node {
         }
         if self.next.is_some() {
             return self.install(handler);
+        }
+        if !self.states.is_empty() && !self.engine.is_wedged() {
+            self.give_states(handler);
         }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
@@ -318,7 +340,8 @@ impl Node {
             && self.rank().0 < TELLERS
         {
             let joiners = next.members.iter().copied().filter(|id| !self.view.members.contains(id));
-            self.crew.tell_view(&next, joiners);
+            let to: Vec<MemberId> = joiners.chain(self.crew.observers().iter().copied()).collect();
+            self.crew.tell_view(&next, to);
         }
         self.next = Some(installing);
         Ok(Poll::Worked)
@@ -329,8 +352,12 @@ impl Node {
     fn install(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
         // The old view's silence has no meaning any more, but whoever reads it must not take this member for dead.
         self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK_NS));
-        if !self.next.as_ref().is_some_and(|next| next.is_ready(&self.crew)) {
-            return Ok(Poll::Idle);
+        let Some(next) = &self.next else { return Ok(Poll::Idle) };
+        if !next.is_ready(&self.crew) {
+            // Who has not come may have died before it could be watched.
+            let missing: Vec<MemberId> = next.missing(&self.crew).collect();
+            let found = self.crew.look_for(&missing);
+            return Ok(if found.is_empty() { Poll::Idle } else { Poll::Worked });
         }
         let Some(next) = self.next.take() else { return Ok(Poll::Idle) };
         let begun = next.begin(&mut self.crew);
@@ -339,6 +366,11 @@ impl Node {
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
         fabric.listen_to(lingering);
+        for spec in &view.subgroups {
+            if !self.lines.iter().any(|line| line.name == spec.name) {
+                self.lines.push(Line::new(spec.name.clone(), &self.shared));
+            }
+        }
         self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
@@ -347,7 +379,7 @@ impl Node {
             // The old view was about to end, or had ended, without this wish.
             self.engine.leave();
         }
-        self.joins.begin(handover, &self.view);
+        self.joins.begin(handover, &change.old, &self.view, Instant::now());
         self.shared.set_view(Arc::clone(&self.view));
         let _running = Upcall::enter();
         handler.view_changed(&change);
@@ -368,9 +400,9 @@ impl Node {
                         self.engine.member_died(rank);
                     }
                 }
-                News::Asks { id, pid, config } => self.asked(id, pid, config),
+                News::Asks { id, pid, config, observer } => self.asked(id, pid, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
-                News::Refused(_) | News::Waits(_) | News::View { .. } => {}
+                News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
             }
         }
         let admitted = self.joins.due(Instant::now());
@@ -381,7 +413,7 @@ impl Node {
     }
 
     /// Somebody wants to join.
-    fn asked(&mut self, id: MemberId, pid: u32, config: u64) {
+    fn asked(&mut self, id: MemberId, pid: u32, config: u64, observer: bool) {
         if config != self.terms.digest {
             return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
         }
@@ -389,6 +421,13 @@ impl Node {
             return next.hand_over_to(&mut self.crew, id);
         }
         if self.view.rank_of(id).is_some() {
+            self.crew.tell_view(&self.view, [id]);
+            return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
+        }
+        if observer {
+            // While a view changes it is told of the next one with everybody else.
+            self.crew.add_observer(id);
+            self.engine.set_observed(true);
             self.crew.tell_view(&self.view, [id]);
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
@@ -402,6 +441,7 @@ impl Node {
     fn requested(&mut self, from: MemberId, reply: u64, what: Request) {
         match what {
             Request::Leave => self.leave(),
+            Request::State => return self.states.push(from),
             Request::Evict(id) => match self.view.rank_of(id) {
                 Some(rank) if id != self.crew.me => self.engine.suspect(rank),
                 _ => {}
@@ -410,6 +450,21 @@ impl Node {
         }
         let text = self.status().to_json().to_string();
         self.crew.answer(from, reply, &text);
+    }
+
+    /// Hands this application's state to those who want it, as it is between two deliveries. It is written by threads of their own.
+    #[cold]
+    fn give_states(&mut self, handler: &mut impl Handler) {
+        let ids = (0..self.view.subgroups.len() as u32).map(SubgroupId);
+        let places: Vec<Option<u64>> = ids.map(|id| self.engine.delivered(id)).collect();
+        for to in std::mem::take(&mut self.states) {
+            let _running = Upcall::enter();
+            let state = handler.snapshot();
+            // Without memory or a thread for it, the joiner asks somebody else.
+            if let Ok(pipe) = send_state(state, &places) {
+                self.crew.send_state(to, self.view.id, pipe);
+            }
+        }
     }
 
     /// Asks the others for a view without this member. When it is agreed on, what was delivered by then is all that this
