@@ -417,10 +417,15 @@ impl Node {
         if config != self.terms.digest {
             return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
         }
-        if let Some(next) = self.next.as_ref().filter(|next| next.view.rank_of(id).is_some()) {
+        let is_in = |view: &View| view.rank_of(id).is_some();
+        if (is_in(&self.view) || self.next.as_ref().is_some_and(|next| is_in(&next.view))) && self.crew.pid(id) != pid {
+            // Its predecessor has to go first, and it asks again.
+            return self.wait(id);
+        }
+        if let Some(next) = self.next.as_ref().filter(|next| is_in(&next.view)) {
             return next.hand_over_to(&mut self.crew, id);
         }
-        if self.view.rank_of(id).is_some() {
+        if is_in(&self.view) {
             self.crew.tell_view(&self.view, [id]);
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
@@ -432,6 +437,11 @@ impl Node {
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
         self.joins.ask(id, pid, Instant::now());
+        self.wait(id);
+    }
+
+    /// Tells somebody who wants to join who is there.
+    fn wait(&mut self, id: MemberId) {
         let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
         let leader = self.view.members[self.engine.leader().index()];
         self.crew.post(id, Letter::Wait { members: self.view.members.len() as u32, leader, present });
