@@ -24,6 +24,9 @@ const FINISH_MAX: Duration = Duration::from_secs(25);
 const REST: Duration = Duration::from_millis(200);
 /// How long members may take to tell their status for a report.
 const STATUS_WAIT: Duration = Duration::from_millis(1500);
+/// Members that were not silent and are evicted in one round, before it counts as a storm: a busy machine may do to a process what
+/// SIGSTOP does.
+const UNPROVOKED_MAX: u64 = 2;
 /// A kill is alone if nothing else happens for so long before and after it.
 const ALONE: Duration = Duration::from_millis(400);
 
@@ -350,6 +353,10 @@ impl<'a> Round<'a> {
                 self.tally.evictions += 1;
                 // Nine tenths of the silence are promised to be safe.
                 self.tally.unprovoked += u64::from(10 * stop < 9 * allowed);
+                if self.tally.unprovoked > UNPROVOKED_MAX {
+                    let what = format!("{} members were evicted that never were silent", self.tally.unprovoked);
+                    return Err(Breach { number: 16, name: "no false storms", what }.into());
+                }
                 "was evicted"
             }
             _ => {
