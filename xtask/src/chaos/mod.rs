@@ -124,7 +124,10 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
                 }
                 total.add(tally);
             }
-            Err(Failure::Broken(report)) => break Some(report),
+            Err(Failure::Broken(report, tally)) => {
+                total.add(*tally);
+                break Some(report);
+            }
             Err(Failure::Other(error)) if error.is::<Interrupted>() => {
                 eprintln!("stopped after {} rounds", rounds - 1);
                 return Ok(ExitCode::from(130));

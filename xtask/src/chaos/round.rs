@@ -53,7 +53,7 @@ pub(super) struct Tally {
 /// Why a round failed.
 pub(super) enum Failure {
     /// It broke an invariant, was stuck, or a member failed. The text is the whole report.
-    Broken(String),
+    Broken(String, Box<Tally>),
     /// It could not be played.
     Other(anyhow::Error),
 }
@@ -124,8 +124,8 @@ impl<'a> Round<'a> {
                 self.tally.gaps = std::mem::take(&mut self.judge.measured);
                 Ok(self.tally)
             }
-            Err(Trouble::Breach(breach)) => Err(Failure::Broken(self.report(&breach.to_string()))),
-            Err(Trouble::Stuck(what)) => Err(Failure::Broken(self.report(&what))),
+            Err(Trouble::Breach(breach)) => Err(self.broken(&breach.to_string())),
+            Err(Trouble::Stuck(what)) => Err(self.broken(&what)),
             Err(Trouble::Other(error)) => Err(Failure::Other(error)),
         }
     }
@@ -415,6 +415,10 @@ impl<'a> Round<'a> {
         self.tally.finish_ms.push(begin.elapsed().as_millis() as u64);
         self.tally.sums = self.judge.finish()?;
         Ok(())
+    }
+
+    fn broken(&mut self, what: &str) -> Failure {
+        Failure::Broken(self.report(what), Box::new(std::mem::take(&mut self.tally)))
     }
 
     /// All that is known, for whoever looks for the cause.
