@@ -217,8 +217,8 @@ impl<'a> Round<'a> {
             What::StopAll(ms) => self.stop(&living, ms),
             What::Join => self.join(1),
             What::JoinThree => self.join(3),
-            What::Leave if !one_is_left => self.leave(any),
-            What::LeaveLeader if !one_is_left => self.leave(leader),
+            What::Leave if !one_is_left => self.leave(any, event.pick & 1 << 40 == 0),
+            What::LeaveLeader if !one_is_left => self.leave(leader, event.pick & 1 << 40 == 0),
             What::KillAll => {
                 self.tally.restarts += 1;
                 let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
@@ -279,11 +279,16 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    fn leave(&mut self, who: usize) -> Result<(), Trouble> {
-        self.note(format!("leave {}", self.instances(&[who])));
+    /// Somebody goes: in the middle of sending, or once it has sent everything.
+    fn leave(&mut self, who: usize, sending: bool) -> Result<(), Trouble> {
+        let how = if sending { "leave" } else { "retire" };
+        self.note(format!("{how} {}", self.instances(&[who])));
         self.tally.leaves += 1;
         self.processes[who].told_to_leave = true;
-        self.processes[who].say("leave");
+        self.processes[who].say(how);
+        if !sending {
+            self.judge.retires(self.processes[who].instance);
+        }
         Ok(())
     }
 
