@@ -208,6 +208,40 @@ fn members_finish_after_a_change_however_they_send() {
     }
 }
 
+/// What was sent before the wish to leave is delivered, also where the others have yet to see it, or the view changes between.
+#[test]
+fn what_a_leaver_has_sent_is_delivered() {
+    for order in [Order::Total, Order::Fifo] {
+        for (shared, crash) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut nodes = group(3, order);
+            let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+            let mut shares = if shared { vec![publishers.remove(1).share()] } else { vec![] };
+            for i in 0..50 {
+                let text = format!("{i}");
+                match shares.first_mut() {
+                    Some(share) => share.send(text.as_bytes(), LONG).unwrap(),
+                    None => publishers[1].send(text.as_bytes(), LONG).unwrap(),
+                }
+            }
+            nodes[1].0.leave();
+            if crash {
+                drop(nodes.remove(2));
+            }
+            let patience = Instant::now() + LONG;
+            let mut left = false;
+            while !left || nodes[0].0.view().members.len() != nodes.len() - 1 {
+                let gone = left;
+                for (i, (node, log)) in nodes.iter_mut().enumerate().filter(|(i, _)| !gone || *i != 1) {
+                    left |= node.poll(log).is_err() && i == 1;
+                }
+                assert!(Instant::now() < patience);
+            }
+            let delivered = nodes[0].1.0.iter().filter(|line| !line.starts_with("view")).count();
+            assert_eq!(delivered, 50, "{order:?}, shared {shared}, crash {crash}");
+        }
+    }
+}
+
 /// A wish to leave that comes while the view changes for another reason is heard in the next one.
 #[test]
 fn a_member_may_leave_at_any_moment_of_a_change() {
