@@ -300,7 +300,7 @@ impl Judge {
 
     fn batch(&mut self, instance: u32, subgroup: u8, time: u64) -> Result<(), Breach> {
         // A receiver's thread may be behind its group.
-        if subgroup % 2 == 0 {
+        if subgroup.is_multiple_of(2) {
             self.overlap(instance, time)?;
         }
         let stream = &mut self.witness(instance).streams[usize::from(subgroup)];

@@ -211,7 +211,7 @@ impl<'a> Round<'a> {
             What::Stop(ms) => self.stop(&[any], ms),
             What::StopLeader(ms) => self.stop(&[leader], ms),
             What::StopMost(ms) => {
-                let most: Vec<usize> = living.iter().copied().skip(usize::from(event.pick % 2 == 0)).collect();
+                let most: Vec<usize> = living.iter().copied().skip(usize::from(event.pick.is_multiple_of(2))).collect();
                 self.stop(&most[..most.len().min(living.len() / 2 + 1)], ms)
             }
             What::StopAll(ms) => self.stop(&living, ms),
