@@ -1,5 +1,5 @@
 //! What a seed stands for: a view, who sends what, and what goes wrong. Drawn before the run, printed before its trace.
-use crate::happenings::{Happening, What};
+use crate::happenings::{Happening, Step, What, When};
 use crate::options::{Faults, Options, Visibility};
 use crate::random::Random;
 use spindle_core::ring::frame_bytes;
@@ -166,7 +166,18 @@ impl Changes {
             changes.end_ns += if together { random.below(2) * random.below(2_000) } else { random.below(spread) };
             let kind = random.pick(&kinds);
             let what = changes.what(random, kind, visibility, members as usize);
-            changes.happenings.extend(what.map(|what| Happening::at(changes.end_ns, what)));
+            // Half of the crashes and suspicions meet a member in the middle of an agreement.
+            let step =
+                random.pick(&[Step::Suspects, Step::Wedges, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
+            let on = When::Step { process: random.below(u64::from(members)) as usize, view: random.range(1, 4), step };
+            let when = if matches!(kind, 0 | 2) && random.one_in(2) { on } else { When::At(changes.end_ns) };
+            let what = match (what, on) {
+                (Some(What::Crash { actions, .. }), When::Step { process, .. }) if when == on => {
+                    Some(What::Crash { process, actions })
+                }
+                _ => what,
+            };
+            changes.happenings.extend(what.map(|what| Happening { when, what }));
             // Who is lost comes back under another id.
             if faults.joins && kind != 3 && random.one_in(2) {
                 let what = changes.what(random, 3, visibility, members as usize);

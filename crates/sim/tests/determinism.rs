@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0xb4da_bf16_ec43_de7f,
+    0xa673_eba6_b9d8_383d,
     0xd9e0_f2e8_b03b_dd1c,
     0x4fdb_2e09_2a8c_3ac5,
-    0xae91_6c73_e2d8_ce67,
-    0x757e_7af6_ed60_eb8a,
-    0xd74d_0ce8_a2d5_1162,
+    0x93c0_701b_c079_5da5,
+    0x9191_08eb_6c2f_5bb3,
+    0x8e94_4acc_971b_a27a,
 ];

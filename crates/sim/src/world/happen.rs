@@ -210,6 +210,10 @@ impl World<'_> {
                 self.wake(seat);
             }
         }
+        // Who stands still will answer when it goes on.
+        let members = (0..self.processes.len()).filter(|other| self.is_member(*other));
+        let resumes = members.filter_map(|other| self.paused(other)).max();
+        self.last_change = self.last_change.max(resumes.unwrap_or(0));
         let again = self.now + self.random.range(ASK_AGAIN_NS / 4, ASK_AGAIN_NS);
         self.push(again, Event::Ask(process));
         Ok(())
