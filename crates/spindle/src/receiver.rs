@@ -71,6 +71,7 @@ pub struct Deliveries<'a> {
     batch: Option<Batch<'a, ShmReader>>,
     handoff: &'a Handoff,
     engine: &'a Doorbell,
+    view: &'a View,
 }
 
 /// The messages of [`Deliveries`], which stay lent as long as this or any of them lives.
@@ -149,9 +150,9 @@ impl Receiver {
     }
 
     fn deliveries(&mut self) -> Deliveries<'_> {
-        let Stretch { cursor, handoff, rows, engine, .. } = &mut self.stretch;
+        let Stretch { view, cursor, handoff, rows, engine, .. } = &mut self.stretch;
         let batch = Some(cursor.advance(rows, handoff.frontier()));
-        Deliveries { batch, handoff, engine }
+        Deliveries { batch, handoff, engine, view }
     }
 
     /// The end of the stream, once nothing that came before it is left.
@@ -238,6 +239,11 @@ impl Inlet {
 }
 
 impl<'a> Deliveries<'a> {
+    /// The view in which all of these were sent: whose rank is whose.
+    pub fn view(&self) -> &'a View {
+        self.view
+    }
+
     /// The messages that are left. Those that are not taken are offered again.
     #[inline]
     pub fn iter(&mut self) -> Messages<'_, 'a> {
