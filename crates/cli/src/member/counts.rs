@@ -16,6 +16,8 @@ pub(super) struct Counts {
     pub(super) settled: AtomicU64,
     /// Whether the input shall send no more.
     halted: AtomicBool,
+    /// How many groups have ended for this member. A ring of one that has ended may still take messages, for nobody.
+    ended: AtomicU64,
     /// Whether messages are being sent at this moment. If not, `sent` is right.
     sending: Mutex<bool>,
     rested: Condvar,
@@ -27,8 +29,19 @@ pub(super) struct Sending<'a>(&'a Counts);
 impl Counts {
     pub(super) fn new() -> Counts {
         let (sent, sent_bytes, delivered, delivered_bytes, settled) = Default::default();
-        let (halted, sending, rested) = Default::default();
-        Counts { start: Instant::now(), sent, sent_bytes, delivered, delivered_bytes, settled, halted, sending, rested }
+        let (halted, ended, sending, rested) = Default::default();
+        Counts {
+            start: Instant::now(),
+            sent,
+            sent_bytes,
+            delivered,
+            delivered_bytes,
+            settled,
+            halted,
+            ended,
+            sending,
+            rested,
+        }
     }
 
     /// `None`: there is nothing to be sent any more.
@@ -44,6 +57,18 @@ impl Counts {
     #[inline]
     pub(super) fn is_halted(&self) -> bool {
         self.halted.load(Ordering::Relaxed)
+    }
+
+    /// How many groups have ended for this member.
+    #[inline]
+    pub(super) fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// One more group has ended for it: what was sent by now counts as sent.
+    pub(super) fn end_group(&self, at_most: Duration) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        self.wait_for_rest(at_most);
     }
 
     /// Stops the input between two messages.

@@ -39,6 +39,8 @@ pub(super) struct Input {
     bytes: u64,
     /// Whether there is nothing more to read.
     at_end: bool,
+    /// How many groups this has sent to before.
+    groups: u64,
 }
 
 /// How sending came to its end.
@@ -74,8 +76,8 @@ impl Input {
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Err(Failure::new(FAILED, format_args!("the input {name} is a directory; name a file")));
         }
-        let (buffer, start, end, count, bytes, at_end) = Default::default();
-        Ok(Input { file, name, frames, message_bytes_max, buffer, start, end, count, bytes, at_end })
+        let (buffer, start, end, count, bytes, at_end, groups) = Default::default();
+        Ok(Input { file, name, frames, message_bytes_max, buffer, start, end, count, bytes, at_end, groups })
     }
 
     /// Sends everything, to one group after the other if each ends before: the message that one takes no more is the first
@@ -86,7 +88,7 @@ impl Input {
                 Ok(()) => return Sent::All,
                 Err(Stop::Halted) => return Sent::Halted,
                 Err(Stop::Failed(failure)) => return Sent::Failed(failure, publisher),
-                Err(Stop::Ended) => {}
+                Err(Stop::Ended) => self.groups += 1,
             }
         }
         Sent::Ended
@@ -117,7 +119,7 @@ impl Input {
                 let len = line.len() as u64;
                 return Err(self.too_long(&format!("has {len} bytes"), Some(len)).into());
             }
-            send(publisher, line, counts)?;
+            send(publisher, line, self.groups, counts)?;
             self.start = newline + 1;
             self.count += 1;
             self.bytes += line.len() as u64;
@@ -127,7 +129,7 @@ impl Input {
             return Err(self.measure_long_line().into());
         }
         if self.at_end && !rest.is_empty() {
-            send(publisher, rest, counts)?;
+            send(publisher, rest, self.groups, counts)?;
             self.bytes += rest.len() as u64;
             self.start = self.end;
             self.count += 1;
@@ -143,7 +145,7 @@ impl Input {
                 return Err(self.too_long(&format!("has {len} bytes"), Some(len)).into());
             }
             let Some(payload) = rest.get(..len as usize) else { break };
-            send(publisher, payload, counts)?;
+            send(publisher, payload, self.groups, counts)?;
             self.start += PREFIX_BYTES + len as usize;
             self.count += 1;
             self.bytes += u64::from(len);
@@ -219,8 +221,11 @@ impl From<Failure> for Stop {
     }
 }
 
-fn send(publisher: &mut Publisher, payload: &[u8], counts: &Counts) -> Result<(), Stop> {
+fn send(publisher: &mut Publisher, payload: &[u8], group: u64, counts: &Counts) -> Result<(), Stop> {
     while !counts.is_halted() {
+        if counts.ended() != group {
+            return Err(Stop::Ended);
+        }
         match publisher.send(payload, ROOM_WAIT) {
             Ok(()) => return Ok(()),
             Err(SendError::Full { .. }) => {}

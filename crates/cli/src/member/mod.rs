@@ -345,18 +345,17 @@ impl Member {
         let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let (sent, delivered, open) = (of(&self.counts.sent), of(&self.counts.delivered), self.counts.open());
         let mut message = match left {
-            Ok(_) => "; it has left the group in order".to_string(),
+            Ok(_) => "and left the group in order".to_string(),
             Err(FinishError::TimedOut { waited, .. }) => {
-                format!("; the others had not let it go after {waited:.1?}, and will notice that it is gone")
+                format!("before the others let it go, which took more than {waited:.1?}; they go on without it")
             }
-            Err(FinishError::Ended(ended)) => format!("; {ended}"),
-            Err(error) => format!("; {error}"),
+            Err(error) => format!("while the group ended otherwise: {error}"),
         };
-        message += &format!(", with {sent} messages sent and {delivered} delivered");
+        message += &format!("; {sent} messages were sent and {delivered} delivered");
         if open > 0 {
-            message += &format!("; the last {open} that were sent may have been delivered elsewhere or not");
+            message += &format!(", the last {open} of its own perhaps elsewhere and perhaps not");
         }
-        Failure::interrupted(signal, message.trim_start_matches("; "))
+        Failure::interrupted(signal, message)
     }
 
     /// Takes in what happens while the member leaves. Whether the output has ended.
@@ -371,7 +370,7 @@ impl Member {
 
     /// Joins the group again that has gone on without this member.
     fn rejoin(&mut self, last: Arc<View>, output: Output) -> Outcome<Group> {
-        self.counts.wait_for_rest(SETTLE_WAIT);
+        self.counts.end_group(SETTLE_WAIT);
         let (sent, delivered) =
             (self.counts.sent.load(Ordering::Relaxed), self.counts.delivered.load(Ordering::Relaxed));
         let (unconfirmed, last) = (self.counts.give_up(), last.id);
