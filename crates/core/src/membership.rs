@@ -11,9 +11,9 @@ use crate::ids::{MemberId, Rank, Time};
 use crate::layout::{Layout, membership};
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Trims};
-use crate::table::Table;
-use crate::view::View;
+use crate::proposal::{self, Trims, Wishes};
+use crate::table::{Rows, Table};
+use crate::view::{Change, View};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -70,8 +70,8 @@ pub(crate) struct Membership {
     closing: bool,
     wedged: bool,
     leaving: bool,
-    /// Who wants to be admitted, in the order in which they asked.
-    joins: Vec<MemberId>,
+    /// What I want of the next view.
+    wishes: Wishes,
     ballot: Option<Ballot>,
     /// The words of the proposal that I adopted.
     value: Vec<u64>,
@@ -146,7 +146,7 @@ impl Membership {
             closing: false,
             wedged: false,
             leaving: false,
-            joins: Vec::new(),
+            wishes: Wishes::default(),
             ballot: None,
             value: Vec::new(),
             made: None,
@@ -184,16 +184,27 @@ impl Membership {
     }
 
     pub(crate) fn admit(&mut self, view: &View, joiner: MemberId) -> bool {
-        let known = view.members.contains(&joiner) || self.joins.contains(&joiner);
-        if known || self.joins.len() == limits::JOINS_MAX {
+        let known = view.members.contains(&joiner) || self.wishes.joins.contains(&joiner);
+        if known || self.wishes.joins.len() == limits::JOINS_MAX {
             return false;
         }
-        self.joins.push(joiner);
+        self.wishes.joins.push(joiner);
         true
     }
 
-    pub(crate) fn take_joins(&mut self) -> Vec<MemberId> {
-        core::mem::take(&mut self.joins)
+    pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
+        // One that fits no proposal would be wished for without end.
+        let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
+        let fits = alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
+        let wanted = fits && view.wants(&change) && !self.wishes.changes.contains(&change);
+        if wanted {
+            self.wishes.changes.push(change);
+        }
+        wanted
+    }
+
+    pub(crate) fn take_wishes(&mut self) -> Wishes {
+        core::mem::take(&mut self.wishes)
     }
 
     pub(crate) fn leave(&mut self) {
@@ -291,7 +302,7 @@ impl Membership {
         if gone {
             self.see_the_gone(table);
         }
-        self.closing |= !self.joins.is_empty() && self.leader() == self.me;
+        self.closing |= self.wishes != Wishes::default();
         self.closing
     }
 
@@ -308,8 +319,9 @@ impl Membership {
     }
 
     /// The engine has stopped announcing and receiving, and its cuts stand in my row and are posted.
-    pub(crate) fn wedge<T: Table>(&mut self, table: &mut T) {
+    pub(crate) fn wedge<T: Table>(&mut self, layout: &Layout, table: &mut T) {
         (self.wedged, self.closing) = (true, true);
+        self.store_wishes(layout, table);
         if self.leaving {
             table.store(membership::LEAVING, 1);
         }
@@ -317,6 +329,27 @@ impl Membership {
         table.store(membership::CLOSING, 1);
         table.store(membership::WEDGED, 1);
         table.post(&self.peers, membership::CLOSING..membership::LEAVING + 8);
+    }
+
+    /// Writes down what fits of my wishes. The rest is for the view after the next.
+    fn store_wishes<T: Table>(&self, layout: &Layout, table: &mut T) {
+        let range = &layout.row(self.me).wishes;
+        let mut wishes = self.wishes.clone();
+        while wishes != Wishes::default() {
+            let words = wishes.encode();
+            if words.len() as u64 * 8 <= range.end - range.start {
+                for (at, word) in (range.start..).step_by(8).zip(&words) {
+                    table.store(at, *word);
+                }
+                table.post(&self.peers, range.start..range.start + 8 * words.len() as u64);
+                return;
+            }
+            if wishes.joins.len() > 1 {
+                wishes.joins.truncate(wishes.joins.len() / 2);
+            } else if wishes.changes.pop().is_none() {
+                return;
+            }
+        }
     }
 
     fn store_suspected<T: Table>(&mut self, table: &mut T) {
@@ -520,17 +553,46 @@ impl Membership {
                 (0..spec.senders.len()).map(cut).collect()
             })
             .collect();
+        let Wishes { joins, changes } = self.all_wishes(layout, table);
         let room = limits::MEMBERS_MAX - view.ranks().filter(|rank| stays(*rank)).count();
-        let mut joining = self.joins.len().min(room);
+        let joins: Vec<MemberId> = joins.into_iter().filter(|id| !view.members.contains(id)).take(room).collect();
+        let (mut joining, mut changing) = (joins.len(), changes.len());
         loop {
-            let next = view.next(stays, &self.joins[..joining]);
+            let next = view.next(stays, &joins[..joining], &changes[..changing]);
             let words = proposal::encode(&next, &trims);
             if words.len() as u64 * 8 <= slot_bytes(layout, self.me) {
                 return words;
             }
-            // Those who don't fit are admitted to the view after it.
-            joining /= 2;
+            // What does not fit is for the view after it.
+            if joining > 0 {
+                joining /= 2;
+            } else {
+                changing /= 2;
+            }
         }
+    }
+
+    /// What all those wish who go on, each wish once.
+    fn all_wishes<T: Table>(&self, layout: &Layout, table: &T) -> Wishes {
+        let mut all = Wishes::default();
+        for rank in self.unsuspected() {
+            let range = &layout.row(rank).wishes;
+            let count = table.load(rank, range.start + 8).saturating_add(2).min((range.end - range.start) / 8);
+            let words: Vec<u64> = (0..count).map(|i| table.load(rank, range.start + 8 * i)).collect();
+            // Garbage is no wish.
+            let Some(wishes) = Wishes::decode(&words) else { continue };
+            for join in wishes.joins {
+                if !all.joins.contains(&join) {
+                    all.joins.push(join);
+                }
+            }
+            for change in wishes.changes {
+                if !all.changes.contains(&change) {
+                    all.changes.push(change);
+                }
+            }
+        }
+        all
     }
 
     /// Copies a proposal into my row, and then sets my ballot.
@@ -570,6 +632,15 @@ impl Membership {
     }
 }
 
+/// What was decided, if any row says that something was: for those who are no members.
+pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> Option<Decision> {
+    let knows = view.ranks().find(|rank| rows.load(*rank, membership::COMMITTED) != 0)?;
+    let (committed, _) = Ballot::decode(rows.load(knows, membership::COMMITTED))?;
+    let (ballot, words) = read_proposal(knows, layout, rows)?;
+    let (next, trims) = proposal::decode(&words, view)?;
+    (ballot == committed).then_some(Decision { ballot, next, trims })
+}
+
 /// Whether `rank` says that it suspects `other`.
 fn bit<T: Table>(table: &T, rank: Rank, other: Rank) -> bool {
     let word = table.load(rank, membership::SUSPECTED + 8 * (other.0 as u64 / 64));
@@ -586,7 +657,7 @@ fn slot_at(layout: &Layout, member: Rank, slot: u64) -> u64 {
 }
 
 /// The newest proposal in the row of `member`, if it is there as a whole.
-fn read_proposal<T: Table>(member: Rank, layout: &Layout, table: &T) -> Option<(Ballot, Vec<u64>)> {
+fn read_proposal<R: Rows>(member: Rank, layout: &Layout, table: &R) -> Option<(Ballot, Vec<u64>)> {
     let word = table.load(member, membership::BALLOT);
     let (ballot, slot) = Ballot::decode(word)?;
     let at = slot_at(layout, member, slot);

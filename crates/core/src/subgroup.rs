@@ -91,6 +91,8 @@ pub(crate) struct Subgroup {
     /// Something is left to do although no counter moved.
     pending: bool,
     stable: u64,
+    /// Whether observers follow.
+    observed: bool,
     /// Once the view's end is decided: how many rounds of mine belong to it.
     trim: u64,
     stats: SubgroupStats,
@@ -144,6 +146,7 @@ impl Subgroup {
             delivery: Delivery::Inline(cursor(view, layout, id)),
             pending: false,
             stable: 0,
+            observed: false,
             trim: 0,
             stats: SubgroupStats::default(),
         }
@@ -168,6 +171,18 @@ impl Subgroup {
 
     pub(crate) fn stable(&self) -> u64 {
         self.stable
+    }
+
+    pub(crate) fn set_observed(&mut self, observed: bool) {
+        (self.observed, self.pending) = (observed, true);
+    }
+
+    /// How many places I have delivered on the engine's thread.
+    pub(crate) fn delivered_inline(&self) -> Option<u64> {
+        match (&self.delivery, self.order) {
+            (Delivery::Inline(cursor), Order::Total) => Some(cursor.count()),
+            _ => None,
+        }
     }
 
     pub(crate) fn stats(&self) -> SubgroupStats {
@@ -527,6 +542,9 @@ impl Subgroup {
                 sending.checkpoints.pop(|rounds| rounds <= delivered)
             }
         };
+        // Somebody follows who acknowledges nothing: half a lap stays readable behind what is announced.
+        let kept = if self.observed { sending.ring.capacity / 2 } else { 0 };
+        let freed = freed.min(self.own.published.saturating_sub(kept));
         if freed > self.own.freed {
             self.own.freed = freed;
             table.store(self.place.entry + entry::FREED, freed);

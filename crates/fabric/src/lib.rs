@@ -11,6 +11,7 @@ pub mod conformance;
 pub mod fabric;
 pub mod mail;
 pub mod meet;
+pub mod pipe;
 pub mod probe;
 pub mod publisher;
 pub mod region;

@@ -115,7 +115,7 @@ pub enum ShmError {
 
 #[derive(Debug)]
 struct Held {
-    _own: Arc<OwnRegion>,
+    _own: Option<Arc<OwnRegion>>,
     _peers: Vec<Arc<PeerRegion>>,
 }
 
@@ -230,7 +230,7 @@ impl ShmFabric {
             peers.push(row);
         }
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
-        let rows = ShmReader { spans: spans.into(), _held: Arc::new(Held { _own: row.clone(), _peers: peers }) };
+        let rows = ShmReader { spans: spans.into(), _held: Arc::new(Held { _own: Some(row.clone()), _peers: peers }) };
         let deaths = Arc::new(Deaths::new(members));
         let told = vec![0; members.div_ceil(64)].into();
         let (announced, lingering, doorbells) = (None, vec![], doorbells.into());
@@ -381,6 +381,31 @@ impl Table for ShmFabric {
                 doorbell.ring_unfenced();
             }
         }
+    }
+}
+
+impl ShmReader {
+    /// The rows of a view for somebody who is no member of it: of each member, in the order of the ranks, its row, or zeros if it
+    /// never came.
+    ///
+    /// # Errors
+    /// [`ShmError`].
+    ///
+    /// # Panics
+    /// If there is not one entry for each member.
+    pub fn of_others(layout: &Layout, parts: Vec<Option<PeerParts>>) -> Result<ShmReader, ShmError> {
+        assert_eq!(parts.len(), layout.rows().len(), "one entry for each member");
+        let mut peers = Vec::with_capacity(parts.len());
+        for (rank, parts) in (0..).map(Rank).zip(parts) {
+            let size = layout.row(rank).size;
+            let row = match parts {
+                Some(parts) => PeerRegion::open("a member's row", &parts.row, size),
+                None => PeerRegion::zeros("an absent member's row", size),
+            };
+            peers.push(Arc::new(row.map_err(|source| ShmError::Region { rank, part: "row", source })?));
+        }
+        let spans = peers.iter().map(|row| row.span()).collect();
+        Ok(ShmReader { spans, _held: Arc::new(Held { _own: None, _peers: peers }) })
     }
 }
 

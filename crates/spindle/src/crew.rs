@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of an encoded view, at most: far more than a view of all limits takes.
 const VIEW_BYTES_MAX: u64 = 64 << 20;
+/// The pause after a letter for whose descriptors there was no room.
+const STARVED_PAUSE: Duration = Duration::from_millis(20);
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
 
@@ -55,10 +57,13 @@ pub(crate) struct Crew {
     /// Whose processes are watched over.
     watched: BTreeSet<MemberId>,
     dead: BTreeSet<MemberId>,
+    /// When to read on, if there was no descriptor left for what is in the mailbox.
+    starved_until: Option<Instant>,
     notices: Arc<Notices>,
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
 enum Post {
     Mail {
         mailbox: Mailbox,
@@ -136,7 +141,7 @@ impl Crew {
 
     fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, pids, watched, dead) = Default::default();
-        Crew { post, me, incarnation: 0, parts, pids, watched, dead, notices }
+        Crew { post, me, incarnation: 0, parts, pids, watched, dead, starved_until: None, notices }
     }
 
     pub(crate) fn notices(&self) -> &Arc<Notices> {
@@ -185,7 +190,9 @@ impl Crew {
     /// Whether there may be news, or letters that could be sent now.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
-        !self.notices.any.load(Ordering::Acquire) && self.outbox().is_none_or(Outbox::is_empty)
+        !self.notices.any.load(Ordering::Acquire)
+            && self.outbox().is_none_or(Outbox::is_empty)
+            && self.starved_until.is_none()
     }
 
     fn outbox(&self) -> Option<&Outbox> {
@@ -197,7 +204,8 @@ impl Crew {
 
     /// When to come again for letters that could not be sent.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        self.outbox().and_then(Outbox::patience)
+        let starved = self.starved_until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.outbox().and_then(Outbox::patience).into_iter().chain(starved).min()
     }
 
     /// Takes in what has happened. Bounded work: what is left makes noise again.
@@ -206,7 +214,8 @@ impl Crew {
         self.notices.any.store(false, Ordering::Relaxed);
         // Acquire: pairs with the release of `ring`. What was noted before is found now.
         std::sync::atomic::fence(Ordering::Acquire);
-        if self.notices.mail.swap(false, Ordering::AcqRel) {
+        let starved = self.starved_until.take_if(|until| *until <= Instant::now()).is_some();
+        if self.notices.mail.swap(false, Ordering::AcqRel) || starved {
             // Before the deaths: what the dead have sent is here.
             self.read(&mut news);
         }
@@ -239,7 +248,11 @@ impl Crew {
         loop {
             let Post::Mail { mailbox, watch, .. } = &mut self.post else { return };
             let Some((letter, fds)) = mailbox.receive() else {
-                watch.mail_read();
+                if mailbox.is_starved() {
+                    self.starved_until = Some(Instant::now() + STARVED_PAUSE);
+                } else {
+                    watch.mail_read();
+                }
                 return;
             };
             self.take(letter, fds, news);

@@ -1,12 +1,15 @@
 //! A member whose node is polled by a thread of its own.
 use crate::crew::Notices;
-use crate::error::{Ended, FinishError, JoinError};
+use crate::error::{Ended, FinishError, HandleError, JoinError};
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace};
+use crate::publisher::Publisher;
 use crate::shared::{End, Shared};
 use crate::status::Status;
 use crate::{Handler, MemberId, Rank, View};
+use spindle_core::Change;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -33,9 +36,29 @@ pub struct Group {
 struct Control {
     stop: AtomicBool,
     leave: AtomicBool,
+    seal: AtomicBool,
+    orders: Mutex<Vec<Order>>,
+    ordered: AtomicBool,
     status_wanted: AtomicBool,
     answers: Mutex<Answers>,
     answered: Condvar,
+}
+
+/// What the handle asks of the polling thread, which answers.
+#[derive(Debug)]
+enum Order {
+    Wish(Change, SyncSender<bool>),
+    Publisher(String, SyncSender<Result<Publisher, HandleError>>),
+}
+
+impl Order {
+    fn carry_out(self, node: &mut Node) {
+        // Who has not waited for the answer does not want it.
+        let _ = match self {
+            Order::Wish(change, answer) => answer.try_send(node.wish(change)).is_ok(),
+            Order::Publisher(name, answer) => answer.try_send(node.publisher(&name)).is_ok(),
+        };
+    }
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +124,8 @@ impl Group {
     /// [`FinishError`]. A group that did not finish in time is given up.
     pub fn finish(mut self, timeout: Duration) -> Result<Status, FinishError> {
         let start = Instant::now();
+        self.control.seal.store(true, Ordering::Release);
+        self.notices.ring();
         let answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.control.answered.wait_timeout_while(answers, timeout, |answers| !answers.ended);
         drop(waited);
@@ -112,6 +137,30 @@ impl Group {
             Some(End::Broken(ended)) => Err(ended.clone().into()),
             None => Err(FinishError::TimedOut { waited: start.elapsed(), unfinished: unfinished(&self.status()) }),
         }
+    }
+
+    /// As [`Node::wish`].
+    pub fn wish(&self, change: Change) -> bool {
+        self.order(|answer| Order::Wish(change, answer)).unwrap_or(false)
+    }
+
+    /// As [`Node::publisher`], for a subgroup that was created while the group ran.
+    ///
+    /// # Errors
+    /// [`HandleError`].
+    pub fn publisher(&self, subgroup: &str) -> Result<Publisher, HandleError> {
+        let name = subgroup.to_string();
+        let ended = HandleError::NoSuchSubgroup { name: name.clone(), known: "none: the group has ended".to_string() };
+        self.order(|answer| Order::Publisher(name, answer)).unwrap_or(Err(ended))
+    }
+
+    /// Has the polling thread do something, and waits for what comes of it. `None` if it does nothing any more.
+    fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
+        let (answer, answered) = sync_channel(1);
+        self.control.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order(answer));
+        self.control.ordered.store(true, Ordering::Release);
+        self.notices.ring();
+        answered.recv_timeout(STATUS_WAIT).ok()
     }
 
     /// Leaves the group, without loss for anybody: everything that this member has sent, and others have received, is delivered
@@ -179,7 +228,7 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
     let mut pace = Pace::new(node.terms.spin_for);
     // A cheap look first: the line is written by others only when they want something.
     let requested = || {
-        let flags = [&control.stop, &control.status_wanted, &control.leave];
+        let flags = [&control.stop, &control.status_wanted, &control.leave, &control.seal, &control.ordered];
         flags.iter().any(|flag| flag.load(Ordering::Acquire))
     };
     loop {
@@ -195,6 +244,13 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
             }
             if control.leave.swap(false, Ordering::AcqRel) {
                 node.leave();
+            }
+            if control.seal.swap(false, Ordering::AcqRel) {
+                node.seal();
+            }
+            if control.ordered.swap(false, Ordering::AcqRel) {
+                let orders = std::mem::take(&mut *control.orders.lock().unwrap_or_else(PoisonError::into_inner));
+                orders.into_iter().for_each(|order| order.carry_out(&mut node));
             }
             if control.stop.load(Ordering::Acquire) {
                 break;

@@ -92,9 +92,17 @@ impl Joins {
     }
 
     /// A view has begun.
-    pub(crate) fn begin(&mut self, handover: Handover, view: &View) {
+    pub(crate) fn begin(&mut self, handover: Handover, old: &View, new: &View, now: Instant) {
         self.handover = handover;
-        self.admitted.retain(|id| !view.members.contains(id));
+        self.admitted.retain(|id| !new.members.contains(id));
+        // Others may have let them in.
+        self.asking.retain(|id, _| !new.members.contains(id));
+        if self.asking.is_empty() {
+            self.since = None;
+        }
+        if new.members.iter().any(|id| !old.members.contains(id)) {
+            self.last_join = Some(now);
+        }
     }
 }
 

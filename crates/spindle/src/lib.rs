@@ -37,7 +37,9 @@ pub use node::{Node, Poll};
 pub use publisher::{Publisher, SharedPublisher};
 pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
-pub use spindle_core::{Ablation, MemberId, Message, Order, Rank, SubgroupId, View, ViewId};
+pub use spindle_core::{
+    Ablation, Change, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
+};
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::mail::{MailError, Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use spindle_fabric::meet::{DirError, NameError};

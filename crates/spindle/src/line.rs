@@ -27,7 +27,8 @@ pub(crate) struct Line {
     pub(crate) lost: u64,
 }
 
-/// Whether an application sends.
+/// Whether an application sends. In subgroups that are created while the group runs, it may ask at any time before the group
+/// finishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Handle {
     /// It may still ask for the publisher.
@@ -56,7 +57,7 @@ impl Line {
                 self.ring = Some(publisher);
             }
             None => {
-                self.lost += self.relays.drain(..).map(|mut relay| relay.give_up()).sum::<u64>();
+                self.ring = None;
                 self.port.refuse();
             }
         }
@@ -123,7 +124,7 @@ impl Line {
     /// Sends on what is left of earlier views, and lets the application into this one's ring once that is all. Whether anything
     /// happened.
     pub(crate) fn step(&mut self) -> bool {
-        if self.ring.is_none() || self.handle == Handle::Free {
+        if self.relays.is_empty() {
             return false;
         }
         let before = self.relays.len();
@@ -132,9 +133,13 @@ impl Line {
     }
 
     fn settle(&mut self) {
-        let Some(ring) = &mut self.ring else { return };
         while let Some(relay) = self.relays.front_mut() {
-            if !relay.step(ring, &mut self.lost) {
+            let is_done = match &mut self.ring {
+                Some(ring) => relay.step(ring, &mut self.lost),
+                // No ring to send it in any more.
+                None => relay.give_up(&mut self.lost),
+            };
+            if !is_done {
                 return;
             }
             self.relays.pop_front();

@@ -9,7 +9,7 @@ use crate::receiver::Receiver;
 use crate::shared::{End, Shared, Upcall};
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
-use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View};
+use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
 use std::sync::Arc;
@@ -211,7 +211,8 @@ impl Node {
     }
 
     /// The way to send in `subgroup`, given out once, before the first poll. One that nobody has taken by then counts as
-    /// dropped: this member sends nothing there.
+    /// dropped: this member sends nothing there. In a subgroup that was created later it may be taken at any time; until then, or
+    /// until [`seal`](Self::seal), the group does not finish.
     ///
     /// # Errors
     /// [`HandleError`].
@@ -225,6 +226,17 @@ impl Node {
             None if self.running => Err(HandleError::Running { name }),
             None => Err(HandleError::NoSender { name }),
         }
+    }
+
+    /// Asks for no more publishers: those that nobody has taken count as dropped.
+    pub fn seal(&mut self) {
+        self.lines.iter_mut().for_each(Line::seal);
+    }
+
+    /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
+    /// Of changes that contradict each other the one of the older member counts; [`Handler::view_changed`] tells what came of it.
+    pub fn wish(&mut self, change: Change) -> bool {
+        self.engine.wish(change)
     }
 
     /// The deliveries of `subgroup`, for another thread than the one that polls; before the first poll. The handler gets
@@ -252,7 +264,7 @@ impl Node {
     pub fn poll(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
         if !self.running {
             self.running = true;
-            self.lines.iter_mut().for_each(Line::seal);
+            self.seal();
         }
         if self.terms.suspect_after.is_some() {
             self.clock.tick();
@@ -336,11 +348,16 @@ impl Node {
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
         fabric.listen_to(lingering);
+        for spec in &view.subgroups {
+            if !self.lines.iter().any(|line| line.name == spec.name) {
+                self.lines.push(Line::new(spec.name.clone(), &self.shared));
+            }
+        }
         self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
         self.relaying = true;
-        self.joins.begin(handover, &self.view);
+        self.joins.begin(handover, &change.old, &self.view, Instant::now());
         self.shared.set_view(Arc::clone(&self.view));
         let _running = Upcall::enter();
         handler.view_changed(&change);

@@ -268,11 +268,12 @@ impl Relay {
         self.resend.is_done()
     }
 
-    /// Counts what can't be sent any more.
-    pub(crate) fn give_up(&mut self) -> u64 {
+    /// Counts what can't be sent any more. Whether that is all, for ever.
+    pub(crate) fn give_up(&mut self, lost: &mut u64) -> bool {
         let rest = std::iter::from_fn(|| self.resend.next(&self.rows));
         let held = self.held.take();
-        held.into_iter().chain(rest).filter(|resent| resent.kind == Kind::Message).count() as u64
+        *lost += held.into_iter().chain(rest).filter(|resent| resent.kind == Kind::Message).count() as u64;
+        self.resend.is_done()
     }
 }
 

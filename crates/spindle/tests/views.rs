@@ -1,5 +1,8 @@
 //! Groups whose members come and go, all of them in this process.
-use spindle::{Batch, Config, Handler, Node, Order, Poll, Receiver, SubgroupId, ViewChange, ViewId};
+use spindle::{
+    Batch, Change, Config, Handler, MemberId, Node, Order, Poll, Receiver, Rule, SendError, SubgroupId, SubgroupSpec,
+    ViewChange, ViewId,
+};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -140,4 +143,35 @@ fn a_receiver_goes_from_view_to_view_at_its_own_pace() {
         assert_eq!(got, expected, "{order:?}");
         assert_eq!(slow.view().id, ViewId(2));
     }
+}
+
+#[test]
+fn subgroups_are_created_and_dropped_while_the_group_runs() {
+    let mut nodes = group(3, Order::Total);
+    let spec = SubgroupSpec {
+        name: "later".to_string(),
+        members: vec![],
+        senders: vec![],
+        member_rule: Rule::Only(vec![MemberId(2), MemberId(3)]),
+        sender_rule: Rule::Everyone,
+        order: Order::Total,
+        window: 8,
+        message_bytes_max: 100,
+    };
+    assert!(nodes[0].0.wish(Change::Create(spec.clone())), "by one who will not be in it");
+    assert!(!nodes[0].0.wish(Change::Create(SubgroupSpec { window: 0, ..spec })), "no such window");
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+    assert!(nodes[0].0.publisher("later").is_err());
+    let mut publisher = nodes[1].0.publisher("later").unwrap();
+    publisher.send(b"hello", LONG).unwrap();
+    poll_until(&mut nodes, |nodes| nodes[1..].iter().all(|(_, log)| log.0.len() == 2));
+    assert_eq!(nodes[0].1.0.len(), 1, "the view, and no message");
+    assert!(nodes[2].0.wish(Change::Drop("later".to_string())));
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(3)));
+    // It may know of room in the ring of the view that has ended; what it puts there is counted as lost.
+    let refused = (0..1000).find_map(|_| publisher.send(b"too late", LONG).err());
+    assert!(matches!(refused, Some(SendError::NoSender)), "{refused:?}");
+    poll_until(&mut nodes, |nodes| nodes[1].0.status().lost > 0);
+    nodes.iter_mut().for_each(|(node, _)| node.seal());
+    poll_until_finished(nodes);
 }

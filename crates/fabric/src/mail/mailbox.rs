@@ -1,17 +1,17 @@
 //! A process's address in its group, and sending to others'.
 use super::error::MailError;
-use super::place::{Lock, Place, Probe, VISITOR_IDS_FROM, new_socket, remove};
+use super::place::{Census, Lock, Place, Probe, VISITOR_IDS_FROM, keep_cleaners_out, new_socket, remove};
 use super::wire::{Letter, Refusal, Stranger, VERSION, stranger};
 use super::{Role, Standing};
 use crate::meet::limits::{GARBAGE_PER_LOOK, LETTER_BYTES_MAX, LETTER_FDS_MAX, LOCK_WAIT, SEND_BUFFER_BYTES};
 use crate::meet::sock::{is_pidfd, random};
 use crate::meet::{GroupName, RuntimeDir, WireError};
 use rustix::fs::lstat;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, recvmsg, sendmsg_addr,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, recv, recvmsg, sendmsg_addr,
 };
 use spindle_core::MemberId;
 use std::io::{IoSlice, IoSliceMut};
@@ -19,7 +19,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.mail`. Nothing here waits,
 /// except for the group's lock where it says so.
@@ -36,6 +36,8 @@ pub struct Mailbox {
     made: (u64, u64),
     bytes: Vec<u8>,
     dropped: Dropped,
+    starved: bool,
+    _cleaners_out: Option<OwnedFd>,
 }
 
 /// How sending ended.
@@ -60,15 +62,14 @@ pub struct Dropped {
     pub forged: u64,
     /// Letters of other versions of Spindle; those that ask for something were refused.
     pub foreign: u64,
-    /// Letters whose descriptors could not be taken because this process has no room for more. If this grows, raise the
-    /// limit (`ulimit -n`): what was in them is lost.
-    pub fd_limit: u64,
 }
 
 /// What one look into the queue brought.
 enum Look {
     Letter(Letter, Vec<OwnedFd>),
     Dropped,
+    /// This process has no room for the descriptors.
+    Starved,
     Empty,
 }
 
@@ -119,13 +120,16 @@ impl Mailbox {
         Place::new(dir, group).members()
     }
 
-    /// Founds the group unless a member lives. For who waited to be let in by members that died meanwhile.
+    /// Founds the group unless a member lives. For who is no member, and waited to be let in by members that died meanwhile.
     ///
     /// # Errors
     /// [`MailError::Locked`] at the deadline, [`MailError::Cancelled`], or what the system refuses.
+    ///
+    /// # Panics
+    /// In a group without members, if this is a [visitor](Self::visit).
     pub fn found(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Standing, MailError> {
         let lock = self.place.lock(deadline, cancelled)?;
-        self.found_under(&lock)
+        self.found_under(&lock, self.place.census(&lock)?.members)
     }
 
     /// Makes this process a member of the group `incarnation`, which has a decided view with it. From then on nobody founds
@@ -138,22 +142,38 @@ impl Mailbox {
     ///
     /// # Errors
     /// What the system refuses.
+    ///
+    /// # Panics
+    /// If this is a [visitor](Self::visit).
     #[must_use = "a group that was superseded must not be entered"]
     pub fn enter(&self, incarnation: u128) -> Result<bool, MailError> {
         let lock = lock_briefly(&self.place)?;
-        if lock.incarnation()? != Some(incarnation) {
-            return Ok(false);
+        match lock.incarnation()? {
+            Some(last) if last != incarnation => return Ok(false),
+            Some(_) => {}
+            // Somebody removed the lock's file, and nobody has founded a group since.
+            None => lock.set_incarnation(incarnation)?,
         }
         self.put_mark(&lock)?;
         Ok(true)
     }
 
     /// Ends what [`enter`](Self::enter) or [`found`](Self::found) began: this process is no member any more, but has its
-    /// address still.
+    /// address still. For who was evicted, before it asks to join again: as long as it counts as a member nobody can found
+    /// the group, even if all others are dead.
     pub fn leave(&self) {
         if let Ok(mark) = self.place.mark(self.id) {
             self.remove_mine(&mark);
         }
+    }
+
+    /// Whether somebody is at the address of `id`. If not, its process is gone, or has given its address up; so it can
+    /// be told that a joiner died whose [parts](Letter::Parts), and with them its process, never arrived.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn reaches(&self, id: MemberId) -> Result<bool, MailError> {
+        Probe::new()?.answers(&self.place.address(id)?)
     }
 
     /// Whose address this is.
@@ -164,6 +184,13 @@ impl Mailbox {
     /// What was thrown away so far.
     pub fn dropped(&self) -> Dropped {
         self.dropped
+    }
+
+    /// Whether the last [`receive`](Self::receive) left a letter where it is because this process has no room for its
+    /// descriptors. The letter is not lost: receive it after a moment, or raise the limit (`ulimit -n`). Until then the
+    /// mailbox is readable, and yields nothing.
+    pub fn is_starved(&self) -> bool {
+        self.starved
     }
 
     /// Sends without waiting.
@@ -206,20 +233,35 @@ impl Mailbox {
     /// What is no letter, and what strangers send, is [counted](Self::dropped) and thrown away. After much of that the
     /// answer is `None` although there may be more; the descriptor stays readable then.
     pub fn receive(&mut self) -> Option<(Letter, Vec<OwnedFd>)> {
+        self.starved = false;
         for _ in 0..GARBAGE_PER_LOOK {
             match self.look() {
-                Look::Letter(letter, fds) => return Some((letter, fds)),
-                Look::Dropped => {}
+                Look::Letter(letter, fds) => {
+                    self.take_out();
+                    return Some((letter, fds));
+                }
+                Look::Dropped => self.take_out(),
+                Look::Starved => {
+                    self.starved = true;
+                    return None;
+                }
                 Look::Empty => return None,
             }
         }
         None
     }
 
+    /// Removes what was looked at. Its descriptors go with it; those that were taken are copies.
+    fn take_out(&self) {
+        // Interrupted, it would leave the letter there to be read again.
+        let _ = retry_on_intr(|| recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT));
+    }
+
+    /// What lies first in the queue, which stays there.
     fn look(&mut self) -> Look {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LETTER_FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let Ok(received) = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut self.bytes)], &mut control, flags) else {
             return Look::Empty;
         };
@@ -257,8 +299,7 @@ impl Mailbox {
         }
         let cut = received.flags.contains(ReturnFlags::CTRUNC);
         if cut && fds.len() < letter.fds() {
-            self.dropped.fd_limit += 1;
-            return Look::Dropped;
+            return Look::Starved;
         }
         let sound = match &letter {
             Letter::Parts { .. } => fds.get(2).is_some_and(|fd| is_pidfd(fd.as_fd())),
@@ -287,7 +328,7 @@ impl Mailbox {
         Look::Dropped
     }
 
-    pub(super) fn bind_member(place: Place, id: MemberId, lock: &Lock) -> Result<Mailbox, MailError> {
+    fn bind_member(place: Place, id: MemberId, lock: &Lock) -> Result<Mailbox, MailError> {
         if id.0 >= VISITOR_IDS_FROM {
             return Err(MailError::IdReserved { id });
         }
@@ -312,11 +353,12 @@ impl Mailbox {
         bind(&socket, &address).map_err(failed("make the socket"))?;
         let found = lstat(&path).map_err(failed("look at the socket"))?;
         let made = (found.st_dev, found.st_ino);
-        Ok(Self { place, id, socket, path, made, bytes: vec![0; LETTER_BYTES_MAX], dropped: Dropped::default() })
+        let (bytes, dropped) = (vec![0; LETTER_BYTES_MAX], Dropped::default());
+        let _cleaners_out = keep_cleaners_out(&place.dir);
+        Ok(Self { place, id, socket, path, made, bytes, dropped, starved: false, _cleaners_out })
     }
 
-    pub(super) fn found_under(&self, lock: &Lock) -> Result<Standing, MailError> {
-        let members = self.place.members()?;
+    fn found_under(&self, lock: &Lock, members: Vec<MemberId>) -> Result<Standing, MailError> {
         if !members.is_empty() {
             return Ok(Standing::Joiner { members });
         }
@@ -328,6 +370,7 @@ impl Mailbox {
     }
 
     fn put_mark(&self, _held: &Lock) -> Result<(), MailError> {
+        assert!(self.id.0 < VISITOR_IDS_FROM, "a visitor takes no part in its group");
         let mark = self.place.mark(self.id)?;
         if self.is_mine(&mark) {
             return Ok(());
@@ -376,13 +419,10 @@ pub fn found_or_find(
 ) -> Result<Role, MailError> {
     let place = Place::new(dir, group);
     let lock = place.lock(deadline, cancelled)?;
-    place.sweep(&lock)?;
-    let id = match id {
-        Some(id) => id,
-        None => smallest_free(1, &place.addressees()?),
-    };
+    let Census { addressees, members } = place.census(&lock)?;
+    let id = id.unwrap_or_else(|| smallest_free(1, &addressees));
     let mailbox = Mailbox::bind_member(place, id, &lock)?;
-    Ok(match mailbox.found_under(&lock)? {
+    Ok(match mailbox.found_under(&lock, members)? {
         Standing::Founder { incarnation } => Role::Founder { mailbox, incarnation },
         Standing::Joiner { members } => Role::Joiner { mailbox, members },
     })
@@ -402,7 +442,5 @@ fn smallest_free(from: u64, taken: &[MemberId]) -> MemberId {
 
 /// For calls that have no deadline of their own.
 fn lock_briefly(place: &Place) -> Result<Lock, MailError> {
-    // Far less than a clock can't hold.
-    const _: () = assert!(LOCK_WAIT.as_secs() < Duration::MAX.as_secs());
     place.lock(Instant::now() + LOCK_WAIT, &AtomicBool::new(false))
 }

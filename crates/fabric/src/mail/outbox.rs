@@ -5,15 +5,17 @@ use super::mailbox::{Delivery, Mailbox};
 use super::wire::Letter;
 use crate::meet::limits::{OUTBOX_LETTERS_MAX, RESEND_PAUSE};
 use spindle_core::MemberId;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Letters to be sent, in order for each addressee. Nobody waits here for anybody else's mailbox.
 #[derive(Debug, Default)]
 pub struct Outbox {
     letters: VecDeque<Outgoing>,
+    /// Whose mailbox was full, and when to try again. A try costs as much as a letter.
+    full: BTreeMap<MemberId, Instant>,
 }
 
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends what can be sent now, without waiting. The answer: who is gone. The letters to them are dropped.
+    /// Sends what can be sent now, without waiting; whose mailbox was full a moment ago is not tried. The answer: who is gone. The letters to them are dropped.
     ///
     /// # Errors
     /// The first that is no matter of a full queue. That letter is dropped, all others were tried.
@@ -49,17 +51,20 @@ impl Outbox {
     /// # Panics
     /// As [`Mailbox::send`].
     pub fn flush(&mut self, mailbox: &Mailbox) -> Result<BTreeSet<MemberId>, MailError> {
-        let (mut full, mut gone) = (BTreeSet::new(), BTreeSet::new());
+        let now = Instant::now();
+        let Self { letters, full } = self;
+        full.retain(|_, again_at| *again_at > now);
+        let mut gone = BTreeSet::new();
         let mut failed = None;
-        self.letters.retain(|Outgoing { to, letter, fds }| {
-            if full.contains(to) {
+        letters.retain(|Outgoing { to, letter, fds }| {
+            if full.contains_key(to) {
                 return true;
             }
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
             match mailbox.send(*to, letter, &fds) {
                 Ok(Delivery::Done) => false,
                 Ok(Delivery::Full) => {
-                    full.insert(*to);
+                    full.insert(*to, now + RESEND_PAUSE);
                     true
                 }
                 Ok(Delivery::Gone) => {
@@ -81,11 +86,14 @@ impl Outbox {
     /// Drops the letters to somebody.
     pub fn forget(&mut self, to: MemberId) {
         self.letters.retain(|letter| letter.to != to);
+        self.full.remove(&to);
     }
 
     /// How long to wait at most before the next [`flush`](Self::flush); `None`: nothing waits to be sent.
     pub fn patience(&self) -> Option<Duration> {
-        (!self.letters.is_empty()).then_some(RESEND_PAUSE)
+        let now = Instant::now();
+        let again_at = self.full.values().min().copied();
+        (!self.letters.is_empty()).then(|| again_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)))
     }
 
     /// How many letters wait.

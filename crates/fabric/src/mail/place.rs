@@ -91,17 +91,22 @@ impl Place {
         Ok(found)
     }
 
-    /// Removes what dead processes left behind. Under the lock only: a socket that is being made looks the same.
-    pub(super) fn sweep(&self, _held: &Lock) -> Result<(), MailError> {
+    /// Who is there; and removes what dead processes left behind. Under the lock only: a socket that is being made looks
+    /// the same.
+    pub(super) fn census(&self, _held: &Lock) -> Result<Census, MailError> {
         let probe = Probe::new()?;
-        for suffix in [ADDRESS, MARK] {
-            for (_, path) in self.list(suffix)? {
-                if !probe.answers(&path)? {
-                    remove(&path)?;
+        let living = |suffix| -> Result<Vec<MemberId>, MailError> {
+            let mut found = Vec::new();
+            for (id, path) in self.list(suffix)? {
+                match probe.answers(&path)? {
+                    true => found.push(id),
+                    false => remove(&path)?,
                 }
             }
-        }
-        Ok(())
+            found.sort_unstable();
+            Ok(found)
+        };
+        Ok(Census { addressees: living(ADDRESS)?, members: living(MARK)? })
     }
 
     fn list(&self, suffix: &str) -> Result<Vec<(MemberId, PathBuf)>, MailError> {
@@ -157,6 +162,14 @@ impl Place {
     }
 }
 
+/// Who is at a place, while its lock is held.
+pub(super) struct Census {
+    /// As [`Place::addressees`].
+    pub(super) addressees: Vec<MemberId>,
+    /// As [`Place::members`].
+    pub(super) members: Vec<MemberId>,
+}
+
 /// The exclusive right to give out addresses and marks of a group, for a moment. Ends with its process.
 #[derive(Debug)]
 pub(super) struct Lock {
@@ -165,7 +178,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// The group that was founded last; `None`: there was none yet.
+    /// The group that was founded last; `None`: none since the file is there.
     pub(super) fn incarnation(&self) -> Result<Option<u128>, MailError> {
         let mut bytes = [0; 16];
         match rustix::io::pread(&self.file, &mut bytes, 0) {
@@ -211,6 +224,14 @@ impl Probe {
             Err(errno) => Err(failed(errno)),
         }
     }
+}
+
+/// Keeps programs that remove old files out of a directory: those of systemd respect this lock. Others may hold it too. A
+/// wish: what they would remove is missed only by newcomers.
+pub(super) fn keep_cleaners_out(dir: &RuntimeDir) -> Option<OwnedFd> {
+    let opened = open(dir.path(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    flock(&opened, FlockOperation::NonBlockingLockShared).ok()?;
+    Some(opened)
 }
 
 pub(super) fn new_socket() -> Result<OwnedFd, MailError> {

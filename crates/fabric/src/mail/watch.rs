@@ -23,7 +23,8 @@ const SERIALS_FROM: u64 = 2;
 /// What a [`Watch`] reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// The process watched under this token has ended. It is not watched any more.
+    /// The process watched under this token has ended. It is not watched any more. What it wrote before may be in the
+    /// mailbox still, and is all there by now.
     Death(u64),
     /// There are letters in the mailbox. Not said again before [`Watch::mail_read`].
     Mail,
@@ -102,7 +103,7 @@ impl Watch {
     }
 
     /// From now on mail is reported again, at once if there is any. To be called when the mailbox was found empty, or when its
-    /// reader has done enough for one turn.
+    /// reader has done enough for one turn; after a pause if it [is starved](super::Mailbox::is_starved).
     pub fn mail_read(&self) {
         // It is registered for as long as this lives, and nothing else makes the call fail.
         let _ = epoll::modify(&self.shared.epoll, &self.shared.mailbox, EventData::new_u64(MAIL), ONCE);

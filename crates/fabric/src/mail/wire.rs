@@ -21,7 +21,7 @@ const VIEW: u32 = 5;
 const EVICTED: u32 = 6;
 const REQUEST: u32 = 7;
 const ANSWER: u32 = 8;
-const SNAPSHOT: u32 = 9;
+const STATE: u32 = 9;
 
 /// What processes of a group write to each other.
 ///
@@ -101,19 +101,11 @@ pub enum Letter {
         /// The length of the text.
         bytes: u64,
     },
-    /// The application's state, or a part of it, for a joiner. With one descriptor, as [`enclose`](super::enclose) makes
-    /// it.
-    Snapshot {
+    /// The application's state, for a joiner. With two descriptors: the data and the ends of the [pipe](crate::pipe) through which it
+    /// comes.
+    State {
         /// The view in which the state was taken.
         view: ViewId,
-        /// After which message of it.
-        place: u64,
-        /// Where this part begins in the whole.
-        offset: u64,
-        /// The length of this part.
-        bytes: u64,
-        /// The length of the whole.
-        total: u64,
         /// Whose state it is.
         from: MemberId,
     },
@@ -150,6 +142,8 @@ pub enum Request {
     Leave,
     /// That the group goes on without this member.
     Evict(MemberId),
+    /// The application's state, to begin from.
+    State,
 }
 
 impl Letter {
@@ -157,7 +151,8 @@ impl Letter {
     pub fn fds(&self) -> usize {
         match self {
             Self::Parts { .. } => 3,
-            Self::View { .. } | Self::Answer { .. } | Self::Snapshot { .. } => 1,
+            Self::State { .. } => 2,
+            Self::View { .. } | Self::Answer { .. } => 1,
             Self::Ask { .. }
             | Self::Refused { .. }
             | Self::Wait { .. }
@@ -174,7 +169,7 @@ impl Letter {
             | Self::View { from, .. }
             | Self::Evicted { from, .. }
             | Self::Request { from, .. }
-            | Self::Snapshot { from, .. } => Some(*from),
+            | Self::State { from, .. } => Some(*from),
             Self::Refused { .. } | Self::Wait { .. } | Self::Answer { .. } => None,
         }
     }
@@ -231,9 +226,7 @@ impl Letter {
                 out.u64(*reply);
                 out.u64(*bytes);
             }
-            Self::Snapshot { view, place, offset, bytes, total, from } => {
-                [view.0, *place, *offset, *bytes, *total, from.0].into_iter().for_each(|value| out.u64(value));
-            }
+            Self::State { view, from } => [view.0, from.0].into_iter().for_each(|value| out.u64(value)),
         }
         debug_assert!(out.0.len() <= LETTER_BYTES_MAX);
         out.0
@@ -264,7 +257,7 @@ impl Letter {
             EVICTED => Self::Evicted { view: ViewId(from.u64()?), from: MemberId(from.u64()?) },
             REQUEST => Self::Request { from: MemberId(from.u64()?), reply: from.u64()?, what: request(&mut from)? },
             ANSWER => Self::Answer { reply: from.u64()?, bytes: from.u64()? },
-            SNAPSHOT => snapshot(&mut from)?,
+            STATE => Self::State { view: ViewId(from.u64()?), from: MemberId(from.u64()?) },
             got => return Err(WireError::Kind { got }),
         };
         match from.0.len() {
@@ -283,7 +276,7 @@ impl Letter {
             Self::Evicted { .. } => EVICTED,
             Self::Request { .. } => REQUEST,
             Self::Answer { .. } => ANSWER,
-            Self::Snapshot { .. } => SNAPSHOT,
+            Self::State { .. } => STATE,
         }
     }
 }
@@ -382,6 +375,7 @@ fn put_request(out: &mut Writer, request: Request) {
     match request {
         Request::Status => out.u32(1),
         Request::Leave => out.u32(2),
+        Request::State => out.u32(4),
         Request::Evict(id) => {
             out.u32(3);
             out.u64(id.0);
@@ -394,19 +388,9 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
         1 => Request::Status,
         2 => Request::Leave,
         3 => Request::Evict(MemberId(from.u64()?)),
+        4 => Request::State,
         _ => return Err(WireError::Value { field: "request" }),
     })
-}
-
-fn snapshot(reader: &mut Reader<'_>) -> Result<Letter, WireError> {
-    let view = ViewId(reader.u64()?);
-    let place = reader.u64()?;
-    let (offset, bytes, total) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    let from = MemberId(reader.u64()?);
-    if offset.checked_add(bytes).is_none_or(|end| end > total) {
-        return Err(WireError::Value { field: "part of a state" });
-    }
-    Ok(Letter::Snapshot { view, place, offset, bytes, total, from })
 }
 
 #[cfg(test)]
@@ -432,7 +416,8 @@ mod tests {
             Letter::Request { from, reply: 99, what: Request::Leave },
             Letter::Request { from, reply: 99, what: Request::Evict(MemberId(5)) },
             Letter::Answer { reply: 99, bytes: 12 },
-            Letter::Snapshot { view, place: 10, offset: 4, bytes: 6, total: 10, from },
+            Letter::Request { from, reply: 9, what: Request::State },
+            Letter::State { view, from },
         ]
     }
 
@@ -469,16 +454,6 @@ mod tests {
     #[test]
     fn wrong_fields_are_named() {
         let wrong = |letter: Letter| Letter::decode(&letter.encode()).unwrap_err();
-        let part = |offset, bytes, total| Letter::Snapshot {
-            view: ViewId(1),
-            place: 0,
-            offset,
-            bytes,
-            total,
-            from: MemberId(1),
-        };
-        assert_eq!(wrong(part(4, 7, 10)), WireError::Value { field: "part of a state" });
-        assert_eq!(wrong(part(u64::MAX, 2, 10)), WireError::Value { field: "part of a state" });
         let ask = Letter::Ask { from: MemberId(1), pid: 1, config: 1, version: 1, observer: true };
         let mut bytes = ask.encode();
         bytes[40] = 2;
