@@ -10,13 +10,14 @@ mod troupe;
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::place::{Place, PrivateDir};
 use crate::quantity;
+use crate::screen::Screen;
 use crate::signals::Stop;
 use report::{Final, Line, Report};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write, stdout};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use table::{Screen, Table};
+use table::Table;
 use troupe::Troupe;
 
 /// The ring of each member takes about so many bytes, unless `--window` says otherwise.

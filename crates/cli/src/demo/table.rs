@@ -1,10 +1,8 @@
 //! The demo on a screen: rates from the last two reports of each member, redrawn in place on a terminal.
 use super::report::{Final, Latency, Report};
 use crate::quantity::short;
-use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::{self, Write, stdout};
 use std::time::Duration;
 
 /// The members at work.
@@ -252,53 +250,6 @@ fn time(ns: u64) -> String {
         ns if ns < 1e6 => format!("{:.0} µs", ns / 1e3),
         ns if ns < 1e8 => format!("{:.1} ms", ns / 1e6),
         ns => format!("{:.2} s", ns / 1e9),
-    }
-}
-
-/// The standard output, as a terminal or not.
-#[derive(Debug)]
-pub(super) struct Screen {
-    live: bool,
-    /// Lines of the last drawing, above which the next one starts.
-    drawn: usize,
-}
-
-impl Screen {
-    pub(super) fn new(live: bool) -> Screen {
-        Screen { live, drawn: 0 }
-    }
-
-    pub(super) fn is_live(&self) -> bool {
-        self.live
-    }
-
-    /// Prints a line below everything else.
-    pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
-        self.drawn = 0;
-        writeln!(stdout().lock(), "{line}")
-    }
-
-    /// Draws over the last drawing, cut to the terminal: a line that wraps would never be drawn over.
-    pub(super) fn redraw(&mut self, lines: &[String]) -> io::Result<()> {
-        let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 1);
-        let (columns, rows) = size.map_or((80, 24), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
-        let lines = &lines[..lines.len().min(rows - 1)];
-        let mut text = String::new();
-        if self.drawn > 0 {
-            let _ = write!(text, "\x1b[{}A", self.drawn);
-        }
-        for line in lines {
-            let _ = write!(text, "\r{}\x1b[K\n", line.chars().take(columns).collect::<String>());
-        }
-        self.drawn = lines.len();
-        let mut out = stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
-    }
-
-    /// Whatever comes next stands below.
-    pub(super) fn leave(&mut self) {
-        self.drawn = 0;
     }
 }
 
