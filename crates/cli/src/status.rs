@@ -63,7 +63,10 @@ fn show(args: &Args) -> Outcome {
         drawn.context("can't write to the standard output")?;
         if !args.watch {
             let silent = group["members"].as_array().is_none_or(|all| all.iter().all(|m| m["answers"] == false));
-            let message = format!("no member of group {} answered within {ANSWER_WAIT:?}", args.group);
+            let message = format!(
+                "no member of group {} answered within {ANSWER_WAIT:?}: stopped, or still waiting for others?",
+                args.group
+            );
             return if silent { Err(Failure::new(FAILED, message)) } else { Ok(()) };
         }
         match signals.recv_timeout(WATCH_EVERY) {
@@ -180,6 +183,9 @@ fn state(member: &Value, view: &Value) -> String {
     }
     if is("answers") && member["view"] != *view {
         words.push(format!("still in view {}", member["view"]));
+    }
+    if words.is_empty() {
+        words.push("awake".to_string());
     }
     words.join(", ")
 }
