@@ -505,9 +505,7 @@ fn verdict(finals: &[(u64, Final)]) -> String {
         return format!("All {count} members delivered the same {total} messages in the same order.");
     };
     let (all, late) = (all.join(", "), late.join(", "));
-    format!(
-        "Members {all} delivered the same {total} messages in the same order, and member {late} the last {part} of them."
-    )
+    format!("Members {all} agree on all {total} messages and their order, member {late} on the last {part}.")
 }
 
 /// The longest message that the library takes.
