@@ -210,6 +210,6 @@ mod tests {
         let lines = table(&group);
         assert_eq!(lines[0], "group g: 3 members in view 3");
         let states: Vec<&str> = lines[2..5].iter().map(|line| line[29..].trim()).collect();
-        assert_eq!(states, ["leads", "does not answer", "leads, still in view 2"].map(|s| s), "{lines:#?}");
+        assert_eq!(states, ["leads", "does not answer", "still in view 2"], "{lines:#?}");
     }
 }

@@ -163,17 +163,19 @@ fn a_frame_that_is_cut_off_or_too_long_is_named() {
 #[test]
 fn members_that_want_another_group_are_turned_away_and_the_group_forms_without_them() {
     let scratch = Scratch::new();
-    let mut first = Running::start(scratch.member("terms", 2).args(["--id", "1"]));
+    let mut first = Running::start(scratch.member("terms", 3).args(["--id", "1"]));
     first.event("waiting");
     let wrong = |extra: &[&str], members| Running::start(scratch.member("terms", members).args(extra)).done();
-    let error = wrong(&[], 3).expect(1).error();
-    assert!(error.contains("3 members") && error.contains("one of 2"), "{error}");
-    let error = wrong(&["--id", "1"], 2).expect(1).error();
+    let error = wrong(&[], 4).expect(1).error();
+    assert!(error.contains("4 members") && error.contains("one of 3"), "{error}");
+    let error = wrong(&["--id", "1"], 3).expect(1).error();
     assert!(error.contains("id 1 is in use in group terms"), "{error}");
-    let error = wrong(&["--max-message", "100"], 2).expect(1).error();
+    let error = wrong(&["--max-message", "100"], 3).expect(1).error();
     assert!(error.contains("another configuration"), "{error}");
-    Running::start(&mut scratch.member("terms", 2)).done().expect(0);
-    first.done().expect(0);
+    // Without a number: whoever comes to a group takes it as it is.
+    let others = [0, 1].map(|_| Running::start(&mut scratch.spindle(["member", "terms", "--json"])));
+    let done = Running::all_done(others.into_iter().chain([first]).collect());
+    done.into_iter().for_each(|done| drop(done.expect(0)));
 }
 
 #[test]
@@ -195,6 +197,11 @@ fn wrong_arguments_are_told_apart_by_status_2() {
         let done = Running::start(&mut scratch.spindle(words)).done().expect(2);
         assert!(done.errors[0].starts_with("error: "), "{words:?}: {:?}", done.errors);
     }
+}
+
+/// What members print who all end well.
+fn outputs(members: Vec<Running>) -> Vec<Vec<u8>> {
+    Running::all_done(members).into_iter().map(|done| done.expect(0).stdout).collect()
 }
 
 /// Members of a group of `count` that is complete, with pipes as inputs, by id.
@@ -224,9 +231,9 @@ fn a_member_that_is_killed_is_missed_and_the_others_finish_alike() {
             let view = member.view(&left);
             assert_eq!((&view["view"], &view["left"]), (&json!(2), &json!([victim + 1])));
         }
-        let mut outputs = members.into_iter().map(|member| member.done().expect(0).stdout);
-        let first = outputs.next().unwrap();
-        assert!(outputs.all(|output| output == first), "the outputs differ");
+        let outputs = outputs(members);
+        let first = &outputs[0];
+        assert!(outputs[1] == *first, "the outputs differ");
         assert_eq!(first.len(), "before\n".len() * 3 + 2 * (more.len() + 1));
         killed.done();
     }
@@ -249,7 +256,7 @@ fn whoever_joins_a_running_group_gets_everything_from_its_view_on() {
     members.push(late);
     let texts: Vec<_> = (0..3).map(|seed| text(seed, 1 << 18)).collect();
     members.iter_mut().zip(&texts).for_each(|(member, text)| member.send(text));
-    let outputs: Vec<_> = members.into_iter().map(|member| member.done().expect(0).stdout).collect();
+    let outputs = outputs(members);
     let line = outputs[0].iter().position(|byte| *byte == b'\n').unwrap() + 1;
     assert_eq!(&outputs[0][..line], b"1:1:0 before\n");
     assert!(outputs[0] == outputs[1] && outputs[0][line..] == outputs[2], "the outputs differ");
@@ -272,7 +279,7 @@ fn a_member_that_hangs_is_evicted_and_ends_with_status_3() {
     let error = hung.event("error");
     assert!(error["message"].as_str().unwrap().contains("evicted this member (id 3)"), "{error}");
     hung.done().expect(3);
-    let outputs: Vec<_> = members.into_iter().map(|member| member.done().expect(0).stdout).collect();
+    let outputs = outputs(members);
     assert!(outputs[0] == outputs[1] && outputs[0] == b"without it\nwithout it\n");
 }
 
@@ -293,7 +300,7 @@ fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
     members[1].view(&[1, 3, 4]);
     members[1].send(b"late\n");
     members.iter_mut().for_each(|member| member.send(b"last\n"));
-    let outputs: Vec<_> = members.into_iter().map(|member| member.done().expect(0).stdout).collect();
+    let outputs = outputs(members);
     assert!(outputs[0] == outputs[2], "the outputs differ");
     let (first, again) = (origins(&outputs[0]), origins(&outputs[1]));
     let between: Vec<_> = first.iter().filter(|place| place.0 == 2).collect();
@@ -340,8 +347,7 @@ fn garbage_in_the_mail_costs_nobody_anything() {
     first.send(b"one\n");
     second.send(b"two\n");
     assert_eq!(first.lines(2), second.lines(2));
-    first.done().expect(0);
-    second.done().expect(0);
+    outputs(vec![first, second]);
 }
 
 #[test]

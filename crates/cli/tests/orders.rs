@@ -58,7 +58,7 @@ fn a_status_shows_the_view_its_members_and_their_frontiers() {
 
     let mut watch = Running::start(&mut scratch.spindle(["status", "g", "--watch", "--json"]));
     watch.lines(2);
-    members.into_iter().for_each(|member| drop(member.done().expect(0)));
+    Running::all_done(members).into_iter().for_each(|done| drop(done.expect(0)));
     let objects = watch.done().expect(0).objects();
     assert!(objects.len() >= 2 && objects[0]["view"] == 1);
 }
@@ -118,7 +118,7 @@ fn a_member_is_evicted_whoever_leads_and_also_while_it_hangs() {
     for member in &mut members {
         member.view(&[2, 3]);
     }
-    members.into_iter().for_each(|member| drop(member.done().expect(0)));
+    Running::all_done(members).into_iter().for_each(|done| drop(done.expect(0)));
     let alone = founded(&scratch, 1, &[]);
     let error = order(&scratch, &["evict", "g", "--id", "1"]).expect(1).error();
     assert!(error.contains("is the only one"), "{error}");

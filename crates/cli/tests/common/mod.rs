@@ -182,6 +182,12 @@ impl Running {
         Done { status, stdout: std::mem::take(&mut self.stdout), errors: std::mem::take(&mut self.errors) }
     }
 
+    /// Ends all inputs, and waits until all have ended. A member ends only when every input has.
+    pub(crate) fn all_done(mut members: Vec<Running>) -> Vec<Done> {
+        members.iter_mut().for_each(|member| drop(member.stdin.take()));
+        members.into_iter().map(Running::done).collect()
+    }
+
     fn hear(&mut self, wanted: &str) {
         match self.said.recv_timeout(PATIENCE) {
             Ok(Said::Out(bytes)) => self.stdout.extend_from_slice(&bytes),
