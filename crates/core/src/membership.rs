@@ -441,7 +441,22 @@ impl Membership {
         if self.ballot != Some(ballot) {
             self.adopt(ballot, &words, layout, table);
         }
-        self.decide(view, ballot, &words, table).ok_or(Fault::Proposal { member: knows }).map(|()| true)
+        self.decide(view, ballot, &words, table).ok_or(Fault::Proposal { member: knows })?;
+        self.evicted |= self.is_left_behind(view, layout, table) && !planted!(EvictedGoesOn);
+        Ok(true)
+    }
+
+    /// Whether what is decided is not for me: it leaves me out against my will, or its trims are not what I have. The suspicion
+    /// that is behind it may have come after I last looked.
+    fn is_left_behind<T: Table>(&self, view: &View, layout: &Layout, table: &T) -> bool {
+        let Some(Decision { next, trims, .. }) = &self.decision else { return false };
+        let lacks = |id: u32, trims: &[u64]| {
+            let place = layout.row(self.me).place(crate::ids::SubgroupId(id));
+            let cuts = |place: crate::layout::Place| (place.cut..).step_by(8).zip(trims);
+            place.is_some_and(|place| cuts(place).any(|(at, trim)| table.load(self.me, at) < *trim))
+        };
+        let is_out = next.rank_of(view.members[self.me.index()]).is_none() && !self.leaving;
+        is_out || (0..).zip(trims).any(|(id, trims)| lacks(id, trims))
     }
 
     /// As a follower: acknowledges the newest proposal of my leader.

@@ -72,11 +72,23 @@ struct Seen {
 }
 
 impl Observer {
-    /// An observer of `view`, at its present, which begins with the first call of [`follow`](Self::follow).
+    /// An observer of `view`, from its present on.
     ///
     /// # Errors
     /// What [`View::check`] finds.
     pub fn new<R: Rows>(view: View, rows: &R) -> Result<Observer, ViewError> {
+        let mut observer = Observer::at_start(view)?;
+        for stream in &mut observer.streams {
+            stream.begin(rows);
+        }
+        Ok(observer)
+    }
+
+    /// An observer of `view` from its beginning: of one who has followed the view before it to the end.
+    ///
+    /// # Errors
+    /// What [`View::check`] finds.
+    pub fn at_start(view: View) -> Result<Observer, ViewError> {
         let layout = Layout::new(&view)?;
         let mut observer = Observer { streams: Vec::new(), decision: None, copy: Vec::new(), view, layout };
         for (id, spec) in (0..).map(SubgroupId).zip(&observer.view.subgroups) {
@@ -88,9 +100,7 @@ impl Observer {
             });
             let received = spec.members.iter().map(|&rank| (rank, place(rank).entry + entry::RECEIVED));
             let (order, lanes, received) = (spec.order, lanes.collect(), received.collect());
-            let mut stream = Stream { id, order, lanes, received, round: 0, lane: 0 };
-            stream.begin(rows);
-            observer.streams.push(stream);
+            observer.streams.push(Stream { id, order, lanes, received, round: 0, lane: 0 });
         }
         Ok(observer)
     }

@@ -183,10 +183,11 @@ impl Checkpoints {
         }
     }
 
-    /// The position below which nothing is needed, if `delivered` tells whether so many of my rounds are delivered everywhere.
+    /// The position below which nothing is needed, if `done` tells whether so many of my rounds, up to that position, are not: because
+    /// they are delivered everywhere. A frame starts there.
     #[inline]
-    pub(crate) fn pop(&mut self, delivered: impl Fn(u64) -> bool) -> u64 {
-        while self.count > 0 && delivered(self.pairs[self.first].0) {
+    pub(crate) fn pop(&mut self, done: impl Fn(u64, u64) -> bool) -> u64 {
+        while self.count > 0 && done(self.pairs[self.first].0, self.pairs[self.first].1) {
             self.freed = self.pairs[self.first].1;
             self.first = (self.first + 1) % CHECKPOINTS;
             self.count -= 1;

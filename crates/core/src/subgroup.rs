@@ -529,22 +529,24 @@ impl Subgroup {
     fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
         let Some(sending) = &mut self.sending else { return };
         let (senders, rank) = (self.senders as u64, sending.rank as u64);
+        // Somebody follows who acknowledges nothing: half a lap stays readable behind what is announced.
+        let kept = if self.observed { sending.ring.capacity / 2 } else { 0 };
+        let bound = self.own.published.saturating_sub(kept);
         let freed = match self.order {
             Order::Total => {
                 let seen = |peer: &Peer| if planted!(FreedOnReceipt) { peer.received } else { peer.delivered };
                 let places = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
                 // The last of so many rounds of mine has a place below those.
-                sending.checkpoints.pop(|rounds| (rounds * senders + rank) < places + senders)
+                sending
+                    .checkpoints
+                    .pop(|rounds, position| (rounds * senders + rank) < places + senders && position <= bound)
             }
             Order::Fifo => {
                 let delivered = self.peers.iter().map(|peer| peer.delivered_of_mine);
                 let delivered = delivered.fold(self.own.delivered[sending.rank], u64::min);
-                sending.checkpoints.pop(|rounds| rounds <= delivered)
+                sending.checkpoints.pop(|rounds, position| rounds <= delivered && position <= bound)
             }
         };
-        // Somebody follows who acknowledges nothing: half a lap stays readable behind what is announced.
-        let kept = if self.observed { sending.ring.capacity / 2 } else { 0 };
-        let freed = freed.min(self.own.published.saturating_sub(kept));
         if freed > self.own.freed {
             self.own.freed = freed;
             table.store(self.place.entry + entry::FREED, freed);
@@ -583,7 +585,10 @@ impl Subgroup {
         }
         for peer in &self.peers {
             if let Some(sender) = peer.sender {
-                table.store(self.place.cut + 8 * sender as u64, peer.rounds);
+                // In a Fifo subgroup the cursor may have been ahead of what I have seen announced, and what all have delivered is
+                // freed, and can't come again.
+                let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
+                table.store(self.place.cut + 8 * sender as u64, peer.rounds.max(delivered));
             }
         }
     }

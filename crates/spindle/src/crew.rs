@@ -30,6 +30,12 @@ pub(crate) enum News {
         id: MemberId,
         pid: u32,
         config: u64,
+        observer: bool,
+    },
+    /// The state of an application begins to come.
+    State {
+        view: ViewId,
+        pipe: [OwnedFd; 2],
     },
     Requests {
         from: MemberId,
@@ -59,6 +65,8 @@ pub(crate) struct Crew {
     dead: BTreeSet<MemberId>,
     /// When to read on, if there was no descriptor left for what is in the mailbox.
     starved_until: Option<Instant>,
+    /// Who follows without being a member.
+    observers: BTreeSet<MemberId>,
     notices: Arc<Notices>,
 }
 
@@ -141,7 +149,8 @@ impl Crew {
 
     fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, pids, watched, dead) = Default::default();
-        Crew { post, me, incarnation: 0, parts, pids, watched, dead, starved_until: None, notices }
+        let (starved_until, observers) = Default::default();
+        Crew { post, me, incarnation: 0, parts, pids, watched, dead, starved_until, observers, notices }
     }
 
     pub(crate) fn notices(&self) -> &Arc<Notices> {
@@ -181,6 +190,14 @@ impl Crew {
             return std::process::id();
         }
         self.pids.get(&id).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn observers(&self) -> &BTreeSet<MemberId> {
+        &self.observers
+    }
+
+    pub(crate) fn add_observer(&mut self, id: MemberId) {
+        self.observers.insert(id);
     }
 
     pub(crate) fn is_dead(&self, id: MemberId) -> bool {
@@ -237,6 +254,7 @@ impl Crew {
         let gone = outbox.flush(mailbox).unwrap_or_default();
         for id in gone {
             outbox.forget(id);
+            self.observers.remove(&id);
             if self.dead.insert(id) {
                 news.push(News::Died(id));
             }
@@ -265,12 +283,12 @@ impl Crew {
             Letter::Parts { incarnation, view, from, pid } if [incarnation, 0].contains(&self.incarnation) => {
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
-            Letter::Ask { from, pid, config, version, observer: _ } => {
+            Letter::Ask { from, pid, config, version, observer } => {
                 self.pids.insert(from, pid);
                 // A new process may have the address of a dead one.
                 self.dead.remove(&from);
                 if version == VERSION {
-                    news.push(News::Asks { id: from, pid, config });
+                    news.push(News::Asks { id: from, pid, config, observer });
                 }
             }
             Letter::Refused { why } => news.push(News::Refused(why)),
@@ -283,6 +301,11 @@ impl Crew {
                 let words = words.map(|bytes| bytes.chunks_exact(8).map(word).collect::<Vec<u64>>());
                 if let Some(view) = words.and_then(|words| View::decode(&words)) {
                     news.push(News::View { incarnation, view });
+                }
+            }
+            Letter::State { view, .. } => {
+                if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
+                    news.push(News::State { view, pipe });
                 }
             }
             Letter::Request { from, reply, what } => news.push(News::Requests { from, reply, what }),
@@ -313,6 +336,15 @@ impl Crew {
             return lock(&board.parts).remove(&(view, member, self.me));
         }
         self.parts.remove(&(view, member)).map(|(_, parts)| parts)
+    }
+
+    /// Who of these has no address any more.
+    pub(crate) fn look_for(&mut self, ids: &[MemberId]) -> Vec<MemberId> {
+        let Post::Mail { mailbox, .. } = &self.post else { return vec![] };
+        let is_gone = |id: &MemberId| mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
+        let gone: Vec<MemberId> = ids.iter().copied().filter(is_gone).collect();
+        self.dead.extend(&gone);
+        gone
     }
 
     pub(crate) fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
@@ -368,10 +400,18 @@ impl Crew {
         }
     }
 
-    /// Asks `to` to be let in.
-    pub(crate) fn ask(&mut self, to: MemberId, config: u64) {
+    /// Asks `to` to be let in, or only to see the view.
+    pub(crate) fn ask(&mut self, to: MemberId, config: u64, observer: bool) {
         let (from, pid) = (self.me, std::process::id());
-        self.post(to, Letter::Ask { from, pid, config, version: VERSION, observer: false });
+        self.post(to, Letter::Ask { from, pid, config, version: VERSION, observer });
+    }
+
+    /// Hands the ends of a pipe to somebody who wants this application's state.
+    pub(crate) fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
+        let from = self.me;
+        if let Post::Mail { outbox, .. } = &mut self.post {
+            let _ = outbox.push(to, Letter::State { view, from }, &pipe.map(Arc::new));
+        }
     }
 
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
@@ -400,6 +440,7 @@ impl Crew {
                 watch.unwatch(id.0);
             }
         }
+        self.observers.retain(|id| !view.members.contains(id));
         self.pids.retain(|id, _| is_wanted(id));
         self.dead.retain(is_wanted);
     }

@@ -1,6 +1,6 @@
 //! What can go wrong, by the call that reports it.
 use crate::gathering::Gathering;
-use spindle_core::{MemberId, ViewError, ViewId, limits};
+use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::ShmError;
 use spindle_fabric::mail::{MailError, Refusal};
 use spindle_fabric::meet::{DirError, NameError};
@@ -43,6 +43,24 @@ pub enum JoinError {
         /// How many were asked for.
         got: u32,
     },
+    /// All members were gone before they could let this process in.
+    #[error("the group has ended while this process was joining it; start it again")]
+    GroupGone,
+    /// The group sends faster than this process follows.
+    #[error("this process can't follow the group: {0}; join again, or with a larger window")]
+    Lapped(#[from] Lapped),
+    /// The group sends faster than this process applies.
+    #[error("over {bytes} bytes wait to be applied: the group sends faster than this process applies")]
+    TooSlow {
+        /// How many wait at most.
+        bytes: u64,
+    },
+    /// The member whose state this process was taking over failed.
+    #[error("the state did not come to its end: {0}; join again, which asks another member")]
+    Source(io::Error),
+    /// This application could not take the state over.
+    #[error("the state could not be restored: {0}")]
+    Restore(io::Error),
     /// Not everybody came, or nobody let this process in.
     #[error("the wait is over: {gathering}; start who is missing, or wait longer")]
     TimedOut {

@@ -3,14 +3,17 @@ use crate::config::Config;
 use crate::crew::{Crew, Handover, News, after};
 use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
+use crate::learning::{Follower, Item, Queue};
 use crate::node::{Installing, Node, Terms};
-use spindle_core::{Engine, MemberId, Rank, View, limits};
+use crate::{Batch, Handler};
+use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
 use spindle_fabric::mail::{Letter, MailError, Mailbox, Refusal, Role, Standing, found_or_find};
 use spindle_fabric::meet::{GroupName, RuntimeDir};
 use spindle_fabric::{MemberBell, ShmError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long to wait for news before looking at the clock and the flag again.
@@ -23,6 +26,8 @@ const QUIET_ALONE: Duration = Duration::from_millis(1);
 const QUIET_CROWDED: Duration = Duration::from_millis(300);
 /// For how long after a join the next one counts as part of a crowd.
 const CROWDED_FOR: Duration = Duration::from_secs(2);
+/// How often a state is asked for before that is an error.
+const LEARN_ATTEMPTS: u32 = 5;
 /// The longest that anybody waits for others to come along.
 const COLLECT_MAX: Duration = Duration::from_secs(1);
 
@@ -106,6 +111,13 @@ impl Joins {
     }
 }
 
+/// The handler of those who have no state. Nobody calls it.
+struct NoState;
+
+impl Handler for NoState {
+    fn deliver(&mut self, _: SubgroupId, _: &mut Batch<'_>) {}
+}
+
 /// A process that is not a member yet.
 struct Candidate<'a> {
     config: &'a Config,
@@ -131,16 +143,49 @@ impl Config {
     /// [`JoinError`].
     pub fn join_with(self, progress: &mut dyn FnMut(&Gathering), cancelled: &AtomicBool) -> Result<Node, JoinError> {
         self.check()?;
-        let dir = match &self.runtime_dir {
-            Some(path) => RuntimeDir::new(path),
-            None => RuntimeDir::default_for_user(None),
-        };
-        let (dir, group) = (dir?, GroupName::new(&self.group)?);
+        let (dir, group) = self.place()?;
         let seen = Gathering { members: self.members, present: vec![] };
         let deadline = after(Instant::now(), self.gather_timeout);
         let digest = self.digest();
         let mut candidate = Candidate { config: &self, digest, deadline, cancelled, progress, seen };
-        candidate.join(&dir, &group)
+        candidate.join(&dir, &group, &mut None::<&mut NoState>)
+    }
+
+    /// As [`join_with`](Self::join_with), for applications that have a state: `handler` [restores](Handler::restore) that of a member,
+    /// [learns](Handler::learn) what was sent since, and has the same state as all members when the answer is there. The group does not
+    /// wait meanwhile. If the group is founded just now there is no state, and nothing to learn.
+    ///
+    /// # Errors
+    /// [`JoinError`]; [`JoinError::Restore`] if the handler could not restore the state.
+    pub fn learn(
+        self,
+        handler: &mut impl Handler,
+        progress: &mut dyn FnMut(&Gathering),
+        cancelled: &AtomicBool,
+    ) -> Result<Node, JoinError> {
+        self.check()?;
+        let (dir, group) = self.place()?;
+        let seen = Gathering { members: self.members, present: vec![] };
+        let deadline = after(Instant::now(), self.gather_timeout);
+        let digest = self.digest();
+        let mut candidate = Candidate { config: &self, digest, deadline, cancelled, progress, seen };
+        let mut handler = Some(handler);
+        for _ in 1..LEARN_ATTEMPTS {
+            match candidate.join(&dir, &group, &mut handler) {
+                // The source died, or the group was too fast for a moment: another one, from the start.
+                Err(JoinError::Source(_) | JoinError::Lapped(_) | JoinError::GroupGone) => {}
+                joined => return joined,
+            }
+        }
+        candidate.join(&dir, &group, &mut handler)
+    }
+
+    fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
+        let dir = match &self.runtime_dir {
+            Some(path) => RuntimeDir::new(path),
+            None => RuntimeDir::default_for_user(None),
+        };
+        Ok((dir?, GroupName::new(&self.group)?))
     }
 
     /// All members of the group, in this process: for tests and for trying things out.
@@ -186,7 +231,12 @@ impl Config {
 }
 
 impl Candidate<'_> {
-    fn join(&mut self, dir: &RuntimeDir, group: &GroupName) -> Result<Node, JoinError> {
+    fn join<H: Handler>(
+        &mut self,
+        dir: &RuntimeDir,
+        group: &GroupName,
+        handler: &mut Option<&mut H>,
+    ) -> Result<Node, JoinError> {
         let role = found_or_find(dir, group, self.config.id.map(MemberId), self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
         let (mailbox, mut standing) = match role {
@@ -200,6 +250,12 @@ impl Candidate<'_> {
                 Standing::Founder { incarnation } => {
                     crew.set_incarnation(incarnation);
                     Some(self.gather(&mut crew)?)
+                }
+                Standing::Joiner { .. } if handler.is_some() => {
+                    let Some(handler) = handler else { continue };
+                    let (back, view) = self.learn(crew, dir, group, *handler)?;
+                    crew = back;
+                    view
                 }
                 Standing::Joiner { members } => self.ask(&mut crew, members, dir, group)?,
             };
@@ -277,7 +333,7 @@ impl Candidate<'_> {
                     return Ok(None);
                 }
                 for member in &members {
-                    crew.ask(*member, self.digest);
+                    crew.ask(*member, self.digest, false);
                 }
                 asked = Some(Instant::now());
             }
@@ -306,6 +362,77 @@ impl Candidate<'_> {
         }
     }
 
+    /// As somebody who finds members and wants their application's state.
+    fn learn<H: Handler>(
+        &mut self,
+        crew: Crew,
+        dir: &RuntimeDir,
+        group: &GroupName,
+        handler: &mut H,
+    ) -> Result<(Crew, Option<View>), JoinError> {
+        let queue = Arc::new(Queue::default());
+        let seen = Arc::new(Mutex::new(self.seen.clone()));
+        let follower =
+            Follower::new(crew, self.digest, dir.clone(), group.clone(), Arc::clone(&queue), Arc::clone(&seen));
+        let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || follower.run());
+        let thread = thread.map_err(JoinError::Thread)?;
+        let learned = self.apply(handler, &queue, &seen);
+        queue.stop.store(true, Ordering::Release);
+        let _ = thread.join();
+        let (crew, incarnation, view) = learned?;
+        let mailbox = crew.mailbox().expect("a process that joins has an address");
+        if !mailbox.enter(incarnation)? {
+            return Err(JoinError::GroupGone);
+        }
+        Ok((crew, Some(view)))
+    }
+
+    /// Applies what the follower brings, until it says that this process is let in.
+    fn apply<H: Handler>(
+        &mut self,
+        handler: &mut H,
+        queue: &Queue,
+        seen: &Mutex<Gathering>,
+    ) -> Result<(Crew, u128, View), JoinError> {
+        // Places of the view in which the state was taken; nothing is applied before it.
+        let mut state: Option<(Arc<View>, Vec<Option<u64>>)> = None;
+        loop {
+            let here = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.see(here);
+            let tick = self.tick()?;
+            match queue.take(tick) {
+                None => {}
+                Some(Item::State { state: mut taken, view }) => {
+                    if let Err(error) = handler.restore(&mut taken) {
+                        return Err(if taken.broken { JoinError::Source(error) } else { JoinError::Restore(error) });
+                    }
+                    queue.restored.store(true, Ordering::Relaxed);
+                    state = Some((view, taken.places));
+                }
+                Some(Item::Message { subgroup, sender, round, payload }) => {
+                    let Some((view, places)) = &state else { continue };
+                    let senders = &view.subgroups[subgroup.index()].senders;
+                    let place =
+                        senders.binary_search(&sender).ok().map(|rank| round * senders.len() as u64 + rank as u64);
+                    let is_known = places.get(subgroup.index()).copied().flatten().zip(place);
+                    if is_known.is_none_or(|(state, place)| place >= state) {
+                        handler.learn(view, subgroup, &Message { sender, round, payload: &payload });
+                    }
+                }
+                Some(Item::Changed(change)) => {
+                    if let Some((view, places)) = &mut state {
+                        // Everything in the new view comes after the state.
+                        *view = Arc::clone(&change.new);
+                        places.clear();
+                        handler.view_changed(&change);
+                    }
+                }
+                Some(Item::Admitted(admitted)) => return Ok(*admitted),
+                Some(Item::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
     /// Begins the first view of this process.
     fn install(&mut self, mut crew: Crew, view: View) -> Result<Node, JoinError> {
         let terms = self.config.terms();
@@ -326,6 +453,13 @@ impl Candidate<'_> {
 
     /// What has happened, after a short wait for it.
     fn news(&mut self, crew: &mut Crew) -> Result<Vec<News>, JoinError> {
+        let tick = self.tick()?;
+        crew.wait(tick);
+        Ok(crew.news())
+    }
+
+    /// How long to wait for the next event at most; an error if the wait is over.
+    fn tick(&self) -> Result<Duration, JoinError> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(JoinError::Cancelled { gathering: self.seen.clone() });
         }
@@ -333,8 +467,7 @@ impl Candidate<'_> {
         if left.is_zero() {
             return Err(JoinError::TimedOut { gathering: self.seen.clone() });
         }
-        crew.wait(left.min(TICK));
-        Ok(crew.news())
+        Ok(left.min(TICK))
     }
 
     fn see(&mut self, gathering: Gathering) {

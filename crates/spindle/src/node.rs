@@ -7,6 +7,7 @@ use crate::line::Line;
 use crate::publisher::Publisher;
 use crate::receiver::Receiver;
 use crate::shared::{End, Shared, Upcall};
+use crate::state::send_state;
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
 use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View};
@@ -40,6 +41,8 @@ pub struct Node {
     shared: Arc<Shared>,
     pub(crate) terms: Terms,
     clock: Clock,
+    /// Who wants this application's state.
+    states: Vec<MemberId>,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
 }
@@ -117,6 +120,9 @@ impl Installing {
         let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
         let handover = Handover::new(parts);
         crew.hand_over(view.id, &handover, &others);
+        let observers: Vec<MemberId> = crew.observers().iter().copied().filter(|id| !others.contains(id)).collect();
+        crew.hand_over(view.id, &handover, &observers);
+        engine.set_observed(!observers.is_empty());
         crew.set_doorbell(row.doorbell());
         Ok(Installing { engine, row: Some(row), handover, view, since: Instant::now(), suspect_after })
     }
@@ -175,7 +181,7 @@ impl Node {
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0 };
         let joins = Joins::new(handover);
-        let (next, relaying, running, wake_at) = (None, false, false, None);
+        let (next, relaying, running, states, wake_at) = (None, false, false, vec![], None);
         Ok(Node {
             crew,
             joins,
@@ -191,6 +197,7 @@ impl Node {
             shared,
             terms,
             clock,
+            states,
             wake_at,
         })
     }
@@ -276,6 +283,9 @@ impl Node {
         if self.next.is_some() {
             return self.install(handler);
         }
+        if !self.states.is_empty() && !self.engine.is_wedged() {
+            self.give_states(handler);
+        }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if self.relaying {
@@ -327,7 +337,8 @@ impl Node {
             && self.rank().0 < TELLERS
         {
             let joiners = next.members.iter().copied().filter(|id| !self.view.members.contains(id));
-            self.crew.tell_view(&next, joiners);
+            let to: Vec<MemberId> = joiners.chain(self.crew.observers().iter().copied()).collect();
+            self.crew.tell_view(&next, to);
         }
         self.next = Some(installing);
         Ok(Poll::Worked)
@@ -338,8 +349,12 @@ impl Node {
     fn install(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
         // The old view's silence has no meaning any more, but whoever reads it must not take this member for dead.
         self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK_NS));
-        if !self.next.as_ref().is_some_and(|next| next.is_ready(&self.crew)) {
-            return Ok(Poll::Idle);
+        let Some(next) = &self.next else { return Ok(Poll::Idle) };
+        if !next.is_ready(&self.crew) {
+            // Who has not come may have died before it could be watched.
+            let missing: Vec<MemberId> = next.missing(&self.crew).collect();
+            let found = self.crew.look_for(&missing);
+            return Ok(if found.is_empty() { Poll::Idle } else { Poll::Worked });
         }
         let Some(next) = self.next.take() else { return Ok(Poll::Idle) };
         let begun = next.begin(&mut self.crew);
@@ -378,9 +393,9 @@ impl Node {
                         self.engine.member_died(rank);
                     }
                 }
-                News::Asks { id, pid, config } => self.asked(id, pid, config),
+                News::Asks { id, pid, config, observer } => self.asked(id, pid, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
-                News::Refused(_) | News::Waits(_) | News::View { .. } => {}
+                News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
             }
         }
         let admitted = self.joins.due(Instant::now());
@@ -391,7 +406,7 @@ impl Node {
     }
 
     /// Somebody wants to join.
-    fn asked(&mut self, id: MemberId, pid: u32, config: u64) {
+    fn asked(&mut self, id: MemberId, pid: u32, config: u64, observer: bool) {
         if config != self.terms.digest {
             return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
         }
@@ -399,6 +414,13 @@ impl Node {
             return next.hand_over_to(&mut self.crew, id);
         }
         if self.view.rank_of(id).is_some() {
+            self.crew.tell_view(&self.view, [id]);
+            return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
+        }
+        if observer {
+            // While a view changes it is told of the next one with everybody else.
+            self.crew.add_observer(id);
+            self.engine.set_observed(true);
             self.crew.tell_view(&self.view, [id]);
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
@@ -412,6 +434,7 @@ impl Node {
     fn requested(&mut self, from: MemberId, reply: u64, what: Request) {
         match what {
             Request::Leave => self.leave(),
+            Request::State => return self.states.push(from),
             Request::Evict(id) => match self.view.rank_of(id) {
                 Some(rank) if id != self.crew.me => self.engine.suspect(rank),
                 _ => {}
@@ -420,6 +443,21 @@ impl Node {
         }
         let text = self.status().to_json().to_string();
         self.crew.answer(from, reply, &text);
+    }
+
+    /// Hands this application's state to those who want it, as it is between two deliveries. It is written by threads of their own.
+    #[cold]
+    fn give_states(&mut self, handler: &mut impl Handler) {
+        let ids = (0..self.view.subgroups.len() as u32).map(SubgroupId);
+        let places: Vec<Option<u64>> = ids.map(|id| self.engine.delivered(id)).collect();
+        for to in std::mem::take(&mut self.states) {
+            let _running = Upcall::enter();
+            let state = handler.snapshot();
+            // Without memory or a thread for it, the joiner asks somebody else.
+            if let Ok(pipe) = send_state(state, &places) {
+                self.crew.send_state(to, self.view.id, pipe);
+            }
+        }
     }
 
     /// Asks the others for a view without this member. When it is agreed on, what was delivered by then is all that this

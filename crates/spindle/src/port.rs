@@ -55,6 +55,8 @@ pub(crate) struct Held(pub(crate) Arc<Port>);
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::Release);
+        // Nobody will take what waits there, or the port's own clone of what many took.
+        drop(self.0.empty());
         self.0.ring_engine();
     }
 }
@@ -89,8 +91,17 @@ impl Port {
             waiting.ring = ring;
             std::mem::take(&mut waiting.wakers)
         };
+        if self.is_closed() {
+            // The last handle went before it could see this one.
+            drop(self.empty());
+        }
         self.bell.ring();
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Takes out whatever ring is in the port. To be dropped without the lock.
+    fn empty(&self) -> Ring {
+        std::mem::take(&mut self.lock().ring)
     }
 
     /// The view has ended: its ring is no longer the newest.

@@ -175,3 +175,35 @@ fn subgroups_are_created_and_dropped_while_the_group_runs() {
     nodes.iter_mut().for_each(|(node, _)| node.seal());
     poll_until_finished(nodes);
 }
+
+/// Handles of the next view's ring that nobody holds any more don't keep a member from finishing.
+#[test]
+fn members_finish_after_a_change_however_they_send() {
+    for shared in [false, true] {
+        for sends_after in [false, true] {
+            let mut nodes = group(3, Order::Total);
+            let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+            drop((nodes.remove(0), publishers.remove(0)));
+            let mut shares: Vec<_> =
+                if shared { publishers.drain(..).map(spindle::Publisher::share).collect() } else { vec![] };
+            poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+            if sends_after {
+                for sent in shares.iter_mut().map(|p| p.try_claim(0).map(|frame| frame.map(spindle::Frame::commit))) {
+                    sent.unwrap();
+                }
+                for sent in publishers.iter_mut().map(|p| p.try_claim(0).map(|frame| frame.map(spindle::Frame::commit)))
+                {
+                    sent.unwrap();
+                }
+            }
+            for _ in 0..3 {
+                for (node, log) in &mut nodes {
+                    node.poll(log).unwrap();
+                }
+            }
+            publishers.clear();
+            shares.clear();
+            poll_until_finished(nodes);
+        }
+    }
+}
