@@ -36,6 +36,8 @@ pub struct Node {
     /// The next view, once this one has ended.
     next: Option<Installing>,
     relaying: bool,
+    /// Whether there may be something to do beside the engine's work.
+    has_chores: bool,
     leaving: Leaving,
     /// Whether it has been polled: no more handles are given out.
     running: bool,
@@ -207,6 +209,7 @@ impl Node {
             by_id,
             next,
             relaying,
+            has_chores: true,
             leaving,
             running,
             shared,
@@ -292,23 +295,14 @@ impl Node {
             self.clock.tick();
         }
         let mut worked = false;
-        if !self.crew.is_calm() || self.joins.is_pending() {
-            worked = self.attend()?;
-        }
-        if self.next.is_some() {
-            return self.install(handler);
-        }
-        if !self.states.is_empty() && !self.engine.is_wedged() {
-            self.give_states(handler);
+        if self.has_chores || self.crew.has_notice() {
+            worked = self.do_chores(handler)?;
+            if self.next.is_some() {
+                return self.install(handler);
+            }
         }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
-        if self.relaying {
-            worked |= self.relay();
-        }
-        if self.leaving != Leaving::No {
-            worked |= self.go();
-        }
         self.wake_at = progress.wake_at;
         match self.engine.state() {
             State::Running if worked || progress.worked || progress.wake_at.is_some_and(|at| at <= self.clock.now) => {
@@ -323,6 +317,30 @@ impl Node {
             State::Evicted => Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id })),
             State::Failed(fault) => Err(self.broken(Ended::Stuck(fault.to_string()))),
         }
+    }
+
+    /// What is seldom to be done beside the engine's work. Whether anything happened.
+    #[cold]
+    fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
+        let mut worked = self.attend()?;
+        if self.next.is_none() {
+            if !self.states.is_empty() && !self.engine.is_wedged() {
+                self.give_states(handler);
+            }
+            if self.relaying {
+                worked |= self.relay();
+            }
+            if self.leaving != Leaving::No {
+                worked |= self.go();
+            }
+        }
+        self.has_chores = self.next.is_some()
+            || self.relaying
+            || self.leaving != Leaving::No
+            || !self.states.is_empty()
+            || !self.crew.is_calm()
+            || self.joins.is_pending();
+        Ok(worked)
     }
 
     /// Sends on what stands in rings of ended views.
@@ -358,7 +376,7 @@ impl Node {
             let to: Vec<MemberId> = joiners.chain(self.crew.observers().iter().copied()).collect();
             self.crew.tell_view(&next, to);
         }
-        self.next = Some(installing);
+        (self.next, self.has_chores) = (Some(installing), true);
         Ok(Poll::Worked)
     }
 
@@ -389,10 +407,10 @@ impl Node {
         self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
-        self.relaying = true;
+        (self.relaying, self.has_chores) = (true, true);
         if self.leaving != Leaving::No {
             // The old view was about to end, or had ended, without this wish.
-            self.leaving = Leaving::Wanted;
+            (self.leaving, self.has_chores) = (Leaving::Wanted, true);
         }
         self.joins.begin(handover, &change.old, &self.view, Instant::now());
         self.shared.set_view(Arc::clone(&self.view));
@@ -513,7 +531,7 @@ impl Node {
     /// agreed on, [`poll`](Self::poll) answers [`Ended::Left`]. What is sent meanwhile may be delivered by all, or by nobody.
     pub fn leave(&mut self) {
         if self.leaving == Leaving::No {
-            self.leaving = Leaving::Wanted;
+            (self.leaving, self.has_chores) = (Leaving::Wanted, true);
             self.notices().ring();
         }
     }
