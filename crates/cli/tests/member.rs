@@ -137,7 +137,8 @@ fn a_line_that_is_too_long_is_named_and_the_others_go_on() {
     let file = scratch.file("in", format!("short\n\n{}\n", "x".repeat(300_000)).as_bytes());
     let bad =
         Running::start(scratch.member("long", 2).args(["--max-message", "1k", "--id", "1", "--input"]).arg(&file));
-    let other = Running::start(scratch.member("long", 2).args(["--max-message", "1024"]).stdin(Stdio::piped()));
+    let mut command = scratch.member("long", 2);
+    let other = Running::start(command.args(["--max-message", "1024", "--id", "2"]).stdin(Stdio::piped()));
     let error = bad.done().expect(1).error();
     for word in ["line 3", "300000 bytes", "1024", "--max-message"] {
         assert!(error.contains(word), "{error:?} lacks {word:?}");
