@@ -269,7 +269,7 @@ fn a_member_that_hangs_is_evicted_and_ends_with_status_3() {
     let scratch = Scratch::new();
     let mut members = founded(&scratch, "hang", 3, &["--suspect-after", "0.3"]);
     let hung = members.pop().unwrap();
-    hung.signal(Signal::STOP);
+    hung.stop();
     for member in &mut members {
         assert_eq!(member.view(&[1, 2])["left"], json!([3]));
         member.send(b"without it\n");
@@ -291,7 +291,7 @@ fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
     let mut members = founded(&scratch, "again", 3, &words);
     members.iter_mut().for_each(|member| member.send(b"early\n"));
     members.iter_mut().for_each(|member| drop(member.lines(3)));
-    members[1].signal(Signal::STOP);
+    members[1].stop();
     members[0].view(&[1, 3]);
     members[0].send(b"in between\n");
     members[0].lines(4);
