@@ -47,12 +47,12 @@ impl Visitor {
 
     /// Who founded the group, or was let in, and lives; by ascending id.
     pub(crate) fn members(&self) -> Outcome<Vec<MemberId>> {
-        Ok(Mailbox::members(&self.dir, &self.group).map_err(failed)?)
+        Mailbox::members(&self.dir, &self.group).map_err(failed)
     }
 
     /// Who has an address in the group and lives: also those who wait to be let in.
     pub(crate) fn present(&self) -> Outcome<Vec<MemberId>> {
-        Ok(Mailbox::present(&self.dir, &self.group).map_err(failed)?)
+        Mailbox::present(&self.dir, &self.group).map_err(failed)
     }
 
     /// Asks all of `members` and waits for their answers, [`ANSWER_WAIT`] at most. Who does not answer is missing in what
