@@ -271,6 +271,13 @@ impl Claims {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// How far many claimers have claimed; 0 while one alone does.
+    pub(crate) fn claimed(&self) -> u64 {
+        // Relaxed: who asks whether it was committed has to wait anyhow.
+        let claimed = self.claimed.load(Ordering::Relaxed) & !SEALED;
+        if claimed >= EXCLUSIVE { 0 } else { claimed }
+    }
+
     /// Whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)

@@ -206,6 +206,16 @@ impl Engine {
         self.membership.wish(&self.view, change)
     }
 
+    /// How far my applications have come in each of my rings: for [`is_delivered`](Self::is_delivered).
+    pub fn committed(&self) -> Vec<u64> {
+        self.subgroups.iter().map(Subgroup::committed).collect()
+    }
+
+    /// Whether everything that stood in my rings when they had come so far is delivered by every member of this view.
+    pub fn is_delivered(&self, committed: &[u64]) -> bool {
+        self.subgroups.iter().zip(committed).all(|(subgroup, position)| subgroup.is_delivered(*position))
+    }
+
     /// Asks for a next view without me. What I have sent by then is delivered or, if others have not received it, lost.
     pub fn leave(&mut self) {
         self.membership.leave();

@@ -73,6 +73,11 @@ impl Sending {
         self.claims.tail() != self.tail || self.claims.is_claimed(position)
     }
 
+    /// How far the ring was claimed or committed by now, if it is announced up to `published`.
+    pub(crate) fn committed(&self, published: u64) -> u64 {
+        (published + self.claims.tail().since(self.tail).1).max(self.claims.claimed())
+    }
+
     /// Takes what applications have committed since `announced.published`, and makes sure that it is stamped with its rounds.
     #[inline]
     pub(crate) fn collect<T: Table>(
@@ -173,6 +178,11 @@ impl Default for Checkpoints {
 }
 
 impl Checkpoints {
+    /// The position that [`pop`](Self::pop) answered last.
+    pub(crate) fn popped(&self) -> u64 {
+        self.freed
+    }
+
     pub(crate) fn push(&mut self, rounds: u64, position: u64) {
         if self.count == self.pairs.len() {
             let newest = &mut self.pairs[(self.first + self.count - 1) % CHECKPOINTS];

@@ -525,6 +525,16 @@ impl Subgroup {
         Ok(())
     }
 
+    /// How far my ring was claimed or committed by now.
+    pub(crate) fn committed(&self) -> u64 {
+        self.sending.as_ref().map_or(0, |sending| sending.committed(self.own.published))
+    }
+
+    /// Whether every member has delivered what stands in my ring before `position`.
+    pub(crate) fn is_delivered(&self, position: u64) -> bool {
+        self.sending.as_ref().is_none_or(|sending| sending.checkpoints.popped() >= position)
+    }
+
     /// INV-FRAME: my ring's space is free once every member has delivered what stands in it.
     fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
         let Some(sending) = &mut self.sending else { return };

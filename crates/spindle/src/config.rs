@@ -11,8 +11,9 @@ pub struct Config {
     /// How many members found the group: nothing is sent before all of them are there. A group that runs is joined whatever this
     /// says.
     pub members: u32,
-    /// This member's id, unique in the group; by default the smallest that is free, from 1. The founders' ranks follow their ids;
-    /// later members come behind them.
+    /// This member's id, unique in the group; by default the smallest, from 1, that nobody has had in it. Who asks for the id of a
+    /// member that died waits until the others have gone on without that one. The founders' ranks follow their ids; later members
+    /// come behind them.
     pub id: Option<u64>,
     /// The subgroups; at least one.
     pub subgroups: Vec<Subgroup>,

@@ -284,9 +284,11 @@ impl Crew {
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
             Letter::Ask { from, pid, config, version, observer } => {
-                self.pids.insert(from, pid);
-                // A new process may have the address of a dead one.
-                self.dead.remove(&from);
+                // A new process may have the address of a dead one, which is a member until the view has changed.
+                if !self.watched.contains(&from) {
+                    self.pids.insert(from, pid);
+                    self.dead.remove(&from);
+                }
                 if version == VERSION {
                     news.push(News::Asks { id: from, pid, config, observer });
                 }

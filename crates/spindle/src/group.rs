@@ -163,8 +163,8 @@ impl Group {
         answered.recv_timeout(STATUS_WAIT).ok()
     }
 
-    /// Leaves the group, without loss for anybody: everything that this member has sent, and others have received, is delivered
-    /// everywhere. The others go on.
+    /// Leaves the group, without loss for anybody: everything that this member has sent before is delivered everywhere first. The
+    /// others go on.
     ///
     /// # Errors
     /// [`FinishError`]: the group did not agree in time, or has ended otherwise.

@@ -161,6 +161,11 @@ impl Line {
         !self.relays.is_empty()
     }
 
+    /// Whether something of earlier views waits for room. What an application still commits there does not count.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.relays.len() > 1 || self.relays.front().is_some_and(Relay::waits)
+    }
+
     pub(crate) fn relays(&mut self) -> impl Iterator<Item = &mut Relay> {
         self.relays.iter_mut()
     }

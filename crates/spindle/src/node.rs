@@ -36,6 +36,7 @@ pub struct Node {
     /// The next view, once this one has ended.
     next: Option<Installing>,
     relaying: bool,
+    leaving: Leaving,
     /// Whether it has been polled: no more handles are given out.
     running: bool,
     shared: Arc<Shared>,
@@ -77,6 +78,18 @@ pub enum Poll {
     Idle,
     /// Every member has finished, and everything is delivered here.
     Finished,
+}
+
+/// How far a member is that wants to go, in whatever view it is agreed on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Leaving {
+    No,
+    /// It has something of earlier views to send again first.
+    Wanted,
+    /// It waits until what it had sent by then, as the engine counts, is delivered everywhere.
+    Waits(Vec<u64>),
+    /// The others are asked to go on without it.
+    Asked,
 }
 
 /// The time that engines are told: precise enough for them, and read seldom.
@@ -182,6 +195,7 @@ impl Node {
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0 };
         let joins = Joins::new(handover);
         let (next, relaying, running, states, wake_at) = (None, false, false, vec![], None);
+        let leaving = Leaving::No;
         Ok(Node {
             crew,
             joins,
@@ -193,6 +207,7 @@ impl Node {
             by_id,
             next,
             relaying,
+            leaving,
             running,
             shared,
             terms,
@@ -291,6 +306,9 @@ impl Node {
         if self.relaying {
             worked |= self.relay();
         }
+        if self.leaving != Leaving::No {
+            worked |= self.go();
+        }
         self.wake_at = progress.wake_at;
         match self.engine.state() {
             State::Running if worked || progress.worked || progress.wake_at.is_some_and(|at| at <= self.clock.now) => {
@@ -372,6 +390,10 @@ impl Node {
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
         self.relaying = true;
+        if self.leaving != Leaving::No {
+            // The old view was about to end, or had ended, without this wish.
+            self.leaving = Leaving::Wanted;
+        }
         self.joins.begin(handover, &change.old, &self.view, Instant::now());
         self.shared.set_view(Arc::clone(&self.view));
         let _running = Upcall::enter();
@@ -410,10 +432,15 @@ impl Node {
         if config != self.terms.digest {
             return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
         }
-        if let Some(next) = self.next.as_ref().filter(|next| next.view.rank_of(id).is_some()) {
+        let is_in = |view: &View| view.rank_of(id).is_some();
+        if (is_in(&self.view) || self.next.as_ref().is_some_and(|next| is_in(&next.view))) && self.crew.pid(id) != pid {
+            // Its predecessor has to go first, and it asks again.
+            return self.wait(id);
+        }
+        if let Some(next) = self.next.as_ref().filter(|next| is_in(&next.view)) {
             return next.hand_over_to(&mut self.crew, id);
         }
-        if self.view.rank_of(id).is_some() {
+        if is_in(&self.view) {
             self.crew.tell_view(&self.view, [id]);
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
@@ -425,6 +452,11 @@ impl Node {
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
         self.joins.ask(id, pid, Instant::now());
+        self.wait(id);
+    }
+
+    /// Tells somebody who wants to join who is there.
+    fn wait(&mut self, id: MemberId) {
         let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
         let leader = self.view.members[self.engine.leader().index()];
         self.crew.post(id, Letter::Wait { members: self.view.members.len() as u32, leader, present });
@@ -460,10 +492,30 @@ impl Node {
         }
     }
 
-    /// Asks the others for a view without this member. When it is agreed on, what was delivered by then is all that this
-    /// member delivers, and [`poll`](Self::poll) answers [`Ended::Left`].
+    /// A step towards leaving: first everything that was sent has to be delivered everywhere. Whether anything happened.
+    #[cold]
+    fn go(&mut self) -> bool {
+        match &self.leaving {
+            Leaving::Wanted if !self.lines.iter().any(Line::has_backlog) => {
+                self.leaving = Leaving::Waits(self.engine.committed());
+                true
+            }
+            Leaving::Waits(committed) if self.engine.is_delivered(committed) => {
+                self.leaving = Leaving::Asked;
+                self.engine.leave();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks the others for a view without this member, as soon as they have delivered what it has sent by now. When that view is
+    /// agreed on, [`poll`](Self::poll) answers [`Ended::Left`]. What is sent meanwhile may be delivered by all, or by nobody.
     pub fn leave(&mut self) {
-        self.engine.leave();
+        if self.leaving == Leaving::No {
+            self.leaving = Leaving::Wanted;
+            self.notices().ring();
+        }
     }
 
     /// Sleeps until something happens for this member, or `at_most` that long. For callers that poll: only after a poll that

@@ -257,6 +257,11 @@ impl Relay {
         Relay { resend, rows, me, held: None, lingering: Some(lingering) }
     }
 
+    /// Whether the new ring had no room for what is there.
+    pub(crate) fn waits(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Sends on what is there, as far as `publisher` has room. Whether that is all, for ever.
     pub(crate) fn step(&mut self, publisher: &mut Publisher, lost: &mut u64) -> bool {
         while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {

@@ -207,3 +207,62 @@ fn members_finish_after_a_change_however_they_send() {
         }
     }
 }
+
+/// What was sent before the wish to leave is delivered, also where the others have yet to see it, or the view changes between.
+#[test]
+fn what_a_leaver_has_sent_is_delivered() {
+    for order in [Order::Total, Order::Fifo] {
+        for (shared, crash) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut nodes = group(3, order);
+            let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+            let mut shares = if shared { vec![publishers.remove(1).share()] } else { vec![] };
+            for i in 0..50 {
+                let text = format!("{i}");
+                match shares.first_mut() {
+                    Some(share) => share.send(text.as_bytes(), LONG).unwrap(),
+                    None => publishers[1].send(text.as_bytes(), LONG).unwrap(),
+                }
+            }
+            nodes[1].0.leave();
+            if crash {
+                drop(nodes.remove(2));
+            }
+            let patience = Instant::now() + LONG;
+            let mut left = false;
+            while !left || nodes[0].0.view().members.len() != nodes.len() - 1 {
+                let gone = left;
+                for (i, (node, log)) in nodes.iter_mut().enumerate().filter(|(i, _)| !gone || *i != 1) {
+                    left |= node.poll(log).is_err() && i == 1;
+                }
+                assert!(Instant::now() < patience);
+            }
+            let delivered = nodes[0].1.0.iter().filter(|line| !line.starts_with("view")).count();
+            assert_eq!(delivered, 50, "{order:?}, shared {shared}, crash {crash}");
+        }
+    }
+}
+
+/// A wish to leave that comes while the view changes for another reason is heard in the next one.
+#[test]
+fn a_member_may_leave_at_any_moment_of_a_change() {
+    for polls in 0..40 {
+        let mut nodes = group(3, Order::Total);
+        // Held, or everybody would have finished.
+        let _publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        nodes[0].0.leave();
+        let mut gone = [false; 3];
+        let patience = Instant::now() + LONG;
+        for i in 0.. {
+            if i == polls {
+                nodes[2].0.leave();
+            }
+            for (n, (node, log)) in nodes.iter_mut().enumerate().filter(|(n, _)| !gone[*n]).collect::<Vec<_>>() {
+                gone[n] = node.poll(log).is_err();
+            }
+            if gone[0] && gone[2] && nodes[1].0.view().members.len() == 1 {
+                break;
+            }
+            assert!(Instant::now() < patience, "after {polls} polls: {gone:?}");
+        }
+    }
+}

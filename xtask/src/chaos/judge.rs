@@ -34,6 +34,8 @@ pub(super) struct Witness {
     /// By sender's instance, subgroup and thread: the number of the next message.
     next: HashMap<Lane, u64>,
     pub(super) end: Option<End>,
+    /// It was asked to send all that it had, and to leave then.
+    retires: bool,
     /// Everything that it ever wrote was read.
     gone: bool,
     pub(super) text: Vec<u8>,
@@ -109,6 +111,8 @@ pub(super) struct Sums {
     pub(super) deliveries: u64,
     /// Accepted by members that left, and delivered by nobody.
     pub(super) lost_by_leavers: u64,
+    /// Those of them that were accepted before the member asked to leave.
+    pub(super) lost_by_retired: u64,
 }
 
 fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> {
@@ -118,6 +122,11 @@ fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> 
 impl Judge {
     pub(super) fn started(&mut self, instance: u32) {
         self.witnesses.insert(instance, Witness::default());
+    }
+
+    /// `instance` was told to send all that it has, and to leave then.
+    pub(super) fn retires(&mut self, instance: u32) {
+        self.witness(instance).retires = true;
     }
 
     /// `victim`'s log was read to its end; `survivors` should deliver something without it.
@@ -291,7 +300,7 @@ impl Judge {
 
     fn batch(&mut self, instance: u32, subgroup: u8, time: u64) -> Result<(), Breach> {
         // A receiver's thread may be behind its group.
-        if subgroup % 2 == 0 {
+        if subgroup.is_multiple_of(2) {
             self.overlap(instance, time)?;
         }
         let stream = &mut self.witness(instance).streams[usize::from(subgroup)];
@@ -471,7 +480,9 @@ impl Judge {
         for (lane @ (sender, subgroup, thread), sent) in &self.sent {
             sums.accepted += sent.accepted;
             if self.witnesses.get(sender).is_some_and(|witness| witness.end == Some(End::Left)) {
-                sums.lost_by_leavers += sent.accepted.saturating_sub(sent.heard);
+                let lost = sent.accepted.saturating_sub(sent.heard);
+                sums.lost_by_leavers += lost;
+                sums.lost_by_retired += if self.witnesses[sender].retires { lost } else { 0 };
             }
             if !stayed(sender) {
                 continue;

@@ -124,7 +124,10 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
                 }
                 total.add(tally);
             }
-            Err(Failure::Broken(report)) => break Some(report),
+            Err(Failure::Broken(report, tally)) => {
+                total.add(*tally);
+                break Some(report);
+            }
             Err(Failure::Other(error)) if error.is::<Interrupted>() => {
                 eprintln!("stopped after {} rounds", rounds - 1);
                 return Ok(ExitCode::from(130));
@@ -175,6 +178,7 @@ impl Tally {
             (&mut self.sums.accepted, other.sums.accepted),
             (&mut self.sums.deliveries, other.sums.deliveries),
             (&mut self.sums.lost_by_leavers, other.sums.lost_by_leavers),
+            (&mut self.sums.lost_by_retired, other.sums.lost_by_retired),
         ] {
             *mine += theirs;
         }
@@ -187,7 +191,7 @@ impl Tally {
 fn line(tally: &Tally) -> String {
     format!(
         "{} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} evictions ({} unprovoked), {} groups, {} views, \
-         {} messages, {} deliveries, {} of leavers lost",
+         {} messages, {} deliveries, {} of leavers lost ({} before they asked)",
         tally.kills,
         tally.stops,
         tally.long_stops,
@@ -200,7 +204,8 @@ fn line(tally: &Tally) -> String {
         tally.sums.views,
         tally.sums.accepted,
         tally.sums.deliveries,
-        tally.sums.lost_by_leavers
+        tally.sums.lost_by_leavers,
+        tally.sums.lost_by_retired
     )
 }
 
@@ -228,7 +233,7 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
             "joins": total.joins, "leaves": total.leaves, "restarts": total.restarts, "evictions": total.evictions,
             "unprovoked_evictions": total.unprovoked, "groups": total.sums.eras, "views": total.sums.views,
             "messages": total.sums.accepted, "messages_per_second": per_second, "deliveries": total.sums.deliveries,
-            "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),
+            "lost_by_leavers": total.sums.lost_by_leavers, "lost_by_retired": total.sums.lost_by_retired, "gaps": total.gaps.len(), "gap_us": named(all),
             "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
             "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),
         });

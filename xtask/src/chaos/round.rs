@@ -24,6 +24,9 @@ const FINISH_MAX: Duration = Duration::from_secs(25);
 const REST: Duration = Duration::from_millis(200);
 /// How long members may take to tell their status for a report.
 const STATUS_WAIT: Duration = Duration::from_millis(1500);
+/// Members that were not silent and are evicted in one round, before it counts as a storm: a busy machine may do to a process what
+/// SIGSTOP does.
+const UNPROVOKED_MAX: u64 = 2;
 /// A kill is alone if nothing else happens for so long before and after it.
 const ALONE: Duration = Duration::from_millis(400);
 
@@ -50,7 +53,7 @@ pub(super) struct Tally {
 /// Why a round failed.
 pub(super) enum Failure {
     /// It broke an invariant, was stuck, or a member failed. The text is the whole report.
-    Broken(String),
+    Broken(String, Box<Tally>),
     /// It could not be played.
     Other(anyhow::Error),
 }
@@ -121,8 +124,8 @@ impl<'a> Round<'a> {
                 self.tally.gaps = std::mem::take(&mut self.judge.measured);
                 Ok(self.tally)
             }
-            Err(Trouble::Breach(breach)) => Err(Failure::Broken(self.report(&breach.to_string()))),
-            Err(Trouble::Stuck(what)) => Err(Failure::Broken(self.report(&what))),
+            Err(Trouble::Breach(breach)) => Err(self.broken(&breach.to_string())),
+            Err(Trouble::Stuck(what)) => Err(self.broken(&what)),
             Err(Trouble::Other(error)) => Err(Failure::Other(error)),
         }
     }
@@ -208,14 +211,14 @@ impl<'a> Round<'a> {
             What::Stop(ms) => self.stop(&[any], ms),
             What::StopLeader(ms) => self.stop(&[leader], ms),
             What::StopMost(ms) => {
-                let most: Vec<usize> = living.iter().copied().skip(usize::from(event.pick % 2 == 0)).collect();
+                let most: Vec<usize> = living.iter().copied().skip(usize::from(event.pick.is_multiple_of(2))).collect();
                 self.stop(&most[..most.len().min(living.len() / 2 + 1)], ms)
             }
             What::StopAll(ms) => self.stop(&living, ms),
             What::Join => self.join(1),
             What::JoinThree => self.join(3),
-            What::Leave if !one_is_left => self.leave(any),
-            What::LeaveLeader if !one_is_left => self.leave(leader),
+            What::Leave if !one_is_left => self.leave(any, event.pick & 1 << 40 == 0),
+            What::LeaveLeader if !one_is_left => self.leave(leader, event.pick & 1 << 40 == 0),
             What::KillAll => {
                 self.tally.restarts += 1;
                 let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
@@ -276,11 +279,16 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    fn leave(&mut self, who: usize) -> Result<(), Trouble> {
-        self.note(format!("leave {}", self.instances(&[who])));
+    /// Somebody goes: in the middle of sending, or once it has sent everything.
+    fn leave(&mut self, who: usize, sending: bool) -> Result<(), Trouble> {
+        let how = if sending { "leave" } else { "retire" };
+        self.note(format!("{how} {}", self.instances(&[who])));
         self.tally.leaves += 1;
         self.processes[who].told_to_leave = true;
-        self.processes[who].say("leave");
+        self.processes[who].say(how);
+        if !sending {
+            self.judge.retires(self.processes[who].instance);
+        }
         Ok(())
     }
 
@@ -350,6 +358,10 @@ impl<'a> Round<'a> {
                 self.tally.evictions += 1;
                 // Nine tenths of the silence are promised to be safe.
                 self.tally.unprovoked += u64::from(10 * stop < 9 * allowed);
+                if self.tally.unprovoked > UNPROVOKED_MAX {
+                    let what = format!("{} members were evicted that never were silent", self.tally.unprovoked);
+                    return Err(Breach { number: 16, name: "no false storms", what }.into());
+                }
                 "was evicted"
             }
             _ => {
@@ -408,6 +420,10 @@ impl<'a> Round<'a> {
         self.tally.finish_ms.push(begin.elapsed().as_millis() as u64);
         self.tally.sums = self.judge.finish()?;
         Ok(())
+    }
+
+    fn broken(&mut self, what: &str) -> Failure {
+        Failure::Broken(self.report(what), Box::new(std::mem::take(&mut self.tally)))
     }
 
     /// All that is known, for whoever looks for the cause.

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     members: u32,
 
-    /// This member's number, unique in the group [default: the smallest that is free, from 1]
+    /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had]
     #[arg(long)]
     id: Option<u64>,
 

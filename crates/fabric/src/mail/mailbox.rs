@@ -129,7 +129,7 @@ impl Mailbox {
     /// In a group without members, if this is a [visitor](Self::visit).
     pub fn found(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Standing, MailError> {
         let lock = self.place.lock(deadline, cancelled)?;
-        self.found_under(&lock, self.place.census(&lock)?.members)
+        self.found_under(&lock, self.place.census(&lock)?)
     }
 
     /// Makes this process a member of the group `incarnation`, which has a decided view with it. From then on nobody founds
@@ -358,10 +358,14 @@ impl Mailbox {
         Ok(Self { place, id, socket, path, made, bytes, dropped, starved: false, _cleaners_out })
     }
 
-    fn found_under(&self, lock: &Lock, members: Vec<MemberId>) -> Result<Standing, MailError> {
+    fn found_under(&self, lock: &Lock, Census { addressees, members }: Census) -> Result<Standing, MailError> {
         if !members.is_empty() {
             return Ok(Standing::Joiner { members });
         }
+        // In a new group all ids are new, but for those of who waits already.
+        let highest = lock.highest_given()?;
+        let given = addressees.iter().map(|id| id.0).chain([self.id.0]).filter(|id| *id <= highest);
+        lock.set_highest_given(given.max().unwrap_or(0))?;
         let incarnation = random().map_err(|source| MailError::io("draw random bits", None, source))?;
         // Before the mark, so that who finds the mark finds the incarnation.
         lock.set_incarnation(incarnation)?;
@@ -404,7 +408,7 @@ impl Drop for Mailbox {
     }
 }
 
-/// Finds the group, or founds it if no member lives: takes the address of `id`, or the smallest free one from 1, and
+/// Finds the group, or founds it if no member lives: takes the address of `id`, or the smallest one from 1 that nobody has had in this group, and
 /// says what this process is by that. Nobody else can found the group meanwhile, nor later while this process
 /// [is a member](Mailbox::leave).
 ///
@@ -419,13 +423,26 @@ pub fn found_or_find(
 ) -> Result<Role, MailError> {
     let place = Place::new(dir, group);
     let lock = place.lock(deadline, cancelled)?;
-    let Census { addressees, members } = place.census(&lock)?;
-    let id = id.unwrap_or_else(|| smallest_free(1, &addressees));
+    let census = place.census(&lock)?;
+    let id = match id {
+        Some(id) => id,
+        None => unused(&census, &lock)?,
+    };
     let mailbox = Mailbox::bind_member(place, id, &lock)?;
-    Ok(match mailbox.found_under(&lock, members)? {
+    Ok(match mailbox.found_under(&lock, census)? {
         Standing::Founder { incarnation } => Role::Founder { mailbox, incarnation },
         Standing::Joiner { members } => Role::Joiner { mailbox, members },
     })
+}
+
+/// The smallest id that nobody has, nor had in this group: members that don't know yet that its former owner is dead would
+/// take the new one for it, and one that was stopped meanwhile would found a group of ghosts with it.
+fn unused(census: &Census, lock: &Lock) -> Result<MemberId, MailError> {
+    let highest = lock.highest_given()?;
+    let from = if census.members.is_empty() { 1 } else { highest + 1 };
+    let id = smallest_free(from, &census.addressees);
+    lock.set_highest_given(highest.max(id.0))?;
+    Ok(id)
 }
 
 /// The smallest id that nobody has, `from` up; `taken` is ascending.

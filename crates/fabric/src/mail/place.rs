@@ -23,6 +23,8 @@ pub const VISITOR_IDS_FROM: u64 = 1 << 63;
 
 const ADDRESS: &str = ".mail";
 const MARK: &str = ".live";
+/// Where in the lock file the highest id stands that was given out, behind the incarnation.
+const HIGHEST_AT: u64 = 16;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Place {
@@ -186,6 +188,24 @@ impl Lock {
             // A founder that died on the way here founded nothing.
             Ok(_) => Ok(None),
             Err(errno) => Err(MailError::io("read", Some(&self.path), errno)),
+        }
+    }
+
+    /// The highest id that was given out to somebody who had asked for none, in this group; 0: none was.
+    pub(super) fn highest_given(&self) -> Result<u64, MailError> {
+        let mut bytes = [0; 8];
+        match rustix::io::pread(&self.file, &mut bytes, HIGHEST_AT) {
+            Ok(8) => Ok(u64::from_le_bytes(bytes)),
+            Ok(_) => Ok(0),
+            Err(errno) => Err(MailError::io("read", Some(&self.path), errno)),
+        }
+    }
+
+    pub(super) fn set_highest_given(&self, id: u64) -> Result<(), MailError> {
+        match rustix::io::pwrite(&self.file, &id.to_le_bytes(), HIGHEST_AT) {
+            Ok(8) => Ok(()),
+            Ok(_) => Err(MailError::io("write", Some(&self.path), Errno::NOSPC)),
+            Err(errno) => Err(MailError::io("write", Some(&self.path), errno)),
         }
     }
 

@@ -592,6 +592,26 @@ fn the_smallest_free_ids_are_given_out() {
     assert_eq!(id(&town.find(None)), 1);
 }
 
+/// A member that was stopped knows nothing of what became of the others: an id must not mean somebody else when it goes on.
+#[test]
+fn an_id_is_given_out_once_in_a_group() {
+    let town = Town::new();
+    let id = |role: &Role| match role {
+        Role::Founder { mailbox, .. } | Role::Joiner { mailbox, .. } => mailbox.id().0,
+    };
+    let founder = town.find(None);
+    let dead = town.find(None);
+    assert_eq!((id(&founder), id(&dead)), (1, 2));
+    drop(dead);
+    let waits = town.find(None);
+    assert_eq!(id(&waits), 3);
+    // A group that is founded anew has new ids, except that of who waits.
+    drop(founder);
+    let founder = town.find(None);
+    assert!(matches!(founder, Role::Founder { .. }));
+    assert_eq!((id(&founder), id(&town.find(None))), (1, 4));
+}
+
 #[test]
 fn groups_of_other_names_are_other_groups() {
     let town = Town::new();

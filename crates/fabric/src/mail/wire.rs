@@ -453,7 +453,6 @@ mod tests {
 
     #[test]
     fn wrong_fields_are_named() {
-        let wrong = |letter: Letter| Letter::decode(&letter.encode()).unwrap_err();
         let ask = Letter::Ask { from: MemberId(1), pid: 1, config: 1, version: 1, observer: true };
         let mut bytes = ask.encode();
         bytes[40] = 2;

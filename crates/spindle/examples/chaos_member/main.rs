@@ -2,7 +2,7 @@
 //! until it is told to leave or to finish, or killed. `cargo xtask chaos` starts many of these and judges what they wrote.
 //!
 //! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT [BUG]`. Commands come by lines on the standard
-//! input: `leave`, `finish`, `status`. Status 0: it finished, or left; 3: it was evicted; 1: what should not be.
+//! input: `leave` while it sends, `retire` after it has sent all, `finish`, `status`. Status 0: it finished, or left; 3: it was evicted; 1: what should not be.
 #![allow(missing_docs)]
 #[allow(dead_code, reason = "reading is for the driver, which includes this file too")]
 mod record;
@@ -17,7 +17,7 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -354,12 +354,18 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     let both = |thread: u8| vec![(1, thread, Sender::Shared(facts.clone())), (3, thread, Sender::Shared(feed.clone()))];
     let streams = [alone, both(1), both(2)];
     drop((facts, feed));
+    let busy = Arc::new(AtomicUsize::new(streams.len()));
     for (streams, salt) in streams.into_iter().zip(1..) {
         let stream = |(subgroup, thread, sender)| Stream { subgroup, thread, sender, next: 0, reserved: 0, told: 0 };
         let streams = streams.into_iter().map(stream).collect();
         let (log, stop) = (log.clone(), Arc::clone(&stop));
         let sending = Sending { instance: orders.instance, log, streams, dice: dice(salt), stop };
-        threads.push(thread::spawn(move || unless_ended(sending.run().map_err(Trouble::from))));
+        let busy = Arc::clone(&busy);
+        threads.push(thread::spawn(move || {
+            let result = sending.run();
+            busy.fetch_sub(1, Ordering::AcqRel);
+            unless_ended(result.map_err(Trouble::from))
+        }));
     }
     for (name, subgroup) in [("facts", 1), ("feed", 3)] {
         let receiver = node.receiver(name).map_err(|error| error.to_string())?;
@@ -369,7 +375,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     }
     let handler = Deliver { log: log.clone(), records: vec![], dice: dice(20) };
     let group = node.start(handler).map_err(|error| error.to_string())?;
-    let end = obey(group, &orders.dir.join(format!("{}.status", orders.instance)), &stop);
+    let end = obey(group, &orders.dir.join(format!("{}.status", orders.instance)), &stop, &busy);
     stop.store(true, Ordering::Release);
     let mut trouble = vec![];
     for thread in threads {
@@ -418,7 +424,7 @@ fn unless_ended(result: Result<(), Trouble>) -> Result<(), String> {
 }
 
 /// Runs the group until a command ends it, or it ends by itself.
-fn obey(group: Group, status: &Path, stop: &AtomicBool) -> Result<End, String> {
+fn obey(group: Group, status: &Path, stop: &AtomicBool, busy: &AtomicUsize) -> Result<End, String> {
     let commands = commands();
     let evicted = |error: FinishError| match error {
         FinishError::Ended(Ended::Evicted { .. }) => Ok(End::Evicted),
@@ -439,6 +445,13 @@ fn obey(group: Group, status: &Path, stop: &AtomicBool) -> Result<End, String> {
             "status" => {
                 let text = format!("{:#}\n", group.status().to_json());
                 std::fs::write(status, text).map_err(|error| error.to_string())?;
+            }
+            "retire" => {
+                stop.store(true, Ordering::Release);
+                while busy.load(Ordering::Acquire) > 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                return group.leave(FINISH_WAIT).map_or_else(evicted, |_| Ok(End::Left));
             }
             "leave" => return group.leave(FINISH_WAIT).map_or_else(evicted, |_| Ok(End::Left)),
             "finish" => {
