@@ -124,7 +124,9 @@ impl Times {
 fn spread(times: &[u64]) -> Spread {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
-    let at = |part: f64| sorted.get(((sorted.len() as f64 - 1.0) * part).round() as usize).map_or(0.0, |ns| *ns as f64 / 1e6);
+    let at = |part: f64| {
+        sorted.get(((sorted.len() as f64 - 1.0) * part).round() as usize).map_or(0.0, |ns| *ns as f64 / 1e6)
+    };
     Spread { min: at(0.0), p50: at(0.5), p90: at(0.9), max: at(1.0) }
 }
 
@@ -242,7 +244,10 @@ fn crowd(args: &Args, joins: u32) -> anyhow::Result<Crowd> {
 impl Report {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let Report { members, rate_per_second, size, suspect_after_ms, .. } = self;
-        writeln!(out, "{members} members, each sends {rate_per_second} messages of {size} bytes a second; times in ms")?;
+        writeln!(
+            out,
+            "{members} members, each sends {rate_per_second} messages of {size} bytes a second; times in ms"
+        )?;
         let mut table =
             Table::new(&["", "trials", "stall p50", "p90", "max", "until the next delivery p50", "p90", "max"]);
         let stop = format!("SIGSTOP (suspected after {suspect_after_ms} ms)");
@@ -253,9 +258,10 @@ impl Report {
             ("leave", &self.leave),
             ("join", &self.join),
         ];
-        let state = self.join_with_state.as_ref().map(|event| {
-            (format!("join with {}B of state", short(event.bytes.unwrap_or(0) as f64)), event)
-        });
+        let state = self
+            .join_with_state
+            .as_ref()
+            .map(|event| (format!("join with {}B of state", short(event.bytes.unwrap_or(0) as f64)), event));
         if let Some((name, event)) = &state {
             rows.push((name, event));
         }
@@ -267,7 +273,12 @@ impl Report {
         if let (Some(event), Some(memcpy)) = (&self.join_with_state, self.memcpy_bytes_per_second) {
             let rate = event.restore_bytes_per_second.unwrap_or(0.0);
             let ratio = rate / memcpy;
-            writeln!(out, "the state comes with {}B/s, {ratio:.2} of a copy of memory ({}B/s)", short(rate), short(memcpy))?;
+            writeln!(
+                out,
+                "the state comes with {}B/s, {ratio:.2} of a copy of memory ({}B/s)",
+                short(rate),
+                short(memcpy)
+            )?;
         }
         if let Some(Crowd { joins, views, seconds }) = self.crowd {
             writeln!(out, "{joins} processes that join at once: {views} views, {seconds:.2} s")?;
