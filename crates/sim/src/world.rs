@@ -263,7 +263,6 @@ impl<'a> World<'a> {
         self.start()?;
         self.drain()?;
         let live = self.check_rest()?;
-        self.outcome.blocked = live.is_none();
         let Some(stage) = live else { return Ok(()) };
         if !self.plan.faults.early_close {
             if self.plan.suspect_after_ns.is_none() {

@@ -10,7 +10,7 @@ impl World<'_> {
     pub(super) fn check_rest(&mut self) -> Result<Option<usize>, crate::checkers::Violation> {
         no_storms::views(self.outcome.views, self.outcome.reasons)?;
         let last = self.stages.iter().rposition(|stage| stage.members.iter().any(Option::is_some)).unwrap_or(0);
-        let mut live = None;
+        let (mut live, mut blocked) = (None, false);
         for process in 0..self.processes.len() {
             let Some(seat) = self.processes[process].seat.filter(|_| self.is_member(process)) else { continue };
             let member = self.stages[seat.stage].member(seat.rank);
@@ -20,10 +20,11 @@ impl World<'_> {
             match self.rest_of(seat) {
                 Rest::Works if seat.stage == last => live = Some(last),
                 Rest::Works => return liveness::stuck(seat, "works in a view that others have ended".into()),
-                Rest::Blocked => {}
+                Rest::Blocked => blocked = true,
                 Rest::Stuck(why) => return liveness::stuck(seat, why),
             }
         }
+        self.outcome.blocked = blocked && live.is_none();
         let Some(stage) = live else { return Ok(None) };
         for process in 0..self.processes.len() {
             let Process { life, leaving, .. } = self.processes[process];
