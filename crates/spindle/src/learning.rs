@@ -328,6 +328,15 @@ impl Follower {
             self.told = Some(view);
             return Ok(());
         }
+        if !view.members.iter().all(|id| crew.has_parts(view.id, *id)) {
+            // Somebody died before its memory came here. The members have it, and may deliver messages from it; taken for a row
+            // of zeros, it would have sent none.
+            if self.has_state {
+                return Err(JoinError::Source(std::io::Error::other("a member died before it could be followed")));
+            }
+            // The next view is without it.
+            return Ok(());
+        }
         let layout = spindle_core::Layout::new(&view)?;
         let parts = view.members.iter().map(|id| crew.take_parts(view.id, *id)).collect();
         let rows = ShmReader::of_others(&layout, parts)?;
