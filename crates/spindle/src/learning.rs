@@ -283,8 +283,12 @@ impl Follower {
                     self.incarnation = incarnation;
                     self.crew().set_incarnation(incarnation);
                 }
+                if incarnation != self.incarnation {
+                    // All of the group that was followed are dead, and another has been founded. What was learned is not its state.
+                    return Err(JoinError::GroupGone);
+                }
                 // Only where to begin: from then on each view says which is the next.
-                if self.followed.is_none() && self.told.is_none() && incarnation == self.incarnation {
+                if self.followed.is_none() && self.told.is_none() {
                     self.told = Some(view);
                 }
             }
