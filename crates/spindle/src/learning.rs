@@ -283,8 +283,12 @@ impl Follower {
                     self.incarnation = incarnation;
                     self.crew().set_incarnation(incarnation);
                 }
+                if incarnation != self.incarnation {
+                    // All of the group that was followed are dead, and another has been founded. What was learned is not its state.
+                    return Err(JoinError::GroupGone);
+                }
                 // Only where to begin: from then on each view says which is the next.
-                if self.followed.is_none() && self.told.is_none() && incarnation == self.incarnation {
+                if self.followed.is_none() && self.told.is_none() {
                     self.told = Some(view);
                 }
             }
@@ -326,6 +330,15 @@ impl Follower {
         if !missing.is_empty() {
             crew.look_for(&missing);
             self.told = Some(view);
+            return Ok(());
+        }
+        if !view.members.iter().all(|id| crew.has_parts(view.id, *id)) {
+            // Somebody died before its memory came here. The members have it, and may deliver messages from it; taken for a row
+            // of zeros, it would have sent none.
+            if self.has_state {
+                return Err(JoinError::Source(std::io::Error::other("a member died before it could be followed")));
+            }
+            // The next view is without it.
             return Ok(());
         }
         let layout = spindle_core::Layout::new(&view)?;

@@ -48,6 +48,8 @@ pub struct Node {
     states: Vec<MemberId>,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
+    /// When those were looked for last without whom the view can't change.
+    looked: Instant,
 }
 
 /// What a node keeps of its configuration.
@@ -217,6 +219,7 @@ impl Node {
             clock,
             states,
             wake_at,
+            looked: Instant::now(),
         })
     }
 
@@ -303,6 +306,9 @@ impl Node {
         }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
+        if self.engine.is_blocked() {
+            worked |= self.look_for_the_suspected();
+        }
         self.wake_at = progress.wake_at;
         match self.engine.state() {
             State::Running if worked || progress.worked || progress.wake_at.is_some_and(|at| at <= self.clock.now) => {
@@ -508,6 +514,23 @@ impl Node {
                 self.crew.send_state(to, self.view.id, pipe);
             }
         }
+    }
+
+    /// The others are too few without somebody who is suspected. Who has no address any more writes nothing any more, whether its
+    /// process lives or not; one whose memory never came here is watched by nobody, so this is the only way to hear of its end.
+    #[cold]
+    fn look_for_the_suspected(&mut self) -> bool {
+        if self.looked.elapsed() < Duration::from_nanos(INSTALL_LOOK_NS) {
+            return false;
+        }
+        self.looked = Instant::now();
+        let suspected = self.view.ranks().filter(|rank| self.engine.suspects(*rank));
+        let ids: Vec<MemberId> = suspected.map(|rank| self.view.members[rank.index()]).collect();
+        let gone = self.crew.look_for(&ids);
+        for rank in gone.iter().filter_map(|id| self.view.rank_of(*id)) {
+            self.engine.member_died(rank);
+        }
+        !gone.is_empty()
     }
 
     /// A step towards leaving: first everything that was sent has to be delivered everywhere. Whether anything happened.

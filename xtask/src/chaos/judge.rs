@@ -96,6 +96,8 @@ pub(super) struct Judge {
     pub(super) witnesses: BTreeMap<u32, Witness>,
     eras: Vec<Era>,
     lists: BTreeMap<(usize, u64, u8), List>,
+    /// The application's state of a subgroup when a view began, and who said so first.
+    states: BTreeMap<(usize, u64, u8), ((u64, u64), u32)>,
     sent: HashMap<Lane, Sent>,
     gaps: Vec<Gap>,
     /// From kills to the next delivery at each survivor, in ns, and whether nothing else happened meanwhile.
@@ -157,6 +159,7 @@ impl Judge {
                 Ok(())
             }
             Kind::Member => self.member(instance, record.c),
+            Kind::State => self.state(instance, subgroup, record.a, (record.b, record.c)),
             Kind::Stretch => self.stretch(instance, subgroup, record.a),
             Kind::Batch => self.batch(instance, subgroup, record.a),
             Kind::Deliver => self.delivered(instance, record),
@@ -284,6 +287,21 @@ impl Judge {
             );
         }
         Ok(())
+    }
+
+    /// 4, as applications see it: one state at the beginning of each view, also at those who took it over from others.
+    fn state(&mut self, instance: u32, subgroup: u8, view: u64, state: (u64, u64)) -> Result<(), Breach> {
+        let era = self.era_of(instance)?;
+        let (known, first) = *self.states.entry((era, view, subgroup)).or_insert((state, instance));
+        if known == state {
+            return Ok(());
+        }
+        let what = format!(
+            "the state of process {instance} in subgroup {subgroup} is {:x} after {} messages when view {view} begins, and that of \
+             process {first} {:x} after {}",
+            state.0, state.1, known.0, known.1
+        );
+        breach(4, "atomicity", what)
     }
 
     fn stretch(&mut self, instance: u32, subgroup: u8, view: u64) -> Result<(), Breach> {
@@ -652,6 +670,16 @@ mod tests {
         let mut story = Story::new(3);
         story.view(1, 2, &[1, 2]).unwrap();
         assert_eq!(number(story.delivers(3, 0, 1, 0)), 8, "and was heard later");
+    }
+
+    #[test]
+    fn states_that_differ_are_found() {
+        let mut story = Story::new(2);
+        let state = |subgroup, sum| Record::new(Kind::State, subgroup, [2, sum, 10]);
+        story.says(1, state(0, 5)).unwrap();
+        story.says(2, state(0, 5)).unwrap();
+        story.says(1, state(1, 6)).unwrap();
+        assert_eq!(number(story.says(2, state(1, 7))), 4);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     /// How many found the group.
     pub(super) founders: u32,
+    /// Whether all is delivered on the polling threads, and who joins learns the application's state; otherwise threads receive.
+    pub(super) states: bool,
     pub(super) events: Vec<Event>,
 }
 
@@ -111,7 +113,8 @@ impl Plan {
             events.push(Event { at: Duration::from_millis(at_ms), what, pick });
             at_ms += if dice.next().is_multiple_of(3) { dice.within(0..=SOON_MS) } else { dice.within(PAUSE_MS) };
         }
-        Plan { seed, founders, events }
+        let states = dice.next().is_multiple_of(2);
+        Plan { seed, founders, states, events }
     }
 
     /// Whether another event stands within `pause` of the `i`-th.

@@ -163,6 +163,7 @@ impl<'a> Round<'a> {
             instance.to_string(),
             self.options.suspect_after.as_millis().to_string(),
             std::process::id().to_string(),
+            if self.plan.states { "states" } else { "receivers" }.to_owned(),
         ];
         arguments.extend(self.options.bug.clone());
         self.judge.started(instance);
@@ -433,7 +434,8 @@ impl<'a> Round<'a> {
             process.say("status");
         }
         sleep(STATUS_WAIT);
-        let mut text = format!("{what}\n\nseed {}, {} founders\n", self.plan.seed, self.plan.founders);
+        let mut text = format!("{what}\n\nseed {}, {} founders", self.plan.seed, self.plan.founders);
+        text += if self.plan.states { ", joining with states\n" } else { ", receiving on threads\n" };
         for line in &self.history {
             let _ = writeln!(text, "{line}");
         }

@@ -1,7 +1,7 @@
 //! One member of a chaos run: it joins, sends numbered messages in several subgroups, and writes down all that happens to it,
 //! until it is told to leave or to finish, or killed. `cargo xtask chaos` starts many of these and judges what they wrote.
 //!
-//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT [BUG]`. Commands come by lines on the standard
+//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states [BUG]`. Commands come by lines on the standard
 //! input: `leave` while it sends, `retire` after it has sent all, `finish`, `status`. Status 0: it finished, or left; 3: it was evicted; 1: what should not be.
 #![allow(missing_docs)]
 #[allow(dead_code, reason = "reading is for the driver, which includes this file too")]
@@ -9,18 +9,18 @@ mod record;
 
 use record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
 use spindle::{
-    Batch, Config, Ended, FinishError, Frame, Group, Handler, Message, Order, Publisher, ReceiveError, Receiver,
-    SendError, SharedPublisher, Subgroup, SubgroupId, View, ViewChange,
+    Batch, Config, Ended, FinishError, Frame, Group, Handler, JoinError, Message, Node, Order, Publisher, ReceiveError,
+    Receiver, SendError, SharedPublisher, Snapshot, State, Subgroup, SubgroupId, View, ViewChange,
 };
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// By number: name, order, largest message. The polling thread delivers the even ones, a thread each the odd ones.
 const SUBGROUPS: [(&str, Order, u64); 4] = [
@@ -76,11 +76,51 @@ impl Dice {
     }
 }
 
+/// What the application makes of the totally ordered subgroups: a number that depends on every message and on their order, and
+/// how many there were.
+type States = [(u64, u64); 2];
+
+/// Bytes of a snapshot beside the states, so that it takes its time.
+const BALLAST: u64 = 300_000;
+
 /// What is delivered on the polling thread.
 struct Deliver {
     log: Log,
     records: Vec<Record>,
     dice: Dice,
+    /// Whether this process is a member: views before are only those of what it learns.
+    joined: bool,
+    /// Of a round in which all subgroups are delivered here, and who joins learns the states.
+    states: Option<Arc<Mutex<States>>>,
+}
+
+impl Deliver {
+    fn apply(&self, subgroup: u8, message: &Message<'_>) {
+        let Some(states) = &self.states else { return };
+        if let Some(state) = lock(states).get_mut(usize::from(subgroup)) {
+            let sum = message
+                .payload
+                .iter()
+                .fold(message.round, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+            *state = (mix(state.0 ^ sum), state.1 + 1);
+        }
+    }
+
+    fn note_states(&self, view: u64) {
+        if let Some(states) = &self.states {
+            note_states(&self.log, &lock(states), view);
+        }
+    }
+}
+
+fn note_states(log: &Log, states: &States, view: u64) {
+    let state = |(subgroup, (sum, count)): (u8, &(u64, u64))| Record::new(Kind::State, subgroup, [view, *sum, *count]);
+    let records: Vec<Record> = (0..).zip(states).map(state).collect();
+    log.write(&records);
+}
+
+fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
+    states.lock().expect("nobody panics with it")
 }
 
 impl Handler for Deliver {
@@ -89,14 +129,49 @@ impl Handler for Deliver {
         self.records.push(Record::new(Kind::Batch, subgroup, [now(), 0, 0]));
         // Sometimes a part is left for the next time.
         let most = if self.dice.one_in(8) { 1 + self.dice.below(5) as usize } else { usize::MAX };
-        self.records.extend(batch.take(most).map(|message| delivered(subgroup, &message)));
+        for message in batch.take(most) {
+            self.apply(subgroup, &message);
+            self.records.push(delivered(subgroup, &message));
+        }
         self.log.write(&self.records);
         self.records.clear();
     }
 
     fn view_changed(&mut self, change: &ViewChange) {
+        if !self.joined {
+            return;
+        }
         self.log.view(&change.new);
-        stretches(&self.log, &change.new, |subgroup| subgroup % 2 == 0);
+        stretches(&self.log, &change.new, |subgroup| subgroup % 2 == 0 || self.states.is_some());
+        self.note_states(change.new.id.0);
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        let states = lock(self.states.as_ref()?);
+        let words = states.iter().flat_map(|(sum, count)| [sum.to_le_bytes(), count.to_le_bytes()]);
+        let words: Vec<u8> = words.flatten().collect();
+        let bytes = Cursor::new(words).chain(std::io::repeat(7).take(BALLAST));
+        Some(Snapshot { len: None, bytes: Box::new(bytes) })
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        let mut bytes = vec![];
+        state.read_to_end(&mut bytes)?;
+        let word = |i: usize| bytes.get(8 * i..8 * i + 8).map(|word| u64::from_le_bytes(word.try_into().expect("8")));
+        let [Some(a), Some(b), Some(c), Some(d)] = [0, 1, 2, 3].map(word) else {
+            return Err(ErrorKind::UnexpectedEof.into());
+        };
+        if bytes.len() as u64 != 32 + BALLAST || bytes[32..].iter().any(|byte| *byte != 7) {
+            return Err(std::io::Error::other(format!("a state of {} bytes that nobody sent", bytes.len())));
+        }
+        if let Some(states) = &self.states {
+            *lock(states) = [(a, b), (c, d)];
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, _: &View, subgroup: SubgroupId, message: &Message<'_>) {
+        self.apply(subgroup.0 as u8, message);
     }
 }
 
@@ -278,6 +353,8 @@ struct Orders {
     members: u32,
     instance: u32,
     suspect_after: Duration,
+    /// Whether who joins takes over the states of the others.
+    states: bool,
 }
 
 fn main() -> ExitCode {
@@ -288,7 +365,7 @@ fn main() -> ExitCode {
     if rustix::process::getppid().is_none_or(|parent| u64::from(parent.as_raw_pid() as u32) != number(5)) {
         return ExitCode::FAILURE;
     }
-    if let Some(bug) = words.get(6) {
+    if let Some(bug) = words.get(7) {
         plant(bug);
     }
     let orders = Orders {
@@ -297,6 +374,7 @@ fn main() -> ExitCode {
         members: number(2) as u32,
         instance: number(3) as u32,
         suspect_after: Duration::from_millis(number(4)),
+        states: words[6] == "states",
     };
     let path = orders.dir.join(format!("{}.log", orders.instance));
     let file = OpenOptions::new().create(true).append(true).open(path).expect("the log can be made");
@@ -337,16 +415,26 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     config.subgroups = SUBGROUPS
         .map(|(name, order, message_bytes_max)| Subgroup {
             order,
-            window: 64,
+            // Who learns reads what stands in the rings, and may be slow.
+            window: if orders.states { 1024 } else { 64 },
             message_bytes_max,
             ..Subgroup::new(name)
         })
         .into();
-    let mut node = config.join().map_err(|error| format!("joining: {error}"))?;
+    let dice = |salt: u64| Dice(mix(u64::from(orders.instance) << 8 | salt));
+    let states = orders.states.then(Arc::default);
+    let mut handler =
+        Deliver { log: log.clone(), records: vec![], dice: dice(20), joined: false, states: states.clone() };
+    let mut node = if orders.states {
+        learn(&config, &mut handler)?
+    } else {
+        config.join().map_err(|error| format!("joining: {error}"))?
+    };
     log.write(&[joined(&orders.dir, &orders.group, node.id().0)?]);
     log.view(node.view());
     stretches(log, node.view(), |_| true);
-    let dice = |salt: u64| Dice(mix(u64::from(orders.instance) << 8 | salt));
+    handler.note_states(node.view().id.0);
+    handler.joined = true;
     let (stop, mut threads) = (Arc::new(AtomicBool::new(false)), vec![]);
     let mut publisher = |name: &str| node.publisher(name).map_err(|error| error.to_string());
     let alone = vec![(0, 0, Sender::Own(publisher("orders")?)), (2, 0, Sender::Own(publisher("gossip")?))];
@@ -367,13 +455,13 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
             unless_ended(result.map_err(Trouble::from))
         }));
     }
-    for (name, subgroup) in [("facts", 1), ("feed", 3)] {
+    let received: &[(&str, u8)] = if orders.states { &[] } else { &[("facts", 1), ("feed", 3)] };
+    for (name, subgroup) in received.iter().copied() {
         let receiver = node.receiver(name).map_err(|error| error.to_string())?;
         let (log, dice) = (log.clone(), dice(10 + u64::from(subgroup)));
         threads
             .push(thread::spawn(move || unless_ended(receive(receiver, subgroup, &log, dice).map_err(Trouble::from))));
     }
-    let handler = Deliver { log: log.clone(), records: vec![], dice: dice(20) };
     let group = node.start(handler).map_err(|error| error.to_string())?;
     let end = obey(group, &orders.dir.join(format!("{}.status", orders.instance)), &stop, &busy);
     stop.store(true, Ordering::Release);
@@ -386,7 +474,23 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
         }
     }
     let end = end?;
+    if let (End::Finished, Some(states)) = (end, states) {
+        note_states(log, &lock(&states), u64::MAX);
+    }
     if trouble.is_empty() { Ok(end) } else { Err(trouble.join("; ")) }
+}
+
+/// Joins with the state of the others, however often they die meanwhile.
+fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, String> {
+    let begin = Instant::now();
+    loop {
+        match config.clone().learn(handler, &mut |_| {}, &AtomicBool::new(false)) {
+            Ok(node) => return Ok(node),
+            Err(JoinError::Source(_) | JoinError::Lapped(_) | JoinError::GroupGone)
+                if begin.elapsed() < FINISH_WAIT => {}
+            Err(error) => return Err(format!("learning: {error}")),
+        }
+    }
 }
 
 /// What a thread of the application met.

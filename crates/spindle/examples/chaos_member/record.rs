@@ -22,6 +22,9 @@ pub(crate) enum Kind {
     View,
     /// `a` the view, `c` the id. They come by rank.
     Member,
+    /// When view `a` began, or, if that is the largest number, when the process ended in agreement with all, the application's
+    /// state of `subgroup` was `b`, after `c` messages since the group was founded.
+    State,
     /// What is delivered in `subgroup` from here on belongs to view `a`; `c` the time.
     Stretch,
     /// The deliveries of `subgroup` that follow were made at the time `a`.
@@ -68,7 +71,8 @@ pub(crate) struct Record {
 }
 
 impl Kind {
-    const ALL: [Kind; 12] = [
+    const ALL: [Kind; 13] = [
+        Kind::State,
         Kind::Start,
         Kind::Joined,
         Kind::View,
