@@ -1,5 +1,5 @@
 //! How the processes of one user on one host are a group whose members come and go, without a daemon: each has a
-//! [`Mailbox`] in the user's private [`RuntimeDir`](crate::meet::RuntimeDir), and they write [`Letter`]s to each other. Start reading at
+//! [`Mailbox`] in the user's private [`RuntimeDir`], and they write [`Letter`]s to each other. Start reading at
 //! [`found_or_find`].
 //!
 //! What travels is descriptors of memory and processes, never names. So nothing outlives the processes but a lock file of 16
@@ -15,16 +15,21 @@
 //!   with its descriptors.
 //!
 //! This is not membership: who is in a view is decided by the members, in their shared memory.
+pub(crate) mod bytes;
+mod dir;
 mod enclosure;
 mod error;
+pub(crate) mod kernel;
+pub(crate) mod limits;
 mod mailbox;
 mod outbox;
 mod place;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watch;
 mod wire;
 
+pub use dir::{DirError, GroupName, NameError, RuntimeDir};
 pub use enclosure::{disclose, enclose};
 pub use error::MailError;
 pub use mailbox::{Delivery, Dropped, Mailbox, found_or_find};

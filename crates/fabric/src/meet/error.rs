@@ -1,7 +1,7 @@
 //! Why a meeting fails, and why one connection to it is dropped.
-use super::dir::{DirError, NameError};
-use super::wire::WireError;
 use super::{Gathering, Present};
+use crate::mail::bytes::WireError;
+use crate::mail::{DirError, NameError};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use spindle_core::MemberId;

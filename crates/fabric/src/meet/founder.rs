@@ -7,9 +7,10 @@ use super::keeper::{Keeper, Rules, admit, hear, refuse};
 use super::limits::{
     ACCEPTS_PER_ROUND, FDS_PER_MEMBER, HELLO_TIME, MEMBERS_PER_PART, STARVED_PAUSE, TELL_EVERY, connections_max,
 };
-use super::sock::{Door, NoPacket, Packet, Receiver, Sent, is_pidfd, random, send, wait};
+use super::sock::{Door, NoPacket, Packet, Receiver, Sent, send, wait};
 use super::wire::{Hello, Message};
 use super::{Gathering, Meeting, Member, PeerFds, Present, Roster, Session};
+use crate::mail::kernel::{is_pidfd, random};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use spindle_core::{MemberId, Rank};

@@ -1,10 +1,12 @@
 //! Who may come in, and the founder's duty after the meeting: to hold the group's name and tell newcomers that they
 //! are too late.
+use super::Present;
 use super::error::Fault;
 use super::limits::{ACCEPT_PAUSE, ACCEPTS_PER_ROUND, FDS_PER_MEMBER, HELLO_TIME, NEWCOMERS_MAX};
 use super::sock::{Credentials, Door, NoPacket, Receiver, send};
-use super::wire::{Hello, Message, Refusal, WireError};
-use super::{GroupName, Present};
+use super::wire::{Hello, Message, Refusal};
+use crate::mail::GroupName;
+use crate::mail::bytes::WireError;
 use rustix::process::geteuid;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

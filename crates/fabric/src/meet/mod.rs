@@ -13,27 +13,27 @@
 //! - nothing waits longer than the deadline, and a stranger's bytes cost only the stranger its connection.
 //!
 //! This is not membership: the roster never changes, and what to do about a death is the caller's business.
-mod dir;
 mod error;
 mod founder;
 mod joiner;
 mod keeper;
-pub(crate) mod limits;
-pub(crate) mod sock;
+mod limits;
+mod sock;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod watch;
-pub(crate) mod wire;
+mod wire;
 
-pub use dir::{DirError, GroupName, NameError, RuntimeDir};
+pub use crate::mail::bytes::WireError;
 pub use error::{Fault, Loss, MeetError};
 pub use keeper::Keeper;
-pub use limits::GROUP_NAME_BYTES_MAX;
 pub use watch::Watcher;
-pub use wire::{VERSION, WireError};
+pub use wire::VERSION;
 
+use crate::mail::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
+use crate::mail::{GroupName, RuntimeDir};
 use joiner::Outcome;
-use limits::{BACK_OFF_MAX, BACK_OFF_MIN, TICK};
+use limits::TICK;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use sock::Door;
 use spindle_core::limits::MEMBERS_MAX;

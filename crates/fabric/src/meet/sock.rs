@@ -1,8 +1,8 @@
 //! Packets with file descriptors over a Unix socket, and the socket and lock of a group.
-use super::dir::{GroupName, RuntimeDir};
 use super::error::{Fault, MeetError};
 use super::limits::{BACKLOG, FDS_PER_MEMBER, MEMBERS_PER_PART, MESSAGE_BYTES_MAX};
 use super::wire::Message;
+use crate::mail::{GroupName, RuntimeDir};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, lstat, open, stat, unlink};
 use rustix::io::Errno;
@@ -11,8 +11,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     recvmsg, sendmsg, socket_with,
 };
-use rustix::process::{WaitId, WaitIdOptions, geteuid, waitid};
-use std::io::{self, IoSlice, IoSliceMut};
+use rustix::process::geteuid;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -286,21 +286,4 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<
 pub(super) fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> Result<(), MeetError> {
     wait(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(timeout))
         .map_err(|errno| MeetError::io("wait for the founder", None, errno))
-}
-
-/// Whether a descriptor is of a process: waiting for any other fails with EBADF. Nothing is reaped.
-pub(crate) fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    matches!(waitid(WaitId::PidFd(fd), options), Ok(_) | Err(Errno::CHILD | Errno::INTR))
-}
-
-/// 128 random bits.
-pub(crate) fn random() -> io::Result<u128> {
-    let mut bytes = [0_u8; 16];
-    // SAFETY: the kernel writes at most `bytes.len()` bytes, all of them inside `bytes`.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got != bytes.len() as isize {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(u128::from_le_bytes(bytes))
 }

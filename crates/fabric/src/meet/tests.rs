@@ -4,43 +4,19 @@ use super::limits::FDS_PER_MEMBER;
 use super::sock::{Door, NoPacket, Packet, Receiver, Sent, reach, send, wait_readable};
 use super::wire::{Hello, Message, Refusal};
 use super::*;
+use crate::mail::tests::TempDir;
 use rustix::event::EventfdFlags;
 use rustix::fs::MemfdFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver as Events, Sender, channel};
 use std::thread::{JoinHandle, spawn};
 
 /// Bounds every wait of a test that works; one that hangs fails after it.
 const BOUND: Duration = Duration::from_secs(60);
-
-/// A directory for one test.
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("meet-{}-{n}", std::process::id()));
-        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// What the processes and threads of one test share.
 struct Place {
