@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 /// Whether a descriptor is of a process: waiting for any other fails with EBADF. Nothing is reaped.
-pub(crate) fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
+pub(super) fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::PidFd(fd), options), Ok(_) | Err(Errno::CHILD | Errno::INTR))
 }
 
 /// 128 random bits.
-pub(crate) fn random() -> io::Result<u128> {
+pub(super) fn random() -> io::Result<u128> {
     let mut bytes = [0_u8; 16];
     // SAFETY: the kernel writes at most `bytes.len()` bytes, all of them inside `bytes`.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

@@ -15,17 +15,17 @@
 //!   with its descriptors.
 //!
 //! This is not membership: who is in a view is decided by the members, in their shared memory.
-pub(crate) mod bytes;
+mod bytes;
 mod dir;
 mod enclosure;
 mod error;
-pub(crate) mod kernel;
-pub(crate) mod limits;
+mod kernel;
+mod limits;
 mod mailbox;
 mod outbox;
 mod place;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod watch;
 mod wire;
 
