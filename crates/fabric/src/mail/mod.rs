@@ -2,7 +2,7 @@
 //! [`Mailbox`] in the user's private [`RuntimeDir`], and they write [`Letter`]s to each other. Start reading at
 //! [`found_or_find`].
 //!
-//! What travels is descriptors of memory and processes, never names. So nothing outlives the processes but a lock file of 16
+//! What travels is descriptors of memory and processes, never names. So nothing outlives the processes but a lock file of 24
 //! bytes and, after a crash, sockets that nobody answers at; the next process that starts removes them.
 //!
 //! What holds:
