@@ -4,8 +4,7 @@ use crate::place::Place;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use spindle::{MailError, MemberId};
-use spindle_fabric::mail::{Letter, Mailbox, Outbox, Request, disclose};
-use spindle_fabric::meet::{GroupName, RuntimeDir};
+use spindle_fabric::mail::{GroupName, Letter, Mailbox, Outbox, Request, RuntimeDir, disclose};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
