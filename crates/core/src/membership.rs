@@ -478,8 +478,10 @@ impl Membership {
         let newest = newest.filter(|_| !planted!(NeverAdopts));
         if let Some((theirs, rank)) = newest {
             if theirs.leader > self.me {
-                // Somebody listens to a leader behind me: it suspects me, and its suspicion is on the way.
-                return false;
+                // Somebody listens to a leader behind me: it suspects me, and its suspicion is on the way. Or it is dead, and
+                // nobody tells any more whether what leaves me out was decided.
+                self.evicted = self.dead.has(rank);
+                return self.evicted;
             }
             let Some((found, words)) = read_proposal(rank, layout, table) else { return false };
             if found != theirs || proposal::decode(&words, view).is_none() {

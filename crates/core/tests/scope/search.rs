@@ -1,6 +1,6 @@
 //! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
 use crate::intern::{Id, Mix};
-use crate::member::{Event, Memory, Message};
+use crate::member::{Event, Inputs, Memory, Message};
 use crate::world::{Choice, Scope, Standing, World, CUT};
 use spindle_core::Rank;
 use std::collections::HashSet;
@@ -38,7 +38,7 @@ pub struct Report {
 /// What a member does, and whether it dies of it.
 struct Step {
     member: usize,
-    choice: Option<(Rc<Vec<Choice>>, usize)>,
+    choice: (Rc<Vec<Choice>>, usize),
     dies_behind: Option<usize>,
     /// Need not happen.
     chance: bool,
@@ -168,42 +168,72 @@ impl Search {
             .filter(|member| self.standing(state, *member) == Standing::Dead)
             .map(|member| Rank(member as u32))
             .collect();
-        let may_crash = dead.len() < self.world.scope.crashes;
-        let suspicions = state.0[WORDS - 1];
-        let may_suspect = suspicions < u32::from(self.world.scope.suspicions);
+        let crashes = self.world.scope.crashes - dead.len();
+        let may_suspect = state.0[WORDS - 1] < u32::from(self.world.scope.suspicions);
         for member in 0..self.members {
-            if self.standing(state, member) == Standing::Dead {
-                continue;
-            }
-            if may_crash {
-                // Between two polls.
-                let before = state.0[member];
-                let (actor, output) = self.world.dies(member, before, before, 0, 0);
-                let to = self.go(state, member, actor, output, &[CUT; MEMBERS]);
-                steps.push(Step { member, choice: None, dies_behind: Some(0), chance: true, to });
-            }
             if self.standing(state, member) != Standing::Running {
                 continue;
             }
             let links: Vec<Id> = (0..self.members).map(|from| state.link(from, member)).collect();
             let choices = self.world.choices(member, state.0[member], &links, &dead, may_suspect);
-            for (nth, choice) in choices.iter().enumerate() {
-                let is_false = choice.inputs.suspected.iter().any(|rank| !dead.contains(rank));
-                let mut to = self.go(state, member, choice.after, choice.output, &choice.links);
-                to.0[WORDS - 1] += u32::from(is_false);
-                let choice_at = || Some((Rc::clone(&choices), nth));
-                steps.push(Step { member, choice: choice_at(), dies_behind: None, chance: is_false, to });
-                let events = if may_crash { self.world.outputs.get(choice.output).len() } else { 0 };
-                for behind in 1..events {
-                    let (actor, output) =
-                        self.world.dies(member, state.0[member], choice.after, choice.output, behind);
-                    let mut to = self.go(state, member, actor, output, &[CUT; MEMBERS]);
-                    to.0[WORDS - 1] += u32::from(is_false);
-                    steps.push(Step { member, choice: choice_at(), dies_behind: Some(behind), chance: true, to });
+            for nth in 0..choices.len() {
+                self.polls(state, member, &choices, nth, crashes > 0, &dead, &mut steps);
+            }
+            // A crash between two polls is no step, but comes with the first news of it: until then the member has done nothing.
+            for mask in 1..1u32 << self.members {
+                let dying: Vec<Rank> = (0..self.members as u32).filter(|rank| mask >> rank & 1 == 1).map(Rank).collect();
+                let dies = |rank: &Rank| rank.index() != member && !dead.contains(rank);
+                if dying.len() > crashes || !dying.iter().all(dies) {
+                    continue;
+                }
+                let mut state = *state;
+                for rank in &dying {
+                    let before = state.0[rank.index()];
+                    let (actor, output) = self.world.dies(rank.index(), before, before, 0, 0);
+                    state = self.go(&state, rank.index(), actor, output, &[CUT; MEMBERS]);
+                }
+                let mut dead = [&dead[..], &dying].concat();
+                dead.sort_unstable();
+                let choices = self.world.choices(member, state.0[member], &links, &dead, false);
+                for nth in 0..choices.len() {
+                    let Inputs { died, suspected, .. } = &choices[nth].inputs;
+                    if dying.iter().all(|rank| died.contains(rank) || suspected.contains(rank)) {
+                        let before = steps.len();
+                        self.polls(&state, member, &choices, nth, crashes > dying.len(), &dead, &mut steps);
+                        steps[before..].iter_mut().for_each(|step| step.chance = true);
+                    }
                 }
             }
         }
         steps
+    }
+
+    /// A member polls, and does or does not die in the middle of it.
+    fn polls(
+        &mut self,
+        state: &State,
+        member: usize,
+        choices: &Rc<Vec<Choice>>,
+        nth: usize,
+        may_crash: bool,
+        dead: &[Rank],
+        steps: &mut Vec<Step>,
+    ) {
+        let choice = &choices[nth];
+        let is_false = choice.inputs.suspected.iter().any(|rank| !dead.contains(rank));
+        let events = if may_crash { self.world.outputs.get(choice.output).len() } else { 0 };
+        for behind in 0..events.max(1) {
+            let mut to = if behind == 0 {
+                self.go(state, member, choice.after, choice.output, &choice.links)
+            } else {
+                let (actor, output) = self.world.dies(member, state.0[member], choice.after, choice.output, behind);
+                self.go(state, member, actor, output, &[CUT; MEMBERS])
+            };
+            to.0[WORDS - 1] += u32::from(is_false);
+            let choice = (Rc::clone(choices), nth);
+            let dies_behind = (behind > 0).then_some(behind);
+            steps.push(Step { member, choice, dies_behind, chance: is_false || behind > 0, to });
+        }
     }
 
     /// The state in which `member` has become `after`, with these links to it, and has shown `output`.
@@ -313,42 +343,41 @@ impl Search {
     fn tell_step(&self, state: &State, step: &Step, text: &mut String) {
         let member = step.member;
         let _ = write!(text, "  member {member}");
-        if let Some((choices, nth)) = &step.choice {
-            let choice = &choices[*nth];
-            for (from, take) in choice.takes.iter().enumerate().filter(|(_, take)| **take > 0) {
-                let _ = write!(text, ", with {take} writes of {from}");
+        let (choices, nth) = &step.choice;
+        let choice = &choices[*nth];
+        for (from, take) in choice.takes.iter().enumerate().filter(|(_, take)| **take > 0) {
+            let _ = write!(text, ", with {take} writes of {from}");
+        }
+        let inputs = &choice.inputs;
+        for (what, ranks) in [("told of the death of", &inputs.died), ("suspecting", &inputs.suspected)] {
+            if !ranks.is_empty() {
+                let _ = write!(text, ", {what} {ranks:?}");
             }
-            let inputs = &choice.inputs;
-            for (what, ranks) in [("told of the death of", &inputs.died), ("suspecting", &inputs.suspected)] {
-                if !ranks.is_empty() {
-                    let _ = write!(text, ", {what} {ranks:?}");
-                }
+        }
+        if inputs.commits > 0 {
+            let _ = write!(text, ", with {} messages more", inputs.commits);
+        }
+        let _ = write!(text, ", polls:");
+        let events = self.world.outputs.get(choice.output);
+        let _ = write!(text, " {} writes", events.iter().filter(|event| matches!(event, Event::Shown(_))).count());
+        for event in events.iter() {
+            match event {
+                Event::Delivered(message) => drop(write!(text, ", delivers {message:?}")),
+                Event::Decided => drop(write!(text, ", decides")),
+                Event::Shown(_) => {}
             }
-            if inputs.commits > 0 {
-                let _ = write!(text, ", with {} messages more", inputs.commits);
+        }
+        let engine = |actor: Id| self.world.actor_of(actor).running.as_ref().map(|running| &running.engine);
+        if let (Some(before), Some(after)) = (engine(state.0[member]), engine(choice.after)) {
+            if after.is_wedged() && !before.is_wedged() {
+                let _ = write!(text, ", wedges");
             }
-            let _ = write!(text, ", polls:");
-            let events = self.world.outputs.get(choice.output);
-            let _ = write!(text, " {} writes", events.iter().filter(|event| matches!(event, Event::Shown(_))).count());
-            for event in events.iter() {
-                match event {
-                    Event::Delivered(message) => drop(write!(text, ", delivers {message:?}")),
-                    Event::Decided => drop(write!(text, ", decides")),
-                    Event::Shown(_) => {}
-                }
+            if after.ballot() != before.ballot() {
+                let _ = write!(text, ", holds {:?}", after.ballot());
             }
-            let engine = |actor: Id| self.world.actor_of(actor).running.as_ref().map(|running| &running.engine);
-            if let (Some(before), Some(after)) = (engine(state.0[member]), engine(choice.after)) {
-                if after.is_wedged() && !before.is_wedged() {
-                    let _ = write!(text, ", wedges");
-                }
-                if after.ballot() != before.ballot() {
-                    let _ = write!(text, ", holds {:?}", after.ballot());
-                }
-            }
-            if self.world.actor_of(choice.after).standing != Standing::Running {
-                let _ = write!(text, ", is {:?}", self.world.actor_of(choice.after).standing);
-            }
+        }
+        if self.world.actor_of(choice.after).standing != Standing::Running {
+            let _ = write!(text, ", is {:?}", self.world.actor_of(choice.after).standing);
         }
         if let Some(behind) = step.dies_behind {
             let _ = write!(text, "; dies behind event {behind}");
