@@ -1,6 +1,6 @@
 //! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
 use crate::intern::{Id, Mix};
-use crate::member::{Event, Inputs, Memory, Message};
+use crate::member::{Event, Inputs, Message};
 use crate::world::{Choice, Scope, Standing, World, CUT};
 use spindle_core::Rank;
 use std::collections::HashSet;
@@ -266,9 +266,6 @@ impl Search {
                 return Some(format!("two decisions: {one:?} and {other:?}"));
             }
         }
-        if self.world.scope.order == spindle_core::Order::Fifo {
-            return None;
-        }
         let lists: Vec<&[Message]> = faces.iter().map(|(_, list, _)| &self.world.lists.get(*list)[..]).collect();
         for ((standing, ..), list) in faces.iter().zip(&lists) {
             for other in &lists {
@@ -387,14 +384,11 @@ impl Search {
 }
 
 impl Report {
-    pub fn line(&self, name: &str) -> String {
+    pub fn line(&self) -> String {
         format!(
-            "{name}: {} states, {} transitions, {} states of rest ({} with somebody blocked, {} with nobody left), {} decisions, \
+            "{} states, {} transitions, {} states of rest ({} with somebody blocked, {} with nobody left), {} decisions, \
              {:.1} s; {}",
             self.states, self.transitions, self.ends, self.blocked, self.nobody, self.decisions, self.seconds, self.detail
         )
     }
 }
-
-/// How memory behaves, for the name of a scope.
-pub const MEMORIES: [Memory; 3] = [Memory::Shared, Memory::Posted, Memory::Stored];

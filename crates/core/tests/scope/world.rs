@@ -11,6 +11,7 @@ use crate::intern::{Id, Interner, Memo};
 use crate::member::{Event, Inputs, Memory, Message, Row, Running, Write};
 use spindle_core::layout::membership;
 use spindle_core::*;
+use std::fmt;
 use std::rc::Rc;
 
 /// How much is tried.
@@ -27,7 +28,6 @@ pub struct Scope {
     /// Suspicions of members that live.
     pub suspicions: u8,
     pub memory: Memory,
-    pub order: Order,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -108,7 +108,7 @@ impl World {
             sender_rule: Rule::Everyone,
             name: "s".to_owned(),
             senders: senders.collect(),
-            order: scope.order,
+            order: Order::Total,
             window: scope.messages.iter().copied().max().unwrap_or(0).max(1).into(),
             message_bytes_max: 2,
             members,
@@ -475,4 +475,14 @@ fn word(row: &Row, at: u64) -> u64 {
 /// Whether its owner says in it that it will write no more.
 fn is_final(row: &Row) -> bool {
     word(row, membership::LEFT) != 0 || word(row, membership::ABANDONED) != 0
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scope { members, messages, early, crashes, proofs, suspicions, memory } = self;
+        let when = if *early { "first" } else { "at any time" };
+        let proof = if *proofs { "proven" } else { "unproven" };
+        write!(f, "{members} members, {messages:?} messages sent {when}, {crashes} crashes {proof}, ")?;
+        write!(f, "{suspicions} false suspicions, memory {memory:?}")
+    }
 }
