@@ -20,7 +20,7 @@ use world::Scope;
 
 /// Three members of which two send one message each at any time, and nothing else happens.
 fn calm(memory: Memory) -> Scope {
-    Scope { members: 3, messages: vec![1, 1], early: false, crashes: 0, proofs: true, suspicions: 0, memory }
+    Scope { members: 3, messages: vec![1, 1], early: false, crashes: 0, proofs: true, suspicions: 0, leaves: false, memory }
 }
 
 fn search(scope: &Scope) -> Report {
@@ -84,6 +84,12 @@ fn one_of_three_is_suspected() {
 #[ignore = "wants a release build: cargo xtask scope"]
 fn one_of_three_crashes_and_nobody_can_prove_it() {
     holds(&Scope { crashes: 1, proofs: false, early: true, ..calm(Memory::Posted) });
+}
+
+#[test]
+#[ignore = "wants a release build: cargo xtask scope"]
+fn one_of_three_leaves_and_two_are_suspected() {
+    holds(&Scope { suspicions: 2, leaves: true, early: true, ..calm(Memory::Shared) });
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub struct Inputs {
 pub struct Running {
     pub engine: Engine,
     pub row: Id,
+    /// What of it is on its way to the others, or there.
+    pub shown: Id,
     /// Messages committed.
     pub sent: u8,
 }

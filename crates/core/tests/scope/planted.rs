@@ -13,14 +13,14 @@ fn scopes() -> Vec<Scope> {
         Scope { crashes: 1, ..shared.clone() },
         Scope { suspicions: 1, ..shared.clone() },
         Scope { crashes: 2, ..shared.clone() },
-        Scope { crashes: 1, ..posted.clone() },
         Scope { crashes: 1, ..calm(Memory::Shared) },
+        Scope { suspicions: 1, leaves: true, ..shared.clone() },
+        Scope { crashes: 1, ..posted.clone() },
         Scope { suspicions: 2, ..shared.clone() },
         Scope { crashes: 1, suspicions: 1, ..shared.clone() },
         Scope { crashes: 1, suspicions: 1, proofs: false, ..shared.clone() },
-        Scope { suspicions: 1, ..posted.clone() },
-        Scope { crashes: 2, ..posted },
-        Scope { crashes: 2, suspicions: 2, ..shared },
+        Scope { suspicions: 2, leaves: true, ..shared },
+        Scope { suspicions: 1, ..posted },
     ]
 }
 
@@ -48,7 +48,8 @@ const BUGS: &[Bug] = &[
 #[ignore = "wants a process of its own: cargo xtask planted"]
 fn planted_bugs_are_found() {
     let mut missed = Vec::new();
-    for &bug in BUGS {
+    let only = std::env::var("BUG").ok();
+    for &bug in BUGS.iter().filter(|bug| only.as_ref().is_none_or(|only| format!("{bug:?}") == *only)) {
         activate(Some(bug));
         let found = scopes().into_iter().find_map(|scope| {
             let report = panic::catch_unwind(|| search(&scope));

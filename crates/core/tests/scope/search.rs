@@ -1,7 +1,7 @@
 //! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
 use crate::intern::{Id, Mix};
 use crate::member::{Event, Inputs, Message};
-use crate::world::{Choice, Scope, Standing, World, CUT};
+use crate::world::{CUT, Choice, MEMBERS, Scope, Standing, World};
 use spindle_core::Rank;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -12,7 +12,6 @@ use std::time::Instant;
 
 /// Actors, links by writer and reader, suspicions used.
 const WORDS: usize = 21;
-const MEMBERS: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State([Id; WORDS]);
@@ -51,7 +50,7 @@ pub struct Search {
     visited: HashSet<u64, BuildHasherDefault<Mix>>,
     /// By number of state: that of the one before it, and by which of its steps.
     ways: Vec<(u32, u32)>,
-    compared: HashSet<[Id; MEMBERS]>,
+    compared: HashSet<[Id; MEMBERS], BuildHasherDefault<Mix>>,
     transitions: u64,
     ends: u64,
     blocked: u64,
@@ -93,7 +92,7 @@ impl Search {
             members,
             visited: HashSet::default(),
             ways: Vec::new(),
-            compared: HashSet::new(),
+            compared: HashSet::default(),
             transitions: 0,
             ends: 0,
             blocked: 0,
@@ -106,13 +105,13 @@ impl Search {
     pub fn run(mut self, most: usize) -> Report {
         let started = Instant::now();
         let mut frontier = vec![(self.first, 0u32)];
-        let mut wrong = None;
+        let (mut wrong, mut steps) = (None, Vec::new());
         self.visited.insert(self.first.hash());
         self.ways.push((0, 0));
         'search: while !frontier.is_empty() {
             let mut next = Vec::new();
             for (state, number) in std::mem::take(&mut frontier) {
-                let steps = self.steps(&state);
+                self.steps(&state, &mut steps);
                 self.transitions += steps.len() as u64;
                 let fault = self.world.wrong.take().or_else(|| {
                     let moves = steps.iter().any(|step| !step.chance);
@@ -162,8 +161,8 @@ impl Search {
         self.world.actor_of(state.0[member]).standing
     }
 
-    fn steps(&mut self, state: &State) -> Vec<Step> {
-        let mut steps = Vec::new();
+    fn steps(&mut self, state: &State, steps: &mut Vec<Step>) {
+        steps.clear();
         let dead: Vec<Rank> = (0..self.members)
             .filter(|member| self.standing(state, *member) == Standing::Dead)
             .map(|member| Rank(member as u32))
@@ -177,7 +176,7 @@ impl Search {
             let links: Vec<Id> = (0..self.members).map(|from| state.link(from, member)).collect();
             let choices = self.world.choices(member, state.0[member], &links, &dead, may_suspect);
             for nth in 0..choices.len() {
-                self.polls(state, member, &choices, nth, crashes > 0, &dead, &mut steps);
+                self.polls(state, member, &choices, nth, crashes > 0, &dead, steps);
             }
             // A crash between two polls is no step, but comes with the first news of it: until then the member has done nothing.
             for mask in 1..1u32 << self.members {
@@ -188,9 +187,8 @@ impl Search {
                 }
                 let mut state = *state;
                 for rank in &dying {
-                    let before = state.0[rank.index()];
-                    let (actor, output) = self.world.dies(rank.index(), before, before, 0, 0);
-                    state = self.go(&state, rank.index(), actor, output, &[CUT; MEMBERS]);
+                    let actor = self.world.dead(rank.index(), state.0[rank.index()]);
+                    state = self.go(&state, rank.index(), actor, 0, &[CUT; MEMBERS]);
                 }
                 let mut dead = [&dead[..], &dying].concat();
                 dead.sort_unstable();
@@ -199,13 +197,12 @@ impl Search {
                     let Inputs { died, suspected, .. } = &choices[nth].inputs;
                     if dying.iter().all(|rank| died.contains(rank) || suspected.contains(rank)) {
                         let before = steps.len();
-                        self.polls(&state, member, &choices, nth, crashes > dying.len(), &dead, &mut steps);
+                        self.polls(&state, member, &choices, nth, crashes > dying.len(), &dead, steps);
                         steps[before..].iter_mut().for_each(|step| step.chance = true);
                     }
                 }
             }
         }
-        steps
     }
 
     /// A member polls, and does or does not die in the middle of it.
@@ -221,18 +218,17 @@ impl Search {
     ) {
         let choice = &choices[nth];
         let is_false = choice.inputs.suspected.iter().any(|rank| !dead.contains(rank));
-        let events = if may_crash { self.world.outputs.get(choice.output).len() } else { 0 };
-        for behind in 0..events.max(1) {
-            let mut to = if behind == 0 {
-                self.go(state, member, choice.after, choice.output, &choice.links)
-            } else {
-                let (actor, output) = self.world.dies(member, state.0[member], choice.after, choice.output, behind);
-                self.go(state, member, actor, output, &[CUT; MEMBERS])
+        let is_chance = is_false || choice.inputs.leaves;
+        let deaths = if may_crash { &choice.deaths[..] } else { &[] };
+        for behind in 0..=deaths.len() {
+            let mut to = match behind.checked_sub(1) {
+                None => self.go(state, member, choice.after, choice.output, &choice.links),
+                Some(nth) => self.go(state, member, deaths[nth].0, deaths[nth].1, &[CUT; MEMBERS]),
             };
             to.0[WORDS - 1] += u32::from(is_false);
             let choice = (Rc::clone(choices), nth);
             let dies_behind = (behind > 0).then_some(behind);
-            steps.push(Step { member, choice, dies_behind, chance: is_false || behind > 0, to });
+            steps.push(Step { member, choice, dies_behind, chance: is_chance || behind > 0, to });
         }
     }
 
@@ -251,14 +247,14 @@ impl Search {
     fn check(&mut self, state: &State) -> Option<String> {
         let mut actors = [0; MEMBERS];
         actors[..self.members].copy_from_slice(&state.0[..self.members]);
+        if !self.compared.insert(actors) {
+            return None;
+        }
         let faces: Vec<_> = actors[..self.members]
             .iter()
             .map(|actor| self.world.actor_of(*actor))
             .map(|actor| (actor.standing, actor.delivered, actor.decision))
             .collect();
-        if !self.compared.insert(actors) {
-            return None;
-        }
         let mut decisions = faces.iter().filter_map(|(_, _, decision)| *decision);
         if let Some(one) = decisions.next() {
             if let Some(other) = decisions.find(|other| *other != one) {
@@ -323,9 +319,10 @@ impl Search {
             at = before;
         }
         let mut text = String::new();
-        let mut state = self.first;
+        let (mut state, mut steps) = (self.first, Vec::new());
         for nth in way.into_iter().rev() {
-            let step = self.steps(&state).swap_remove(nth as usize);
+            self.steps(&state, &mut steps);
+            let step = steps.swap_remove(nth as usize);
             self.tell_step(&state, &step, &mut text);
             state = step.to;
         }
@@ -350,6 +347,9 @@ impl Search {
             if !ranks.is_empty() {
                 let _ = write!(text, ", {what} {ranks:?}");
             }
+        }
+        if inputs.leaves {
+            let _ = write!(text, ", leaving");
         }
         if inputs.commits > 0 {
             let _ = write!(text, ", with {} messages more", inputs.commits);

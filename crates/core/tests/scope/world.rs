@@ -27,6 +27,8 @@ pub struct Scope {
     pub proofs: bool,
     /// Suspicions of members that live.
     pub suspicions: u8,
+    /// Whether the member of the highest rank may leave: the view ends then without a suspicion.
+    pub leaves: bool,
     pub memory: Memory,
 }
 
@@ -56,6 +58,7 @@ struct ActorKey {
     standing: Standing,
     engine: [u64; 2],
     row: Id,
+    shown: Id,
     sent: u8,
     delivered: Id,
     told: u8,
@@ -72,7 +75,12 @@ pub struct Choice {
     pub links: Vec<Id>,
     pub after: Id,
     pub output: Id,
+    /// The same if it dies in the middle of its poll, behind the first, the second and so on of its events.
+    pub deaths: Vec<(Id, Id)>,
 }
+
+/// Members at the most.
+pub const MEMBERS: usize = 4;
 
 /// A link on which nothing will be read any more.
 pub const CUT: Id = 0;
@@ -90,9 +98,9 @@ pub struct World {
     actors: Vec<Rc<Actor>>,
     landed: Memo<(Id, Id), Id>,
     extended: Memo<(Id, Id), Id>,
-    deaths: Memo<(Id, Id, Id), Id>,
-    polls: Memo<Vec<Id>, (Id, Id)>,
-    choices: Memo<Vec<Id>, Rc<Vec<Choice>>>,
+    deaths: Memo<Id, Id>,
+    polls: Memo<[Id; 2 + MEMBERS], (Id, Id)>,
+    choices: Memo<[Id; 2 + MEMBERS], Rc<Vec<Choice>>>,
     pub polled: u64,
     /// What was found to be wrong.
     pub wrong: Option<String>,
@@ -143,7 +151,7 @@ impl World {
         let actors = view
             .ranks()
             .map(|rank| {
-                let running = Running { engine: engine(rank).fork(), row, sent: 0 };
+                let running = Running { engine: engine(rank).fork(), row, shown: row, sent: 0 };
                 world.actor(rank.index(), Actor {
                     standing: Standing::Running,
                     running: Some(running),
@@ -187,6 +195,7 @@ impl World {
             standing: actor.standing,
             engine: running.map_or([0; 2], Running::print),
             row: running.map_or(0, |running| running.row),
+            shown: running.map_or(0, |running| running.shown),
             sent: running.map_or(0, |running| running.sent),
             delivered: actor.delivered,
             told: actor.told,
@@ -203,7 +212,9 @@ impl World {
     /// What `me` can do where the links to it are these, by rank, and `dead` have died.
     pub fn choices(&mut self, me: usize, actor: Id, links: &[Id], dead: &[Rank], may_suspect: bool) -> Rc<Vec<Choice>> {
         let mask = dead.iter().fold(u32::from(may_suspect) << 31, |mask, rank| mask | 1 << rank.0);
-        let key: Vec<Id> = [actor, mask].iter().chain(links).copied().collect();
+        let mut key = [CUT; 2 + MEMBERS];
+        key[..2].copy_from_slice(&[actor, mask]);
+        key[2..2 + links.len()].copy_from_slice(links);
         if let Some(known) = self.choices.get(&key) {
             return Rc::clone(known);
         }
@@ -235,6 +246,9 @@ impl World {
                 rank.index() != me && !dead.contains(rank) && !running.engine.suspects(*rank) && may_suspect
             });
             all.extend(alive.map(|rank| Inputs { commits, suspected: vec![rank], ..Inputs::default() }));
+            if self.scope.leaves && me + 1 == self.scope.members && !running.engine.is_wedged() {
+                all.push(Inputs { commits, leaves: true, ..Inputs::default() });
+            }
         }
         all
     }
@@ -257,6 +271,7 @@ impl World {
         let breaks: Vec<bool> =
             ranks().map(|rank| inputs.suspected.contains(&rank) && dead.contains(&rank)).collect();
         let idle = (inputs == Inputs::default()).then_some((actor, 0));
+        let may_die = dead.len() < self.scope.crashes;
         let mut found: Vec<(Vec<usize>, (Id, Id))> = Vec::new();
         let mut takes = least.clone();
         loop {
@@ -276,7 +291,9 @@ impl World {
                 };
                 let left: Vec<Option<Vec<Id>>> = (0..links.len()).map(|rank| behind(rank).filter(|_| !stopped)).collect();
                 let links = left.into_iter().map(|left| left.map_or(CUT, |left| self.links.id(left))).collect();
-                choices.push(Choice { inputs: inputs.clone(), takes: takes.clone(), links, after, output });
+                let events = if may_die { self.outputs.get(output).len() } else { 0 };
+                let deaths = (1..events).map(|count| self.dies(me, actor, after, output, count)).collect();
+                choices.push(Choice { inputs: inputs.clone(), takes: takes.clone(), links, after, output, deaths });
             }
             // Like an odometer, so that smaller ones come first.
             let Some(wheel) = (0..takes.len()).find(|rank| takes[*rank] < most[*rank]) else { return };
@@ -288,9 +305,10 @@ impl World {
     /// What a poll makes of the member, and what others may notice of it.
     fn poll(&mut self, me: usize, actor: Id, sources: &[Id], inputs: &Inputs) -> (Id, Id) {
         let bits = |ranks: &[Rank]| ranks.iter().fold(0u32, |bits, rank| bits | 1 << rank.0);
-        let happens = u32::from(inputs.commits) << 16 | bits(&inputs.died) << 8 | bits(&inputs.suspected);
-        let mut key = vec![actor, happens];
-        key.extend(sources);
+        let happens = u32::from(inputs.leaves) << 24 | u32::from(inputs.commits) << 16 | bits(&inputs.died) << 8 | bits(&inputs.suspected);
+        let mut key = [0; 2 + MEMBERS];
+        key[..2].copy_from_slice(&[actor, happens]);
+        key[2..2 + sources.len()].copy_from_slice(sources);
         if let Some(known) = self.polls.get(&key) {
             return *known;
         }
@@ -331,7 +349,16 @@ impl World {
         }
         let sent = running.sent + inputs.commits;
         let row = polled.row;
-        let running = Running { row: self.rows.id(row.clone()), engine: polled.engine.fork(), sent };
+        let mut shown = running.shown;
+        let mut events = polled.events;
+        events.retain(|event| {
+            let Event::Shown(write) = event else { return true };
+            // A write that changes nothing is none.
+            let (before, after) = (shown, self.land(shown, write.clone()));
+            shown = after;
+            before != after
+        });
+        let running = Running { row: self.rows.id(row.clone()), shown, engine: polled.engine.fork(), sent };
         if standing == Standing::Ended {
             self.check_end(me, polled.engine, &running, &row, &delivered);
         }
@@ -342,18 +369,25 @@ impl World {
             false => Actor { standing, running: None, delivered, told: 0, proven: 0, decision },
         };
         let after = self.actor(me, after);
-        let output = self.outputs.id(polled.events);
+        let output = self.outputs.id(events);
         self.polls.insert(key, (after, output));
         (after, output)
     }
 
+    /// A member that dies between two polls.
+    pub fn dead(&mut self, me: usize, actor: Id) -> Id {
+        if let Some(dead) = self.deaths.get(&actor) {
+            return *dead;
+        }
+        let (dead, _) = self.dies(me, actor, actor, 0, 0);
+        self.deaths.insert(actor, dead);
+        dead
+    }
+
     /// A member in the middle of its poll, dead, behind the first `count` of its events.
-    pub fn dies(&mut self, me: usize, before: Id, after: Id, output: Id, count: usize) -> (Id, Id) {
+    fn dies(&mut self, me: usize, before: Id, after: Id, output: Id, count: usize) -> (Id, Id) {
         let events = self.outputs.get(output)[..count].to_vec();
         let cut = self.outputs.id(events.clone());
-        if let Some(dead) = self.deaths.get(&(before, after, cut)) {
-            return (*dead, cut);
-        }
         let was = Rc::clone(self.actor_of(before));
         let mut delivered = self.lists.get(was.delivered).to_vec();
         let mut decision = was.decision;
@@ -366,9 +400,7 @@ impl World {
         }
         let delivered = self.lists.id(delivered);
         let dead = Actor { standing: Standing::Dead, running: None, delivered, told: 0, proven: 0, decision };
-        let dead = self.actor(me, dead);
-        self.deaths.insert((before, after, cut), dead);
-        (dead, cut)
+        (self.actor(me, dead), cut)
     }
 
     /// A link when its writer has done that.
@@ -382,11 +414,7 @@ impl World {
         let mut rows = self.links.get(link).to_vec();
         for event in self.outputs.get(output).to_vec() {
             let Event::Shown(write) = event else { continue };
-            let last = rows[rows.len() - 1];
-            let next = self.land(last, write);
-            if next != last {
-                rows.push(next);
-            }
+            rows.push(self.land(rows[rows.len() - 1], write));
         }
         if self.scope.memory == Memory::Shared {
             rows.drain(..rows.len() - 1);
@@ -479,10 +507,11 @@ fn is_final(row: &Row) -> bool {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scope { members, messages, early, crashes, proofs, suspicions, memory } = self;
+        let Scope { members, messages, early, crashes, proofs, suspicions, leaves, memory } = self;
         let when = if *early { "first" } else { "at any time" };
         let proof = if *proofs { "proven" } else { "unproven" };
         write!(f, "{members} members, {messages:?} messages sent {when}, {crashes} crashes {proof}, ")?;
-        write!(f, "{suspicions} false suspicions, memory {memory:?}")
+        let leaving = if *leaves { "one may leave, " } else { "" };
+        write!(f, "{suspicions} false suspicions, {leaving}memory {memory:?}")
     }
 }
