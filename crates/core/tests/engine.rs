@@ -630,3 +630,19 @@ fn a_death_after_everything_is_stable_takes_nothing_from_a_slow_consumer() {
     group.settle();
     assert_eq!(*group.engines[1].state(), State::Finished);
 }
+
+/// Found by the search of small scopes: the proposal of a leader behind me, in a row that is final, kept me waiting for a
+/// suspicion that nobody would bring any more.
+#[test]
+fn who_was_left_out_by_the_dead_stops() {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    group.engines[1].suspect(Rank(0));
+    group.engines[2].suspect(Rank(0));
+    while group.engines[1].ballot().is_none() {
+        (1..3).for_each(|member| drop(group.poll(member)));
+    }
+    group.engines[0].member_died(Rank(1));
+    group.engines[0].member_died(Rank(2));
+    (0..10).for_each(|_| drop(group.poll(0)));
+    assert_eq!(*group.engines[0].state(), State::Evicted);
+}

@@ -275,9 +275,12 @@ impl World {
         let mut found: Vec<(Vec<usize>, (Id, Id))> = Vec::new();
         let mut takes = least.clone();
         loop {
-            let row = |rank: usize| self.links.get(links[rank]).get(takes[rank]).copied().unwrap_or(0);
-            let sources: Vec<Id> = (0..links.len()).map(row).collect();
-            let result = self.poll(me, actor, &sources, &inputs);
+            let mut sources = [0; MEMBERS];
+            let sources = &mut sources[..links.len()];
+            for (rank, source) in sources.iter_mut().enumerate() {
+                *source = self.links.get(links[rank]).get(takes[rank]).copied().unwrap_or(0);
+            }
+            let result = self.poll(me, actor, sources, &inputs);
             let as_smaller = |(other, same): &(Vec<usize>, _)| {
                 *same == result && other.iter().zip(&takes).all(|(other, mine)| other <= mine)
             };
