@@ -442,7 +442,13 @@ impl Membership {
         if !others.iter().all(|rank| behind_fence(rank) && is_wedged(rank)) {
             return false;
         }
-        self.blocked = !self.is_quorum(others.len() + 1);
+        let followed = |rank: Rank| Ballot::decode(table.load(rank, membership::BALLOT)).map(|(ballot, _)| ballot.leader);
+        if self.readable().any(|rank| self.dead.has(rank) && followed(rank) > Some(self.me)) {
+            // What leaves me out may be decided, and nobody is left to tell.
+            self.evicted = true;
+            return true;
+        }
+        self.blocked = !self.is_quorum(others.len() + 1, table);
         if self.blocked {
             return false;
         }
@@ -460,9 +466,14 @@ impl Membership {
         decided
     }
 
-    /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end.
-    fn is_quorum(&self, unsuspected: usize) -> bool {
-        let dead = if planted!(DeadCountAsPresent) { 0 } else { self.dead.count() };
+    /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end. The dead
+    /// who had turned away from me may have helped a leader behind me over its fence, so they are no help to me, unless nobody
+    /// is left who could be that leader.
+    fn is_quorum<T: Table>(&self, unsuspected: usize, table: &T) -> bool {
+        let all_gone = self.dead.count() == self.suspected.count();
+        let left_out = |rank: &&Rank| self.dead.has(**rank) && (all_gone || !bit(table, **rank, self.me));
+        let left_out = self.everyone.iter().filter(left_out).count();
+        let dead = if planted!(DeadCountAsPresent) { 0 } else { left_out };
         let present = if planted!(DeadCountAsPresent) { unsuspected + self.dead.count() } else { unsuspected };
         2 * present > self.everyone.len() - dead || planted!(NoQuorum)
     }
@@ -478,10 +489,8 @@ impl Membership {
         let newest = newest.filter(|_| !planted!(NeverAdopts));
         if let Some((theirs, rank)) = newest {
             if theirs.leader > self.me {
-                // Somebody listens to a leader behind me: it suspects me, and its suspicion is on the way. Or it is dead, and
-                // nobody tells any more whether what leaves me out was decided.
-                self.evicted = self.dead.has(rank);
-                return self.evicted;
+                // Somebody listens to a leader behind me: it suspects me, and its suspicion is on the way.
+                return false;
             }
             let Some((found, words)) = read_proposal(rank, layout, table) else { return false };
             if found != theirs || proposal::decode(&words, view).is_none() {

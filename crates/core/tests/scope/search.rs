@@ -294,10 +294,8 @@ impl Search {
             goes_on |= actor.standing == Standing::Ended;
             let Some(running) = &actor.running else { continue };
             let engine = &running.engine;
-            let with = engine.view().ranks().filter(|rank| !engine.suspects(*rank)).count();
-            let gone = self.world.gone(state.0[member], |rank| state.link(rank, member));
-            if 2 * with > self.members - gone {
-                return Some(format!("member {member} waits for ever, with {with} of {} and {gone} gone", self.members));
+            if self.world.has_quorum(state.0[member], |rank| state.link(rank, member)) {
+                return Some(format!("member {member} has a quorum and waits for ever"));
             }
             if engine.leader() == engine.me() && !engine.is_blocked() {
                 return Some(format!("member {member} has no quorum and does not say so"));

@@ -440,14 +440,13 @@ impl World {
         id
     }
 
-    /// How many `actor` can tell to be gone for good, by what is proven to it and by what its copies of the rows say.
-    pub fn gone(&self, actor: Id, link: impl Fn(usize) -> Id) -> usize {
-        let proven = self.actor_of(actor).proven;
-        (0..self.scope.members)
-            .filter(|rank| {
-                proven >> rank & 1 == 1 || self.links.get(link(*rank)).last().is_some_and(|row| is_final(self.rows.get(*row)))
-            })
-            .count()
+    /// Whether `actor`, which runs, has a quorum of those that it does not suspect: who is with it, and who is left out.
+    pub fn has_quorum(&self, actor: Id, link: impl Fn(usize) -> Id) -> bool {
+        let actor = self.actor_of(actor);
+        let row = |rank: usize| self.links.get(link(rank)).last().map_or(0, |row| *row);
+        let rows: Vec<Rc<Row>> = (0..self.scope.members).map(|rank| Rc::clone(self.rows.get(row(rank)))).collect();
+        let engine = &actor.running.as_ref().expect("it runs").engine;
+        is_quorum(engine, &rows, actor.proven)
     }
 
     fn fail(&mut self, what: String) {
@@ -464,15 +463,12 @@ impl World {
         }
     }
 
-    /// INV-QUORUM, by what the leader's own copies say: all whom it does not suspect carry its ballot, and they are more than
-    /// half of those that are not proven dead.
+    /// INV-QUORUM, by what the leader's own copies say: all whom it does not suspect carry its ballot, and they are a quorum.
     fn check_quorum(&mut self, engine: &Engine, own: &Row, others: &[Rc<Row>], proven: u8) {
         let all: Vec<Rank> = engine.view().ranks().collect();
         let with: Vec<Rank> = all.iter().copied().filter(|rank| !engine.suspects(*rank)).collect();
-        let is_gone = |rank: &&Rank| proven >> rank.0 & 1 == 1 || is_final(&others[rank.index()]);
-        let gone = all.iter().filter(is_gone).count();
-        if 2 * with.len() <= all.len() - gone {
-            self.fail(format!("{} decides with {} of {}, {gone} gone", engine.me(), with.len(), all.len()));
+        if !is_quorum(engine, others, proven) {
+            self.fail(format!("{} decides with {} of {}", engine.me(), with.len(), all.len()));
         }
         let row = |rank: Rank| if rank == engine.me() { own } else { &*others[rank.index()] };
         let ballot = |rank: Rank| word(row(rank), membership::BALLOT) >> 1;
@@ -501,6 +497,18 @@ impl World {
 
 fn word(row: &Row, at: u64) -> u64 {
     u64::from_le_bytes(row[at as usize..at as usize + 8].try_into().unwrap())
+}
+
+/// Whether those whom a member does not suspect are more than half of the view, where the dead are left out: all of them if
+/// nobody else is suspected, and otherwise those who did not suspect the member.
+fn is_quorum(engine: &Engine, rows: &[Rc<Row>], proven: u8) -> bool {
+    let (with, without): (Vec<Rank>, Vec<Rank>) = engine.view().ranks().partition(|rank| !engine.suspects(*rank));
+    let row = |rank: &Rank| &rows[rank.index()];
+    let gone: Vec<Rank> =
+        without.iter().copied().filter(|rank| proven >> rank.0 & 1 == 1 || is_final(row(rank))).collect();
+    let is_against = |rank: &&Rank| word(row(rank), membership::SUSPECTED) >> engine.me().0 & 1 == 1;
+    let against = if gone.len() == without.len() { 0 } else { gone.iter().filter(is_against).count() };
+    2 * with.len() > rows.len() - (gone.len() - against)
 }
 
 /// Whether its owner says in it that it will write no more.
