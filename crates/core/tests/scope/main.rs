@@ -20,7 +20,16 @@ use world::Scope;
 
 /// Three members of which two send one message each at any time, and nothing else happens.
 fn calm(memory: Memory) -> Scope {
-    Scope { members: 3, messages: vec![1, 1], early: false, crashes: 0, proofs: true, suspicions: 0, leaves: false, memory }
+    Scope {
+        members: 3,
+        messages: vec![1, 1],
+        early: false,
+        crashes: 0,
+        proofs: true,
+        suspicions: 0,
+        leaves: false,
+        memory,
+    }
 }
 
 fn search(scope: &Scope) -> Report {

@@ -51,7 +51,11 @@ pub enum Memory {
 pub struct Inputs {
     /// Messages that its application commits.
     pub commits: u8,
+    /// Deaths that are proven to it.
     pub died: Vec<Rank>,
+    /// The dead whose connections break.
+    pub lost: Vec<Rank>,
+    /// Members that live.
     pub suspected: Vec<Rank>,
     pub leaves: bool,
 }
@@ -149,7 +153,7 @@ impl Running {
             commit(&engine, &mut view, (me.0 as u8, nth));
         }
         inputs.died.iter().for_each(|rank| engine.member_died(*rank));
-        inputs.suspected.iter().for_each(|rank| engine.suspect(*rank));
+        inputs.lost.iter().chain(&inputs.suspected).for_each(|rank| engine.suspect(*rank));
         if inputs.leaves {
             engine.leave();
         }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 /// Actors, links by writer and reader, suspicions used.
-const WORDS: usize = 21;
+const WORDS: usize = MEMBERS + MEMBERS * MEMBERS + 1;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State([Id; WORDS]);
@@ -176,11 +176,12 @@ impl Search {
             let links: Vec<Id> = (0..self.members).map(|from| state.link(from, member)).collect();
             let choices = self.world.choices(member, state.0[member], &links, &dead, may_suspect);
             for nth in 0..choices.len() {
-                self.polls(state, member, &choices, nth, crashes > 0, &dead, steps);
+                self.polls(state, member, &choices, nth, crashes > 0, steps);
             }
             // A crash between two polls is no step, but comes with the first news of it: until then the member has done nothing.
             for mask in 1..1u32 << self.members {
-                let dying: Vec<Rank> = (0..self.members as u32).filter(|rank| mask >> rank & 1 == 1).map(Rank).collect();
+                let dying: Vec<Rank> =
+                    (0..self.members as u32).filter(|rank| mask >> rank & 1 == 1).map(Rank).collect();
                 let dies = |rank: &Rank| rank.index() != member && !dead.contains(rank);
                 if dying.len() > crashes || !dying.iter().all(dies) {
                     continue;
@@ -194,10 +195,10 @@ impl Search {
                 dead.sort_unstable();
                 let choices = self.world.choices(member, state.0[member], &links, &dead, false);
                 for nth in 0..choices.len() {
-                    let Inputs { died, suspected, .. } = &choices[nth].inputs;
-                    if dying.iter().all(|rank| died.contains(rank) || suspected.contains(rank)) {
+                    let Inputs { died, lost, .. } = &choices[nth].inputs;
+                    if dying.iter().all(|rank| died.contains(rank) || lost.contains(rank)) {
                         let before = steps.len();
-                        self.polls(&state, member, &choices, nth, crashes > dying.len(), &dead, steps);
+                        self.polls(&state, member, &choices, nth, crashes > dying.len(), steps);
                         steps[before..].iter_mut().for_each(|step| step.chance = true);
                     }
                 }
@@ -213,11 +214,10 @@ impl Search {
         choices: &Rc<Vec<Choice>>,
         nth: usize,
         may_crash: bool,
-        dead: &[Rank],
         steps: &mut Vec<Step>,
     ) {
         let choice = &choices[nth];
-        let is_false = choice.inputs.suspected.iter().any(|rank| !dead.contains(rank));
+        let is_false = !choice.inputs.suspected.is_empty();
         let is_chance = is_false || choice.inputs.leaves;
         let deaths = if may_crash { &choice.deaths[..] } else { &[] };
         for behind in 0..=deaths.len() {
@@ -294,8 +294,11 @@ impl Search {
             goes_on |= actor.standing == Standing::Ended;
             let Some(running) = &actor.running else { continue };
             let engine = &running.engine;
-            if self.world.has_quorum(state.0[member], |rank| state.link(rank, member)) {
-                return Some(format!("member {member} has a quorum and waits for ever"));
+            // Who follows waits as its leader does.
+            let leader = engine.leader().index();
+            let leads = actors[leader].running.is_some();
+            if !leads || self.world.has_quorum(state.0[leader], |rank| state.link(rank, leader)) {
+                return Some(format!("member {member} waits for ever, although {leader} is no longer blocked"));
             }
             if engine.leader() == engine.me() && !engine.is_blocked() {
                 return Some(format!("member {member} has no quorum and does not say so"));
@@ -341,7 +344,9 @@ impl Search {
             let _ = write!(text, ", with {take} writes of {from}");
         }
         let inputs = &choice.inputs;
-        for (what, ranks) in [("told of the death of", &inputs.died), ("suspecting", &inputs.suspected)] {
+        let news =
+            [("told of the death of", &inputs.died), ("cut off from", &inputs.lost), ("suspecting", &inputs.suspected)];
+        for (what, ranks) in news {
             if !ranks.is_empty() {
                 let _ = write!(text, ", {what} {ranks:?}");
             }
@@ -386,7 +391,14 @@ impl Report {
         format!(
             "{} states, {} transitions, {} states of rest ({} with somebody blocked, {} with nobody left), {} decisions, \
              {:.1} s; {}",
-            self.states, self.transitions, self.ends, self.blocked, self.nobody, self.decisions, self.seconds, self.detail
+            self.states,
+            self.transitions,
+            self.ends,
+            self.blocked,
+            self.nobody,
+            self.decisions,
+            self.seconds,
+            self.detail
         )
     }
 }

@@ -45,7 +45,7 @@ pub struct Actor {
     /// As long as it runs.
     pub running: Option<Running>,
     pub delivered: Id,
-    /// Whose death, or end, it was told of: one bit a rank.
+    /// Of whose deaths it has heard, and which of them are proven: one bit a rank.
     told: u8,
     proven: u8,
     pub decision: Option<Id>,
@@ -80,7 +80,7 @@ pub struct Choice {
 }
 
 /// Members at the most.
-pub const MEMBERS: usize = 4;
+pub const MEMBERS: usize = 5;
 
 /// A link on which nothing will be read any more.
 pub const CUT: Id = 0;
@@ -110,12 +110,11 @@ impl World {
     /// The world, and the links and the actors of its first state.
     pub fn new(scope: Scope) -> (World, Id, Vec<Id>) {
         let members: Vec<Rank> = (0..scope.members as u32).map(Rank).collect();
-        let senders = (0..).map(Rank).zip(&scope.messages).filter(|(_, count)| **count > 0).map(|(rank, _)| rank);
         let subgroup = SubgroupSpec {
             member_rule: Rule::Everyone,
             sender_rule: Rule::Everyone,
             name: "s".to_owned(),
-            senders: senders.collect(),
+            senders: members[..scope.messages.len()].to_vec(),
             order: Order::Total,
             window: scope.messages.iter().copied().max().unwrap_or(0).max(1).into(),
             message_bytes_max: 2,
@@ -152,14 +151,17 @@ impl World {
             .ranks()
             .map(|rank| {
                 let running = Running { engine: engine(rank).fork(), row, shown: row, sent: 0 };
-                world.actor(rank.index(), Actor {
-                    standing: Standing::Running,
-                    running: Some(running),
-                    delivered,
-                    told: 0,
-                    proven: 0,
-                    decision: None,
-                })
+                world.actor(
+                    rank.index(),
+                    Actor {
+                        standing: Standing::Running,
+                        running: Some(running),
+                        delivered,
+                        told: 0,
+                        proven: 0,
+                        decision: None,
+                    },
+                )
             })
             .collect();
         (world, link, actors)
@@ -239,8 +241,8 @@ impl World {
         for commits in least..=left {
             for mask in 0..1u32 << untold.len() {
                 let told = (0..).zip(&untold).filter(|(i, _)| mask >> i & 1 == 1).map(|(_, rank)| *rank).collect();
-                let (died, suspected) = if self.scope.proofs { (told, vec![]) } else { (vec![], told) };
-                all.push(Inputs { commits, died, suspected, leaves: false });
+                let (died, lost) = if self.scope.proofs { (told, vec![]) } else { (vec![], told) };
+                all.push(Inputs { commits, died, lost, ..Inputs::default() });
             }
             let alive = (0..self.scope.members as u32).map(Rank).filter(|rank| {
                 rank.index() != me && !dead.contains(rank) && !running.engine.suspects(*rank) && may_suspect
@@ -253,23 +255,14 @@ impl World {
         all
     }
 
-    fn choose(
-        &mut self,
-        me: usize,
-        actor: Id,
-        links: &[Id],
-        dead: &[Rank],
-        inputs: Inputs,
-        choices: &mut Vec<Choice>,
-    ) {
+    fn choose(&mut self, me: usize, actor: Id, links: &[Id], dead: &[Rank], inputs: Inputs, choices: &mut Vec<Choice>) {
         let ranks = || (0..links.len() as u32).map(Rank);
         let most: Vec<usize> = links.iter().map(|link| self.links.get(*link).len().saturating_sub(1)).collect();
         // A death is proven when nothing of it is on the way any more.
         let least: Vec<usize> =
             ranks().map(|rank| if inputs.died.contains(&rank) { most[rank.index()] } else { 0 }).collect();
         // Without proof a death is noticed by a connection that breaks: what is on the way is lost with it.
-        let breaks: Vec<bool> =
-            ranks().map(|rank| inputs.suspected.contains(&rank) && dead.contains(&rank)).collect();
+        let breaks: Vec<bool> = ranks().map(|rank| inputs.lost.contains(&rank)).collect();
         let idle = (inputs == Inputs::default()).then_some((actor, 0));
         let may_die = dead.len() < self.scope.crashes;
         let mut found: Vec<(Vec<usize>, (Id, Id))> = Vec::new();
@@ -292,7 +285,8 @@ impl World {
                     let left = self.links.get(links[rank]).get(takes[rank]..).filter(|left| !left.is_empty())?;
                     Some(if breaks[rank] { left[..1].to_vec() } else { left.to_vec() })
                 };
-                let left: Vec<Option<Vec<Id>>> = (0..links.len()).map(|rank| behind(rank).filter(|_| !stopped)).collect();
+                let left: Vec<Option<Vec<Id>>> =
+                    (0..links.len()).map(|rank| behind(rank).filter(|_| !stopped)).collect();
                 let links = left.into_iter().map(|left| left.map_or(CUT, |left| self.links.id(left))).collect();
                 let events = if may_die { self.outputs.get(output).len() } else { 0 };
                 let deaths = (1..events).map(|count| self.dies(me, actor, after, output, count)).collect();
@@ -308,7 +302,9 @@ impl World {
     /// What a poll makes of the member, and what others may notice of it.
     fn poll(&mut self, me: usize, actor: Id, sources: &[Id], inputs: &Inputs) -> (Id, Id) {
         let bits = |ranks: &[Rank]| ranks.iter().fold(0u32, |bits, rank| bits | 1 << rank.0);
-        let happens = u32::from(inputs.leaves) << 24 | u32::from(inputs.commits) << 16 | bits(&inputs.died) << 8 | bits(&inputs.suspected);
+        let (died, lost, suspected) = (bits(&inputs.died), bits(&inputs.lost), bits(&inputs.suspected));
+        let happens =
+            u32::from(inputs.leaves) << 31 | u32::from(inputs.commits) << 24 | died << 16 | lost << 8 | suspected;
         let mut key = [0; 2 + MEMBERS];
         key[..2].copy_from_slice(&[actor, happens]);
         key[2..2 + sources.len()].copy_from_slice(sources);
@@ -329,8 +325,7 @@ impl World {
             _ => None,
         }));
         self.check_list(me, &delivered);
-        let told = before.told | bits(&inputs.died) as u8 | bits(&inputs.suspected) as u8;
-        let proven = before.proven | bits(&inputs.died) as u8;
+        let (told, proven) = (before.told | (died | lost) as u8, before.proven | died as u8);
         if let (Some(decision), None) = (engine.decision(), before.decision) {
             if decision.ballot.leader == engine.me() {
                 self.check_quorum(engine, &polled.row, &others, proven);
@@ -479,7 +474,8 @@ impl World {
 
     /// Of a member that ends the view each message is delivered, or sent again, and none is both.
     fn check_end(&mut self, me: usize, mut engine: Engine, running: &Running, row: &Row, delivered: &[Message]) {
-        let mut mine: Vec<Message> = delivered.iter().copied().filter(|(sender, _)| usize::from(*sender) == me).collect();
+        let mut mine: Vec<Message> =
+            delivered.iter().copied().filter(|(sender, _)| usize::from(*sender) == me).collect();
         mine.extend(running.resends(row));
         let all: Vec<Message> = (0..running.sent).map(|nth| (me as u8, nth)).collect();
         if mine != all {
@@ -492,22 +488,22 @@ impl World {
             self.fail(format!("member {me} goes on in {next:?} after {decision:?}"));
         }
     }
-
 }
 
 fn word(row: &Row, at: u64) -> u64 {
     u64::from_le_bytes(row[at as usize..at as usize + 8].try_into().unwrap())
 }
 
-/// Whether those whom a member does not suspect are more than half of the view, where the dead are left out: all of them if
-/// nobody else is suspected, and otherwise those who did not suspect the member.
+/// Whether those whom a member does not suspect are more than half of the view, where the dead are left out. Those of them that
+/// suspected the member are not, if it suspects somebody behind itself who may live.
 fn is_quorum(engine: &Engine, rows: &[Rc<Row>], proven: u8) -> bool {
     let (with, without): (Vec<Rank>, Vec<Rank>) = engine.view().ranks().partition(|rank| !engine.suspects(*rank));
     let row = |rank: &Rank| &rows[rank.index()];
-    let gone: Vec<Rank> =
-        without.iter().copied().filter(|rank| proven >> rank.0 & 1 == 1 || is_final(row(rank))).collect();
+    let (gone, unsure): (Vec<Rank>, Vec<Rank>) =
+        without.into_iter().partition(|rank| proven >> rank.0 & 1 == 1 || is_final(row(rank)));
+    let has_rival = unsure.iter().any(|rank| *rank > engine.me());
     let is_against = |rank: &&Rank| word(row(rank), membership::SUSPECTED) >> engine.me().0 & 1 == 1;
-    let against = if gone.len() == without.len() { 0 } else { gone.iter().filter(is_against).count() };
+    let against = if has_rival { gone.iter().filter(is_against).count() } else { 0 };
     2 * with.len() > rows.len() - (gone.len() - against)
 }
 
