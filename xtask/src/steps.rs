@@ -64,8 +64,12 @@ pub(crate) const STEPS: &[Step] = &[
 ];
 
 /// `scope`, with what takes too long for CI.
-pub(crate) const LONG: Step =
-    Step { name: "scope", about: "every way in which four members can end a view holds", minutes: 240, run: long_scope };
+pub(crate) const LONG: Step = Step {
+    name: "scope",
+    about: "every way in which four members can end a view holds",
+    minutes: 240,
+    run: long_scope,
+};
 
 /// `instructions`, told to write what it finds.
 pub(crate) const BLESS: Step =

@@ -639,11 +639,14 @@ fn who_was_left_out_by_the_dead_stops() {
     group.engines[1].suspect(Rank(0));
     group.engines[2].suspect(Rank(0));
     while group.engines[1].ballot().is_none() {
-        (1..3).for_each(|member| drop(group.poll(member)));
+        group.poll(1);
+        group.poll(2);
     }
     group.engines[0].member_died(Rank(1));
     group.engines[0].member_died(Rank(2));
-    (0..10).for_each(|_| drop(group.poll(0)));
+    for _ in 0..10 {
+        group.poll(0);
+    }
     assert_eq!(*group.engines[0].state(), State::Evicted);
 }
 
@@ -652,7 +655,11 @@ fn who_was_left_out_by_the_dead_stops() {
 #[test]
 fn the_dead_who_were_against_a_leader_are_no_help_to_it() {
     let mut group = Group::new(7, &[0], Order::Total, Ablation::default());
-    let poll = |group: &mut Group, members: &[usize]| members.iter().for_each(|member| drop(group.poll(*member)));
+    let poll = |group: &mut Group, members: &[usize]| {
+        for member in members {
+            group.poll(*member);
+        }
+    };
     // 2, 3 and 4 turn away from 0 and go with 1, which leaves 5 and 6 out as well. All four die.
     for (member, suspects) in [(2, &[0][..]), (3, &[0]), (4, &[0]), (1, &[0, 5, 6])] {
         suspects.iter().for_each(|rank| group.engines[member].suspect(Rank(*rank)));

@@ -4,20 +4,20 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
 
 /// The number of a value.
-pub type Id = u32;
+pub(crate) type Id = u32;
 
 /// All values of one kind that have come up.
-pub struct Interner<T> {
+pub(crate) struct Interner<T> {
     ids: HashMap<Rc<T>, Id>,
     all: Vec<Rc<T>>,
 }
 
 impl<T: Hash + Eq> Interner<T> {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Interner { ids: HashMap::new(), all: Vec::new() }
     }
 
-    pub fn id(&mut self, value: T) -> Id {
+    pub(crate) fn id(&mut self, value: T) -> Id {
         if let Some(id) = self.ids.get(&value) {
             return *id;
         }
@@ -27,18 +27,18 @@ impl<T: Hash + Eq> Interner<T> {
         id
     }
 
-    pub fn get(&self, id: Id) -> &Rc<T> {
+    pub(crate) fn get(&self, id: Id) -> &Rc<T> {
         &self.all[id as usize]
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 }
 
 /// For keys that are a few numbers.
 #[derive(Default)]
-pub struct Mix(u64);
+pub(crate) struct Mix(u64);
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
@@ -66,4 +66,4 @@ impl Hasher for Mix {
 }
 
 /// What was worked out before.
-pub type Memo<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+pub(crate) type Memo<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;

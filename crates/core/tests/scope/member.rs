@@ -10,24 +10,24 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// The only subgroup.
-pub const ALL: SubgroupId = SubgroupId(0);
+pub(crate) const ALL: SubgroupId = SubgroupId(0);
 
 /// Whose message, and its how-manieth, from 0.
-pub type Message = (u8, u8);
+pub(crate) type Message = (u8, u8);
 
 /// The bytes of a row.
-pub type Row = Box<[u8]>;
+pub(crate) type Row = Box<[u8]>;
 
 /// A change of a row.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Write {
-    pub at: usize,
-    pub bytes: Box<[u8]>,
+pub(crate) struct Write {
+    pub(crate) at: usize,
+    pub(crate) bytes: Box<[u8]>,
 }
 
 /// What others, or the member's application, may notice of a poll, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// Becomes visible at all peers.
     Shown(Write),
     Delivered(Message),
@@ -37,7 +37,7 @@ pub enum Event {
 
 /// How memory reaches the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Memory {
+pub(crate) enum Memory {
     /// By posts: each lands on each link at a moment of its own, whole, behind those before it.
     Posted,
     /// By stores: each lands on each link at a moment of its own, in the order of the stores.
@@ -48,26 +48,26 @@ pub enum Memory {
 
 /// What happens to a member before it polls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inputs {
+pub(crate) struct Inputs {
     /// Messages that its application commits.
-    pub commits: u8,
+    pub(crate) commits: u8,
     /// Deaths that are proven to it.
-    pub died: Vec<Rank>,
+    pub(crate) died: Vec<Rank>,
     /// The dead whose connections break.
-    pub lost: Vec<Rank>,
+    pub(crate) lost: Vec<Rank>,
     /// Members that live.
-    pub suspected: Vec<Rank>,
-    pub leaves: bool,
+    pub(crate) suspected: Vec<Rank>,
+    pub(crate) leaves: bool,
 }
 
 /// A member that runs.
-pub struct Running {
-    pub engine: Engine,
-    pub row: Id,
+pub(crate) struct Running {
+    pub(crate) engine: Engine,
+    pub(crate) row: Id,
     /// What of it is on its way to the others, or there.
-    pub shown: Id,
+    pub(crate) shown: Id,
     /// Messages committed.
-    pub sent: u8,
+    pub(crate) sent: u8,
 }
 
 /// The table of one poll.
@@ -136,15 +136,15 @@ impl Table for View<'_> {
 }
 
 /// What a poll led to.
-pub struct Polled {
-    pub engine: Engine,
-    pub row: Row,
-    pub events: Vec<Event>,
+pub(crate) struct Polled {
+    pub(crate) engine: Engine,
+    pub(crate) row: Row,
+    pub(crate) events: Vec<Event>,
 }
 
 impl Running {
     /// What comes of the member if `inputs` happen and it then polls with `others`, by rank, in view.
-    pub fn poll(&self, memory: Memory, own: &Row, others: &[Rc<Row>], inputs: &Inputs) -> Polled {
+    pub(crate) fn poll(&self, memory: Memory, own: &Row, others: &[Rc<Row>], inputs: &Inputs) -> Polled {
         let mut engine = self.engine.fork();
         let me = engine.me();
         let events = Rc::new(RefCell::new(Vec::new()));
@@ -179,8 +179,8 @@ impl Running {
     }
 
     /// What the member's application sends again, if it has ended.
-    pub fn resends(&self, own: &Row) -> Vec<Message> {
-        let others = vec![Rc::new(own.clone()); self.engine.view().members.len()];
+    pub(crate) fn resends(&self, own: &Row) -> Vec<Message> {
+        let others = self.engine.view().ranks().map(|_| Rc::new(own.clone())).collect::<Vec<_>>();
         let me = self.engine.me();
         let view = View { me, memory: Memory::Posted, others: &others, own: own.clone(), events: Rc::default() };
         let Some(mut resend) = self.engine.fork().resend(ALL) else { return Vec::new() };
@@ -194,7 +194,7 @@ impl Running {
     }
 
     /// Tells states of one member's engine apart: 128 bits, so that no two of them are taken for one by chance.
-    pub fn print(&self) -> [u64; 2] {
+    pub(crate) fn print(&self) -> [u64; 2] {
         [0, 1].map(|salt: u64| {
             let mut hasher = DefaultHasher::new();
             salt.hash(&mut hasher);

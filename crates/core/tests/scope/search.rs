@@ -18,20 +18,20 @@ struct State([Id; WORDS]);
 
 /// What was found.
 #[derive(Debug)]
-pub struct Report {
-    pub states: usize,
-    pub transitions: u64,
+pub(crate) struct Report {
+    pub(crate) states: usize,
+    pub(crate) transitions: u64,
     /// States in which nothing moves any more.
-    pub ends: u64,
+    pub(crate) ends: u64,
     /// Of these, those in which somebody is left blocked.
-    pub blocked: u64,
+    pub(crate) blocked: u64,
     /// Of these, those in which nobody goes on.
-    pub nobody: u64,
+    pub(crate) nobody: u64,
     /// Decisions, by content.
-    pub decisions: usize,
-    pub seconds: f64,
-    pub detail: String,
-    pub wrong: Option<String>,
+    pub(crate) decisions: usize,
+    pub(crate) seconds: f64,
+    pub(crate) detail: String,
+    pub(crate) wrong: Option<String>,
 }
 
 /// What a member does, and whether it dies of it.
@@ -44,7 +44,7 @@ struct Step {
     to: State,
 }
 
-pub struct Search {
+pub(crate) struct Search {
     world: World,
     members: usize,
     visited: HashSet<u64, BuildHasherDefault<Mix>>,
@@ -76,7 +76,7 @@ impl State {
 }
 
 impl Search {
-    pub fn new(scope: Scope) -> Search {
+    pub(crate) fn new(scope: Scope) -> Search {
         let members = scope.members;
         assert!(members <= MEMBERS);
         let (world, link, actors) = World::new(scope);
@@ -102,7 +102,8 @@ impl Search {
     }
 
     /// Visits every state, or so many.
-    pub fn run(mut self, most: usize) -> Report {
+    pub(crate) fn run(mut self, most: usize) -> Report {
+        #[expect(clippy::disallowed_methods, reason = "how long it took is for people")]
         let started = Instant::now();
         let mut frontier = vec![(self.first, 0u32)];
         let (mut wrong, mut steps) = (None, Vec::new());
@@ -256,11 +257,11 @@ impl Search {
             .map(|actor| (actor.standing, actor.delivered, actor.decision))
             .collect();
         let mut decisions = faces.iter().filter_map(|(_, _, decision)| *decision);
-        if let Some(one) = decisions.next() {
-            if let Some(other) = decisions.find(|other| *other != one) {
-                let [one, other] = [one, other].map(|id| self.world.decision(id));
-                return Some(format!("two decisions: {one:?} and {other:?}"));
-            }
+        if let Some(one) = decisions.next()
+            && let Some(other) = decisions.find(|other| *other != one)
+        {
+            let [one, other] = [one, other].map(|id| self.world.decision(id));
+            return Some(format!("two decisions: {one:?} and {other:?}"));
         }
         let lists: Vec<&[Message]> = faces.iter().map(|(_, list, _)| &self.world.lists.get(*list)[..]).collect();
         for ((standing, ..), list) in faces.iter().zip(&lists) {
@@ -387,7 +388,7 @@ impl Search {
 }
 
 impl Report {
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         format!(
             "{} states, {} transitions, {} states of rest ({} with somebody blocked, {} with nobody left), {} decisions, \
              {:.1} s; {}",

@@ -16,39 +16,39 @@ use std::rc::Rc;
 
 /// How much is tried.
 #[derive(Clone, Debug)]
-pub struct Scope {
-    pub members: usize,
+pub(crate) struct Scope {
+    pub(crate) members: usize,
     /// How many messages each sender commits, by rank; a member without a number is no sender.
-    pub messages: Vec<u8>,
+    pub(crate) messages: Vec<u8>,
     /// Whether all messages are committed before the first poll, and not at any time.
-    pub early: bool,
-    pub crashes: usize,
+    pub(crate) early: bool,
+    pub(crate) crashes: usize,
     /// Whether a death is proven to the survivors, and not suspected.
-    pub proofs: bool,
+    pub(crate) proofs: bool,
     /// Suspicions of members that live.
-    pub suspicions: u8,
+    pub(crate) suspicions: u8,
     /// Whether the member of the highest rank may leave: the view ends then without a suspicion.
-    pub leaves: bool,
-    pub memory: Memory,
+    pub(crate) leaves: bool,
+    pub(crate) memory: Memory,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Standing {
+pub(crate) enum Standing {
     Running,
     Ended,
     Evicted,
     Dead,
 }
 
-pub struct Actor {
-    pub standing: Standing,
+pub(crate) struct Actor {
+    pub(crate) standing: Standing,
     /// As long as it runs.
-    pub running: Option<Running>,
-    pub delivered: Id,
+    pub(crate) running: Option<Running>,
+    pub(crate) delivered: Id,
     /// Of whose deaths it has heard, and which of them are proven: one bit a rank.
     told: u8,
     proven: u8,
-    pub decision: Option<Id>,
+    pub(crate) decision: Option<Id>,
 }
 
 /// Two actors with the same are the same.
@@ -67,30 +67,30 @@ struct ActorKey {
 }
 
 /// One step of one member.
-pub struct Choice {
-    pub inputs: Inputs,
+pub(crate) struct Choice {
+    pub(crate) inputs: Inputs,
     /// By rank, how many writes it takes.
-    pub takes: Vec<usize>,
+    pub(crate) takes: Vec<usize>,
     /// By rank, the links to it behind that.
-    pub links: Vec<Id>,
-    pub after: Id,
-    pub output: Id,
+    pub(crate) links: Vec<Id>,
+    pub(crate) after: Id,
+    pub(crate) output: Id,
     /// The same if it dies in the middle of its poll, behind the first, the second and so on of its events.
-    pub deaths: Vec<(Id, Id)>,
+    pub(crate) deaths: Vec<(Id, Id)>,
 }
 
 /// Members at the most.
-pub const MEMBERS: usize = 5;
+pub(crate) const MEMBERS: usize = 5;
 
 /// A link on which nothing will be read any more.
-pub const CUT: Id = 0;
+pub(crate) const CUT: Id = 0;
 
-pub struct World {
-    pub scope: Scope,
+pub(crate) struct World {
+    pub(crate) scope: Scope,
     rows: Interner<Row>,
     writes: Interner<Write>,
-    pub outputs: Interner<Vec<Event>>,
-    pub lists: Interner<Vec<Message>>,
+    pub(crate) outputs: Interner<Vec<Event>>,
+    pub(crate) lists: Interner<Vec<Message>>,
     decisions: Interner<(spindle_core::View, Trims)>,
     /// From one member to another: the row as the reader has it, and what it will be after each write on the way.
     links: Interner<Vec<Id>>,
@@ -101,14 +101,14 @@ pub struct World {
     deaths: Memo<Id, Id>,
     polls: Memo<[Id; 2 + MEMBERS], (Id, Id)>,
     choices: Memo<[Id; 2 + MEMBERS], Rc<Vec<Choice>>>,
-    pub polled: u64,
+    pub(crate) polled: u64,
     /// What was found to be wrong.
-    pub wrong: Option<String>,
+    pub(crate) wrong: Option<String>,
 }
 
 impl World {
     /// The world, and the links and the actors of its first state.
-    pub fn new(scope: Scope) -> (World, Id, Vec<Id>) {
+    pub(crate) fn new(scope: Scope) -> (World, Id, Vec<Id>) {
         let members: Vec<Rank> = (0..scope.members as u32).map(Rank).collect();
         let subgroup = SubgroupSpec {
             member_rule: Rule::Everyone,
@@ -167,11 +167,11 @@ impl World {
         (world, link, actors)
     }
 
-    pub fn actor_of(&self, id: Id) -> &Rc<Actor> {
+    pub(crate) fn actor_of(&self, id: Id) -> &Rc<Actor> {
         &self.actors[id as usize]
     }
 
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!(
             "{} polls of {} states of members, {} rows, {} links",
             self.polled,
@@ -182,11 +182,11 @@ impl World {
     }
 
     /// How many decisions were made, by content.
-    pub fn decided(&self) -> usize {
+    pub(crate) fn decided(&self) -> usize {
         self.decisions.len()
     }
 
-    pub fn decision(&self, id: Id) -> &(spindle_core::View, Trims) {
+    pub(crate) fn decision(&self, id: Id) -> &(spindle_core::View, Trims) {
         self.decisions.get(id)
     }
 
@@ -212,7 +212,14 @@ impl World {
     }
 
     /// What `me` can do where the links to it are these, by rank, and `dead` have died.
-    pub fn choices(&mut self, me: usize, actor: Id, links: &[Id], dead: &[Rank], may_suspect: bool) -> Rc<Vec<Choice>> {
+    pub(crate) fn choices(
+        &mut self,
+        me: usize,
+        actor: Id,
+        links: &[Id],
+        dead: &[Rank],
+        may_suspect: bool,
+    ) -> Rc<Vec<Choice>> {
         let mask = dead.iter().fold(u32::from(may_suspect) << 31, |mask, rank| mask | 1 << rank.0);
         let mut key = [CUT; 2 + MEMBERS];
         key[..2].copy_from_slice(&[actor, mask]);
@@ -326,10 +333,9 @@ impl World {
         }));
         self.check_list(me, &delivered);
         let (told, proven) = (before.told | (died | lost) as u8, before.proven | died as u8);
-        if let (Some(decision), None) = (engine.decision(), before.decision) {
-            if decision.ballot.leader == engine.me() {
-                self.check_quorum(engine, &polled.row, &others, proven);
-            }
+        let leads = |decision: &&Decision| before.decision.is_none() && decision.ballot.leader == engine.me();
+        if engine.decision().filter(leads).is_some() {
+            self.check_quorum(engine, &polled.row, &others, proven);
         }
         let decision = engine.decision().map(|decision| (decision.next.clone(), decision.trims.clone()));
         let decision = decision.map(|decision| self.decisions.id(decision));
@@ -373,7 +379,7 @@ impl World {
     }
 
     /// A member that dies between two polls.
-    pub fn dead(&mut self, me: usize, actor: Id) -> Id {
+    pub(crate) fn dead(&mut self, me: usize, actor: Id) -> Id {
         if let Some(dead) = self.deaths.get(&actor) {
             return *dead;
         }
@@ -402,7 +408,7 @@ impl World {
     }
 
     /// A link when its writer has done that.
-    pub fn extend(&mut self, link: Id, output: Id) -> Id {
+    pub(crate) fn extend(&mut self, link: Id, output: Id) -> Id {
         if link == CUT || output == 0 {
             return link;
         }
@@ -436,7 +442,7 @@ impl World {
     }
 
     /// Whether `actor`, which runs, has a quorum of those that it does not suspect: who is with it, and who is left out.
-    pub fn has_quorum(&self, actor: Id, link: impl Fn(usize) -> Id) -> bool {
+    pub(crate) fn has_quorum(&self, actor: Id, link: impl Fn(usize) -> Id) -> bool {
         let actor = self.actor_of(actor);
         let row = |rank: usize| self.links.get(link(rank)).last().map_or(0, |row| *row);
         let rows: Vec<Rc<Row>> = (0..self.scope.members).map(|rank| Rc::clone(self.rows.get(row(rank)))).collect();
