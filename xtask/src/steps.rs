@@ -84,7 +84,7 @@ fn docs(session: &Session<'_>) -> Result<String> {
 }
 
 fn scope(session: &Session<'_>) -> Result<String> {
-    session.cargo(&[&SCOPE[..], &["--include-ignored", "--skip=long_", "--skip=planted"]].concat())
+    session.cargo(&SCOPE)
 }
 
 fn long_scope(session: &Session<'_>) -> Result<String> {
