@@ -25,12 +25,7 @@ fn every_planted_bug_is_found() {
     }
     seeds.sort_unstable();
     let median = seeds[seeds.len() / 2];
-    println!(
-        "{} of {} found, median {median} seeds, worst {:?}",
-        seeds.len(),
-        Bug::NoFence as u32,
-        seeds.last()
-    );
+    println!("{} of {} found, median {median} seeds, worst {:?}", seeds.len(), Bug::NoFence as u32, seeds.last());
     assert_eq!(missed, [], "not found in {WORST_MAX} seeds");
     assert!(median <= MEDIAN_MAX, "median {median}");
 }
