@@ -2,7 +2,7 @@
 use anyhow::Context;
 use clap::Args;
 use rustix::process::{Pid, test_kill_process};
-use spindle_fabric::meet::{DirError, RuntimeDir};
+use spindle_fabric::mail::{DirError, RuntimeDir};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};

@@ -38,6 +38,8 @@ impl Screen {
         for line in lines {
             let _ = write!(text, "\r{}\x1b[K\n", line.chars().take(columns).collect::<String>());
         }
+        // What is left of a longer drawing.
+        text.push_str("\x1b[J");
         self.drawn = lines.len();
         let mut out = stdout().lock();
         out.write_all(text.as_bytes())?;

@@ -53,7 +53,14 @@ fn show(args: &Args) -> Outcome {
     loop {
         let Some(group) = look(&mut visitor, args)? else {
             let gone = Failure::new(FAILED, format_args!("nobody is in group {} any more", args.group));
-            return if args.watch { Ok(()) } else { Err(gone) };
+            if !args.watch {
+                return Err(gone);
+            }
+            let end = match args.json {
+                true => summary(&args.group, &[], &[], &Answers::new()).to_string(),
+                false => format!("group {} has ended", args.group),
+            };
+            return Ok(screen.line(&end).context("can't write to the standard output")?);
         };
         let lines = if args.json { vec![group.to_string()] } else { table(&group) };
         let drawn = match live {

@@ -4,8 +4,7 @@ use crate::place::Place;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use spindle::{MailError, MemberId};
-use spindle_fabric::mail::{Letter, Mailbox, Outbox, Request, disclose};
-use spindle_fabric::meet::{GroupName, RuntimeDir};
+use spindle_fabric::mail::{GroupName, Letter, Mailbox, Outbox, Request, RuntimeDir, disclose};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -47,12 +46,12 @@ impl Visitor {
 
     /// Who founded the group, or was let in, and lives; by ascending id.
     pub(crate) fn members(&self) -> Outcome<Vec<MemberId>> {
-        Ok(Mailbox::members(&self.dir, &self.group).map_err(failed)?)
+        Mailbox::members(&self.dir, &self.group).map_err(failed)
     }
 
     /// Who has an address in the group and lives: also those who wait to be let in.
     pub(crate) fn present(&self) -> Outcome<Vec<MemberId>> {
-        Ok(Mailbox::present(&self.dir, &self.group).map_err(failed)?)
+        Mailbox::present(&self.dir, &self.group).map_err(failed)
     }
 
     /// Asks all of `members` and waits for their answers, [`ANSWER_WAIT`] at most. Who does not answer is missing in what

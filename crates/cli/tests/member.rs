@@ -137,7 +137,8 @@ fn a_line_that_is_too_long_is_named_and_the_others_go_on() {
     let file = scratch.file("in", format!("short\n\n{}\n", "x".repeat(300_000)).as_bytes());
     let bad =
         Running::start(scratch.member("long", 2).args(["--max-message", "1k", "--id", "1", "--input"]).arg(&file));
-    let other = Running::start(scratch.member("long", 2).args(["--max-message", "1024"]).stdin(Stdio::piped()));
+    let mut command = scratch.member("long", 2);
+    let other = Running::start(command.args(["--max-message", "1024", "--id", "2"]).stdin(Stdio::piped()));
     let error = bad.done().expect(1).error();
     for word in ["line 3", "300000 bytes", "1024", "--max-message"] {
         assert!(error.contains(word), "{error:?} lacks {word:?}");
@@ -268,7 +269,7 @@ fn a_member_that_hangs_is_evicted_and_ends_with_status_3() {
     let scratch = Scratch::new();
     let mut members = founded(&scratch, "hang", 3, &["--suspect-after", "0.3"]);
     let hung = members.pop().unwrap();
-    hung.signal(Signal::STOP);
+    hung.stop();
     for member in &mut members {
         assert_eq!(member.view(&[1, 2])["left"], json!([3]));
         member.send(b"without it\n");
@@ -290,7 +291,7 @@ fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
     let mut members = founded(&scratch, "again", 3, &words);
     members.iter_mut().for_each(|member| member.send(b"early\n"));
     members.iter_mut().for_each(|member| drop(member.lines(3)));
-    members[1].signal(Signal::STOP);
+    members[1].stop();
     members[0].view(&[1, 3]);
     members[0].send(b"in between\n");
     members[0].lines(4);

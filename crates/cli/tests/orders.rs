@@ -47,7 +47,7 @@ fn a_status_shows_the_view_its_members_and_their_frontiers() {
     assert!(subgroup["stable"].as_u64() >= Some(2), "{subgroup}");
     assert!(subgroup["members"].as_array().unwrap().iter().all(|member| member["received"].as_u64() >= Some(2)));
 
-    members[1].signal(Signal::STOP);
+    members[1].stop();
     let all = status(&scratch);
     assert_eq!(each(&all, "answers"), [true, false, true]);
     let told = Running::start(&mut scratch.spindle(["status", "g"])).done().expect(0);
@@ -107,7 +107,7 @@ fn a_member_is_evicted_whoever_leads_and_also_while_it_hangs() {
     let mut evicted = members.remove(0);
     evicted.event("error");
     evicted.done().expect(3);
-    members[2].signal(Signal::STOP);
+    members[2].stop();
     let error = order(&scratch, &["leave", "g", "--id", "4"]).expect(1).error();
     assert!(error.contains("did not answer") && error.contains("spindle evict"), "{error}");
     let gone = order(&scratch, &["evict", "g", "--id", "4"]).expect(0).objects().remove(0);

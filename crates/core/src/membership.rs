@@ -189,6 +189,7 @@ impl Membership {
             return false;
         }
         self.wishes.joins.push(joiner);
+        self.closing = true;
         true
     }
 
@@ -199,6 +200,7 @@ impl Membership {
         let wanted = fits && view.wants(&change) && !self.wishes.changes.contains(&change);
         if wanted {
             self.wishes.changes.push(change);
+            self.closing = true;
         }
         wanted
     }
@@ -302,7 +304,6 @@ impl Membership {
         if gone {
             self.see_the_gone(table);
         }
-        self.closing |= self.wishes != Wishes::default();
         self.closing
     }
 

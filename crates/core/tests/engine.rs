@@ -653,6 +653,9 @@ impl Rows for Owners<'_> {
     }
 }
 
+/// (sender, round, payload) of messages, in the order of delivery.
+type Delivered = Vec<(u32, u64, Vec<u8>)>;
+
 /// An observer that starts in the middle, looks now and then, and follows to the end of a view that a death ends.
 #[test]
 fn an_observer_sees_what_the_members_deliver_or_that_it_was_lapped() {
@@ -666,7 +669,7 @@ fn an_observer_sees_what_the_members_deliver_or_that_it_was_lapped() {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             random >> 33
         };
-        let mut observer: Option<(Observer, Vec<(u32, u64, Vec<u8>)>)> = None;
+        let mut observer: Option<(Observer, Delivered)> = None;
         let mut lapped = false;
         let patience = [4, 40, 400][seed as usize % 3];
         let steps = 400 + next() % 400;

@@ -10,7 +10,6 @@ pub mod bell;
 pub mod conformance;
 pub mod fabric;
 pub mod mail;
-pub mod meet;
 pub mod pipe;
 pub mod probe;
 pub mod publisher;

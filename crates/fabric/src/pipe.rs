@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn bytes_come_out_as_they_went_in_whatever_the_pieces() {
         let (mut writer, mut reader) = pipe(LONG);
-        let bytes: Vec<u8> = (0..3 * DATA_BYTES + 12_345).map(|i| (i * 2_654_435_761 >> 13) as u8).collect();
+        let bytes: Vec<u8> = (0..3 * DATA_BYTES + 12_345).map(|i| ((i * 2_654_435_761) >> 13) as u8).collect();
         let expected = bytes.clone();
         let writing = std::thread::spawn(move || {
             let mut rest = &bytes[..];

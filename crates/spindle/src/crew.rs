@@ -204,12 +204,15 @@ impl Crew {
         self.dead.contains(&id)
     }
 
-    /// Whether there may be news, or letters that could be sent now.
+    /// Whether there may be news.
     #[inline]
+    pub(crate) fn has_notice(&self) -> bool {
+        self.notices.any.load(Ordering::Acquire)
+    }
+
+    /// Whether there are no news, and no letters that could be sent now.
     pub(crate) fn is_calm(&self) -> bool {
-        !self.notices.any.load(Ordering::Acquire)
-            && self.outbox().is_none_or(Outbox::is_empty)
-            && self.starved_until.is_none()
+        !self.has_notice() && self.outbox().is_none_or(Outbox::is_empty) && self.starved_until.is_none()
     }
 
     fn outbox(&self) -> Option<&Outbox> {

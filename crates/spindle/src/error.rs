@@ -2,8 +2,7 @@
 use crate::gathering::Gathering;
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::ShmError;
-use spindle_fabric::mail::{MailError, Refusal};
-use spindle_fabric::meet::{DirError, NameError};
+use spindle_fabric::mail::{DirError, MailError, NameError, Refusal};
 use std::io;
 use std::time::Duration;
 

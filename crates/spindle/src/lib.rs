@@ -43,8 +43,7 @@ pub use spindle_core::{
     Ablation, Change, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::mail::{MailError, Refusal, VERSION as RENDEZVOUS_VERSION};
-pub use spindle_fabric::meet::{DirError, NameError};
+pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 

@@ -36,6 +36,8 @@ pub struct Node {
     /// The next view, once this one has ended.
     next: Option<Installing>,
     relaying: bool,
+    /// Whether there may be something to do beside the engine's work.
+    has_chores: bool,
     leaving: Leaving,
     /// Whether it has been polled: no more handles are given out.
     running: bool,
@@ -209,6 +211,7 @@ impl Node {
             by_id,
             next,
             relaying,
+            has_chores: true,
             leaving,
             running,
             shared,
@@ -295,23 +298,14 @@ impl Node {
             self.clock.tick();
         }
         let mut worked = false;
-        if !self.crew.is_calm() || self.joins.is_pending() {
-            worked = self.attend()?;
-        }
-        if self.next.is_some() {
-            return self.install(handler);
-        }
-        if !self.states.is_empty() && !self.engine.is_wedged() {
-            self.give_states(handler);
+        if self.has_chores || self.crew.has_notice() {
+            worked = self.do_chores(handler)?;
+            if self.next.is_some() {
+                return self.install(handler);
+            }
         }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
-        if self.relaying {
-            worked |= self.relay();
-        }
-        if self.leaving != Leaving::No {
-            worked |= self.go();
-        }
         if self.engine.is_blocked() {
             worked |= self.look_for_the_suspected();
         }
@@ -329,6 +323,30 @@ impl Node {
             State::Evicted => Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id })),
             State::Failed(fault) => Err(self.broken(Ended::Stuck(fault.to_string()))),
         }
+    }
+
+    /// What is seldom to be done beside the engine's work. Whether anything happened.
+    #[cold]
+    fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
+        let mut worked = self.attend()?;
+        if self.next.is_none() {
+            if !self.states.is_empty() && !self.engine.is_wedged() {
+                self.give_states(handler);
+            }
+            if self.relaying {
+                worked |= self.relay();
+            }
+            if self.leaving != Leaving::No {
+                worked |= self.go();
+            }
+        }
+        self.has_chores = self.next.is_some()
+            || self.relaying
+            || self.leaving != Leaving::No
+            || !self.states.is_empty()
+            || !self.crew.is_calm()
+            || self.joins.is_pending();
+        Ok(worked)
     }
 
     /// Sends on what stands in rings of ended views.
@@ -364,7 +382,7 @@ impl Node {
             let to: Vec<MemberId> = joiners.chain(self.crew.observers().iter().copied()).collect();
             self.crew.tell_view(&next, to);
         }
-        self.next = Some(installing);
+        (self.next, self.has_chores) = (Some(installing), true);
         Ok(Poll::Worked)
     }
 
@@ -395,10 +413,10 @@ impl Node {
         self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
-        self.relaying = true;
+        (self.relaying, self.has_chores) = (true, true);
         if self.leaving != Leaving::No {
             // The old view was about to end, or had ended, without this wish.
-            self.leaving = Leaving::Wanted;
+            (self.leaving, self.has_chores) = (Leaving::Wanted, true);
         }
         self.joins.begin(handover, &change.old, &self.view, Instant::now());
         self.shared.set_view(Arc::clone(&self.view));
@@ -536,7 +554,7 @@ impl Node {
     /// agreed on, [`poll`](Self::poll) answers [`Ended::Left`]. What is sent meanwhile may be delivered by all, or by nobody.
     pub fn leave(&mut self) {
         if self.leaving == Leaving::No {
-            self.leaving = Leaving::Wanted;
+            (self.leaving, self.has_chores) = (Leaving::Wanted, true);
             self.notices().ring();
         }
     }

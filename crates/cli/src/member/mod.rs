@@ -20,8 +20,7 @@ use spindle::{
     Batch, Config, Ended, FinishError, Group, Handler, JoinError, MailError, MemberId, Node, Order, Publisher,
     SubgroupId, View, ViewChange,
 };
-use spindle_fabric::mail::Mailbox;
-use spindle_fabric::meet::GroupName;
+use spindle_fabric::mail::{GroupName, Mailbox};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;

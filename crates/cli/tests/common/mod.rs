@@ -1,6 +1,6 @@
 //! Processes of the command, each test's in a directory of its own. What a test starts ends with the test.
 #![allow(dead_code, reason = "each test file uses a part")]
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -125,6 +125,13 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops all of its threads. The signal alone lets them run on for a while.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        let pid = Pid::from_child(&self.child);
+        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {

@@ -1,5 +1,5 @@
 //! Why a process has no place in its group's post.
-use crate::meet::{DirError, GroupName};
+use super::dir::{DirError, GroupName};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use spindle_core::MemberId;

@@ -1,11 +1,12 @@
 //! A process's address in its group, and sending to others'.
+use super::bytes::WireError;
+use super::dir::{GroupName, RuntimeDir};
 use super::error::MailError;
+use super::kernel::{is_pidfd, random};
+use super::limits::{GARBAGE_PER_LOOK, LETTER_BYTES_MAX, LETTER_FDS_MAX, LOCK_WAIT, SEND_BUFFER_BYTES};
 use super::place::{Census, Lock, Place, Probe, VISITOR_IDS_FROM, keep_cleaners_out, new_socket, remove};
 use super::wire::{Letter, Refusal, Stranger, VERSION, stranger};
 use super::{Role, Standing};
-use crate::meet::limits::{GARBAGE_PER_LOOK, LETTER_BYTES_MAX, LETTER_FDS_MAX, LOCK_WAIT, SEND_BUFFER_BYTES};
-use crate::meet::sock::{is_pidfd, random};
-use crate::meet::{GroupName, RuntimeDir, WireError};
 use rustix::fs::lstat;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::set_socket_send_buffer_size;

@@ -1,8 +1,8 @@
 //! How the processes of one user on one host are a group whose members come and go, without a daemon: each has a
-//! [`Mailbox`] in the user's private [`RuntimeDir`](crate::meet::RuntimeDir), and they write [`Letter`]s to each other. Start reading at
+//! [`Mailbox`] in the user's private [`RuntimeDir`], and they write [`Letter`]s to each other. Start reading at
 //! [`found_or_find`].
 //!
-//! What travels is descriptors of memory and processes, never names. So nothing outlives the processes but a lock file of 16
+//! What travels is descriptors of memory and processes, never names. So nothing outlives the processes but a lock file of 24
 //! bytes and, after a crash, sockets that nobody answers at; the next process that starts removes them.
 //!
 //! What holds:
@@ -15,8 +15,12 @@
 //!   with its descriptors.
 //!
 //! This is not membership: who is in a view is decided by the members, in their shared memory.
+mod bytes;
+mod dir;
 mod enclosure;
 mod error;
+mod kernel;
+mod limits;
 mod mailbox;
 mod outbox;
 mod place;
@@ -25,6 +29,7 @@ mod tests;
 mod watch;
 mod wire;
 
+pub use dir::{DirError, GroupName, NameError, RuntimeDir};
 pub use enclosure::{disclose, enclose};
 pub use error::MailError;
 pub use mailbox::{Delivery, Dropped, Mailbox, found_or_find};

@@ -1,9 +1,9 @@
 //! Letters that wait until others have emptied their mailboxes: a mailbox may hold as few as ten, and a view change
 //! sends one to everybody at once.
 use super::error::MailError;
+use super::limits::{OUTBOX_LETTERS_MAX, RESEND_PAUSE};
 use super::mailbox::{Delivery, Mailbox};
 use super::wire::Letter;
-use crate::meet::limits::{OUTBOX_LETTERS_MAX, RESEND_PAUSE};
 use spindle_core::MemberId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};

@@ -5,9 +5,9 @@
 //! its owner is a member. So a mark without a process behind it is told from one with by connecting, the same way as an
 //! address is, and nothing has to be cleaned up for the truth to be known. The lock file holds the incarnation of the
 //! group that was founded last.
+use super::dir::{DirError, GroupName, RuntimeDir};
 use super::error::MailError;
-use crate::meet::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
-use crate::meet::{DirError, GroupName, RuntimeDir};
+use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open, stat, unlink};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -269,8 +269,8 @@ pub(super) fn remove(path: &Path) -> Result<(), MailError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::TempDir;
     use super::*;
-    use crate::meet::tests::TempDir;
 
     #[test]
     fn names_are_read_as_they_are_written_and_no_others() {

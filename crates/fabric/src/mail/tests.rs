@@ -2,8 +2,6 @@
 //! [`child`]).
 use super::place::{Place, new_socket};
 use super::*;
-use crate::meet::tests::TempDir;
-use crate::meet::{DirError, GroupName, RuntimeDir};
 use crate::{OwnRegion, PeerRegion};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, sendmsg_addr};
@@ -15,8 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::spawn;
@@ -25,6 +24,29 @@ use std::time::{Duration, Instant};
 /// Bounds every wait of a test that works; one that hangs fails after it.
 const BOUND: Duration = Duration::from_secs(60);
 const REGION: u64 = 4096;
+
+/// A directory for one test.
+pub(super) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("mail-{}-{n}", std::process::id()));
+        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
+        Self(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 /// What the processes and threads of one test share.
 struct Town {

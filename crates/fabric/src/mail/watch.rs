@@ -1,7 +1,7 @@
 //! The watch: one thread that sleeps in the kernel until a process ends that is watched, there is mail, or it is told to
 //! stop. Whom it watches may change at any time. While nothing happens it costs nothing.
 use super::error::MailError;
-use crate::meet::limits::EVENTS_PER_WAIT;
+use super::limits::EVENTS_PER_WAIT;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;

@@ -3,9 +3,8 @@
 //! Every letter starts with magic, version and kind. That header never changes, nor do the numbers of the kinds that ask
 //! for something or refuse it; so two versions of Spindle can tell each other that they differ ([`stranger`]). Whatever
 //! the bytes, decoding answers with a letter or a [`WireError`].
-use crate::meet::WireError;
-use crate::meet::limits::LETTER_BYTES_MAX;
-use crate::meet::wire::{Reader, Writer};
+use super::bytes::{Reader, WireError, Writer};
+use super::limits::LETTER_BYTES_MAX;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, ViewId};
 
@@ -453,7 +452,6 @@ mod tests {
 
     #[test]
     fn wrong_fields_are_named() {
-        let wrong = |letter: Letter| Letter::decode(&letter.encode()).unwrap_err();
         let ask = Letter::Ask { from: MemberId(1), pid: 1, config: 1, version: 1, observer: true };
         let mut bytes = ask.encode();
         bytes[40] = 2;
