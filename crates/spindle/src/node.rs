@@ -419,6 +419,10 @@ impl Node {
             (self.leaving, self.has_chores) = (Leaving::Wanted, true);
         }
         self.joins.begin(handover, &change.old, &self.view, Instant::now());
+        for id in self.joins.admitted() {
+            // The old view's engine heard of it when this one had been made already.
+            self.engine.admit(id);
+        }
         self.shared.set_view(Arc::clone(&self.view));
         let _running = Upcall::enter();
         handler.view_changed(&change);
