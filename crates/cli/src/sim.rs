@@ -25,6 +25,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
 
+    /// Let members come and go in every seed, not in about half of them; a seed means another history with it than without
+    #[arg(long)]
+    views: bool,
+
     /// Run this seed only, and tell its story
     #[arg(long, conflicts_with_all = ["seeds", "from", "threads"])]
     seed: Option<u64>,
@@ -47,6 +51,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
+impl Args {
+    fn options(&self) -> Options {
+        Options { always_membership: self.views, ..Options::default() }
+    }
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     match args.seed {
         Some(seed) => replay(seed, &args),
@@ -57,7 +67,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// One seed, in words.
 fn replay(seed: u64, args: &Args) -> Outcome {
-    let (outcome, story) = explain(&Plan::from_seed(seed, &Options::default()));
+    let (outcome, story) = explain(&Plan::from_seed(seed, &args.options()));
     if args.json {
         let failures: Vec<Value> = outcome.violations.iter().map(|violation| failure(seed, violation)).collect();
         let mut object = json!({
@@ -97,7 +107,7 @@ fn search(args: &Args) -> Outcome {
     let (start, mut shown) = (Instant::now(), Instant::now());
     let live = stderr().is_terminal() && !args.json;
     let seeds = args.from..args.from.saturating_add(args.seeds);
-    let summary = campaign(seeds, threads, &Options::default(), |summary| {
+    let summary = campaign(seeds, threads, &args.options(), |summary| {
         if live && shown.elapsed() >= SHOW_EVERY {
             shown = Instant::now();
             // A terminal that is gone does not matter.

@@ -28,7 +28,7 @@ pub struct Ballot {
 }
 
 /// What a view change decided.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Decision {
     /// Under which number.
     pub ballot: Ballot,
@@ -39,7 +39,7 @@ pub struct Decision {
 }
 
 /// A set of ranks, as the words that stand in a row.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ranks {
     words: Box<[u64]>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Ranks {
 const BEATS: u64 = 32;
 
 /// What I have heard of one member.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Hash, Debug, Default)]
 struct Pulse {
     heartbeat: u64,
     /// How long it has been the same, in ns, as far as I looked.
@@ -56,7 +56,7 @@ struct Pulse {
 }
 
 /// One member's part in the end of its view.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Membership {
     me: Rank,
     everyone: Vec<Rank>,
@@ -507,7 +507,14 @@ impl Membership {
         if !others.iter().all(|rank| behind_fence(rank) && is_wedged(rank)) {
             return false;
         }
-        self.blocked = !self.is_quorum(others.len() + 1);
+        let followed =
+            |rank: Rank| Ballot::decode(table.load(rank, membership::BALLOT)).map(|(ballot, _)| ballot.leader);
+        if self.readable().any(|rank| self.dead.has(rank) && followed(rank) > Some(self.me)) {
+            // What leaves me out may be decided, and nobody is left to tell.
+            self.evicted = true;
+            return true;
+        }
+        self.blocked = !self.is_quorum(others.len() + 1, table);
         if self.blocked {
             return false;
         }
@@ -525,12 +532,18 @@ impl Membership {
         decided
     }
 
-    /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end.
+    /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end. The dead
+    /// who had turned away from me may have helped a leader behind me over its fence, so they are no help to me as long as that
+    /// leader may live and be unheard.
     ///
     /// Those that are gone unheard may have decided among themselves before. Then they were more than half of themselves and of those
     /// who go on, none of whom was dead to them. So if nobody else is left out, half of the two is enough.
-    fn is_quorum(&self, unsuspected: usize) -> bool {
-        let dead = if planted!(DeadCountAsPresent) { 0 } else { self.dead.count() };
+    fn is_quorum<T: Table>(&self, unsuspected: usize, table: &T) -> bool {
+        let has_rival =
+            self.everyone.iter().any(|rank| *rank > self.me && self.suspected.has(*rank) && !self.dead.has(*rank));
+        let left_out = |rank: &&Rank| self.dead.has(**rank) && !(has_rival && bit(table, **rank, self.me));
+        let left_out = self.everyone.iter().filter(left_out).count();
+        let dead = if planted!(DeadCountAsPresent) { 0 } else { left_out };
         let present = if planted!(DeadCountAsPresent) { unsuspected + self.dead.count() } else { unsuspected };
         let counted = self.everyone.len() - dead;
         let all_others_gone = present + self.gone.count() == counted;

@@ -55,7 +55,7 @@ pub(crate) fn words_max(view: &View) -> usize {
 }
 
 /// What one member wishes of the next view.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Wishes {
     /// Who wants to be admitted, in the order in which they asked.
     pub(crate) joins: Vec<MemberId>,

@@ -184,7 +184,8 @@ impl Lock {
     pub(super) fn incarnation(&self) -> Result<Option<u128>, MailError> {
         let mut bytes = [0; 16];
         match rustix::io::pread(&self.file, &mut bytes, 0) {
-            Ok(16) => Ok(Some(u128::from_le_bytes(bytes))),
+            // Zeros: the file was made anew, by somebody who was given an id; the group it spoke of is not known here any more.
+            Ok(16) => Ok(Some(u128::from_le_bytes(bytes)).filter(|incarnation| *incarnation != 0)),
             // A founder that died on the way here founded nothing.
             Ok(_) => Ok(None),
             Err(errno) => Err(MailError::io("read", Some(&self.path), errno)),
