@@ -99,7 +99,6 @@ pub(super) struct Judge {
     eras: Vec<Era>,
     lists: BTreeMap<(usize, u64, u8), List>,
     /// The application's state of a subgroup when a view began, and who said so first.
-    #[expect(clippy::type_complexity)]
     states: BTreeMap<(usize, u64, u8), Said>,
     sent: HashMap<Lane, Sent>,
     gaps: Vec<Gap>,
