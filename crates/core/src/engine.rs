@@ -49,6 +49,7 @@ pub enum State {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Certainty {
     Dead,
+    Gone,
     Suspected,
 }
 
@@ -183,6 +184,12 @@ impl Engine {
         self.report(member, Certainty::Dead);
     }
 
+    /// Tells the engine that `member` does nothing any more in this view, and that I can't read what it did: its row is not the one
+    /// that I see.
+    pub fn member_gone(&mut self, member: Rank) {
+        self.report(member, Certainty::Gone);
+    }
+
     /// Tells the engine that `member` has to go: its connection broke, or somebody wants it evicted. It may be alive.
     pub fn suspect(&mut self, member: Rank) {
         self.report(member, Certainty::Suspected);
@@ -235,6 +242,11 @@ impl Engine {
     /// Who would lead a change of the view now: the lowest rank that I don't suspect.
     pub fn leader(&self) -> Rank {
         self.membership.leader()
+    }
+
+    /// Whether the view can never change any more at this member: it is blocked, and all whom it would need are gone.
+    pub fn is_stranded(&self) -> bool {
+        self.membership.is_stranded()
     }
 
     /// Whether I suspect `member`.
@@ -500,6 +512,7 @@ impl Engine {
             match certainty {
                 _ if table.load(member, membership::LEFT) != 0 => {}
                 Certainty::Dead => self.membership.died(member),
+                Certainty::Gone => self.membership.is_gone(member),
                 Certainty::Suspected => self.membership.suspect(member),
             }
         }

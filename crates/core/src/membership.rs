@@ -66,6 +66,8 @@ pub(crate) struct Membership {
     suspected: Ranks,
     /// Proven dead, so that their rows are final.
     dead: Ranks,
+    /// They do nothing any more, but what they did can't be read.
+    gone: Ranks,
     /// Something is to be done about the membership: the view has to end.
     closing: bool,
     wedged: bool,
@@ -143,6 +145,7 @@ impl Membership {
             peers: view.ranks().filter(|rank| *rank != me).collect(),
             suspected: Ranks::none(members),
             dead: Ranks::none(members),
+            gone: Ranks::none(members),
             closing: false,
             wedged: false,
             leaving: false,
@@ -181,6 +184,19 @@ impl Membership {
     pub(crate) fn died(&mut self, member: Rank) {
         self.dead.add(member);
         self.suspect(member);
+    }
+
+    /// `member` does nothing any more, and its row is unknown.
+    pub(crate) fn is_gone(&mut self, member: Rank) {
+        if !self.dead.has(member) {
+            self.gone.add(member);
+            self.suspect(member);
+        }
+    }
+
+    /// Blocked, and all others are gone: nobody can ever tell me how the view went on.
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.blocked && self.unsuspected().count() + self.dead.count() + self.gone.count() == self.everyone.len()
     }
 
     pub(crate) fn admit(&mut self, view: &View, joiner: MemberId) -> bool {
@@ -519,6 +535,9 @@ impl Membership {
     /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end. The dead
     /// who had turned away from me may have helped a leader behind me over its fence, so they are no help to me as long as that
     /// leader may live and be unheard.
+    ///
+    /// Those that are gone unheard may have decided among themselves before. Then they were more than half of themselves and of those
+    /// who go on, none of whom was dead to them. So if nobody else is left out, half of the two is enough.
     fn is_quorum<T: Table>(&self, unsuspected: usize, table: &T) -> bool {
         let has_rival =
             self.everyone.iter().any(|rank| *rank > self.me && self.suspected.has(*rank) && !self.dead.has(*rank));
@@ -526,7 +545,9 @@ impl Membership {
         let left_out = self.everyone.iter().filter(left_out).count();
         let dead = if planted!(DeadCountAsPresent) { 0 } else { left_out };
         let present = if planted!(DeadCountAsPresent) { unsuspected + self.dead.count() } else { unsuspected };
-        2 * present > self.everyone.len() - dead || planted!(NoQuorum)
+        let counted = self.everyone.len() - dead;
+        let all_others_gone = present + self.gone.count() == counted;
+        2 * present > counted || (all_others_gone && 2 * present == counted) || planted!(NoQuorum)
     }
 
     /// INV-ADOPT: the newest proposal of those whose rows I have to read, if there is any; else one of my own.

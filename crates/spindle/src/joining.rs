@@ -95,6 +95,11 @@ impl Joins {
         due
     }
 
+    /// Those who were passed on to an engine and are in no view yet.
+    pub(crate) fn admitted(&self) -> impl Iterator<Item = MemberId> {
+        self.admitted.iter().copied()
+    }
+
     /// A view has begun.
     pub(crate) fn begin(&mut self, handover: Handover, old: &View, new: &View, now: Instant) {
         self.handover = handover;

@@ -229,6 +229,10 @@ impl Follower {
         let followed = self.followed.take()?;
         let next = followed.observer.decision()?.next.clone();
         let change = ViewChange::new(Arc::clone(&followed.view), Arc::new(next.clone()));
+        if next.members.is_empty() {
+            // The last member has left.
+            return Some(Item::Failed(JoinError::GroupGone));
+        }
         // Without a state, the observation begins anew.
         self.early.clear();
         if self.has_state {
@@ -287,8 +291,17 @@ impl Follower {
                     return Err(JoinError::GroupGone);
                 }
                 // Only where to begin: from then on each view says which is the next.
-                if self.followed.is_none() && self.told.is_none() {
+                if self.followed.is_some() || self.told.as_ref().is_some_and(|told| told.id >= view.id) {
+                    return Ok(());
+                }
+                let Some(told) = self.told.as_ref().filter(|_| self.has_state) else {
+                    // The members hand out the memory of their newest view only.
                     self.told = Some(view);
+                    return Ok(());
+                };
+                let (id, members) = (told.id, told.members.clone());
+                if !members.iter().all(|member| self.crew().has_parts(id, *member)) {
+                    return Err(JoinError::Source(std::io::Error::other("the group has passed over a view meanwhile")));
                 }
             }
             News::State { view, pipe } => {

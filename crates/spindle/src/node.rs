@@ -13,6 +13,7 @@ use crate::{Batch, Handler, ViewChange};
 use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,8 @@ pub struct Node {
     wake_at: Option<Time>,
     /// When those were looked for last without whom the view can't change.
     looked: Instant,
+    /// Members of the view whose rows never came here.
+    absent: BTreeSet<MemberId>,
 }
 
 /// What a node keeps of its configuration.
@@ -71,6 +74,16 @@ pub(crate) struct Installing {
     view: Arc<View>,
     since: Instant,
     suspect_after: Option<Duration>,
+}
+
+/// A view that begins here.
+struct Begun {
+    engine: Engine,
+    fabric: ShmFabric,
+    view: Arc<View>,
+    handover: Handover,
+    /// Whose row is not here.
+    absent: BTreeSet<MemberId>,
 }
 
 /// What one poll of a [`Node`] found.
@@ -163,24 +176,28 @@ impl Installing {
     }
 
     /// The table of the view. Who has not come by now has a row of zeros, and is reported.
-    fn begin(mut self, crew: &mut Crew) -> Result<(Engine, ShmFabric, Arc<View>, Handover), ShmError> {
+    fn begin(mut self, crew: &mut Crew) -> Result<Begun, ShmError> {
         let me = crew.me;
         let others = self.view.members.iter().copied().zip((0..).map(Rank)).filter(|(id, _)| *id != me);
-        let mut parts: Vec<(Rank, Option<PeerParts>)> = vec![];
+        let (mut parts, mut absent): (Vec<(Rank, Option<PeerParts>)>, BTreeSet<MemberId>) = Default::default();
         for (id, rank) in others {
             let theirs = crew.take_parts(self.view.id, id);
             match (&theirs, crew.is_dead(id)) {
-                // It never was on its way to anybody: zeros are all that it ever wrote.
-                (_, true) => self.engine.member_died(rank),
+                (Some(_), true) => self.engine.member_died(rank),
+                // It may have come to others, and have agreed with them on a view without this member.
+                (None, true) => self.engine.member_gone(rank),
                 (None, false) => self.engine.suspect(rank),
                 (Some(_), false) => {}
+            }
+            if theirs.is_none() {
+                absent.insert(id);
             }
             parts.push((rank, theirs));
         }
         let row = self.row.take().expect("a view begins once");
         let fabric = ShmFabric::new(self.engine.layout(), row, parts)?;
         crew.begin(&self.view);
-        Ok((self.engine, fabric, self.view, self.handover))
+        Ok(Begun { engine: self.engine, fabric, view: self.view, handover: self.handover, absent })
     }
 }
 
@@ -192,7 +209,7 @@ impl Node {
         bell: MemberBell,
         terms: Terms,
     ) -> Result<Node, JoinError> {
-        let (mut engine, fabric, view, handover) = installing.begin(&mut crew)?;
+        let Begun { mut engine, fabric, view, handover, absent } = installing.begin(&mut crew)?;
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
         let mut lines: Vec<Line> = view.subgroups.iter().map(|spec| Line::new(spec.name.clone(), &shared)).collect();
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
@@ -220,6 +237,7 @@ impl Node {
             states,
             wake_at,
             looked: Instant::now(),
+            absent,
         })
     }
 
@@ -307,6 +325,9 @@ impl Node {
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if self.engine.is_blocked() {
+            if self.engine.is_stranded() {
+                return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
+            }
             worked |= self.look_for_the_suspected();
         }
         self.wake_at = progress.wake_at;
@@ -400,8 +421,9 @@ impl Node {
         }
         let Some(next) = self.next.take() else { return Ok(Poll::Idle) };
         let begun = next.begin(&mut self.crew);
-        let (mut engine, mut fabric, view, handover) =
+        let Begun { mut engine, mut fabric, view, handover, absent } =
             begun.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        self.absent = absent;
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
         fabric.listen_to(lingering);
@@ -419,6 +441,10 @@ impl Node {
             (self.leaving, self.has_chores) = (Leaving::Wanted, true);
         }
         self.joins.begin(handover, &change.old, &self.view, Instant::now());
+        for id in self.joins.admitted() {
+            // The old view's engine heard of it when this one had been made already.
+            self.engine.admit(id);
+        }
         self.shared.set_view(Arc::clone(&self.view));
         let _running = Upcall::enter();
         handler.view_changed(&change);
@@ -435,9 +461,7 @@ impl Node {
             match news {
                 News::Died(id) => {
                     self.joins.forget(id);
-                    if let Some(rank) = self.view.rank_of(id) {
-                        self.engine.member_died(rank);
-                    }
+                    self.died(id);
                 }
                 News::Asks { id, pid, config, observer } => self.asked(id, pid, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
@@ -527,10 +551,17 @@ impl Node {
         let suspected = self.view.ranks().filter(|rank| self.engine.suspects(*rank));
         let ids: Vec<MemberId> = suspected.map(|rank| self.view.members[rank.index()]).collect();
         let gone = self.crew.look_for(&ids);
-        for rank in gone.iter().filter_map(|id| self.view.rank_of(*id)) {
-            self.engine.member_died(rank);
-        }
+        gone.iter().for_each(|id| self.died(*id));
         !gone.is_empty()
+    }
+
+    /// `id` writes nothing any more.
+    fn died(&mut self, id: MemberId) {
+        match self.view.rank_of(id) {
+            Some(rank) if self.absent.contains(&id) => self.engine.member_gone(rank),
+            Some(rank) => self.engine.member_died(rank),
+            None => {}
+        }
     }
 
     /// A step towards leaving: first everything that was sent has to be delivered everywhere. Whether anything happened.

@@ -43,6 +43,8 @@ pub(super) struct Witness {
 }
 
 type Lane = (u32, u8, u8);
+/// A state, and which process said so.
+type Said = ((u64, u64), u32);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
@@ -97,8 +99,7 @@ pub(super) struct Judge {
     eras: Vec<Era>,
     lists: BTreeMap<(usize, u64, u8), List>,
     /// The application's state of a subgroup when a view began, and who said so first.
-    #[expect(clippy::type_complexity)]
-    states: BTreeMap<(usize, u64, u8), ((u64, u64), u32)>,
+    states: BTreeMap<(usize, u64, u8), Said>,
     sent: HashMap<Lane, Sent>,
     gaps: Vec<Gap>,
     /// From kills to the next delivery at each survivor, in ns, and whether nothing else happened meanwhile.

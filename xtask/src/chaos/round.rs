@@ -26,7 +26,7 @@ const REST: Duration = Duration::from_millis(200);
 const STATUS_WAIT: Duration = Duration::from_millis(1500);
 /// Members that were not silent and are evicted in one round, before it counts as a storm: a busy machine may do to a process what
 /// SIGSTOP does.
-const UNPROVOKED_MAX: u64 = 2;
+const UNPROVOKED_MAX: u64 = 4;
 /// A kill is alone if nothing else happens for so long before and after it.
 const ALONE: Duration = Duration::from_millis(400);
 
