@@ -125,7 +125,11 @@ impl Handler for NoState {
 /// A process that is not a member yet.
 struct Candidate<'a> {
     config: &'a Config,
+    dir: RuntimeDir,
+    group: GroupName,
     digest: u64,
+    /// Made before the members wait for this process: for a process with threads it takes milliseconds.
+    bell: MemberBell,
     deadline: Instant,
     cancelled: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Gathering),
@@ -146,13 +150,7 @@ impl Config {
     /// # Errors
     /// [`JoinError`].
     pub fn join_with(self, progress: &mut dyn FnMut(&Gathering), cancelled: &AtomicBool) -> Result<Node, JoinError> {
-        self.check()?;
-        let (dir, group) = self.place()?;
-        let seen = Gathering { members: self.members, present: vec![] };
-        let deadline = after(Instant::now(), self.gather_timeout);
-        let digest = self.digest();
-        let mut candidate = Candidate { config: &self, digest, deadline, cancelled, progress, seen };
-        candidate.join(&dir, &group, &mut None::<&mut NoState>)
+        Candidate::new(&self, progress, cancelled)?.join(&mut None::<&mut NoState>)
     }
 
     /// As [`join_with`](Self::join_with), for applications that have a state: `handler` [restores](Handler::restore) that of a member,
@@ -167,21 +165,16 @@ impl Config {
         progress: &mut dyn FnMut(&Gathering),
         cancelled: &AtomicBool,
     ) -> Result<Node, JoinError> {
-        self.check()?;
-        let (dir, group) = self.place()?;
-        let seen = Gathering { members: self.members, present: vec![] };
-        let deadline = after(Instant::now(), self.gather_timeout);
-        let digest = self.digest();
-        let mut candidate = Candidate { config: &self, digest, deadline, cancelled, progress, seen };
+        let mut candidate = Candidate::new(&self, progress, cancelled)?;
         let mut handler = Some(handler);
         for _ in 1..LEARN_ATTEMPTS {
-            match candidate.join(&dir, &group, &mut handler) {
+            match candidate.join(&mut handler) {
                 // The source died, or the group was too fast for a moment: another one, from the start.
                 Err(JoinError::Source(_) | JoinError::Lapped(_) | JoinError::GroupGone) => {}
                 joined => return joined,
             }
         }
-        candidate.join(&dir, &group, &mut handler)
+        candidate.join(&mut handler)
     }
 
     fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
@@ -234,14 +227,22 @@ impl Config {
     }
 }
 
-impl Candidate<'_> {
-    fn join<H: Handler>(
-        &mut self,
-        dir: &RuntimeDir,
-        group: &GroupName,
-        handler: &mut Option<&mut H>,
-    ) -> Result<Node, JoinError> {
-        let role = found_or_find(dir, group, self.config.id.map(MemberId), self.deadline, self.cancelled);
+impl<'a> Candidate<'a> {
+    fn new(
+        config: &'a Config,
+        progress: &'a mut dyn FnMut(&Gathering),
+        cancelled: &'a AtomicBool,
+    ) -> Result<Candidate<'a>, JoinError> {
+        config.check()?;
+        let (dir, group) = config.place()?;
+        let (digest, bell) = (config.digest(), new_bell()?);
+        let deadline = after(Instant::now(), config.gather_timeout);
+        let seen = Gathering { members: config.members, present: vec![] };
+        Ok(Candidate { config, dir, group, digest, bell, deadline, cancelled, progress, seen })
+    }
+
+    fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
+        let role = found_or_find(&self.dir, &self.group, self.config.id.map(MemberId), self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
         let (mailbox, mut standing) = match role {
             Role::Founder { mailbox, incarnation } => (mailbox, Standing::Founder { incarnation }),
@@ -257,11 +258,11 @@ impl Candidate<'_> {
                 }
                 Standing::Joiner { .. } if handler.is_some() => {
                     let Some(handler) = handler else { continue };
-                    let (back, view) = self.learn(crew, dir, group, *handler)?;
+                    let (back, view) = self.learn(crew, *handler)?;
                     crew = back;
                     view
                 }
-                Standing::Joiner { members } => self.ask(&mut crew, members, dir, group)?,
+                Standing::Joiner { members } => self.ask(&mut crew, members)?,
             };
             if let Some(view) = came {
                 break view;
@@ -320,18 +321,12 @@ impl Candidate<'_> {
     }
 
     /// As somebody who finds members: asks until one tells the view that lets this process in. `None` if they are all gone.
-    fn ask(
-        &mut self,
-        crew: &mut Crew,
-        mut members: Vec<MemberId>,
-        dir: &RuntimeDir,
-        group: &GroupName,
-    ) -> Result<Option<View>, JoinError> {
+    fn ask(&mut self, crew: &mut Crew, mut members: Vec<MemberId>) -> Result<Option<View>, JoinError> {
         let mut asked: Option<Instant> = None;
         loop {
             if asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
                 if asked.is_some() {
-                    members = Mailbox::members(dir, group)?;
+                    members = Mailbox::members(&self.dir, &self.group)?;
                 }
                 if members.is_empty() {
                     return Ok(None);
@@ -367,17 +362,17 @@ impl Candidate<'_> {
     }
 
     /// As somebody who finds members and wants their application's state.
-    fn learn<H: Handler>(
-        &mut self,
-        crew: Crew,
-        dir: &RuntimeDir,
-        group: &GroupName,
-        handler: &mut H,
-    ) -> Result<(Crew, Option<View>), JoinError> {
+    fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<(Crew, Option<View>), JoinError> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
-        let follower =
-            Follower::new(crew, self.digest, dir.clone(), group.clone(), Arc::clone(&queue), Arc::clone(&seen));
+        let follower = Follower::new(
+            crew,
+            self.digest,
+            self.dir.clone(),
+            self.group.clone(),
+            Arc::clone(&queue),
+            Arc::clone(&seen),
+        );
         let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || follower.run());
         let thread = thread.map_err(JoinError::Thread)?;
         let learned = self.apply(handler, &queue, &seen);
@@ -440,10 +435,9 @@ impl Candidate<'_> {
     /// Begins the first view of this process.
     fn install(&mut self, mut crew: Crew, view: View) -> Result<Node, JoinError> {
         let terms = self.config.terms();
-        let bell = new_bell()?;
         let me = view.rank_of(crew.me).expect("it is in the view");
         let engine = Engine::new(view, me, terms.ablation)?;
-        let installing = Installing::new(engine, &mut crew, &bell, &terms)?;
+        let installing = Installing::new(engine, &mut crew, &self.bell, &terms)?;
         while !installing.is_ready(&crew) {
             for news in self.news(&mut crew)? {
                 // The others may not have heard of the view yet.
@@ -452,7 +446,7 @@ impl Candidate<'_> {
                 }
             }
         }
-        Node::new(crew, installing, bell, terms)
+        Node::new(crew, installing, self.bell.clone(), terms)
     }
 
     /// What has happened, after a short wait for it.
