@@ -27,7 +27,8 @@ pub struct Config {
     /// the core it sleeps at once.
     pub spin_for: Duration,
     /// The silence after which a member that lives is taken for hung, and the others go on without it: it is evicted. Deaths are
-    /// known at once. Shorter finds hung members sooner; pauses of nine tenths of it are safe. `None`: only deaths count.
+    /// known at once. Shorter finds hung members sooner; pauses of nine tenths of it are safe. `None`: only deaths count. The same for
+    /// all members, who show that they live in steps of it.
     pub suspect_after: Option<Duration>,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,
@@ -88,8 +89,8 @@ impl Config {
 
     /// A number that differs, in all likelihood, when anything differs that members must agree on.
     pub(crate) fn digest(&self) -> u64 {
-        // FNV-1a over the version, which decides how the view is laid out, and the debug form of the subgroups.
-        let text = format!("{} {:?}", env!("CARGO_PKG_VERSION"), self.subgroups);
+        // FNV-1a over the version, which decides how the view is laid out, and the debug form of what has to be alike.
+        let text = format!("{} {:?} {:?}", env!("CARGO_PKG_VERSION"), self.suspect_after, self.subgroups);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 }

@@ -6,7 +6,7 @@
 use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
 use spindle_core::{MemberId, View, ViewId};
-use spindle_fabric::mail::{Letter, Mailbox, Notice, Outbox, Refusal, Request, VERSION, Watch, disclose, enclose};
+use spindle_fabric::mail::{Letter, Mailbox, Notice, Outbox, Refusal, Request, Watch, disclose, enclose};
 use spindle_fabric::{Doorbell, PeerParts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -30,6 +30,8 @@ pub(crate) enum News {
         id: MemberId,
         pid: u32,
         config: u64,
+        /// How many members it would found the group with; 1 if it minds no number.
+        members: u32,
         observer: bool,
     },
     /// The state of an application begins to come.
@@ -286,15 +288,13 @@ impl Crew {
             Letter::Parts { incarnation, view, from, pid } if [incarnation, 0].contains(&self.incarnation) => {
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
-            Letter::Ask { from, pid, config, version, observer } => {
+            Letter::Ask { from, pid, config, members, observer } => {
                 // A new process may have the address of a dead one, which is a member until the view has changed.
                 if !self.watched.contains(&from) {
                     self.pids.insert(from, pid);
                     self.dead.remove(&from);
                 }
-                if version == VERSION {
-                    news.push(News::Asks { id: from, pid, config, observer });
-                }
+                news.push(News::Asks { id: from, pid, config, members, observer });
             }
             Letter::Refused { why } => news.push(News::Refused(why)),
             Letter::Wait { members, present, .. } => {
@@ -406,9 +406,9 @@ impl Crew {
     }
 
     /// Asks `to` to be let in, or only to see the view.
-    pub(crate) fn ask(&mut self, to: MemberId, config: u64, observer: bool) {
+    pub(crate) fn ask(&mut self, to: MemberId, config: u64, members: u32, observer: bool) {
         let (from, pid) = (self.me, std::process::id());
-        self.post(to, Letter::Ask { from, pid, config, version: VERSION, observer });
+        self.post(to, Letter::Ask { from, pid, config, members, observer });
     }
 
     /// Hands the ends of a pipe to somebody who wants this application's state.

@@ -28,14 +28,6 @@ pub enum JoinError {
     /// The members don't want this one.
     #[error("the members refuse to let this process in: {0}")]
     Refused(Refusal),
-    /// The group is being founded by another number of members.
-    #[error("this process wants a group of {ours} members and the others one of {theirs}; give all the same number")]
-    MembersMismatch {
-        /// What this process wants.
-        ours: u32,
-        /// What the others want.
-        theirs: u32,
-    },
     /// No group has so many members.
     #[error("a group has 1 to {max} members, not {got}", max = limits::MEMBERS_MAX)]
     Members {

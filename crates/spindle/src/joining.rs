@@ -286,6 +286,9 @@ impl<'a> Candidate<'a> {
                     News::Asks { id, config, .. } if config != self.digest => {
                         crew.post(id, Letter::Refused { why: Refusal::Config(self.digest) });
                     }
+                    News::Asks { id, members, .. } if ![1, self.config.members].contains(&members) => {
+                        crew.post(id, Letter::Refused { why: Refusal::Founders(self.config.members) });
+                    }
                     News::Asks { id, pid, .. } => {
                         asked = true;
                         if asking.contains_key(&id) || (asking.len() as u32) + 1 < self.config.members {
@@ -332,21 +335,14 @@ impl<'a> Candidate<'a> {
                     return Ok(None);
                 }
                 for member in &members {
-                    crew.ask(*member, self.digest, false);
+                    crew.ask(*member, self.digest, self.config.members, false);
                 }
                 asked = Some(Instant::now());
             }
             for news in self.news(crew)? {
                 match news {
                     News::Refused(why) => return Err(JoinError::Refused(why)),
-                    News::Waits(gathering) => {
-                        let is_founding = gathering.missing() > 0;
-                        let (ours, theirs) = (self.config.members, gathering.members);
-                        if is_founding && ours != theirs && ours > 1 {
-                            return Err(JoinError::MembersMismatch { ours, theirs });
-                        }
-                        self.see(gathering);
-                    }
+                    News::Waits(gathering) => self.see(gathering),
                     News::View { incarnation, view } if view.rank_of(crew.me).is_some() => {
                         let mailbox = crew.mailbox().expect("a process that joins has an address");
                         if !mailbox.enter(incarnation)? {
@@ -368,6 +364,7 @@ impl<'a> Candidate<'a> {
         let follower = Follower::new(
             crew,
             self.digest,
+            self.config.members,
             self.dir.clone(),
             self.group.clone(),
             Arc::clone(&queue),

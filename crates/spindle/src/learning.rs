@@ -104,6 +104,7 @@ pub(crate) struct Follower {
     crew: Option<Crew>,
     me: MemberId,
     digest: u64,
+    founders: u32,
     dir: RuntimeDir,
     group: GroupName,
     queue: Arc<Queue>,
@@ -134,6 +135,7 @@ impl Follower {
     pub(crate) fn new(
         crew: Crew,
         digest: u64,
+        founders: u32,
         dir: RuntimeDir,
         group: GroupName,
         queue: Arc<Queue>,
@@ -143,6 +145,7 @@ impl Follower {
             me: crew.me,
             crew: Some(crew),
             digest,
+            founders,
             dir,
             group,
             queue,
@@ -256,11 +259,11 @@ impl Follower {
         if members.is_empty() {
             return Err(JoinError::GroupGone);
         }
-        let digest = self.digest;
+        let (digest, founders) = (self.digest, self.founders);
         let wants_in = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
         if self.followed.is_none() || wants_in {
             for member in &members {
-                self.crew().ask(*member, digest, !wants_in);
+                self.crew().ask(*member, digest, founders, !wants_in);
             }
         }
         let Some(followed) = &self.followed else { return Ok(()) };

@@ -10,7 +10,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::state::send_state;
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
-use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View};
+use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
 use std::collections::BTreeSet;
@@ -463,7 +463,7 @@ impl Node {
                     self.joins.forget(id);
                     self.died(id);
                 }
-                News::Asks { id, pid, config, observer } => self.asked(id, pid, config, observer),
+                News::Asks { id, pid, config, observer, .. } => self.asked(id, pid, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
                 News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
             }
@@ -498,6 +498,9 @@ impl Node {
             self.engine.set_observed(true);
             self.crew.tell_view(&self.view, [id]);
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
+        }
+        if self.view.members.len() >= limits::MEMBERS_MAX {
+            return self.crew.post(id, Letter::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
         }
         self.joins.ask(id, pid, Instant::now());
         self.wait(id);

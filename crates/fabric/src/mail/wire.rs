@@ -46,8 +46,8 @@ pub enum Letter {
         pid: u32,
         /// The digest of everything that all members must have configured alike.
         config: u64,
-        /// The version of what members do with each other's memory.
-        version: u32,
+        /// How many members it would found the group with; 1 if it minds no number.
+        members: u32,
         /// It only wants to follow.
         observer: bool,
     },
@@ -119,13 +119,13 @@ pub enum Refusal {
     Version(u32),
     /// It has another configuration.
     #[error(
-        "the group has another configuration (digest {0:016x}); give all members the same subgroups, windows and \
-             message sizes"
+        "the group has another configuration (digest {0:016x}); give all members the same subgroups, windows, \
+             message sizes and time of suspicion"
     )]
     Config(u64),
-    /// The group is finishing.
-    #[error("the group is finishing; wait for its end and start it again")]
-    Closed,
+    /// It is being founded, by another number of members.
+    #[error("the group is being founded by {0} members; give all the same number")]
+    Founders(u32),
     /// There is no room for more members than these.
     #[error("the group is full with {0} members; allow it more, or wait until one leaves")]
     Full(u32),
@@ -190,11 +190,11 @@ impl Letter {
                 out.u64(from.0);
                 out.u32(*pid);
             }
-            Self::Ask { from, pid, config, version, observer } => {
+            Self::Ask { from, pid, config, members, observer } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 out.u64(*config);
-                out.u32(*version);
+                out.u32(*members);
                 out.u32(u32::from(*observer));
             }
             Self::Refused { why } => put_refusal(&mut out, *why),
@@ -322,7 +322,7 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
         from: MemberId(from.u64()?),
         pid: from.u32()?,
         config: from.u64()?,
-        version: from.u32()?,
+        members: from.u32()?,
         observer: match from.u32()? {
             0 => false,
             1 => true,
@@ -341,7 +341,10 @@ fn put_refusal(out: &mut Writer, refusal: Refusal) {
             out.u32(2);
             out.u64(config);
         }
-        Refusal::Closed => out.u32(3),
+        Refusal::Founders(members) => {
+            out.u32(3);
+            out.u32(members);
+        }
         Refusal::Full(members) => {
             out.u32(4);
             out.u32(members);
@@ -353,7 +356,7 @@ fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
     Ok(match from.u32()? {
         1 => Refusal::Version(from.u32()?),
         2 => Refusal::Config(from.u64()?),
-        3 => Refusal::Closed,
+        3 => Refusal::Founders(from.u32()?),
         4 => Refusal::Full(from.u32()?),
         _ => return Err(WireError::Value { field: "reason" }),
     })
@@ -401,11 +404,11 @@ mod tests {
         let present = |count: u64| (0..count).map(|i| (MemberId(i << 40), i as u32)).collect();
         vec![
             Letter::Parts { incarnation, view, from, pid: 4242 },
-            Letter::Ask { from, pid: 1, config: 0xfeed, version: 2, observer: true },
-            Letter::Ask { from, pid: u32::MAX, config: u64::MAX, version: 0, observer: false },
+            Letter::Ask { from, pid: 1, config: 0xfeed, members: 2, observer: true },
+            Letter::Ask { from, pid: u32::MAX, config: u64::MAX, members: 0, observer: false },
             Letter::Refused { why: Refusal::Version(9) },
             Letter::Refused { why: Refusal::Config(u64::MAX) },
-            Letter::Refused { why: Refusal::Closed },
+            Letter::Refused { why: Refusal::Founders(3) },
             Letter::Refused { why: Refusal::Full(64) },
             Letter::Wait { members: 2, leader: from, present: present(0) },
             Letter::Wait { members: 1024, leader: from, present: present(MEMBERS_MAX as u64) },
@@ -452,7 +455,7 @@ mod tests {
 
     #[test]
     fn wrong_fields_are_named() {
-        let ask = Letter::Ask { from: MemberId(1), pid: 1, config: 1, version: 1, observer: true };
+        let ask = Letter::Ask { from: MemberId(1), pid: 1, config: 1, members: 1, observer: true };
         let mut bytes = ask.encode();
         bytes[40] = 2;
         assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "wish to observe" }), "{bytes:?}");
