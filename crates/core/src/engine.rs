@@ -239,6 +239,11 @@ impl Engine {
         self.last_worked = false;
     }
 
+    /// Shows the others that I live, while I can't be polled because their rows are not here yet. `store` writes a word of my row.
+    pub fn show_life(&mut self, store: impl FnOnce(u64, u64)) {
+        store(membership::HEARTBEAT, self.membership.next_heartbeat());
+    }
+
     /// Who would lead a change of the view now: the lowest rank that I don't suspect.
     pub fn leader(&self) -> Rank {
         self.membership.leader()

@@ -269,6 +269,11 @@ impl Membership {
         self.beat_every(suspect_after_ns, now, table)
     }
 
+    pub(crate) fn next_heartbeat(&mut self) -> u64 {
+        self.heartbeat += 1;
+        self.heartbeat
+    }
+
     fn beat_every<T: Table>(&mut self, suspect_after_ns: u64, now: Time, table: &mut T) -> Option<Time> {
         if self.peers.is_empty() {
             return None;
@@ -281,8 +286,8 @@ impl Membership {
             return Some(Time(looked.0 + wait_ns));
         }
         self.looked = Some(now);
-        self.heartbeat += 1;
-        table.store(membership::HEARTBEAT, self.heartbeat);
+        let heartbeat = self.next_heartbeat();
+        table.store(membership::HEARTBEAT, heartbeat);
         table.post(&self.peers, membership::HEARTBEAT..membership::HEARTBEAT + 8);
         // If I stood still, or my clock jumped, the others' silence is no longer than what I can vouch for.
         let silent_ns = passed_ns.min(2 * step_ns);

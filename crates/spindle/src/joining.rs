@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long to wait for news before looking at the clock and the flag again.
-const TICK: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(10);
 /// How often somebody who waits asks again.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long those who ask are collected before a view lets them in, while nobody else has just come.
@@ -434,8 +434,8 @@ impl<'a> Candidate<'a> {
         let terms = self.config.terms();
         let me = view.rank_of(crew.me).expect("it is in the view");
         let engine = Engine::new(view, me, terms.ablation)?;
-        let installing = Installing::new(engine, &mut crew, &self.bell, &terms)?;
-        while !installing.is_ready(&crew) {
+        let mut installing = Installing::new(engine, &mut crew, &self.bell, &terms)?;
+        while !installing.look(&mut crew) {
             for news in self.news(&mut crew)? {
                 // The others may not have heard of the view yet.
                 if let News::Asks { id, .. } = news {

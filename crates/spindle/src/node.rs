@@ -73,6 +73,8 @@ pub(crate) struct Installing {
     handover: Handover,
     view: Arc<View>,
     since: Instant,
+    /// When those who are missing were looked for last.
+    looked: Instant,
     suspect_after: Option<Duration>,
 }
 
@@ -119,8 +121,8 @@ struct Clock {
 
 /// Polls for which the clock is not read.
 const POLLS_PER_LOOK: u32 = 64;
-/// How often a node looks whether a view that begins is complete, beside being woken for it, in ns.
-const INSTALL_LOOK_NS: u64 = 10_000_000;
+/// How often a node looks whether a view that begins is complete, beside being woken for it.
+const INSTALL_LOOK: Duration = Duration::from_millis(10);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
 /// Views that a receiver may be behind before the next one has to wait for it.
@@ -154,7 +156,8 @@ impl Installing {
         crew.hand_over(view.id, &handover, &observers);
         engine.set_observed(!observers.is_empty());
         crew.set_doorbell(row.doorbell());
-        Ok(Installing { engine, row: Some(row), handover, view, since: Instant::now(), suspect_after })
+        let since = Instant::now();
+        Ok(Installing { engine, row: Some(row), handover, view, since, looked: since, suspect_after })
     }
 
     /// Who has not come and may still.
@@ -164,9 +167,24 @@ impl Installing {
     }
 
     /// Whether nobody has to be waited for any more. This member's own memory is on its way to all then.
-    pub(crate) fn is_ready(&self, crew: &Crew) -> bool {
+    ///
+    /// Those who have begun the view already see meanwhile that this member lives: they would suspect it before it suspects those
+    /// who keep it waiting.
+    pub(crate) fn look(&mut self, crew: &mut Crew) -> bool {
         let late = self.suspect_after.is_some_and(|after| self.since.elapsed() >= after);
-        (crew.has_sent_all() && self.missing(crew).next().is_none()) || late
+        let missing: Vec<MemberId> = self.missing(crew).collect();
+        if late || (crew.has_sent_all() && missing.is_empty()) {
+            return true;
+        }
+        if let Some(row) = &self.row {
+            self.engine.show_life(|at, word| row.region().store(at, word));
+        }
+        if self.looked.elapsed() >= INSTALL_LOOK {
+            self.looked = Instant::now();
+            // Who has not come may have died before it could be watched.
+            crew.look_for(&missing);
+        }
+        false
     }
 
     /// Somebody has to be told again: it asks, though it is in.
@@ -411,13 +429,10 @@ impl Node {
     #[cold]
     fn install(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
         // The old view's silence has no meaning any more, but whoever reads it must not take this member for dead.
-        self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK_NS));
-        let Some(next) = &self.next else { return Ok(Poll::Idle) };
-        if !next.is_ready(&self.crew) {
-            // Who has not come may have died before it could be watched.
-            let missing: Vec<MemberId> = next.missing(&self.crew).collect();
-            let found = self.crew.look_for(&missing);
-            return Ok(if found.is_empty() { Poll::Idle } else { Poll::Worked });
+        self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
+        let Some(next) = &mut self.next else { return Ok(Poll::Idle) };
+        if !next.look(&mut self.crew) {
+            return Ok(Poll::Idle);
         }
         let Some(next) = self.next.take() else { return Ok(Poll::Idle) };
         let begun = next.begin(&mut self.crew);
@@ -547,7 +562,7 @@ impl Node {
     /// process lives or not; one whose memory never came here is watched by nobody, so this is the only way to hear of its end.
     #[cold]
     fn look_for_the_suspected(&mut self) -> bool {
-        if self.looked.elapsed() < Duration::from_nanos(INSTALL_LOOK_NS) {
+        if self.looked.elapsed() < INSTALL_LOOK {
             return false;
         }
         self.looked = Instant::now();
@@ -613,7 +628,7 @@ impl Node {
             if called() {
                 return Ok(Poll::Idle);
             }
-            self.crew.wait(at_most.min(Duration::from_nanos(INSTALL_LOOK_NS)));
+            self.crew.wait(at_most.min(INSTALL_LOOK));
             return Ok(Poll::Idle);
         }
         self.fabric.begin_sleep();
