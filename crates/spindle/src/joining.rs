@@ -3,7 +3,7 @@ use crate::config::Config;
 use crate::crew::{Crew, Handover, News, after};
 use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
-use crate::learning::{Follower, Item, Queue};
+use crate::learning::{Asking, Follower, Item, Queue};
 use crate::node::{Installing, Node, Terms};
 use crate::{Batch, Handler};
 use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
@@ -134,6 +134,8 @@ struct Candidate<'a> {
     cancelled: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Gathering),
     seen: Gathering,
+    /// The member whose state broke off last.
+    failed_source: Option<MemberId>,
 }
 
 impl Config {
@@ -238,7 +240,7 @@ impl<'a> Candidate<'a> {
         let (digest, bell) = (config.digest(), new_bell()?);
         let deadline = after(Instant::now(), config.gather_timeout);
         let seen = Gathering { members: config.members, present: vec![] };
-        Ok(Candidate { config, dir, group, digest, bell, deadline, cancelled, progress, seen })
+        Ok(Candidate { config, dir, group, digest, bell, deadline, cancelled, progress, seen, failed_source: None })
     }
 
     fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
@@ -361,15 +363,10 @@ impl<'a> Candidate<'a> {
     fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<(Crew, Option<View>), JoinError> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
-        let follower = Follower::new(
-            crew,
-            self.digest,
-            self.config.members,
-            self.dir.clone(),
-            self.group.clone(),
-            Arc::clone(&queue),
-            Arc::clone(&seen),
-        );
+        let (founders, failed_source) = (self.config.members, self.failed_source);
+        let asking = Asking { digest: self.digest, founders, failed_source };
+        let (dir, group) = (self.dir.clone(), self.group.clone());
+        let follower = Follower::new(crew, asking, dir, group, Arc::clone(&queue), Arc::clone(&seen));
         let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || follower.run());
         let thread = thread.map_err(JoinError::Thread)?;
         let learned = self.apply(handler, &queue, &seen);
@@ -398,9 +395,13 @@ impl<'a> Candidate<'a> {
             let tick = self.tick()?;
             match queue.take(tick) {
                 None => {}
-                Some(Item::State { state: mut taken, view }) => {
+                Some(Item::State { state: mut taken, source, view }) => {
                     if let Err(error) = handler.restore(&mut taken) {
-                        return Err(if taken.broken { JoinError::Source(error) } else { JoinError::Restore(error) });
+                        if !taken.broken {
+                            return Err(JoinError::Restore(error));
+                        }
+                        self.failed_source = Some(source);
+                        return Err(JoinError::Source(error));
                     }
                     queue.restored.store(true, Ordering::Relaxed);
                     state = Some((view, taken.places));

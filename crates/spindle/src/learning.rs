@@ -12,7 +12,7 @@ use crate::gathering::Gathering;
 use crate::state::State;
 use spindle_core::{MemberId, Observer, Rank, SubgroupId, View};
 use spindle_fabric::ShmReader;
-use spindle_fabric::mail::{GroupName, Letter, Mailbox, Request, RuntimeDir};
+use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, RuntimeDir};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,7 @@ pub(crate) enum Item {
     /// The state begins to come; what was delivered before it is passed over.
     State {
         state: Box<State>,
+        source: MemberId,
         view: Arc<View>,
     },
     Message {
@@ -99,12 +100,22 @@ impl Queue {
     }
 }
 
+/// What a process asks the members with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    /// The digest of what all must have configured alike.
+    pub(crate) digest: u64,
+    /// How many members it would found the group with.
+    pub(crate) founders: u32,
+    /// The member whose state broke off: the one after it is asked first.
+    pub(crate) failed_source: Option<MemberId>,
+}
+
 /// The thread that follows.
 pub(crate) struct Follower {
     crew: Option<Crew>,
     me: MemberId,
-    digest: u64,
-    founders: u32,
+    asking: Asking,
     dir: RuntimeDir,
     group: GroupName,
     queue: Arc<Queue>,
@@ -115,8 +126,10 @@ pub(crate) struct Follower {
     /// Views that were told, and whose rows have yet to come.
     told: Option<View>,
     asked: Option<Instant>,
-    /// Whom the state was asked for, and when.
+    /// Whom the state was asked for, and until when it may take to send it.
     state_from: Option<(MemberId, Instant)>,
+    /// How many had none to give.
+    without_state: usize,
     has_state: bool,
     /// What was delivered since the observation began, until the state comes.
     early: Vec<Item>,
@@ -134,8 +147,7 @@ struct Followed {
 impl Follower {
     pub(crate) fn new(
         crew: Crew,
-        digest: u64,
-        founders: u32,
+        asking: Asking,
         dir: RuntimeDir,
         group: GroupName,
         queue: Arc<Queue>,
@@ -144,8 +156,7 @@ impl Follower {
         Follower {
             me: crew.me,
             crew: Some(crew),
-            digest,
-            founders,
+            asking,
             dir,
             group,
             queue,
@@ -154,7 +165,8 @@ impl Follower {
             followed: None,
             told: None,
             asked: None,
-            state_from: None,
+            state_from: asking.failed_source.map(|id| (id, Instant::now())),
+            without_state: 0,
             has_state: false,
             early: Vec::new(),
             early_bytes: 0,
@@ -249,6 +261,14 @@ impl Follower {
         None
     }
 
+    /// Waits no longer for the state of who was asked.
+    fn ask_the_next(&mut self) {
+        self.asked = None;
+        if let Some((_, until)) = &mut self.state_from {
+            *until = Instant::now();
+        }
+    }
+
     /// Asks for what is missing: the view, its rows, the state, or to be let in.
     fn ask(&mut self) -> Result<(), JoinError> {
         if self.asked.is_some_and(|at| at.elapsed() < ASK_EVERY) {
@@ -259,7 +279,7 @@ impl Follower {
         if members.is_empty() {
             return Err(JoinError::GroupGone);
         }
-        let (digest, founders) = (self.digest, self.founders);
+        let Asking { digest, founders, .. } = self.asking;
         let wants_in = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
         if self.followed.is_none() || wants_in {
             for member in &members {
@@ -267,14 +287,14 @@ impl Follower {
             }
         }
         let Some(followed) = &self.followed else { return Ok(()) };
-        if self.has_state || self.state_from.is_some_and(|(_, at)| at.elapsed() < STATE_WAIT) {
+        if self.has_state || self.state_from.is_some_and(|(_, until)| Instant::now() < until) {
             return Ok(());
         }
         // The next one, if the last one asked has nothing to give.
         let ids = &followed.view.members;
         let last = self.state_from.and_then(|(id, _)| ids.iter().position(|member| *member == id));
         let source = ids[last.map_or(0, |last| (last + 1) % ids.len())];
-        self.state_from = Some((source, Instant::now()));
+        self.state_from = Some((source, Instant::now() + STATE_WAIT));
         let from = self.me;
         self.crew().post(source, Letter::Request { from, reply: 0, what: Request::State });
         Ok(())
@@ -282,6 +302,14 @@ impl Follower {
 
     fn hear(&mut self, news: News) -> Result<(), JoinError> {
         match news {
+            News::Refused(Refusal::NoState) => {
+                self.without_state += 1;
+                let members = self.followed.as_ref().map_or(1, |followed| followed.view.members.len());
+                if self.without_state >= members {
+                    return Err(JoinError::Refused(Refusal::NoState));
+                }
+                self.ask_the_next();
+            }
             News::Refused(why) => return Err(JoinError::Refused(why)),
             News::Waits(gathering) => *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = gathering,
             News::View { incarnation, view } => {
@@ -315,11 +343,11 @@ impl Follower {
                     followed.view.id == view
                         && places.into_iter().all(|(place, start)| place.is_none_or(|place| place >= *start))
                 });
-                match state {
-                    Some(state) => {
+                match state.zip(self.state_from) {
+                    Some((state, (source, _))) => {
                         self.has_state = true;
                         let view = Arc::clone(&followed.view);
-                        self.queue.put([Item::State { state: Box::new(state), view }]);
+                        self.queue.put([Item::State { state: Box::new(state), source, view }]);
                         self.queue.put(self.early.drain(..));
                     }
                     // The member had not delivered that far. It is asked again.
@@ -361,7 +389,7 @@ impl Follower {
         let rows = ShmReader::of_others(&layout, parts)?;
         let observer =
             if self.has_state { Observer::at_start(view.clone())? } else { Observer::new(view.clone(), &rows)? };
-        self.state_from = None;
+        self.ask_the_next();
         let start = (0..view.subgroups.len() as u32).map(|id| observer.place(SubgroupId(id))).collect();
         self.followed = Some(Followed { observer, start, rows, view: Arc::new(view) });
         Ok(())

@@ -65,7 +65,8 @@ pub trait Handler {
 
     /// The state as it is now, between two deliveries, for somebody who joins; `None` if there is none. It is asked for only while all
     /// subgroups deliver to this handler. The group waits for this call: make it a copy that costs little (a shared or persistent
-    /// structure, a fork), whose bytes are made while they are read.
+    /// structure, a fork), whose bytes are made while they are read. If it panics, the joiner asks another member, and this one goes
+    /// on: nothing may be left half changed.
     fn snapshot(&mut self) -> Option<Snapshot> {
         None
     }

@@ -14,6 +14,7 @@ use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, 
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
 use std::collections::BTreeSet;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -549,11 +550,16 @@ impl Node {
         let ids = (0..self.view.subgroups.len() as u32).map(SubgroupId);
         let places: Vec<Option<u64>> = ids.map(|id| self.engine.delivered(id)).collect();
         for to in std::mem::take(&mut self.states) {
-            let _running = Upcall::enter();
-            let state = handler.snapshot();
-            // Without memory or a thread for it, the joiner asks somebody else.
-            if let Ok(pipe) = send_state(state, &places) {
-                self.crew.send_state(to, self.view.id, pipe);
+            let state = {
+                let _running = Upcall::enter();
+                // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
+                panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
+            };
+            match state.map(|state| send_state(state, &places)) {
+                Ok(Ok(pipe)) => self.crew.send_state(to, self.view.id, pipe),
+                // Without memory or a thread for it. The joiner asks somebody else.
+                Ok(Err(_)) => {}
+                Err(_) => self.crew.post(to, Letter::Refused { why: Refusal::NoState }),
             }
         }
     }

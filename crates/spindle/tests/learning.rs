@@ -1,5 +1,7 @@
 //! Joining a group that runs, with the state of its application: members with mailboxes of their own, on threads of this process.
-use spindle::{Batch, Config, Handler, JoinError, Message, Node, Snapshot, State, SubgroupId, View, ViewChange};
+use spindle::{
+    Batch, Config, Handler, JoinError, Message, Node, Refusal, Snapshot, State, SubgroupId, View, ViewChange,
+};
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -151,4 +153,120 @@ fn a_joiner_ends_up_with_the_state_of_all() {
             assert_eq!(all[0].0, sent.load(Ordering::Relaxed) + 1);
         });
     }
+}
+
+/// How a member fails who is asked for its state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flaw {
+    None,
+    /// Its snapshot panics.
+    Panics,
+    /// Its snapshot ends in the middle, with an error.
+    Breaks,
+    /// The same, with a panic.
+    PanicsLate,
+}
+
+/// An application with so many bytes of state, which may fail to hand them over or to take them.
+struct Ballast {
+    bytes: u64,
+    flaw: Flaw,
+    asked: Arc<AtomicU64>,
+    full: bool,
+}
+
+/// Bytes that never come.
+struct Broken(Flaw);
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        assert_ne!(self.0, Flaw::PanicsLate, "a flaw that the test wants");
+        Err(std::io::Error::other("the application's own trouble"))
+    }
+}
+
+impl Handler for Ballast {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|_| {});
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        assert_ne!(self.flaw, Flaw::Panics, "a flaw that the test wants");
+        let bytes = std::io::repeat(7).take(self.bytes / 2);
+        let rest: Box<dyn Read + Send> = match self.flaw {
+            Flaw::None => Box::new(std::io::repeat(7).take(self.bytes - self.bytes / 2)),
+            flaw => Box::new(Broken(flaw)),
+        };
+        Some(Snapshot { len: Some(self.bytes), bytes: Box::new(bytes.chain(rest)) })
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        if self.full {
+            state.read_exact(&mut [0; 1000])?;
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.bytes = std::io::copy(state, &mut std::io::sink())?;
+        Ok(())
+    }
+}
+
+/// What becomes of a joiner, at two members with such flaws. Afterwards the members still agree, and finish.
+fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinError>, [u64; 2]) {
+    const BYTES: u64 = 3 << 20;
+    let scratch = Scratch::new(name);
+    let asked = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
+    std::thread::scope(|scope| {
+        let founders: Vec<_> = (0..2)
+            .map(|i| {
+                // The first in age is the first that is asked.
+                let config = Config { id: Some(i as u64 + 1), ..scratch.config(2) };
+                let ballast = Ballast { bytes: BYTES, flaw: flaws[i], asked: Arc::clone(&asked[i]), full: false };
+                scope.spawn(move || {
+                    let mut node = config.join().unwrap();
+                    // As long as it is there, the group does not finish.
+                    let publisher = node.publisher("all").unwrap();
+                    (publisher, node.start(ballast).unwrap())
+                })
+            })
+            .collect();
+        let (publishers, groups): (Vec<_>, Vec<_>) =
+            founders.into_iter().map(|founder| founder.join().unwrap()).unzip();
+        let mut joiner = Ballast { bytes: 0, flaw: Flaw::None, asked: Arc::default(), full };
+        let joined = scratch.config(1).learn(&mut joiner, &mut |_| {}, &AtomicBool::new(false));
+        let joined = joined.map(|node| node.start(joiner).unwrap());
+        let views: Vec<u64> = groups.iter().map(|group| group.view().members.len() as u64).collect();
+        let members = 2 + u64::from(joined.is_ok());
+        // The joiner is in its view when the call is back; the others begin it at about that time.
+        assert!(views.iter().all(|count| (2..=members).contains(count)), "{views:?}");
+        drop(publishers);
+        let all: Vec<_> = groups.into_iter().map(|group| scope.spawn(move || group.finish(LONG).unwrap())).collect();
+        let joined = joined.map(|group| drop(group.finish(LONG).unwrap()));
+        all.into_iter().for_each(|finished| drop(finished.join().unwrap()));
+        (joined.map(|()| BYTES), asked.map(|asked| asked.load(Ordering::Relaxed)))
+    })
+}
+
+#[test]
+fn a_source_that_fails_is_replaced_by_the_next_member() {
+    for flaw in [Flaw::Panics, Flaw::Breaks, Flaw::PanicsLate] {
+        let (joined, asked) = join_despite(&format!("flaw-{flaw:?}"), [flaw, Flaw::None], false);
+        assert!(joined.is_ok(), "{flaw:?}: {joined:?}");
+        assert!(asked[0] > 0 && asked[1] > 0, "{flaw:?}: asked {asked:?}");
+    }
+}
+
+#[test]
+fn a_joiner_to_whom_nobody_can_give_a_state_is_told_so() {
+    let (joined, _) = join_despite("no-state", [Flaw::Panics; 2], false);
+    assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState))), "{joined:?}");
+    let (joined, _) = join_despite("broken-state", [Flaw::Breaks; 2], false);
+    assert!(matches!(joined, Err(JoinError::Source(_))), "{joined:?}");
+}
+
+#[test]
+fn a_state_that_a_joiner_can_not_take_is_its_own_trouble() {
+    let (joined, _) = join_despite("full", [Flaw::None; 2], true);
+    let Err(JoinError::Restore(error)) = joined else { panic!("{joined:?}") };
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
 }

@@ -127,8 +127,11 @@ pub enum Refusal {
     #[error("the group is being founded by {0} members; give all the same number")]
     Founders(u32),
     /// There is no room for more members than these.
-    #[error("the group is full with {0} members; allow it more, or wait until one leaves")]
+    #[error("the group is full with {0} members; wait until one leaves")]
     Full(u32),
+    /// Who was asked for its state can give none. The answer to [`Request::State`].
+    #[error("the members' applications can't give their state: their snapshots panic; see their logs")]
+    NoState,
 }
 
 /// What another process of this user may want.
@@ -345,6 +348,7 @@ fn put_refusal(out: &mut Writer, refusal: Refusal) {
             out.u32(3);
             out.u32(members);
         }
+        Refusal::NoState => out.u32(5),
         Refusal::Full(members) => {
             out.u32(4);
             out.u32(members);
@@ -358,6 +362,7 @@ fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
         2 => Refusal::Config(from.u64()?),
         3 => Refusal::Founders(from.u32()?),
         4 => Refusal::Full(from.u32()?),
+        5 => Refusal::NoState,
         _ => return Err(WireError::Value { field: "reason" }),
     })
 }
@@ -410,6 +415,7 @@ mod tests {
             Letter::Refused { why: Refusal::Config(u64::MAX) },
             Letter::Refused { why: Refusal::Founders(3) },
             Letter::Refused { why: Refusal::Full(64) },
+            Letter::Refused { why: Refusal::NoState },
             Letter::Wait { members: 2, leader: from, present: present(0) },
             Letter::Wait { members: 1024, leader: from, present: present(MEMBERS_MAX as u64) },
             Letter::View { incarnation, view, from, bytes: 1 << 40 },
