@@ -136,6 +136,8 @@ struct Candidate<'a> {
     seen: Gathering,
     /// The member whose state broke off last.
     failed_source: Option<MemberId>,
+    /// The handler has begun to take over a state.
+    has_restored: bool,
 }
 
 impl Config {
@@ -160,7 +162,8 @@ impl Config {
     /// wait meanwhile. If the group is founded just now there is no state, and nothing to learn.
     ///
     /// # Errors
-    /// [`JoinError`]; [`JoinError::Restore`] if the handler could not restore the state.
+    /// [`JoinError`]; [`JoinError::Restore`] if the handler could not restore the state; [`JoinError::GroupGone`] if all members were gone
+    /// after it had: what the handler holds then is the state of no group, so begin with a new one.
     pub fn learn(
         self,
         handler: &mut impl Handler,
@@ -240,7 +243,19 @@ impl<'a> Candidate<'a> {
         let (digest, bell) = (config.digest(), new_bell()?);
         let deadline = after(Instant::now(), config.gather_timeout);
         let seen = Gathering { members: config.members, present: vec![] };
-        Ok(Candidate { config, dir, group, digest, bell, deadline, cancelled, progress, seen, failed_source: None })
+        Ok(Candidate {
+            config,
+            dir,
+            group,
+            digest,
+            bell,
+            deadline,
+            cancelled,
+            progress,
+            seen,
+            failed_source: None,
+            has_restored: false,
+        })
     }
 
     fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
@@ -254,6 +269,8 @@ impl<'a> Candidate<'a> {
         self.see(Gathering { members: self.config.members, present: vec![present(&crew, crew.me)] });
         let view = loop {
             let came = match standing {
+                // A new group begins with nothing, and what the handler holds by now is the dead one's state.
+                Standing::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
                 Standing::Founder { incarnation } => {
                     crew.set_incarnation(incarnation);
                     Some(self.gather(&mut crew)?)
@@ -396,6 +413,7 @@ impl<'a> Candidate<'a> {
             match queue.take(tick) {
                 None => {}
                 Some(Item::State { state: mut taken, source, view }) => {
+                    self.has_restored = true;
                     if let Err(error) = handler.restore(&mut taken) {
                         if !taken.broken {
                             return Err(JoinError::Restore(error));

@@ -270,3 +270,34 @@ fn a_state_that_a_joiner_can_not_take_is_its_own_trouble() {
     let Err(JoinError::Restore(error)) = joined else { panic!("{joined:?}") };
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
 }
+
+/// Learns, and kills its only source while it takes over the state.
+struct Orphan {
+    source: Option<spindle::Group>,
+}
+
+impl Handler for Orphan {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|_| {});
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        let taken = std::io::copy(state, &mut std::io::sink());
+        drop(self.source.take());
+        taken.map(drop)
+    }
+}
+
+#[test]
+fn nobody_founds_a_group_with_the_state_of_a_dead_one() {
+    let scratch = Scratch::new("orphan");
+    let mut node = scratch.config(1).join().unwrap();
+    let _publisher = node.publisher("all").unwrap();
+    let ballast = Ballast { bytes: 1000, flaw: Flaw::None, asked: Arc::default(), full: false };
+    let mut orphan = Orphan { source: Some(node.start(ballast).unwrap()) };
+    let joined = scratch.config(1).learn(&mut orphan, &mut |_| {}, &AtomicBool::new(false));
+    assert!(matches!(joined, Err(JoinError::GroupGone)), "{joined:?}");
+    // With a new application it may.
+    let founded = scratch.config(1).learn(&mut Orphan { source: None }, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    assert_eq!(founded.view().members.len(), 1);
+}

@@ -487,7 +487,13 @@ fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, String> {
         match config.clone().learn(handler, &mut |_| {}, &AtomicBool::new(false)) {
             Ok(node) => return Ok(node),
             Err(JoinError::Source(_) | JoinError::Lapped(_) | JoinError::GroupGone)
-                if begin.elapsed() < FINISH_WAIT => {}
+                if begin.elapsed() < FINISH_WAIT =>
+            {
+                // It may hold a part of the state, or that of a group that has ended.
+                if let Some(states) = &handler.states {
+                    *lock(states) = Default::default();
+                }
+            }
             Err(error) => return Err(format!("learning: {error}")),
         }
     }
