@@ -85,6 +85,23 @@ pub struct SubgroupSpec {
     pub message_bytes_max: u64,
 }
 
+impl SubgroupSpec {
+    /// A totally ordered subgroup in which everybody sends up to 10,000 bytes, 100 messages at a time. Its lists are empty: it is
+    /// meant for [`Change::Create`].
+    pub fn of_everyone(name: impl Into<String>) -> SubgroupSpec {
+        SubgroupSpec {
+            name: name.into(),
+            members: Vec::new(),
+            senders: Vec::new(),
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
+            order: Order::Total,
+            window: 100,
+            message_bytes_max: 10_000,
+        }
+    }
+}
+
 /// A numbered membership and its subgroups.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct View {
