@@ -5,7 +5,7 @@
 //! order in which peers may see them: a frame, then the counters that announce it, then the acknowledgements.
 use crate::ablation::Ablation;
 use crate::claims::Claims;
-use crate::cursor::{Cursor, Handoff, ROUNDS_MAX};
+use crate::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
 use crate::fault::Fault;
 use crate::ids::{Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
@@ -337,9 +337,7 @@ impl Subgroup {
 
     /// Places of the total order up to and with the last message.
     fn end(&self) -> u64 {
-        let senders = self.senders as u64;
-        let place = |(sender, spoken): (usize, u64)| (spoken - 1) * senders + sender as u64 + 1;
-        self.announced().filter(|(_, spoken)| *spoken > 0).map(place).max().unwrap_or(0)
+        self.announced().map(|(sender, spoken)| places(spoken, sender, self.senders)).max().unwrap_or(0)
     }
 
     /// Loads the others' counters; true if any moved.
