@@ -10,6 +10,7 @@ mod exit;
 mod member;
 mod orders;
 mod pages;
+mod parent;
 mod place;
 mod quantity;
 mod screen;
