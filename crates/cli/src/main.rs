@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod clock;
 mod demo;
 mod exit;
 mod member;

@@ -1,7 +1,8 @@
 //! The member processes of a benchmark, as the benchmark holds them.
 use super::args::{Drive, cores};
-use super::clock::{cpu_of, now_ns};
+use super::clock::cpu_of;
 use super::wire::{Counts, Order, Plan, Ran, Reply, Setup};
+use crate::clock::now_ns;
 use anyhow::{Context, bail};
 use rustix::process::getuid;
 use spindle_fabric::probe::Cores;

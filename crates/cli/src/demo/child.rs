@@ -3,11 +3,11 @@
 //! Commands come over the standard input: a line `stop` ends it in agreement with the others, the end of the input means
 //! that the demo is no more. [`Line`]s go to the standard output.
 use super::report::{Delivered, Final, Latency, Line, Report, Stream, ViewBegun};
+use crate::clock::now_ns;
 use crate::exit::{ENDED, FAILED, Failure, Outcome};
 use crate::parent;
 use anyhow::Context;
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 use spindle::{
     Batch, Config, Group, HandleError, Handler, MemberId, Message, Publisher, Rank, SendError, Status, Subgroup,
     SubgroupId, ViewChange, Who,
@@ -384,12 +384,6 @@ fn subgroup(number: u32, args: &Args) -> Subgroup {
     subgroup.message_bytes_max = args.size;
     subgroup.window = args.window;
     subgroup
-}
-
-/// The same clock in all processes of this machine.
-pub(super) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {

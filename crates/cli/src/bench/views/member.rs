@@ -1,5 +1,5 @@
 //! A member of `spindle bench views`: sends at a steady rate and tells of each change of the view.
-use super::super::clock::now_ns;
+use crate::clock::now_ns;
 use crate::parent;
 use serde::{Deserialize, Serialize};
 use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, SubgroupId, ViewChange};
