@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod clock;
 mod demo;
 mod exit;
 mod member;
 mod orders;
 mod pages;
+mod parent;
 mod place;
 mod quantity;
 mod screen;

@@ -45,6 +45,12 @@ pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 /// No frontier gets this far.
 const PLACES_MAX: u64 = u64::MAX / 4;
 
+/// Places of a total order up to and with the last of the first `rounds` rounds of the sender with sender rank `sender`.
+pub(crate) fn places(rounds: u64, sender: usize, senders: usize) -> u64 {
+    let (sender, senders) = (sender as u64, senders as u64);
+    (rounds * senders + sender + 1).saturating_sub(senders)
+}
+
 /// The frames of one sender.
 #[derive(Clone, Hash, Debug)]
 struct Lane {
@@ -130,9 +136,9 @@ impl Cursor {
         assert_eq!(trims.len(), self.lanes.len(), "one trim a sender");
         self.load_published(rows);
         self.defect = None;
-        let senders = self.lanes.len() as u64;
+        let senders = self.lanes.len();
         let mut end = 0;
-        for ((rank, lane), trim) in (0..).zip(&mut self.lanes).zip(trims.iter().copied()) {
+        for ((rank, lane), trim) in self.lanes.iter_mut().enumerate().zip(trims.iter().copied()) {
             let frames = rows.frames(lane.sender, &lane.ring);
             let (mut position, mut next) = (lane.position, lane.next);
             while position < lane.published && !planted!(DeliversBeyondTrim) {
@@ -147,7 +153,7 @@ impl Cursor {
             lane.ahead = None;
             // Consumed before the view ended, beyond its end: comes again in the next view.
             lane.beyond = lane.next.max(lane.skipped).saturating_sub(trim);
-            end = end.max((trim * senders + rank + 1).saturating_sub(senders));
+            end = end.max(places(trim, rank, senders));
         }
         self.end = Some(end);
     }

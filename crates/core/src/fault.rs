@@ -6,18 +6,6 @@ use crate::ids::{Rank, SubgroupId};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A member died before it had finished.
-    #[error("the member of rank {member} died")]
-    Died {
-        /// Who.
-        member: Rank,
-    },
-    /// A member gave the group up before it had finished, without dying.
-    #[error("the member of rank {member} gave the group up")]
-    Abandoned {
-        /// Who.
-        member: Rank,
-    },
     /// A member's counter went back, or further than any can go.
     #[error("the member of rank {member} sent garbage: its counter `{counter}` went from {before} to {now}")]
     Counter {
@@ -53,10 +41,7 @@ impl Fault {
     /// Whose fault it is.
     pub fn member(&self) -> Rank {
         match self {
-            Fault::Died { member }
-            | Fault::Abandoned { member }
-            | Fault::Counter { member, .. }
-            | Fault::Proposal { member } => *member,
+            Fault::Counter { member, .. } | Fault::Proposal { member } => *member,
             Fault::Frame { defect, .. } => defect.sender,
         }
     }

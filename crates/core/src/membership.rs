@@ -7,8 +7,8 @@
 //! Invariants kept here: INV-FENCE (nobody leads over a member that still listens to a lower rank), INV-ADOPT (a leader takes the
 //! newest proposal that a quorum knows), INV-QUORUM, INV-TRIM (a trim is what every member that goes on has).
 use crate::fault::Fault;
-use crate::ids::{MemberId, Rank, Time};
-use crate::layout::{Layout, membership};
+use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::layout::{Layout, Place, membership};
 use crate::limits;
 use crate::planted::planted;
 use crate::proposal::{self, Trims, Wishes};
@@ -16,6 +16,7 @@ use crate::table::{Rows, Table};
 use crate::view::{Change, View};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The number of a proposal. Ordered by the leader's rank first: leadership only moves up in rank within a view, and what a
 /// former leader left behind must never outrank a decision that was made after its fence.
@@ -287,8 +288,7 @@ impl Membership {
         }
         self.looked = Some(now);
         let heartbeat = self.next_heartbeat();
-        table.store(membership::HEARTBEAT, heartbeat);
-        table.post(&self.peers, membership::HEARTBEAT..membership::HEARTBEAT + 8);
+        self.write(membership::HEARTBEAT, &[heartbeat], table);
         // If I stood still, or my clock jumped, the others' silence is no longer than what I can vouch for.
         let silent_ns = passed_ns.min(2 * step_ns);
         for i in 0..self.peers.len() {
@@ -360,11 +360,7 @@ impl Membership {
         while wishes != Wishes::default() {
             let words = wishes.encode();
             if words.len() as u64 * 8 <= range.end - range.start {
-                for (at, word) in (range.start..).step_by(8).zip(&words) {
-                    table.store(at, *word);
-                }
-                table.post(&self.peers, range.start..range.start + 8 * words.len() as u64);
-                return;
+                return self.write(range.start, &words, table);
             }
             if wishes.joins.len() > 1 {
                 wishes.joins.truncate(wishes.joins.len() / 2);
@@ -374,12 +370,16 @@ impl Membership {
         }
     }
 
-    fn store_suspected<T: Table>(&mut self, table: &mut T) {
-        for (at, word) in (membership::SUSPECTED..).step_by(8).zip(&self.suspected.words) {
+    fn store_suspected<T: Table>(&self, table: &mut T) {
+        self.write(membership::SUSPECTED, &self.suspected.words, table);
+    }
+
+    /// Stores `words` from `at` on in my row, and posts them.
+    fn write<T: Table>(&self, at: u64, words: &[u64], table: &mut T) {
+        for (at, word) in (at..).step_by(8).zip(words) {
             table.store(at, *word);
         }
-        let end = membership::SUSPECTED + 8 * self.suspected.words.len() as u64;
-        table.post(&self.peers, membership::SUSPECTED..end);
+        table.post(&self.peers, at..at + 8 * words.len() as u64);
     }
 
     /// One step of the agreement. Whether anything changed.
@@ -448,10 +448,9 @@ impl Membership {
 
     /// Looks whether somebody knows the decision.
     fn learn<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> Result<bool, Fault> {
-        let committed = |rank: &Rank| table.load(*rank, membership::COMMITTED) != 0;
-        let Some(knows) = self.readable().filter(|rank| *rank != self.me).find(committed) else { return Ok(false) };
-        let word = table.load(knows, membership::COMMITTED);
-        let Some((ballot, _)) = Ballot::decode(word) else { return Ok(false) };
+        let known = |rank| Some((rank, ballot_in(table, rank, membership::COMMITTED)?));
+        let known = self.readable().filter(|rank| *rank != self.me).find_map(known);
+        let Some((knows, ballot)) = known else { return Ok(false) };
         let words = match self.ballot {
             Some(mine) if mine == ballot => core::mem::take(&mut self.value),
             _ => match read_proposal(knows, layout, table) {
@@ -473,8 +472,8 @@ impl Membership {
     fn is_left_behind<T: Table>(&self, view: &View, layout: &Layout, table: &T) -> bool {
         let Some(Decision { next, trims, .. }) = &self.decision else { return false };
         let lacks = |id: u32, trims: &[u64]| {
-            let place = layout.row(self.me).place(crate::ids::SubgroupId(id));
-            let cuts = |place: crate::layout::Place| (place.cut..).step_by(8).zip(trims);
+            let place = layout.row(self.me).place(SubgroupId(id));
+            let cuts = |place: Place| (place.cut..).step_by(8).zip(trims);
             place.is_some_and(|place| cuts(place).any(|(at, trim)| table.load(self.me, at) < *trim))
         };
         let is_out = next.rank_of(view.members[self.me.index()]).is_none() && !self.leaving;
@@ -486,8 +485,7 @@ impl Membership {
         // What it only acknowledged, as a follower of another, is not its own.
         let is_new =
             |ballot: Ballot| ballot.leader == leader && self.ballot.is_none_or(|mine| mine.order() < ballot.order());
-        let ballot = Ballot::decode(table.load(leader, membership::BALLOT)).map(|(ballot, _)| ballot);
-        if !ballot.is_some_and(is_new) {
+        if !ballot_in(table, leader, membership::BALLOT).is_some_and(is_new) {
             return false;
         }
         let Some((ballot, words)) = read_proposal(leader, layout, table) else { return false };
@@ -559,8 +557,8 @@ impl Membership {
     fn propose<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> bool {
         let round = self.ballot.filter(|ballot| ballot.leader == self.me).map_or(0, |ballot| ballot.round) + 1;
         let ballot = Ballot { leader: self.me, round };
-        let word = |rank: Rank| Ballot::decode(table.load(rank, membership::BALLOT)).map(|(ballot, _)| (ballot, rank));
-        let others = self.readable().filter(|rank| *rank != self.me).filter_map(word);
+        let theirs = |rank| Some((ballot_in(table, rank, membership::BALLOT)?, rank));
+        let others = self.readable().filter(|rank| *rank != self.me).filter_map(theirs);
         let newest = others.max_by_key(|(ballot, _)| ballot.order());
         let newest = newest.filter(|(theirs, _)| self.ballot.is_none_or(|mine| theirs.order() > mine.order()));
         let newest = newest.filter(|_| !planted!(NeverAdopts));
@@ -598,7 +596,7 @@ impl Membership {
             .map(|(id, spec)| {
                 let cut = |sender: usize| {
                     let heard = self.unsuspected().filter_map(|rank| {
-                        let place = layout.row(rank).place(crate::ids::SubgroupId(id))?;
+                        let place = layout.row(rank).place(SubgroupId(id))?;
                         Some(table.load(rank, place.cut + 8 * sender as u64))
                     });
                     // INV-TRIM. Of a subgroup whose members are all gone nothing is left to deliver.
@@ -631,11 +629,8 @@ impl Membership {
     fn all_wishes<T: Table>(&self, layout: &Layout, table: &T) -> Wishes {
         let mut all = Wishes::default();
         for rank in self.unsuspected() {
-            let range = &layout.row(rank).wishes;
-            let count = table.load(rank, range.start + 8).saturating_add(2).min((range.end - range.start) / 8);
-            let words: Vec<u64> = (0..count).map(|i| table.load(rank, range.start + 8 * i)).collect();
             // Garbage is no wish.
-            let Some(wishes) = Wishes::decode(&words) else { continue };
+            let Some(wishes) = Wishes::decode(&read(rank, &layout.row(rank).wishes, table)) else { continue };
             for join in wishes.joins {
                 if !all.joins.contains(&join) {
                     all.joins.push(join);
@@ -653,17 +648,11 @@ impl Membership {
     /// Copies a proposal into my row, and then sets my ballot.
     fn adopt<T: Table>(&mut self, ballot: Ballot, words: &[u64], layout: &Layout, table: &mut T) {
         let word = ballot.encode(self.slot);
-        let at = slot_at(layout, self.me, self.slot);
         if planted!(BallotBeforeProposal) {
-            table.store(membership::BALLOT, word);
-            table.post(&self.peers, membership::BALLOT..membership::BALLOT + 8);
+            self.write(membership::BALLOT, &[word], table);
         }
-        for (at, word) in (at..).step_by(8).zip(words) {
-            table.store(at, *word);
-        }
-        table.post(&self.peers, at..at + 8 * words.len() as u64);
-        table.store(membership::BALLOT, word);
-        table.post(&self.peers, membership::BALLOT..membership::BALLOT + 8);
+        self.write(slot_range(layout, self.me, self.slot).start, words, table);
+        self.write(membership::BALLOT, &[word], table);
         (self.ballot, self.value) = (Some(ballot), words.to_vec());
         // The other slot next, so that what my ballot speaks of is never half written.
         self.slot = if planted!(OneSlot) { self.slot } else { 1 - self.slot };
@@ -673,8 +662,7 @@ impl Membership {
     fn decide<T: Table>(&mut self, view: &View, ballot: Ballot, words: &[u64], table: &mut T) -> Option<()> {
         let (next, trims) = proposal::decode(words, view)?;
         let word = table.load(self.me, membership::BALLOT);
-        table.store(membership::COMMITTED, word);
-        table.post(&self.peers, membership::COMMITTED..membership::COMMITTED + 8);
+        self.write(membership::COMMITTED, &[word], table);
         self.blocked = false;
         self.decision = Some(Decision { ballot, next, trims });
         Some(())
@@ -682,18 +670,22 @@ impl Membership {
 
     /// I have delivered everything below the trims.
     pub(crate) fn end<T: Table>(&self, table: &mut T) {
-        table.store(membership::ENDED, 1);
-        table.post(&self.peers, membership::ENDED..membership::ENDED + 8);
+        self.write(membership::ENDED, &[1], table);
     }
 }
 
 /// What was decided, if any row says that something was: for those who are no members.
 pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> Option<Decision> {
-    let knows = view.ranks().find(|rank| rows.load(*rank, membership::COMMITTED) != 0)?;
-    let (committed, _) = Ballot::decode(rows.load(knows, membership::COMMITTED))?;
+    let known = |rank| Some((rank, ballot_in(rows, rank, membership::COMMITTED)?));
+    let (knows, committed) = view.ranks().find_map(known)?;
     let (ballot, words) = read_proposal(knows, layout, rows)?;
     let (next, trims) = proposal::decode(&words, view)?;
     (ballot == committed).then_some(Decision { ballot, next, trims })
+}
+
+/// The ballot in the word at `at` of the row of `rank`, if there is one.
+fn ballot_in<R: Rows>(rows: &R, rank: Rank, at: u64) -> Option<Ballot> {
+    Ballot::decode(rows.load(rank, at)).map(|(ballot, _)| ballot)
 }
 
 /// Whether `rank` says that it suspects `other`.
@@ -707,18 +699,24 @@ fn slot_bytes(layout: &Layout, member: Rank) -> u64 {
     (slots.end - slots.start) / 2
 }
 
-fn slot_at(layout: &Layout, member: Rank, slot: u64) -> u64 {
-    layout.row(member).proposals.start + slot * slot_bytes(layout, member)
+/// Where the proposal with this slot stands.
+fn slot_range(layout: &Layout, member: Rank, slot: u64) -> Range<u64> {
+    let bytes = slot_bytes(layout, member);
+    let start = layout.row(member).proposals.start + slot * bytes;
+    start..start + bytes
+}
+
+/// The words in `range` of the row of `member`, of which the second says how many follow it.
+fn read<R: Rows>(member: Rank, range: &Range<u64>, rows: &R) -> Vec<u64> {
+    let count = rows.load(member, range.start + 8).saturating_add(2).min((range.end - range.start) / 8);
+    (0..count).map(|i| rows.load(member, range.start + 8 * i)).collect()
 }
 
 /// The newest proposal in the row of `member`, if it is there as a whole.
 fn read_proposal<R: Rows>(member: Rank, layout: &Layout, table: &R) -> Option<(Ballot, Vec<u64>)> {
     let word = table.load(member, membership::BALLOT);
     let (ballot, slot) = Ballot::decode(word)?;
-    let at = slot_at(layout, member, slot);
-    let most = slot_bytes(layout, member) / 8;
-    let count = table.load(member, at + 8).saturating_add(2).min(most);
-    let words = (0..count).map(|i| table.load(member, at + 8 * i)).collect();
+    let words = read(member, &slot_range(layout, member, slot), table);
     // Two adoptions later the slot is written again. The first of them moves the ballot.
     (table.load(member, membership::BALLOT) == word).then_some((ballot, words))
 }

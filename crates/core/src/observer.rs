@@ -4,7 +4,7 @@
 //! It copies each frame, and looks then whether the sender had given the space free meanwhile ([`entry::FREED`]): if not, the copy
 //! is good. A learner is an observer that is let in later: it follows a view to its end, which it finds in the rows as the
 //! members do, and has then delivered exactly what they have.
-use crate::cursor::ROUNDS_MAX;
+use crate::cursor::{ROUNDS_MAX, places};
 use crate::ids::{Rank, SubgroupId};
 use crate::layout::{Layout, entry};
 use crate::membership::{Decision, read_decision};
@@ -122,8 +122,7 @@ impl Observer {
 
     /// How many places of the order of `subgroup`, which is totally ordered, lie behind the observer.
     pub fn place(&self, subgroup: SubgroupId) -> u64 {
-        let stream = &self.streams[subgroup.index()];
-        stream.round * stream.lanes.len() as u64 + stream.lane as u64
+        self.streams[subgroup.index()].place()
     }
 
     /// Whether the view has ended and everything that belongs to it was yielded.
@@ -215,11 +214,8 @@ impl Stream {
             }
             return Ok(any);
         }
-        let senders = self.lanes.len() as u64;
-        let end =
-            self.lanes.iter().zip(0..).map(|(lane, rank)| (lane.trim * senders + rank + 1).saturating_sub(senders));
-        let frontier = if is_over { end.max().unwrap_or(0) } else { self.stable(rows) };
-        while self.round * senders + (self.lane as u64) < frontier {
+        let frontier = if is_over { self.end() } else { self.stable(rows) };
+        while self.place() < frontier {
             let (id, round) = (self.id, self.round);
             let lane = &mut self.lanes[self.lane];
             // The round is announced, or beyond the trim: a frame that is not there is a null.
@@ -242,13 +238,19 @@ impl Stream {
     fn is_at_end<R: Rows>(&self, rows: &R) -> bool {
         match self.order {
             Order::Fifo => self.lanes.iter().all(|lane| lane.look(rows).is_none()),
-            Order::Total => {
-                let senders = self.lanes.len() as u64;
-                let end = |(lane, rank): (&Lane, u64)| (lane.trim * senders + rank + 1).saturating_sub(senders);
-                let here = self.round * senders + self.lane as u64;
-                self.lanes.iter().zip(0..).map(end).all(|end| end <= here)
-            }
+            Order::Total => self.end() <= self.place(),
         }
+    }
+
+    /// Places of the total order that lie behind me.
+    fn place(&self) -> u64 {
+        self.round * self.lanes.len() as u64 + self.lane as u64
+    }
+
+    /// Places of the total order that belong to the view.
+    fn end(&self) -> u64 {
+        let ends = self.lanes.iter().enumerate().map(|(rank, lane)| places(lane.trim, rank, self.lanes.len()));
+        ends.max().unwrap_or(0)
     }
 }
 

@@ -5,7 +5,7 @@
 //! order in which peers may see them: a frame, then the counters that announce it, then the acknowledgements.
 use crate::ablation::Ablation;
 use crate::claims::Claims;
-use crate::cursor::{Cursor, Handoff, ROUNDS_MAX};
+use crate::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
 use crate::fault::Fault;
 use crate::ids::{Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
@@ -337,9 +337,7 @@ impl Subgroup {
 
     /// Places of the total order up to and with the last message.
     fn end(&self) -> u64 {
-        let senders = self.senders as u64;
-        let place = |(sender, spoken): (usize, u64)| (spoken - 1) * senders + sender as u64 + 1;
-        self.announced().filter(|(_, spoken)| *spoken > 0).map(place).max().unwrap_or(0)
+        self.announced().map(|(sender, spoken)| places(spoken, sender, self.senders)).max().unwrap_or(0)
     }
 
     /// Loads the others' counters; true if any moved.
@@ -495,33 +493,17 @@ impl Subgroup {
             self.stats = self.stats();
             self.delivery = Delivery::Nobody;
         }
-        match &mut self.delivery {
-            Delivery::Nobody => {}
-            Delivery::Inline(cursor) => {
-                if frontier > delivered {
-                    let quota = DELIVERED_BYTES_MAX * self.senders as u64;
-                    let mut batch = cursor.advance(&*table, frontier).at_most(quota);
-                    if batch.has_next() {
-                        upcalls.deliver(self.id, &mut batch);
-                        // Passes over the nulls behind the last message.
-                        batch.has_next();
-                    }
-                    let (messages, bytes) = (batch.messages(), batch.bytes());
-                    self.stats.delivered += messages;
-                    self.stats.delivered_bytes += bytes;
-                    self.stats.delivery_batches += u64::from(messages > 0);
-                    if let Some(defect) = cursor.defect() {
-                        return Err(garbage(defect));
-                    }
-                }
+        match &self.delivery {
+            Delivery::Inline(_) if frontier > delivered => {
+                let cursor = self.offer(frontier, table, upcalls);
+                cursor.and_then(Cursor::defect).map_or(Ok(()), |defect| Err(garbage(defect)))?;
             }
-            Delivery::Handoff(handoff) => {
-                if frontier > handoff.frontier() {
-                    handoff.raise(frontier);
-                    changes.worked = true;
-                    upcalls.handed_off(self.id);
-                }
+            Delivery::Handoff(handoff) if frontier > handoff.frontier() => {
+                handoff.raise(frontier);
+                changes.worked = true;
+                upcalls.handed_off(self.id);
             }
+            _ => {}
         }
         for index in 0..self.own.delivered.len() {
             let now = match (&self.delivery, self.order) {
@@ -548,6 +530,25 @@ impl Subgroup {
         let inline = matches!(self.delivery, Delivery::Inline(_));
         self.pending |= inline && self.own.delivered.iter().sum::<u64>() < self.stable;
         Ok(())
+    }
+
+    /// Hands what stands between the cursor and `frontier` to the application, if it is delivered to on this thread.
+    // Inlined in any case: a call costs small batches of several senders over one per cent.
+    #[expect(clippy::inline_always)]
+    #[inline(always)]
+    fn offer<T: Table>(&mut self, frontier: u64, table: &T, upcalls: &mut impl Upcalls<T>) -> Option<&Cursor> {
+        let Delivery::Inline(cursor) = &mut self.delivery else { return None };
+        let mut batch = cursor.advance(table, frontier).at_most(DELIVERED_BYTES_MAX * self.senders as u64);
+        if batch.has_next() {
+            upcalls.deliver(self.id, &mut batch);
+            // Passes over the nulls behind the last message.
+            batch.has_next();
+        }
+        let (messages, bytes) = (batch.messages(), batch.bytes());
+        self.stats.delivered += messages;
+        self.stats.delivered_bytes += bytes;
+        self.stats.delivery_batches += u64::from(messages > 0);
+        Some(cursor)
     }
 
     /// How far my ring was claimed or committed by now.
@@ -644,17 +645,7 @@ impl Subgroup {
     /// Delivers what is left of the view. Whether that is all.
     pub(crate) fn deliver_rest<T: Table>(&mut self, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
         // A consumer on another thread finds the rest by itself, and goes on to the next view from there.
-        let Delivery::Inline(cursor) = &mut self.delivery else { return true };
-        let mut batch = cursor.advance(table, 0).at_most(DELIVERED_BYTES_MAX * self.senders as u64);
-        if batch.has_next() {
-            upcalls.deliver(self.id, &mut batch);
-            batch.has_next();
-        }
-        let (messages, bytes) = (batch.messages(), batch.bytes());
-        self.stats.delivered += messages;
-        self.stats.delivered_bytes += bytes;
-        self.stats.delivery_batches += u64::from(messages > 0);
-        cursor.is_at_end()
+        self.offer(0, table, upcalls).is_none_or(Cursor::is_at_end)
     }
 
     /// After the end: my messages that have to be sent again.

@@ -3,7 +3,7 @@
 //! [`conformance_suite!`](crate::conformance_suite) makes a `#[test]` of each. The cases in `threaded` modules run
 //! members on threads of their own; a fabric that lives on one thread, like a simulated one, leaves them out. A case fails by panic.
 //! Waits are bounded, generously; a bound that is reached is a failure, and no case asks for speed.
-use crate::fabric::{Event, Fabric};
+use crate::fabric::Fabric;
 use spindle_core::layout::{LINE_BYTES, entry};
 use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,9 +24,6 @@ pub trait Harness {
 
     /// Brings everything that was posted to where it was posted.
     fn settle(fabrics: &mut [Self::Fabric]);
-
-    /// Makes `observer` learn that `dead` is dead, as it would from the fabric's own means. Called once or more for each.
-    fn report_death(observer: &mut Self::Fabric, dead: Rank);
 }
 
 /// One `#[test]` per case, for a [`Harness`](crate::conformance::Harness). With `single_threaded` behind it, only those
@@ -77,16 +74,12 @@ macro_rules! conformance_suite {
             bytes_outside_a_row_panic
             stores_outside_my_row_panic
             members_outside_the_view_panic
-            nothing_happens_at_first
-            a_death_is_told_once
-            every_death_is_told
             a_dead_members_row_stays_readable
             nobody_is_rung_who_is_awake
             a_sleep_is_bounded
             a_ring_between_announcement_and_sleep_counts
             a_post_between_announcement_and_sleep_counts
             a_post_to_others_rings_nobody_else
-            a_death_ends_a_sleep
             a_withdrawn_sleep_is_over
             a_sleep_without_announcement_panics
             sleeps_can_follow_each_other
@@ -476,39 +469,6 @@ pub fn members_outside_the_view_panic<H: Harness>() {
     assert_panics("bytes of nobody", || _ = fabric.bytes(Rank(u32::MAX), 0, 8));
 }
 
-/// No event without a cause.
-pub fn nothing_happens_at_first<H: Harness>() {
-    let mut group = Group::<H>::new(3);
-    group.settle();
-    assert!(group.fabrics.iter_mut().all(|fabric| fabric.event().is_none()));
-}
-
-/// However often it is reported.
-pub fn a_death_is_told_once<H: Harness>() {
-    let mut group = Group::<H>::new(3);
-    H::report_death(group.fabric(0), Rank(2));
-    H::report_death(group.fabric(0), Rank(2));
-    assert_eq!(group.fabric(0).event(), Some(Event::Dead(Rank(2))));
-    assert_eq!(group.fabric(0).event(), None);
-    H::report_death(group.fabric(0), Rank(2));
-    assert_eq!(group.fabric(0).event(), None);
-}
-
-/// Of many deaths none is lost.
-pub fn every_death_is_told<H: Harness>() {
-    let mut group = Group::<H>::new(16);
-    let dead = [Rank(3), Rank(15), Rank(0), Rank(8)];
-    let mut told = Vec::new();
-    for pair in dead.chunks(2) {
-        pair.iter().for_each(|&rank| H::report_death(group.fabric(1), rank));
-        told.extend(std::iter::from_fn(|| group.fabric(1).event()));
-    }
-    for rank in dead {
-        assert_eq!(told.iter().filter(|event| **event == Event::Dead(rank)).count(), 1, "{told:?}");
-    }
-    assert_eq!(told.len(), dead.len());
-}
-
 /// What a member posted before it died is there for the survivors to agree on.
 pub fn a_dead_members_row_stays_readable<H: Harness>() {
     let mut group = Group::<H>::new(3);
@@ -516,8 +476,6 @@ pub fn a_dead_members_row_stays_readable<H: Harness>() {
     group.put(Rank(2), at, 12);
     group.settle();
     drop(group.fabrics.pop());
-    H::report_death(group.fabric(0), Rank(2));
-    assert_eq!(group.fabric(0).event(), Some(Event::Dead(Rank(2))));
     group.assert_all_see(Rank(2), at, 12);
     // Posting to the dead is harmless.
     let at = counter(&group.layout, Rank(0));
@@ -569,15 +527,6 @@ pub fn a_post_to_others_rings_nobody_else<H: Harness>() {
     group.fabric(2).post(&[Rank(1), Rank(2)], at..at + 8);
     group.settle();
     assert!(!group.fabric(0).sleep(Duration::from_millis(1)));
-}
-
-/// An engine that sleeps learns of it.
-pub fn a_death_ends_a_sleep<H: Harness>() {
-    let mut group = Group::<H>::new(2);
-    group.fabric(0).begin_sleep();
-    H::report_death(group.fabric(0), Rank(1));
-    assert!(group.fabric(0).sleep(PATIENCE));
-    assert_eq!(group.fabric(0).event(), Some(Event::Dead(Rank(1))));
 }
 
 /// After it nobody rings, and withdrawing twice or for nothing is no harm.
@@ -836,10 +785,6 @@ mod tests {
         }
 
         fn settle(_: &mut [ShmFabric]) {}
-
-        fn report_death(observer: &mut ShmFabric, dead: Rank) {
-            observer.death_sink().report(dead);
-        }
     }
 
     crate::conformance_suite!(Shm);

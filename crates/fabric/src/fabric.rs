@@ -5,21 +5,13 @@ use spindle_core::{Claims, Rank, Rows, Table};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Something that happened to a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// The member is proved to be dead: nothing more will arrive from it. Told once for each.
-    Dead(Rank),
-}
-
-/// One member's side of a transport, for one view: the table, events, and a way to sleep until something happens.
+/// One member's side of a transport, for one view: the table, and a way to sleep until something happens.
 ///
 /// It belongs to the thread that runs the engine. Other threads get a [`reader`](Self::reader), a
 /// [`doorbell`](Self::doorbell), or a [`publisher`](Self::publisher).
 ///
 /// To sleep: [`begin_sleep`](Self::begin_sleep), poll everything once more, then [`sleep`](Self::sleep) if there was nothing
-/// or [`end_sleep`](Self::end_sleep) if there was. What peers post, what applications commit, and events all end a sleep.
+/// or [`end_sleep`](Self::end_sleep) if there was. What peers post and what applications commit ends a sleep.
 pub trait Fabric: Table {
     /// Read access to all rows for other threads; it keeps the memory alive.
     type Reader: Rows + Clone + Send + Sync + 'static;
@@ -32,9 +24,6 @@ pub trait Fabric: Table {
 
     /// A reader for another thread.
     fn reader(&self) -> Self::Reader;
-
-    /// What happened since the last call, one at a time. Costs a load when there is nothing.
-    fn event(&mut self) -> Option<Event>;
 
     /// What wakes this member's engine, for threads that have work for it.
     fn doorbell(&self) -> Doorbell;

@@ -17,7 +17,7 @@ pub mod region;
 pub mod shm;
 
 pub use bell::{Bell, Doorbell};
-pub use fabric::{Event, Fabric};
+pub use fabric::Fabric;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
-pub use shm::{DeathSink, Lingering, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric, ShmFrames, ShmReader};
+pub use shm::{Lingering, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric, ShmFrames, ShmReader};

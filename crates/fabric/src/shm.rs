@@ -2,10 +2,10 @@
 //!
 //! A store is a post, and reading my copy of a peer's row is reading the peer's row; no byte is copied, whatever the number
 //! of members. `post` only wakes peers that sleep. How segments and doorbells travel between processes, and who finds out
-//! that a member died, is not here: see [`OwnRow::create`] and [`DeathSink`].
+//! that a member died, is not here: see [`OwnRow::create`] and [`mail`](crate::mail).
 use crate::barrier::Barrier;
 use crate::bell::{Announced, BELL_BYTES, Bell, Doorbell, describe};
-use crate::fabric::{Event, Fabric};
+use crate::fabric::Fabric;
 use crate::publisher::Publisher;
 use crate::region::{OwnRegion, PeerRegion, RegionError, RingSpan, SharedRegion, Span};
 use spindle_core::{Claims, Found, Frames, Layout, Rank, Ring, Rows, Table};
@@ -14,7 +14,6 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What wakes one member, in every view that it is in.
@@ -61,9 +60,6 @@ pub struct ShmFabric {
     doorbells: Box<[Option<Doorbell>]>,
     /// What serves for all of them.
     barrier: Barrier,
-    deaths: Arc<Deaths>,
-    /// The deaths that [`Fabric::event`] has told, as `Deaths::reported`.
-    told: Box<[u64]>,
 }
 
 /// All rows of a view, to read.
@@ -78,13 +74,6 @@ pub struct ShmReader {
 pub struct ShmFrames<'a> {
     span: RingSpan,
     _rows: PhantomData<&'a ShmReader>,
-}
-
-/// Where a watcher reports dead members. Clones report to the same fabric.
-#[derive(Clone, Debug)]
-pub struct DeathSink {
-    deaths: Arc<Deaths>,
-    doorbell: Doorbell,
 }
 
 /// Why a [`ShmFabric`] could not be made.
@@ -117,14 +106,6 @@ pub enum ShmError {
 struct Held {
     _own: Option<Arc<OwnRegion>>,
     _peers: Vec<Arc<PeerRegion>>,
-}
-
-#[derive(Debug)]
-struct Deaths {
-    /// Reported and not yet told.
-    pending: AtomicU64,
-    /// One bit a rank.
-    reported: Box<[AtomicU64]>,
 }
 
 impl MemberBell {
@@ -231,10 +212,8 @@ impl ShmFabric {
         }
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
         let rows = ShmReader { spans: spans.into(), _held: Arc::new(Held { _own: Some(row.clone()), _peers: peers }) };
-        let deaths = Arc::new(Deaths::new(members));
-        let told = vec![0; members.div_ceil(64)].into();
         let (announced, lingering, doorbells) = (None, vec![], doorbells.into());
-        Ok(ShmFabric { me, rows, row, bell, announced, lingering, doorbells, barrier, deaths, told })
+        Ok(ShmFabric { me, rows, row, bell, announced, lingering, doorbells, barrier })
     }
 
     /// What is left of this view for as long as applications of this process still use its rings.
@@ -253,25 +232,6 @@ impl ShmFabric {
         self.end_sleep();
         std::mem::take(&mut self.lingering)
     }
-
-    /// Where a watcher reports dead members.
-    pub fn death_sink(&self) -> DeathSink {
-        DeathSink { deaths: self.deaths.clone(), doorbell: self.bell.doorbell() }
-    }
-
-    #[cold]
-    fn untold(&mut self) -> Option<Event> {
-        for (index, reported) in self.deaths.reported.iter().enumerate() {
-            let untold = reported.load(Ordering::Acquire) & !self.told[index];
-            if untold != 0 {
-                let bit = untold.trailing_zeros();
-                self.told[index] |= 1 << bit;
-                self.deaths.pending.fetch_sub(1, Ordering::Relaxed);
-                return Some(Event::Dead(Rank(index as u32 * 64 + bit)));
-            }
-        }
-        None
-    }
 }
 
 impl Fabric for ShmFabric {
@@ -287,11 +247,6 @@ impl Fabric for ShmFabric {
 
     fn reader(&self) -> ShmReader {
         self.rows.clone()
-    }
-
-    #[inline]
-    fn event(&mut self) -> Option<Event> {
-        if self.deaths.pending.load(Ordering::Acquire) == 0 { None } else { self.untold() }
     }
 
     fn doorbell(&self) -> Doorbell {
@@ -450,28 +405,6 @@ impl<'a> Frames<'a> for ShmFrames<'a> {
     }
 }
 
-impl DeathSink {
-    /// Reports that `rank` is dead: its fabric tells so once, and wakes up if it sleeps. Further reports mean nothing.
-    ///
-    /// # Panics
-    /// If `rank` is not in the view.
-    pub fn report(&self, rank: Rank) {
-        let bit = 1 << (rank.0 % 64);
-        let before = self.deaths.reported[rank.index() / 64].fetch_or(bit, Ordering::AcqRel);
-        if before & bit == 0 {
-            // Release: who sees it sees the bit.
-            self.deaths.pending.fetch_add(1, Ordering::Release);
-            self.doorbell.ring();
-        }
-    }
-}
-
-impl Deaths {
-    fn new(members: usize) -> Deaths {
-        Deaths { pending: AtomicU64::new(0), reported: (0..members.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
-    }
-}
-
 fn open(layout: &Layout, rank: Rank, parts: &PeerParts) -> Result<(Arc<PeerRegion>, SharedRegion), ShmError> {
     let of = |part| move |source| ShmError::Region { rank, part, source };
     let row = PeerRegion::open("a peer's row", &parts.row, layout.row(rank).size).map_err(of("row"))?;
@@ -567,22 +500,5 @@ mod tests {
         crate::bell::pretend_fenced(&parts.bell);
         let fabric = ShmFabric::new(&layout, own, [(Rank(1), Some(parts))]).unwrap();
         assert_eq!(fabric.barrier, Barrier::Fence);
-    }
-
-    #[test]
-    fn deaths_of_more_than_64_members_are_told() {
-        let members = 130;
-        let deaths = Arc::new(Deaths::new(members as usize));
-        let layout = layout(1, 8);
-        let (own, _) = create(&layout, 0);
-        let mut fabric = ShmFabric::new(&layout, own, []).unwrap();
-        fabric.deaths = deaths;
-        fabric.told = vec![0; 3].into();
-        let sink = fabric.death_sink();
-        for rank in [129, 64, 63, 128] {
-            sink.report(Rank(rank));
-        }
-        let told: Vec<Event> = std::iter::from_fn(|| fabric.event()).collect();
-        assert_eq!(told, [63, 64, 128, 129].map(|rank| Event::Dead(Rank(rank))));
     }
 }

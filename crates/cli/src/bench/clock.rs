@@ -1,17 +1,11 @@
-//! Times of a benchmark: the clock that all processes of a machine share, and what a process has cost.
+//! Times of a benchmark: when a slice begins, and what a process has cost.
+use crate::clock::now_ns;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::thread;
 use std::time::Duration;
-
-/// CLOCK_MONOTONIC, in ns.
-#[inline]
-pub(super) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
 
 /// Sleeps until [`now_ns`] is `at_ns`.
 pub(super) fn sleep_until(at_ns: u64) {

@@ -1,7 +1,8 @@
 //! The member processes of a benchmark, as the benchmark holds them.
 use super::args::{Drive, cores};
-use super::clock::{cpu_of, now_ns};
+use super::clock::cpu_of;
 use super::wire::{Counts, Order, Plan, Ran, Reply, Setup};
+use crate::clock::now_ns;
 use anyhow::{Context, bail};
 use rustix::process::getuid;
 use spindle_fabric::probe::Cores;
@@ -219,11 +220,11 @@ impl Drop for Member {
     }
 }
 
-/// A directory to meet in. Once the members have met, nothing in it is needed.
-struct MeetingPlace(PathBuf);
+/// A directory to meet in. Once all members have met, nothing in it is needed.
+pub(super) struct MeetingPlace(pub(super) PathBuf);
 
 impl MeetingPlace {
-    fn new() -> anyhow::Result<MeetingPlace> {
+    pub(super) fn new() -> anyhow::Result<MeetingPlace> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("spindle-bench-{}-{}-{count}", getuid().as_raw(), process::id());

@@ -3,11 +3,11 @@
 //! Commands come over the standard input: a line `stop` ends it in agreement with the others, the end of the input means
 //! that the demo is no more. [`Line`]s go to the standard output.
 use super::report::{Delivered, Final, Latency, Line, Report, Stream, ViewBegun};
+use crate::clock::now_ns;
 use crate::exit::{ENDED, FAILED, Failure, Outcome};
+use crate::parent;
 use anyhow::Context;
 use hdrhistogram::Histogram;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-use rustix::time::{ClockId, clock_gettime};
 use spindle::{
     Batch, Config, Group, HandleError, Handler, MemberId, Message, Publisher, Rank, SendError, Status, Subgroup,
     SubgroupId, ViewChange, Who,
@@ -87,7 +87,8 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn take_part(args: &Args) -> Outcome {
-    stay_with_parent(args.parent)?;
+    parent::stay_with(args.parent)?;
+    ignore_interrupts()?;
     let (events, happened) = channel();
     let commands = events.clone();
     thread::spawn(move || obey(&commands));
@@ -185,14 +186,8 @@ impl Handler for Listener {
     }
 }
 
-/// Ends this process with the demo, however that ends.
-fn stay_with_parent(parent: u32) -> anyhow::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("can't tie this process to the demo")?;
-    // It may have died before the call.
-    if getppid().is_none_or(|pid| pid.as_raw_nonzero().get() as u32 != parent) {
-        process::exit(i32::from(FAILED));
-    }
-    // Ctrl-C in a terminal reaches the members, too; the demo tells them what to do.
+/// Ctrl-C in a terminal reaches the members, too; the demo tells them what to do.
+fn ignore_interrupts() -> anyhow::Result<()> {
     let ignored = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
     ignored.map(drop).context("can't take over SIGINT")
 }
@@ -389,12 +384,6 @@ fn subgroup(number: u32, args: &Args) -> Subgroup {
     subgroup.message_bytes_max = args.size;
     subgroup.window = args.window;
     subgroup
-}
-
-/// The same clock in all processes of this machine.
-pub(super) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {

@@ -9,6 +9,7 @@ mod report;
 mod table;
 mod troupe;
 
+use crate::clock::now_ns;
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::place::{Place, PrivateDir};
 use crate::quantity;
@@ -267,7 +268,7 @@ impl Demo {
             Stage::Before if Instant::now() >= kill_at && self.cast[victim].is_here() => {
                 let (id, pid, elapsed) = (accident.victim_id(), self.troupe.pid(victim), start.elapsed().as_secs_f64());
                 self.cast[victim].killed = true;
-                accident.strike(child::now_ns());
+                accident.strike(now_ns());
                 self.troupe.kill(victim);
                 self.table.lose(victim, "killed");
                 let object = json!({"event": "killed", "member": id, "pid": pid, "elapsed_s": elapsed});

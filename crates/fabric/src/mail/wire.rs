@@ -17,10 +17,9 @@ const ASK: u32 = 2;
 const REFUSED: u32 = 3;
 const WAIT: u32 = 4;
 const VIEW: u32 = 5;
-const EVICTED: u32 = 6;
-const REQUEST: u32 = 7;
-const ANSWER: u32 = 8;
-const STATE: u32 = 9;
+const REQUEST: u32 = 6;
+const ANSWER: u32 = 7;
+const STATE: u32 = 8;
 
 /// What processes of a group write to each other.
 ///
@@ -76,13 +75,6 @@ pub enum Letter {
         from: MemberId,
         /// The length of the encoded view.
         bytes: u64,
-    },
-    /// You are out since that view, and may ask again.
-    Evicted {
-        /// The first view without you.
-        view: ViewId,
-        /// Who tells it.
-        from: MemberId,
     },
     /// Another process of this user wants something.
     Request {
@@ -155,11 +147,7 @@ impl Letter {
             Self::Parts { .. } => 3,
             Self::State { .. } => 2,
             Self::View { .. } | Self::Answer { .. } => 1,
-            Self::Ask { .. }
-            | Self::Refused { .. }
-            | Self::Wait { .. }
-            | Self::Evicted { .. }
-            | Self::Request { .. } => 0,
+            Self::Ask { .. } | Self::Refused { .. } | Self::Wait { .. } | Self::Request { .. } => 0,
         }
     }
 
@@ -169,7 +157,6 @@ impl Letter {
             Self::Parts { from, .. }
             | Self::Ask { from, .. }
             | Self::View { from, .. }
-            | Self::Evicted { from, .. }
             | Self::Request { from, .. }
             | Self::State { from, .. } => Some(*from),
             Self::Refused { .. } | Self::Wait { .. } | Self::Answer { .. } => None,
@@ -215,10 +202,6 @@ impl Letter {
                 put_incarnation(&mut out, *incarnation);
                 [view.0, from.0, *bytes].into_iter().for_each(|value| out.u64(value));
             }
-            Self::Evicted { view, from } => {
-                out.u64(view.0);
-                out.u64(from.0);
-            }
             Self::Request { from, reply, what } => {
                 out.u64(from.0);
                 out.u64(*reply);
@@ -256,7 +239,6 @@ impl Letter {
                 from: MemberId(from.u64()?),
                 bytes: from.u64()?,
             },
-            EVICTED => Self::Evicted { view: ViewId(from.u64()?), from: MemberId(from.u64()?) },
             REQUEST => Self::Request { from: MemberId(from.u64()?), reply: from.u64()?, what: request(&mut from)? },
             ANSWER => Self::Answer { reply: from.u64()?, bytes: from.u64()? },
             STATE => Self::State { view: ViewId(from.u64()?), from: MemberId(from.u64()?) },
@@ -275,7 +257,6 @@ impl Letter {
             Self::Refused { .. } => REFUSED,
             Self::Wait { .. } => WAIT,
             Self::View { .. } => VIEW,
-            Self::Evicted { .. } => EVICTED,
             Self::Request { .. } => REQUEST,
             Self::Answer { .. } => ANSWER,
             Self::State { .. } => STATE,
@@ -419,7 +400,6 @@ mod tests {
             Letter::Wait { members: 2, leader: from, present: present(0) },
             Letter::Wait { members: 1024, leader: from, present: present(MEMBERS_MAX as u64) },
             Letter::View { incarnation, view, from, bytes: 1 << 40 },
-            Letter::Evicted { view, from },
             Letter::Request { from, reply: 99, what: Request::Status },
             Letter::Request { from, reply: 99, what: Request::Leave },
             Letter::Request { from, reply: 99, what: Request::Evict(MemberId(5)) },

@@ -47,7 +47,7 @@ mod tests {
     fn a_failure_without_a_death_is_found() {
         assert!(polled(Rank(0), &State::Running).is_ok());
         assert!(polled(Rank(0), &State::Finished).is_ok());
-        let failed = State::Failed(Fault::Died { member: Rank(1) });
+        let failed = State::Failed(Fault::Proposal { member: Rank(1) });
         assert_eq!(polled(Rank(0), &failed).unwrap_err().number, 16);
         assert!(views(2, 2).is_ok());
         assert_eq!(views(1, 0).unwrap_err().number, 16);

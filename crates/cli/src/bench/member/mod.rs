@@ -7,9 +7,9 @@ mod thread;
 use super::args::Drive;
 use super::clock::Usage;
 use super::wire::{Counts, Job, Order, Ran, Reply, Setup};
-use anyhow::{Context, bail};
+use crate::parent;
+use anyhow::Context;
 use hdrhistogram::Histogram;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use spindle::{Config, Node, Subgroup, Who};
 use std::io::{self, BufRead, Write};
@@ -32,13 +32,10 @@ trait Worker {
 
 /// Runs a member that takes its orders from standard input.
 pub(super) fn run() -> anyhow::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("can't ask to end with the benchmark")?;
     let mut lines = io::stdin().lock().lines();
     let setup = lines.next().context("this is started by `spindle bench`, not by hand")??;
     let setup: Setup = serde_json::from_str(&setup).context("this is started by `spindle bench`, not by hand")?;
-    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() as u32 != setup.parent) {
-        bail!("the benchmark that started this member is gone");
-    }
+    parent::stay_with(setup.parent)?;
     match serve(&setup, lines) {
         Ok(()) => Ok(()),
         Err(error) => answer(&Reply::Failed(format!("{error:#}"))),

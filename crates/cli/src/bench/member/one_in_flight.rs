@@ -1,7 +1,7 @@
 //! A member that sends when it is its turn, one message at a time in the whole group, and times those of the others.
-use super::super::clock::now_ns;
 use super::super::wire::{Counts, Ran, Setup};
 use super::{GATHER, Worker, drain, histogram, name};
+use crate::clock::now_ns;
 use anyhow::bail;
 use hdrhistogram::Histogram;
 use spindle::{Batch, Node, Poll, Publisher, SubgroupId};

@@ -1,9 +1,9 @@
 //! A member with one thread: it claims a few messages, polls, and so on.
 use super::super::args::Delivery;
-use super::super::clock::now_ns;
 use super::super::wire::{Counts, Ran, Setup};
 use super::read::Reader;
 use super::{GATHER, Worker, first_number, name, publishers};
+use crate::clock::now_ns;
 use anyhow::{bail, ensure};
 use spindle::{Node, Poll, Publisher, ReceiveError, Receiver, SubgroupId};
 use spindle_fabric::probe::{fill, seed};

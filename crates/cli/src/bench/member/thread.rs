@@ -1,10 +1,11 @@
 //! A member whose node is polled by the library's thread, while this one sends.
 use super::super::args::Delivery;
-use super::super::clock::{now_ns, sleep_until};
+use super::super::clock::sleep_until;
 use super::super::wire::{Counts, Job, Plan, Ran, Setup};
 use super::one_in_flight::{Stopwatch, stamp};
 use super::read::Reader;
 use super::{GATHER, Worker, drain, first_number, name, publishers};
+use crate::clock::now_ns;
 use anyhow::{Context, ensure};
 use hdrhistogram::Histogram;
 use spindle::{Group, Node, Publisher, ReceiveError, Receiver, SendError, SubgroupId};

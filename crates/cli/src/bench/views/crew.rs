@@ -1,15 +1,15 @@
 //! The members of `spindle bench views`, as the benchmark holds them: processes, and what they say.
 use super::Args;
 use super::member::Said;
+use crate::bench::team::MeetingPlace;
 use anyhow::{Context, anyhow, bail};
-use rustix::process::{Pid, Signal, getuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use std::{env, fs, process, thread};
+use std::{env, process, thread};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub(super) struct Joined {
 pub(super) struct Crew {
     args: Args,
     state: u64,
-    dir: PathBuf,
+    dir: MeetingPlace,
     members: BTreeMap<u64, Member>,
     next_id: u64,
 }
@@ -50,7 +50,7 @@ struct Member {
 impl Crew {
     /// A group whose application has so many bytes of state.
     pub(super) fn start(args: &Args, state: u64) -> anyhow::Result<Crew> {
-        let dir = env::temp_dir().join(format!("spindle-bench-views-{}-{}", getuid().as_raw(), process::id()));
+        let dir = MeetingPlace::new()?;
         let mut crew = Crew { args: args.clone(), state, dir, members: BTreeMap::new(), next_id: 1 };
         for _ in 0..args.members {
             crew.spawn(args.members)?;
@@ -72,7 +72,7 @@ impl Crew {
         self.next_id += 1;
         let args = &self.args;
         let mut command = Command::new(env::current_exe().context("the own program is not to be found")?);
-        command.args(["bench", "views-member", "--dir"]).arg(&self.dir);
+        command.args(["bench", "views-member", "--dir"]).arg(&self.dir.0);
         for (name, value) in [
             ("--parent", u64::from(process::id())),
             ("--id", id),
@@ -208,6 +208,5 @@ impl Drop for Crew {
             let _ = member.process.kill();
             let _ = member.process.wait();
         }
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -1,7 +1,6 @@
 //! A member of `spindle bench views`: sends at a steady rate and tells of each change of the view.
-use super::super::clock::now_ns;
-use anyhow::Context;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use crate::clock::now_ns;
+use crate::parent;
 use serde::{Deserialize, Serialize};
 use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, SubgroupId, ViewChange};
 use std::io::{self, BufRead, Cursor, Read, Write};
@@ -122,10 +121,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn serve(args: &Args) -> anyhow::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("can't tie this process to the benchmark")?;
-    if getppid().is_none_or(|pid| pid.as_raw_nonzero().get() as u32 != args.parent) {
-        return Ok(());
-    }
+    parent::stay_with(args.parent)?;
     let mut config = Config::new("views", args.members);
     config.id = Some(args.id);
     config.runtime_dir = Some(args.dir.clone());

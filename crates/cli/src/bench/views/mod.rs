@@ -12,8 +12,8 @@
 mod crew;
 pub(super) mod member;
 
-use super::clock::now_ns;
 use super::table::{Table, short};
+use crate::clock::now_ns;
 use crate::exit::{FAILED, Failure};
 use anyhow::{Context, ensure};
 use crew::{Crew, Told};

@@ -1,0 +1,9 @@
+//! The clock that all processes of a machine share.
+use rustix::time::{ClockId, clock_gettime};
+
+/// CLOCK_MONOTONIC, in ns.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
