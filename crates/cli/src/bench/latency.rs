@@ -14,12 +14,13 @@
 //! (of all samples), `hop_ns`; `hops`: median over slices of a slice's median by the hop time just before and after it;
 //! `wake_ratio`, with `--sleeping`: the same by the median of a futex wake of a process that has slept for 1 ms; `ratio`: whichever
 //! of the two it is, as in the throughput benchmark.
-use super::args::{Delivery, Drive, Senders, bytes, cores, seconds};
+use super::args::{Delivery, Drive, Senders, cores};
 use super::limits::{REST, hop_ns};
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
 use super::team::{Slice, Team};
 use super::wire::{Job, Plan};
+use crate::quantity::{bytes, seconds};
 use anyhow::ensure;
 use hdrhistogram::Histogram;
 use serde::Serialize;

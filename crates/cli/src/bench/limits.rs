@@ -5,10 +5,11 @@
 //! read beside the slices), `slices`; `hop_ns`, `futex_wake_ns` (the sleeper was woken as soon as it slept) and
 //! `futex_wake_rested_ns` (after 1 ms), each with `samples`, `min`, `p50`, `p90`, `p99`, `p999`, `max`; `memcpy`, by size of the
 //! buffer: `bytes`, `bytes_per_second` (each byte copied counts once); `clock_read_ns`; `clock_step_ns`.
-use super::args::{RING_BYTES, bytes, cores, seconds};
+use super::args::{RING_BYTES, cores};
 use super::pairing::quantile;
 use super::table::{Table, short};
 use super::wire::{Job, Plan};
+use crate::quantity::{bytes, seconds};
 use serde::Serialize;
 use spindle_fabric::probe::{self, Percentiles, ProbeError};
 use std::io::{self, Write};

@@ -20,13 +20,14 @@
 //!
 //! With `--idle` a run has `members`, `drive`, `seconds`, and `idle_cpu_percent`: CPU time of all members in percent of a core
 //! while nobody sends, after a stream.
-use super::args::{Delivery, Drive, RING_BYTES, Senders, bytes, cores, seconds};
+use super::args::{Delivery, Drive, RING_BYTES, Senders, cores};
 use super::clock::Usage;
 use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
 use super::team::{Slice, Team, fits};
 use super::wire::{Counts, Job, Plan};
+use crate::quantity::{bytes, seconds};
 use clap::ValueEnum;
 use serde::Serialize;
 use spindle_core::ring::frame_bytes;

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MESSAGES", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     rate: u64,
     /// Bytes of a message
-    #[arg(long, value_name = "BYTES", default_value = "128", value_parser = super::args::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "128", value_parser = crate::quantity::bytes)]
     size: u64,
     /// How often each thing is done
     #[arg(long, value_name = "TRIALS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     suspect_after: u64,
     /// Join with a state of so many bytes, too (10 trials)
-    #[arg(long, value_name = "BYTES", value_parser = super::args::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes)]
     state: Option<u64>,
     /// Let so many processes join at once, too
     #[arg(long, value_name = "PROCESSES", value_parser = clap::value_parser!(u32).range(1..=500))]
