@@ -193,14 +193,9 @@ impl Port {
     }
 }
 
-/// Goes on to the next view's ring, if `publisher`'s has ended and the next is there.
+/// Goes on to the next view's ring, if `publisher`'s has ended and the next is there in time.
 #[cold]
-pub(crate) fn go_on(publisher: &mut Publisher, port: &Port) -> bool {
-    go_on_within(publisher, port, Duration::ZERO)
-}
-
-/// As [`go_on`], and waits for the ring.
-pub(crate) fn go_on_within(publisher: &mut Publisher, port: &Port, at_most: Duration) -> bool {
+pub(crate) fn go_on(publisher: &mut Publisher, port: &Port, at_most: Duration) -> bool {
     if !publisher.room().has_ended() {
         return false;
     }

@@ -1,6 +1,6 @@
 //! Sending: claim space in this member's ring, fill it in place, commit.
 use crate::error::SendError;
-use crate::port::{Held, Port, failed, go_on, go_on_async, go_on_shared, go_on_shared_async, go_on_within};
+use crate::port::{Held, Port, failed, go_on, go_on_async, go_on_shared, go_on_shared_async};
 use crate::shared::Upcall;
 use spindle_core::ClaimError;
 use spindle_fabric::Frame;
@@ -37,7 +37,7 @@ impl Publisher {
     #[inline(always)]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let port = &self.held.0;
-        now(self.inner.claim_or(len, |inner| go_on(inner, port)), port)
+        now(self.inner.claim_or(len, |inner| go_on(inner, port, Duration::ZERO)), port)
     }
 
     /// Claims a frame of `len` bytes; waits up to `timeout` for room. Other threads poll meanwhile: a caller that polls
@@ -48,8 +48,7 @@ impl Publisher {
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let port = &self.held.0;
-        let claimed =
-            self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_within(inner, port, left));
+        let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, port, left));
         claimed.map_err(|error| failed(error, port, Upcall::is_running()))
     }
 
