@@ -16,6 +16,7 @@ use crate::planted::planted;
 use crate::ring::{GRANULE_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
 use alloc::boxed::Box;
+use core::hash::{Hash, Hasher};
 
 /// In a mark: the frame is a void.
 const VOID: u32 = 1 << 31;
@@ -49,6 +50,17 @@ pub struct Claims {
     closed: AtomicBool,
 }
 
+impl Hash for Claims {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let words = [&*self.claimed, &*self.limit, &self.nulls, &*self.tail, &self.lap_end, &self.voids, &self.skipped];
+        for word in words.into_iter().chain(&self.sector_ends) {
+            word.load(Ordering::Relaxed).hash(state);
+        }
+        self.marks.iter().for_each(|mark| mark.load(Ordering::Relaxed).hash(state));
+        self.is_closed().hash(state);
+    }
+}
+
 /// Where the only claimer of a ring stands, so that it need not ask.
 #[derive(Debug)]
 pub struct Exclusive {
@@ -72,7 +84,7 @@ impl Exclusive {
 
 /// How far an exclusive claimer has committed, in one word: frames in the high half, granules in the low, both wrapping. No
 /// ring holds enough for a wrapped difference to be wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Tail(u64);
 
 impl Tail {
@@ -134,6 +146,24 @@ impl Claims {
             marks: (0..ring.capacity / GRANULE_BYTES).map(|_| AtomicU32::new(0)).collect(),
             skipped: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+        }
+    }
+
+    /// A copy, as of now, of claims that nobody is using.
+    pub(crate) fn fork(&self) -> Claims {
+        let copy = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
+        Claims {
+            ring: self.ring,
+            claimed: Padded(copy(&self.claimed)),
+            limit: Padded(copy(&self.limit)),
+            nulls: copy(&self.nulls),
+            tail: Padded(copy(&self.tail)),
+            lap_end: copy(&self.lap_end),
+            sector_ends: core::array::from_fn(|i| copy(&self.sector_ends[i])),
+            voids: copy(&self.voids),
+            marks: self.marks.iter().map(|mark| AtomicU32::new(mark.load(Ordering::Relaxed))).collect(),
+            skipped: copy(&self.skipped),
+            closed: AtomicBool::new(self.closed.load(Ordering::Relaxed)),
         }
     }
 

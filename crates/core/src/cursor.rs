@@ -29,7 +29,7 @@ pub struct Message<'a> {
 }
 
 /// A frame, or a run of frames, that breaks the protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Defect {
     /// Whose ring it stands in.
     pub sender: Rank,
@@ -46,7 +46,7 @@ pub(crate) const ROUNDS_MAX: u64 = 1 << 48;
 const PLACES_MAX: u64 = u64::MAX / 4;
 
 /// The frames of one sender.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 struct Lane {
     /// Where the next frame starts, or will start.
     position: u64,
@@ -64,7 +64,7 @@ struct Lane {
 }
 
 /// A place in the order of one subgroup.
-#[derive(Debug)]
+#[derive(Hash, Debug)]
 pub struct Cursor {
     lanes: Vec<Lane>,
     order: Order,
@@ -169,6 +169,11 @@ impl Cursor {
                 lane_now.skipped = lane.skipped;
             }
         }
+    }
+
+    /// Another at the same place.
+    pub(crate) fn fork(&self) -> Cursor {
+        Cursor { lanes: self.lanes.clone(), ..*self }
     }
 
     /// How many places of the total order lie behind the cursor.

@@ -18,6 +18,7 @@ use crate::upcalls::Upcalls;
 use crate::view::{View, ViewError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
 
 /// What a poll did and when the engine needs the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +30,7 @@ pub struct Progress {
 }
 
 /// How the engine stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum State {
     /// It works.
     Running,
@@ -45,7 +46,7 @@ pub enum State {
 }
 
 /// How sure it is that a member is lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Certainty {
     Dead,
     Suspected,
@@ -334,6 +335,42 @@ impl Engine {
     /// How far each member of `subgroup` is, as I know it. Who has delivered least holds back the senders.
     pub fn frontiers(&self, subgroup: SubgroupId) -> impl Iterator<Item = (Rank, Frontier)> {
         self.subgroup(subgroup).into_iter().flat_map(Subgroup::frontiers)
+    }
+
+    /// A copy that shares nothing with this one, for tests that try every way on. Counts are left out, of events and of polls
+    /// alike: the copy is one that has not been polled, in the state of this one.
+    ///
+    /// # Panics
+    /// If deliveries were [handed off](Self::hand_off).
+    #[doc(hidden)]
+    pub fn fork(&self) -> Engine {
+        Engine {
+            view: self.view.clone(),
+            layout: self.layout.clone(),
+            me: self.me,
+            ablation: self.ablation,
+            subgroups: self.subgroups.iter().map(Subgroup::fork).collect(),
+            hot: self.hot.clone(),
+            everyone: self.everyone.clone(),
+            dirty: self.dirty.clone(),
+            audience: Vec::new(),
+            last_worked: self.last_worked,
+            membership: self.membership.clone(),
+            reported: self.reported.clone(),
+            ending: self.ending,
+            finished: self.finished,
+            all_finished: self.all_finished,
+            state: self.state.clone(),
+            faults: self.faults.clone(),
+            stats: EngineStats::default(),
+        }
+    }
+
+    /// Tells apart what two engines of one member of one view would do, counts and how long a subgroup has been idle aside.
+    #[doc(hidden)]
+    pub fn fingerprint(&self, state: &mut impl Hasher) {
+        (&self.subgroups, &self.dirty, &self.membership, &self.reported, &self.faults).hash(state);
+        (self.last_worked, self.ending, self.finished, self.all_finished, &self.state).hash(state);
     }
 
     fn subgroup(&self, id: SubgroupId) -> Option<&Subgroup> {

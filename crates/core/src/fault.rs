@@ -3,7 +3,7 @@ use crate::cursor::Defect;
 use crate::ids::{Rank, SubgroupId};
 
 /// What stops an engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
     /// A member died before it had finished.

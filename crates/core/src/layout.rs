@@ -68,7 +68,7 @@ pub mod entry {
 }
 
 /// One subgroup in one member's row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     /// Offset of the entry's line.
     pub entry: u64,

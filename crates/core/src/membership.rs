@@ -28,7 +28,7 @@ pub struct Ballot {
 }
 
 /// What a view change decided.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Decision {
     /// Under which number.
     pub ballot: Ballot,
@@ -39,7 +39,7 @@ pub struct Decision {
 }
 
 /// A set of ranks, as the words that stand in a row.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ranks {
     words: Box<[u64]>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Ranks {
 const BEATS: u64 = 32;
 
 /// What I have heard of one member.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Hash, Debug, Default)]
 struct Pulse {
     heartbeat: u64,
     /// How long it has been the same, in ns, as far as I looked.
@@ -56,7 +56,7 @@ struct Pulse {
 }
 
 /// One member's part in the end of its view.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Membership {
     me: Rank,
     everyone: Vec<Rank>,

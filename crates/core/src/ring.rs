@@ -27,7 +27,7 @@ pub const fn frame_bytes(payload: u64) -> u64 {
 pub const VOID: u64 = 1 << 63;
 
 /// Where one sender's ring stands in its row and how it wraps.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ring {
     /// Offset of the ring in its owner's row.
     pub at: u64,

@@ -7,9 +7,10 @@ use crate::ring::{Header, Kind, Ring};
 use crate::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::hash::{Hash, Hasher};
 
 /// My ring, if I send.
-#[derive(Debug)]
+#[derive(Hash, Debug)]
 pub(crate) struct Sending {
     /// My sender rank.
     pub(crate) rank: usize,
@@ -61,6 +62,11 @@ impl Sending {
             voids: 0,
             told: 0,
         }
+    }
+
+    /// As [`Engine::fork`](crate::Engine::fork).
+    pub(crate) fn fork(&self) -> Sending {
+        Sending { claims: Arc::new(self.claims.fork()), checkpoints: self.checkpoints.clone(), ..*self }
     }
 
     /// How far the exclusive claimer's frames are announced.
@@ -155,7 +161,7 @@ impl Sending {
 /// From rounds to ring positions: where my ring stood when so many rounds were announced.
 ///
 /// A fixed number of pairs; when they are all in use the newest is moved forward, which only frees space later.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Checkpoints {
     pairs: Box<[(u64, u64)]>,
     first: usize,
@@ -165,6 +171,14 @@ pub(crate) struct Checkpoints {
 
 /// Send batches that may be on the way before two share a checkpoint.
 const CHECKPOINTS: usize = 1024;
+
+impl Hash for Checkpoints {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Those that were popped are nothing any more.
+        (self.first..self.first + self.count).for_each(|i| self.pairs[i % CHECKPOINTS].hash(state));
+        self.freed.hash(state);
+    }
+}
 
 impl Default for Checkpoints {
     fn default() -> Self {

@@ -1,7 +1,7 @@
 //! What an engine counts while it runs: plain integers, read between polls.
 
 /// What one subgroup did at this member since the view began.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SubgroupStats {
     /// Messages that I announced.
     pub sent: u64,

@@ -19,6 +19,7 @@ use crate::view::{Order, View};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
 use core::ops::Range;
 
 /// No counter gets further in the life of a view; a peer that claims to has sent garbage. Rounds and what counts them stay
@@ -39,7 +40,7 @@ const WEDGE_BATCHES_MAX: u32 = 64;
 const SKIPPED_MAX: u64 = ROUNDS_MAX / 4;
 
 /// What I know of one member.
-#[derive(Debug)]
+#[derive(Clone, Hash, Debug)]
 struct Peer {
     rank: Rank,
     /// Offset of its entry in its row.
@@ -55,7 +56,7 @@ struct Peer {
 }
 
 /// My own counters, as they stand in my row.
-#[derive(Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 struct Own {
     published: u64,
     rounds: u64,
@@ -74,8 +75,18 @@ enum Delivery {
     Nobody,
 }
 
+impl Hash for Delivery {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Delivery::Inline(cursor) => cursor.hash(state),
+            Delivery::Handoff(_) => panic!("what a consumer on another thread has taken changes at any time"),
+            Delivery::Nobody => {}
+        }
+    }
+}
+
 /// One subgroup of the engine.
-#[derive(Debug)]
+#[derive(Hash, Debug)]
 pub(crate) struct Subgroup {
     id: SubgroupId,
     order: Order,
@@ -146,6 +157,20 @@ impl Subgroup {
             stable: 0,
             trim: 0,
             stats: SubgroupStats::default(),
+        }
+    }
+
+    /// As [`Engine::fork`](crate::Engine::fork).
+    pub(crate) fn fork(&self) -> Subgroup {
+        let Delivery::Inline(cursor) = &self.delivery else { panic!("a consumer on another thread can't be copied") };
+        Subgroup {
+            members: self.members.clone(),
+            peers: self.peers.clone(),
+            own: self.own.clone(),
+            sending: self.sending.as_ref().map(Sending::fork),
+            delivery: Delivery::Inline(cursor.fork()),
+            stats: SubgroupStats::default(),
+            ..*self
         }
     }
 

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The order in which a subgroup delivers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Order {
     /// Every member delivers every message in the same order, once every member has received it (atomic multicast).
     #[default]
@@ -17,7 +17,7 @@ pub enum Order {
 }
 
 /// Who belongs to a subgroup, or sends in it, when members come and go.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rule {
     /// Everybody: of the view for members, of the subgroup for senders.
     #[default]
@@ -29,7 +29,7 @@ pub enum Rule {
 }
 
 /// One subgroup of a view.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SubgroupSpec {
     /// Its name, unique in the view, 1 to 128 bytes.
     pub name: String,
@@ -50,7 +50,7 @@ pub struct SubgroupSpec {
 }
 
 /// A numbered membership and its subgroups.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct View {
     /// Its number.
     pub id: ViewId,
