@@ -442,7 +442,14 @@ impl Membership {
         if !others.iter().all(|rank| behind_fence(rank) && is_wedged(rank)) {
             return false;
         }
-        self.blocked = !self.is_quorum(others.len() + 1);
+        let followed =
+            |rank: Rank| Ballot::decode(table.load(rank, membership::BALLOT)).map(|(ballot, _)| ballot.leader);
+        if self.readable().any(|rank| self.dead.has(rank) && followed(rank) > Some(self.me)) {
+            // What leaves me out may be decided, and nobody is left to tell.
+            self.evicted = true;
+            return true;
+        }
+        self.blocked = !self.is_quorum(others.len() + 1, table);
         if self.blocked {
             return false;
         }
@@ -460,9 +467,15 @@ impl Membership {
         decided
     }
 
-    /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end.
-    fn is_quorum(&self, unsuspected: usize) -> bool {
-        let dead = if planted!(DeadCountAsPresent) { 0 } else { self.dead.count() };
+    /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end. The dead
+    /// who had turned away from me may have helped a leader behind me over its fence, so they are no help to me as long as that
+    /// leader may live and be unheard.
+    fn is_quorum<T: Table>(&self, unsuspected: usize, table: &T) -> bool {
+        let has_rival =
+            self.everyone.iter().any(|rank| *rank > self.me && self.suspected.has(*rank) && !self.dead.has(*rank));
+        let left_out = |rank: &&Rank| self.dead.has(**rank) && !(has_rival && bit(table, **rank, self.me));
+        let left_out = self.everyone.iter().filter(left_out).count();
+        let dead = if planted!(DeadCountAsPresent) { 0 } else { left_out };
         let present = if planted!(DeadCountAsPresent) { unsuspected + self.dead.count() } else { unsuspected };
         2 * present > self.everyone.len() - dead || planted!(NoQuorum)
     }

@@ -630,3 +630,59 @@ fn a_death_after_everything_is_stable_takes_nothing_from_a_slow_consumer() {
     group.settle();
     assert_eq!(*group.engines[1].state(), State::Finished);
 }
+
+/// Found by the search of small scopes: the proposal of a leader behind me, in a row that is final, kept me waiting for a
+/// suspicion that nobody would bring any more.
+#[test]
+fn who_was_left_out_by_the_dead_stops() {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    group.engines[1].suspect(Rank(0));
+    group.engines[2].suspect(Rank(0));
+    while group.engines[1].ballot().is_none() {
+        group.poll(1);
+        group.poll(2);
+    }
+    group.engines[0].member_died(Rank(1));
+    group.engines[0].member_died(Rank(2));
+    for _ in 0..10 {
+        group.poll(0);
+    }
+    assert_eq!(*group.engines[0].state(), State::Evicted);
+}
+
+/// Found on paper, while writing down why two next views are never decided: the dead counted as if they had been with the leader,
+/// although they had helped a leader behind it over its fence.
+#[test]
+fn the_dead_who_were_against_a_leader_are_no_help_to_it() {
+    let mut group = Group::new(7, &[0], Order::Total, Ablation::default());
+    let poll = |group: &mut Group, members: &[usize]| {
+        for member in members {
+            group.poll(*member);
+        }
+    };
+    // 2, 3 and 4 turn away from 0 and go with 1, which leaves 5 and 6 out as well. All four die.
+    for (member, suspects) in [(2, &[0][..]), (3, &[0]), (4, &[0]), (1, &[0, 5, 6])] {
+        suspects.iter().for_each(|rank| group.engines[member].suspect(Rank(*rank)));
+        poll(&mut group, &[member]);
+    }
+    poll(&mut group, &[1]);
+    assert!(group.engines[1].ballot().is_some());
+    // 0 hears of the deaths of 2, 3 and 4, and nothing of 1. It leads 5 and 6, who know of all deaths.
+    (2..5).for_each(|rank| group.engines[0].member_died(Rank(rank)));
+    group.engines[0].suspect(Rank(1));
+    for member in [5, 6] {
+        (1..5).for_each(|rank| group.engines[member].member_died(Rank(rank)));
+    }
+    for _ in 0..10 {
+        if group.engines[0].decision().is_none() {
+            poll(&mut group, &[5, 6, 0]);
+        }
+    }
+    // They turn away from 0 before they know what it has decided.
+    [5, 6].iter().for_each(|member| group.engines[*member].suspect(Rank(0)));
+    for _ in 0..5 {
+        poll(&mut group, &[5, 6, 0]);
+    }
+    let decided: Vec<_> = [0, 5, 6].iter().filter_map(|member| group.engines[*member].decision()).collect();
+    assert!(decided.windows(2).all(|pair| pair[0].next == pair[1].next), "{decided:?}");
+}
