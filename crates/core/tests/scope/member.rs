@@ -1,0 +1,215 @@
+//! One member: its engine and its row, and one poll of it on the real core.
+use crate::intern::Id;
+use spindle_core::ids::Time;
+use spindle_core::layout::membership;
+use spindle_core::ring::Kind;
+use spindle_core::*;
+use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// The only subgroup.
+pub(crate) const ALL: SubgroupId = SubgroupId(0);
+
+/// Whose message, and its how-manieth, from 0.
+pub(crate) type Message = (u8, u8);
+
+/// The bytes of a row.
+pub(crate) type Row = Box<[u8]>;
+
+/// A change of a row.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Write {
+    pub(crate) at: usize,
+    pub(crate) bytes: Box<[u8]>,
+}
+
+/// What others, or the member's application, may notice of a poll, in order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Event {
+    /// Becomes visible at all peers.
+    Shown(Write),
+    Delivered(Message),
+    /// The word that says so stands in the member's own row.
+    Decided,
+}
+
+/// How memory reaches the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Memory {
+    /// By posts: each lands on each link at a moment of its own, whole, behind those before it.
+    Posted,
+    /// By stores: each lands on each link at a moment of its own, in the order of the stores.
+    Stored,
+    /// By stores that everybody sees at once.
+    Shared,
+}
+
+/// What happens to a member before it polls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    /// Messages that its application commits.
+    pub(crate) commits: u8,
+    /// Deaths that are proven to it.
+    pub(crate) died: Vec<Rank>,
+    /// The dead whose connections break.
+    pub(crate) lost: Vec<Rank>,
+    /// Members that live.
+    pub(crate) suspected: Vec<Rank>,
+    pub(crate) leaves: bool,
+}
+
+/// A member that runs.
+pub(crate) struct Running {
+    pub(crate) engine: Engine,
+    pub(crate) row: Id,
+    /// What of it is on its way to the others, or there.
+    pub(crate) shown: Id,
+    /// Messages committed.
+    pub(crate) sent: u8,
+}
+
+/// The table of one poll.
+struct View<'a> {
+    me: Rank,
+    memory: Memory,
+    /// By rank; mine is `own`.
+    others: &'a [Rc<Row>],
+    own: Row,
+    events: Rc<RefCell<Vec<Event>>>,
+}
+
+impl View<'_> {
+    fn row(&self, member: Rank) -> &[u8] {
+        if member == self.me { &self.own } else { &self.others[member.index()] }
+    }
+
+    fn show(&self, range: Range<usize>) {
+        let write = Write { at: range.start, bytes: self.own[range].into() };
+        self.events.borrow_mut().push(Event::Shown(write));
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.own[at..at + bytes.len()].copy_from_slice(bytes);
+        if self.memory != Memory::Posted {
+            self.show(at..at + bytes.len());
+        }
+    }
+}
+
+impl Rows for View<'_> {
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        let at = at as usize;
+        u64::from_le_bytes(self.row(member)[at..at + 8].try_into().unwrap())
+    }
+
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        &self.row(member)[at as usize..(at + len) as usize]
+    }
+
+    type Frames<'a>
+        = Lookup<'a, Self>
+    where
+        Self: 'a;
+
+    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Self> {
+        Lookup::new(self, member, ring)
+    }
+}
+
+impl Table for View<'_> {
+    fn store(&mut self, at: u64, value: u64) {
+        self.write(at as usize, &value.to_le_bytes());
+        if at == membership::COMMITTED {
+            self.events.borrow_mut().push(Event::Decided);
+        }
+    }
+
+    fn post(&mut self, peers: &[Rank], range: Range<u64>) {
+        let others = peers.iter().filter(|peer| **peer != self.me).count();
+        assert_eq!(others + 1, self.others.len(), "in this scope everybody is concerned by everything");
+        if self.memory == Memory::Posted {
+            self.show(range.start as usize..range.end as usize);
+        }
+    }
+}
+
+/// What a poll led to.
+pub(crate) struct Polled {
+    pub(crate) engine: Engine,
+    pub(crate) row: Row,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Running {
+    /// What comes of the member if `inputs` happen and it then polls with `others`, by rank, in view.
+    pub(crate) fn poll(&self, memory: Memory, own: &Row, others: &[Rc<Row>], inputs: &Inputs) -> Polled {
+        let mut engine = self.engine.fork();
+        let me = engine.me();
+        let events = Rc::new(RefCell::new(Vec::new()));
+        let mut view = View { me, memory, others, own: own.clone(), events: Rc::clone(&events) };
+        for nth in self.sent..self.sent + inputs.commits {
+            commit(&engine, &mut view, (me.0 as u8, nth));
+        }
+        inputs.died.iter().for_each(|rank| engine.member_died(*rank));
+        inputs.lost.iter().chain(&inputs.suspected).for_each(|rank| engine.suspect(*rank));
+        if inputs.leaves {
+            engine.leave();
+        }
+        if memory != Memory::Shared {
+            // Right after a poll that did something a member does not look whether the view has to end. It might as well have
+            // seen that later: what says so comes behind all else on its link. So that is no difference here. (It is me whom I
+            // want admitted, which means nothing.)
+            engine.admit(engine.view().members[me.index()]);
+        }
+        let mut upcall = |_: SubgroupId, batch: &mut Batch<'_, View<'_>>| {
+            batch.for_each(|message| {
+                let [sender, nth] = *message.payload else { panic!("nobody has sent {:?}", message.payload) };
+                assert_eq!(u32::from(sender), message.sender.0, "another's message");
+                events.borrow_mut().push(Event::Delivered((sender, nth)));
+            });
+        };
+        engine.poll(Time(0), &mut view, &mut upcall);
+        if memory != Memory::Shared {
+            engine.admit(engine.view().members[me.index()]);
+        }
+        let own = view.own;
+        Polled { engine, row: own, events: events.take() }
+    }
+
+    /// What the member's application sends again, if it has ended.
+    pub(crate) fn resends(&self, own: &Row) -> Vec<Message> {
+        let others = self.engine.view().ranks().map(|_| Rc::new(own.clone())).collect::<Vec<_>>();
+        let me = self.engine.me();
+        let view = View { me, memory: Memory::Posted, others: &others, own: own.clone(), events: Rc::default() };
+        let Some(mut resend) = self.engine.fork().resend(ALL) else { return Vec::new() };
+        let next = std::iter::from_fn(|| resend.next(&view));
+        next.map(|resent| {
+            assert_eq!((resent.kind, resent.len), (Kind::Message, 2));
+            let at = resent.at as usize;
+            (own[at], own[at + 1])
+        })
+        .collect()
+    }
+
+    /// Tells states of one member's engine apart: 128 bits, so that no two of them are taken for one by chance.
+    pub(crate) fn print(&self) -> [u64; 2] {
+        [0, 1].map(|salt: u64| {
+            let mut hasher = DefaultHasher::new();
+            salt.hash(&mut hasher);
+            self.engine.fingerprint(&mut hasher);
+            hasher.finish()
+        })
+    }
+}
+
+fn commit(engine: &Engine, view: &mut View<'_>, (sender, nth): Message) {
+    let claims = engine.claims(ALL).expect("who commits is a sender");
+    let claim = claims.claim(2).expect("the ring takes all messages of the scope");
+    let at = claim.payload_offset(claims.ring()) as usize;
+    view.write(at, &[sender, nth]);
+    claims.commit(claim, Kind::Message, 2, |position, word| {
+        view.write(claims.ring().offset(position) as usize, &word.to_le_bytes());
+    });
+}

@@ -1,0 +1,415 @@
+//! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
+use crate::intern::{Id, Mix};
+use crate::member::{Event, Inputs, Message};
+use crate::world::{CUT, Choice, MEMBERS, Scope, Standing, World};
+use spindle_core::Rank;
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::hash::BuildHasherDefault;
+use std::hash::Hasher;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Actors, links by writer and reader, suspicions used.
+const WORDS: usize = MEMBERS + MEMBERS * MEMBERS + 1;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State([Id; WORDS]);
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) states: usize,
+    pub(crate) transitions: u64,
+    /// States in which nothing moves any more.
+    pub(crate) ends: u64,
+    /// Of these, those in which somebody is left blocked.
+    pub(crate) blocked: u64,
+    /// Of these, those in which nobody goes on.
+    pub(crate) nobody: u64,
+    /// Decisions, by content.
+    pub(crate) decisions: usize,
+    pub(crate) seconds: f64,
+    pub(crate) detail: String,
+    pub(crate) wrong: Option<String>,
+}
+
+/// What a member does, and whether it dies of it.
+struct Step {
+    member: usize,
+    choice: (Rc<Vec<Choice>>, usize),
+    dies_behind: Option<usize>,
+    /// Need not happen.
+    chance: bool,
+    to: State,
+}
+
+pub(crate) struct Search {
+    world: World,
+    members: usize,
+    visited: HashSet<u64, BuildHasherDefault<Mix>>,
+    /// By number of state: that of the one before it, and by which of its steps.
+    ways: Vec<(u32, u32)>,
+    compared: HashSet<[Id; MEMBERS], BuildHasherDefault<Mix>>,
+    transitions: u64,
+    ends: u64,
+    blocked: u64,
+    nobody: u64,
+    first: State,
+}
+
+impl State {
+    fn link(&self, from: usize, to: usize) -> Id {
+        self.0[MEMBERS + from * MEMBERS + to]
+    }
+
+    fn set_link(&mut self, from: usize, to: usize, link: Id) {
+        self.0[MEMBERS + from * MEMBERS + to] = link;
+    }
+
+    /// 64 bits: of 100 million states two are taken for one with a chance of less than one in 3,000.
+    fn hash(&self) -> u64 {
+        let mut mix = Mix::default();
+        self.0.iter().for_each(|word| mix.write_u32(*word));
+        mix.finish()
+    }
+}
+
+impl Search {
+    pub(crate) fn new(scope: Scope) -> Search {
+        let members = scope.members;
+        assert!(members <= MEMBERS);
+        let (world, link, actors) = World::new(scope);
+        let mut first = State([CUT; WORDS]);
+        first.0[..members].copy_from_slice(&actors);
+        for (from, to) in (0..members).flat_map(|from| (0..members).map(move |to| (from, to))) {
+            if from != to {
+                first.set_link(from, to, link);
+            }
+        }
+        Search {
+            world,
+            members,
+            visited: HashSet::default(),
+            ways: Vec::new(),
+            compared: HashSet::default(),
+            transitions: 0,
+            ends: 0,
+            blocked: 0,
+            nobody: 0,
+            first,
+        }
+    }
+
+    /// Visits every state, or so many.
+    pub(crate) fn run(mut self, most: usize) -> Report {
+        #[expect(clippy::disallowed_methods, reason = "how long it took is for people")]
+        let started = Instant::now();
+        let mut frontier = vec![(self.first, 0u32)];
+        let (mut wrong, mut steps) = (None, Vec::new());
+        self.visited.insert(self.first.hash());
+        self.ways.push((0, 0));
+        'search: while !frontier.is_empty() {
+            let mut next = Vec::new();
+            for (state, number) in std::mem::take(&mut frontier) {
+                self.steps(&state, &mut steps);
+                self.transitions += steps.len() as u64;
+                let fault = self.world.wrong.take().or_else(|| {
+                    let moves = steps.iter().any(|step| !step.chance);
+                    if moves { None } else { self.check_rest(&state) }
+                });
+                if let Some(fault) = fault {
+                    wrong = Some((fault, number));
+                    break 'search;
+                }
+                for (nth, step) in (0..).zip(&steps) {
+                    if !self.visited.insert(step.to.hash()) {
+                        continue;
+                    }
+                    let to = self.ways.len() as u32;
+                    self.ways.push((number, nth));
+                    if let Some(fault) = self.check(&step.to) {
+                        wrong = Some((fault, to));
+                        break 'search;
+                    }
+                    next.push((step.to, to));
+                }
+                if self.ways.len() > most {
+                    wrong = Some((format!("more than {most} states"), number));
+                    break 'search;
+                }
+            }
+            frontier = next;
+        }
+        let wrong = wrong.map(|(fault, number)| {
+            self.world.wrong = None;
+            format!("{fault}\n{}", self.tell(number))
+        });
+        Report {
+            states: self.ways.len(),
+            transitions: self.transitions,
+            ends: self.ends,
+            blocked: self.blocked,
+            nobody: self.nobody,
+            decisions: self.world.decided(),
+            seconds: started.elapsed().as_secs_f64(),
+            detail: self.world.describe(),
+            wrong,
+        }
+    }
+
+    fn standing(&self, state: &State, member: usize) -> Standing {
+        self.world.actor_of(state.0[member]).standing
+    }
+
+    fn steps(&mut self, state: &State, steps: &mut Vec<Step>) {
+        steps.clear();
+        let dead: Vec<Rank> = (0..self.members)
+            .filter(|member| self.standing(state, *member) == Standing::Dead)
+            .map(|member| Rank(member as u32))
+            .collect();
+        let crashes = self.world.scope.crashes - dead.len();
+        let may_suspect = state.0[WORDS - 1] < u32::from(self.world.scope.suspicions);
+        for member in 0..self.members {
+            if self.standing(state, member) != Standing::Running {
+                continue;
+            }
+            let links: Vec<Id> = (0..self.members).map(|from| state.link(from, member)).collect();
+            let choices = self.world.choices(member, state.0[member], &links, &dead, may_suspect);
+            for nth in 0..choices.len() {
+                self.polls(state, member, &choices, nth, crashes > 0, steps);
+            }
+            // A crash between two polls is no step, but comes with the first news of it: until then the member has done nothing.
+            for mask in 1..1u32 << self.members {
+                let dying: Vec<Rank> =
+                    (0..self.members as u32).filter(|rank| mask >> rank & 1 == 1).map(Rank).collect();
+                let dies = |rank: &Rank| rank.index() != member && !dead.contains(rank);
+                if dying.len() > crashes || !dying.iter().all(dies) {
+                    continue;
+                }
+                let mut state = *state;
+                for rank in &dying {
+                    let actor = self.world.dead(rank.index(), state.0[rank.index()]);
+                    state = self.go(&state, rank.index(), actor, 0, &[CUT; MEMBERS]);
+                }
+                let mut dead = [&dead[..], &dying].concat();
+                dead.sort_unstable();
+                let choices = self.world.choices(member, state.0[member], &links, &dead, false);
+                for nth in 0..choices.len() {
+                    let Inputs { died, lost, .. } = &choices[nth].inputs;
+                    if dying.iter().all(|rank| died.contains(rank) || lost.contains(rank)) {
+                        let before = steps.len();
+                        self.polls(&state, member, &choices, nth, crashes > dying.len(), steps);
+                        steps[before..].iter_mut().for_each(|step| step.chance = true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A member polls, and does or does not die in the middle of it.
+    fn polls(
+        &mut self,
+        state: &State,
+        member: usize,
+        choices: &Rc<Vec<Choice>>,
+        nth: usize,
+        may_crash: bool,
+        steps: &mut Vec<Step>,
+    ) {
+        let choice = &choices[nth];
+        let is_false = !choice.inputs.suspected.is_empty();
+        let is_chance = is_false || choice.inputs.leaves;
+        let deaths = if may_crash { &choice.deaths[..] } else { &[] };
+        for behind in 0..=deaths.len() {
+            let mut to = match behind.checked_sub(1) {
+                None => self.go(state, member, choice.after, choice.output, &choice.links),
+                Some(nth) => self.go(state, member, deaths[nth].0, deaths[nth].1, &[CUT; MEMBERS]),
+            };
+            to.0[WORDS - 1] += u32::from(is_false);
+            let choice = (Rc::clone(choices), nth);
+            let dies_behind = (behind > 0).then_some(behind);
+            steps.push(Step { member, choice, dies_behind, chance: is_chance || behind > 0, to });
+        }
+    }
+
+    /// The state in which `member` has become `after`, with these links to it, and has shown `output`.
+    fn go(&mut self, state: &State, member: usize, after: Id, output: Id, links: &[Id]) -> State {
+        let mut to = *state;
+        to.0[member] = after;
+        for other in (0..self.members).filter(|other| *other != member) {
+            to.set_link(other, member, links[other]);
+            to.set_link(member, other, self.world.extend(state.link(member, other), output));
+        }
+        to
+    }
+
+    /// What holds in every state: one decision, one order, and of a member that has ended all that anybody delivered.
+    fn check(&mut self, state: &State) -> Option<String> {
+        let mut actors = [0; MEMBERS];
+        actors[..self.members].copy_from_slice(&state.0[..self.members]);
+        if !self.compared.insert(actors) {
+            return None;
+        }
+        let faces: Vec<_> = actors[..self.members]
+            .iter()
+            .map(|actor| self.world.actor_of(*actor))
+            .map(|actor| (actor.standing, actor.delivered, actor.decision))
+            .collect();
+        let mut decisions = faces.iter().filter_map(|(_, _, decision)| *decision);
+        if let Some(one) = decisions.next()
+            && let Some(other) = decisions.find(|other| *other != one)
+        {
+            let [one, other] = [one, other].map(|id| self.world.decision(id));
+            return Some(format!("two decisions: {one:?} and {other:?}"));
+        }
+        if self.world.scope.suspicions == 0 {
+            let running =
+                actors.iter().take(self.members).filter_map(|actor| self.world.actor_of(*actor).running.as_ref());
+            for engine in running.map(|running| &running.engine) {
+                let lives = |rank: &Rank| matches!(faces[rank.index()].0, Standing::Running | Standing::Ended);
+                if let Some(rank) = engine.view().ranks().find(|rank| engine.suspects(*rank) && lives(rank)) {
+                    return Some(format!("member {} suspects {rank} for nothing", engine.me()));
+                }
+            }
+        }
+        let lists: Vec<&[Message]> = faces.iter().map(|(_, list, _)| &self.world.lists.get(*list)[..]).collect();
+        for ((standing, ..), list) in faces.iter().zip(&lists) {
+            for other in &lists {
+                let agree = match standing {
+                    // Nothing comes to its list any more.
+                    Standing::Ended => list.starts_with(other),
+                    _ => list.starts_with(other) || other.starts_with(list),
+                };
+                if !agree {
+                    return Some(format!("two orders: {lists:?}"));
+                }
+            }
+        }
+        None
+    }
+
+    /// What holds where nothing moves any more: nobody waits for what will not come.
+    fn check_rest(&mut self, state: &State) -> Option<String> {
+        self.ends += 1;
+        let actors: Vec<_> = state.0[..self.members].iter().map(|id| self.world.actor_of(*id)).collect();
+        let is_calm = actors.iter().all(|actor| actor.running.as_ref().is_some_and(|it| !it.engine.is_wedged()));
+        let all: usize = self.world.scope.messages.iter().map(|count| usize::from(*count)).sum();
+        if is_calm {
+            let missed = actors.iter().position(|actor| self.world.lists.get(actor.delivered).len() != all);
+            return missed.map(|member| format!("member {member} misses messages, and nothing moves any more"));
+        }
+        let mut goes_on = false;
+        let mut blocked = false;
+        for (member, actor) in actors.iter().enumerate() {
+            goes_on |= actor.standing == Standing::Ended;
+            let Some(running) = &actor.running else { continue };
+            let engine = &running.engine;
+            // Who follows waits as its leader does.
+            let leader = engine.leader().index();
+            let leads = actors[leader].running.is_some();
+            if !leads || self.world.has_quorum(state.0[leader], |rank| state.link(rank, leader)) {
+                return Some(format!("member {member} waits for ever, although {leader} is no longer blocked"));
+            }
+            if engine.leader() == engine.me() && !engine.is_blocked() {
+                return Some(format!("member {member} has no quorum and does not say so"));
+            }
+            blocked = true;
+        }
+        self.blocked += u64::from(blocked);
+        self.nobody += u64::from(!goes_on && !blocked && actors.iter().any(|actor| actor.standing != Standing::Dead));
+        None
+    }
+
+    /// The way to a state, in words.
+    fn tell(&mut self, number: u32) -> String {
+        let mut way = Vec::new();
+        let mut at = number;
+        while at != 0 {
+            let (before, nth) = self.ways[at as usize];
+            way.push(nth);
+            at = before;
+        }
+        let mut text = String::new();
+        let (mut state, mut steps) = (self.first, Vec::new());
+        for nth in way.into_iter().rev() {
+            self.steps(&state, &mut steps);
+            let step = steps.swap_remove(nth as usize);
+            self.tell_step(&state, &step, &mut text);
+            state = step.to;
+        }
+        for member in 0..self.members {
+            let actor = self.world.actor_of(state.0[member]);
+            let list = self.world.lists.get(actor.delivered);
+            let _ = writeln!(text, "  in the end member {member} is {:?} and has delivered {list:?}", actor.standing);
+        }
+        text
+    }
+
+    fn tell_step(&self, state: &State, step: &Step, text: &mut String) {
+        let member = step.member;
+        let _ = write!(text, "  member {member}");
+        let (choices, nth) = &step.choice;
+        let choice = &choices[*nth];
+        for (from, take) in choice.takes.iter().enumerate().filter(|(_, take)| **take > 0) {
+            let _ = write!(text, ", with {take} writes of {from}");
+        }
+        let inputs = &choice.inputs;
+        let news =
+            [("told of the death of", &inputs.died), ("cut off from", &inputs.lost), ("suspecting", &inputs.suspected)];
+        for (what, ranks) in news {
+            if !ranks.is_empty() {
+                let _ = write!(text, ", {what} {ranks:?}");
+            }
+        }
+        if inputs.leaves {
+            let _ = write!(text, ", leaving");
+        }
+        if inputs.commits > 0 {
+            let _ = write!(text, ", with {} messages more", inputs.commits);
+        }
+        let _ = write!(text, ", polls:");
+        let events = self.world.outputs.get(choice.output);
+        let _ = write!(text, " {} writes", events.iter().filter(|event| matches!(event, Event::Shown(_))).count());
+        for event in events.iter() {
+            match event {
+                Event::Delivered(message) => drop(write!(text, ", delivers {message:?}")),
+                Event::Decided => drop(write!(text, ", decides")),
+                Event::Shown(_) => {}
+            }
+        }
+        let engine = |actor: Id| self.world.actor_of(actor).running.as_ref().map(|running| &running.engine);
+        if let (Some(before), Some(after)) = (engine(state.0[member]), engine(choice.after)) {
+            if after.is_wedged() && !before.is_wedged() {
+                let _ = write!(text, ", wedges");
+            }
+            if after.ballot() != before.ballot() {
+                let _ = write!(text, ", holds {:?}", after.ballot());
+            }
+        }
+        if self.world.actor_of(choice.after).standing != Standing::Running {
+            let _ = write!(text, ", is {:?}", self.world.actor_of(choice.after).standing);
+        }
+        if let Some(behind) = step.dies_behind {
+            let _ = write!(text, "; dies behind event {behind}");
+        }
+        let _ = writeln!(text);
+    }
+}
+
+impl Report {
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "{} states, {} transitions, {} states of rest ({} with somebody blocked, {} with nobody left), {} decisions, \
+             {:.1} s; {}",
+            self.states,
+            self.transitions,
+            self.ends,
+            self.blocked,
+            self.nobody,
+            self.decisions,
+            self.seconds,
+            self.detail
+        )
+    }
+}

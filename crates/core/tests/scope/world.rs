@@ -1,0 +1,530 @@
+//! What each member can do next, and what comes of it: worked out once on the real core, then looked up.
+//!
+//! A poll depends on nothing but the member's own state and the rows as it sees them. So it is made once for all states of the
+//! group that agree in these. Three kinds of steps are left out, because another step does the same:
+//!
+//! - A write lands when its reader polls, not before: nobody else can tell when it did.
+//! - A reader takes no writes that make no difference to its poll. In the state in which it has not taken them it can take them
+//!   with the next poll, and everybody else can do the same in both.
+//! - A poll that takes nothing and changes nothing is no step. A write that changes nothing is none.
+use crate::intern::{Id, Interner, Memo};
+use crate::member::{Event, Inputs, Memory, Message, Row, Running, Write};
+use spindle_core::layout::membership;
+use spindle_core::*;
+use std::fmt;
+use std::rc::Rc;
+
+/// How much is tried.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) members: usize,
+    /// How many messages each sender commits, by rank; a member without a number is no sender.
+    pub(crate) messages: Vec<u8>,
+    /// Whether all messages are committed before the first poll, and not at any time.
+    pub(crate) early: bool,
+    pub(crate) crashes: usize,
+    /// Whether a death is proven to the survivors, and not suspected.
+    pub(crate) proofs: bool,
+    /// Suspicions of members that live.
+    pub(crate) suspicions: u8,
+    /// Whether the member of the highest rank may leave: the view ends then without a suspicion.
+    pub(crate) leaves: bool,
+    pub(crate) memory: Memory,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Standing {
+    Running,
+    Ended,
+    Evicted,
+    Dead,
+}
+
+pub(crate) struct Actor {
+    pub(crate) standing: Standing,
+    /// As long as it runs.
+    pub(crate) running: Option<Running>,
+    pub(crate) delivered: Id,
+    /// Of whose deaths it has heard, and which of them are proven: one bit a rank.
+    told: u8,
+    proven: u8,
+    pub(crate) decision: Option<Id>,
+}
+
+/// Two actors with the same are the same.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct ActorKey {
+    me: usize,
+    standing: Standing,
+    engine: [u64; 2],
+    row: Id,
+    shown: Id,
+    sent: u8,
+    delivered: Id,
+    told: u8,
+    proven: u8,
+    decision: Option<Id>,
+}
+
+/// One step of one member.
+pub(crate) struct Choice {
+    pub(crate) inputs: Inputs,
+    /// By rank, how many writes it takes.
+    pub(crate) takes: Vec<usize>,
+    /// By rank, the links to it behind that.
+    pub(crate) links: Vec<Id>,
+    pub(crate) after: Id,
+    pub(crate) output: Id,
+    /// The same if it dies in the middle of its poll, behind the first, the second and so on of its events.
+    pub(crate) deaths: Vec<(Id, Id)>,
+}
+
+/// Members at the most.
+pub(crate) const MEMBERS: usize = 5;
+
+/// A link on which nothing will be read any more.
+pub(crate) const CUT: Id = 0;
+
+pub(crate) struct World {
+    pub(crate) scope: Scope,
+    rows: Interner<Row>,
+    writes: Interner<Write>,
+    pub(crate) outputs: Interner<Vec<Event>>,
+    pub(crate) lists: Interner<Vec<Message>>,
+    decisions: Interner<(spindle_core::View, Trims)>,
+    /// From one member to another: the row as the reader has it, and what it will be after each write on the way.
+    links: Interner<Vec<Id>>,
+    keys: Interner<ActorKey>,
+    actors: Vec<Rc<Actor>>,
+    landed: Memo<(Id, Id), Id>,
+    extended: Memo<(Id, Id), Id>,
+    deaths: Memo<Id, Id>,
+    polls: Memo<[Id; 2 + MEMBERS], (Id, Id)>,
+    choices: Memo<[Id; 2 + MEMBERS], Rc<Vec<Choice>>>,
+    pub(crate) polled: u64,
+    /// What was found to be wrong.
+    pub(crate) wrong: Option<String>,
+}
+
+impl World {
+    /// The world, and the links and the actors of its first state.
+    pub(crate) fn new(scope: Scope) -> (World, Id, Vec<Id>) {
+        let members: Vec<Rank> = (0..scope.members as u32).map(Rank).collect();
+        let subgroup = SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
+            name: "s".to_owned(),
+            senders: members[..scope.messages.len()].to_vec(),
+            order: Order::Total,
+            window: scope.messages.iter().copied().max().unwrap_or(0).max(1).into(),
+            message_bytes_max: 2,
+            members,
+        };
+        let members = (0..scope.members as u64).map(MemberId).collect();
+        let view = spindle_core::View { id: ViewId(1), members, subgroups: vec![subgroup] };
+        let mut world = World {
+            scope,
+            rows: Interner::new(),
+            writes: Interner::new(),
+            outputs: Interner::new(),
+            lists: Interner::new(),
+            decisions: Interner::new(),
+            links: Interner::new(),
+            keys: Interner::new(),
+            actors: Vec::new(),
+            landed: Memo::default(),
+            extended: Memo::default(),
+            deaths: Memo::default(),
+            polls: Memo::default(),
+            choices: Memo::default(),
+            polled: 0,
+            wrong: None,
+        };
+        assert_eq!(world.links.id(Vec::new()), CUT);
+        assert_eq!(world.outputs.id(Vec::new()), 0);
+        let delivered = world.lists.id(Vec::new());
+        let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
+        let bytes = engine(Rank(0)).layout().rows().iter().map(|row| row.size).max().unwrap();
+        let row = world.rows.id(vec![0; bytes as usize].into());
+        let link = world.links.id(vec![row]);
+        let actors = view
+            .ranks()
+            .map(|rank| {
+                let running = Running { engine: engine(rank).fork(), row, shown: row, sent: 0 };
+                world.actor(
+                    rank.index(),
+                    Actor {
+                        standing: Standing::Running,
+                        running: Some(running),
+                        delivered,
+                        told: 0,
+                        proven: 0,
+                        decision: None,
+                    },
+                )
+            })
+            .collect();
+        (world, link, actors)
+    }
+
+    pub(crate) fn actor_of(&self, id: Id) -> &Rc<Actor> {
+        &self.actors[id as usize]
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "{} polls of {} states of members, {} rows, {} links",
+            self.polled,
+            self.actors.len(),
+            self.rows.len(),
+            self.links.len()
+        )
+    }
+
+    /// How many decisions were made, by content.
+    pub(crate) fn decided(&self) -> usize {
+        self.decisions.len()
+    }
+
+    pub(crate) fn decision(&self, id: Id) -> &(spindle_core::View, Trims) {
+        self.decisions.get(id)
+    }
+
+    fn actor(&mut self, me: usize, actor: Actor) -> Id {
+        let running = actor.running.as_ref();
+        let key = ActorKey {
+            me,
+            standing: actor.standing,
+            engine: running.map_or([0; 2], Running::print),
+            row: running.map_or(0, |running| running.row),
+            shown: running.map_or(0, |running| running.shown),
+            sent: running.map_or(0, |running| running.sent),
+            delivered: actor.delivered,
+            told: actor.told,
+            proven: actor.proven,
+            decision: actor.decision,
+        };
+        let id = self.keys.id(key);
+        if id as usize == self.actors.len() {
+            self.actors.push(Rc::new(actor));
+        }
+        id
+    }
+
+    /// What `me` can do where the links to it are these, by rank, and `dead` have died.
+    pub(crate) fn choices(
+        &mut self,
+        me: usize,
+        actor: Id,
+        links: &[Id],
+        dead: &[Rank],
+        may_suspect: bool,
+    ) -> Rc<Vec<Choice>> {
+        let mask = dead.iter().fold(u32::from(may_suspect) << 31, |mask, rank| mask | 1 << rank.0);
+        let mut key = [CUT; 2 + MEMBERS];
+        key[..2].copy_from_slice(&[actor, mask]);
+        key[2..2 + links.len()].copy_from_slice(links);
+        if let Some(known) = self.choices.get(&key) {
+            return Rc::clone(known);
+        }
+        let mut choices = Vec::new();
+        for inputs in self.inputs(me, actor, dead, may_suspect) {
+            self.choose(me, actor, links, dead, inputs, &mut choices);
+        }
+        let choices = Rc::new(choices);
+        self.choices.insert(key, Rc::clone(&choices));
+        choices
+    }
+
+    /// All that may happen to it before its poll.
+    fn inputs(&self, me: usize, actor: Id, dead: &[Rank], may_suspect: bool) -> Vec<Inputs> {
+        let actor = self.actor_of(actor);
+        let running = actor.running.as_ref().expect("who has stopped has no choice");
+        let left = self.scope.messages.get(me).map_or(0, |count| count - running.sent);
+        let untold: Vec<Rank> = dead.iter().copied().filter(|rank| actor.told >> rank.0 & 1 == 0).collect();
+        let mut all = Vec::new();
+        // What is committed early is there at the first poll.
+        let least = if self.scope.early { left } else { 0 };
+        for commits in least..=left {
+            for mask in 0..1u32 << untold.len() {
+                let told = (0..).zip(&untold).filter(|(i, _)| mask >> i & 1 == 1).map(|(_, rank)| *rank).collect();
+                let (died, lost) = if self.scope.proofs { (told, vec![]) } else { (vec![], told) };
+                all.push(Inputs { commits, died, lost, ..Inputs::default() });
+            }
+            let alive = (0..self.scope.members as u32).map(Rank).filter(|rank| {
+                rank.index() != me && !dead.contains(rank) && !running.engine.suspects(*rank) && may_suspect
+            });
+            all.extend(alive.map(|rank| Inputs { commits, suspected: vec![rank], ..Inputs::default() }));
+            if self.scope.leaves && me + 1 == self.scope.members && !running.engine.is_wedged() {
+                all.push(Inputs { commits, leaves: true, ..Inputs::default() });
+            }
+        }
+        all
+    }
+
+    fn choose(&mut self, me: usize, actor: Id, links: &[Id], dead: &[Rank], inputs: Inputs, choices: &mut Vec<Choice>) {
+        let ranks = || (0..links.len() as u32).map(Rank);
+        let most: Vec<usize> = links.iter().map(|link| self.links.get(*link).len().saturating_sub(1)).collect();
+        // A death is proven when nothing of it is on the way any more.
+        let least: Vec<usize> =
+            ranks().map(|rank| if inputs.died.contains(&rank) { most[rank.index()] } else { 0 }).collect();
+        // Without proof a death is noticed by a connection that breaks: what is on the way is lost with it.
+        let breaks: Vec<bool> = ranks().map(|rank| inputs.lost.contains(&rank)).collect();
+        let idle = (inputs == Inputs::default()).then_some((actor, 0));
+        let may_die = dead.len() < self.scope.crashes;
+        let mut found: Vec<(Vec<usize>, (Id, Id))> = Vec::new();
+        let mut takes = least.clone();
+        loop {
+            let mut sources = [0; MEMBERS];
+            let sources = &mut sources[..links.len()];
+            for (rank, source) in sources.iter_mut().enumerate() {
+                *source = self.links.get(links[rank]).get(takes[rank]).copied().unwrap_or(0);
+            }
+            let result = self.poll(me, actor, sources, &inputs);
+            let as_smaller = |(other, same): &(Vec<usize>, _)| {
+                *same == result && other.iter().zip(&takes).all(|(other, mine)| other <= mine)
+            };
+            if Some(result) != idle && !found.iter().any(as_smaller) {
+                found.push((takes.clone(), result));
+                let (after, output) = result;
+                let stopped = self.actor_of(after).running.is_none();
+                let behind = |rank: usize| {
+                    let left = self.links.get(links[rank]).get(takes[rank]..).filter(|left| !left.is_empty())?;
+                    Some(if breaks[rank] { left[..1].to_vec() } else { left.to_vec() })
+                };
+                let left: Vec<Option<Vec<Id>>> =
+                    (0..links.len()).map(|rank| behind(rank).filter(|_| !stopped)).collect();
+                let links = left.into_iter().map(|left| left.map_or(CUT, |left| self.links.id(left))).collect();
+                let events = if may_die { self.outputs.get(output).len() } else { 0 };
+                let deaths = (1..events).map(|count| self.dies(me, actor, after, output, count)).collect();
+                choices.push(Choice { inputs: inputs.clone(), takes: takes.clone(), links, after, output, deaths });
+            }
+            // Like an odometer, so that smaller ones come first.
+            let Some(wheel) = (0..takes.len()).find(|rank| takes[*rank] < most[*rank]) else { return };
+            takes[wheel] += 1;
+            takes[..wheel].copy_from_slice(&least[..wheel]);
+        }
+    }
+
+    /// What a poll makes of the member, and what others may notice of it.
+    fn poll(&mut self, me: usize, actor: Id, sources: &[Id], inputs: &Inputs) -> (Id, Id) {
+        let bits = |ranks: &[Rank]| ranks.iter().fold(0u32, |bits, rank| bits | 1 << rank.0);
+        let (died, lost, suspected) = (bits(&inputs.died), bits(&inputs.lost), bits(&inputs.suspected));
+        let happens =
+            u32::from(inputs.leaves) << 31 | u32::from(inputs.commits) << 24 | died << 16 | lost << 8 | suspected;
+        let mut key = [0; 2 + MEMBERS];
+        key[..2].copy_from_slice(&[actor, happens]);
+        key[2..2 + sources.len()].copy_from_slice(sources);
+        if let Some(known) = self.polls.get(&key) {
+            return *known;
+        }
+        self.polled += 1;
+        let before = Rc::clone(self.actor_of(actor));
+        let running = before.running.as_ref().expect("who has stopped polls no more");
+        let own = Rc::clone(self.rows.get(running.row));
+        let others: Vec<Rc<Row>> = sources.iter().map(|row| Rc::clone(self.rows.get(*row))).collect();
+        let polled = running.poll(self.scope.memory, &own, &others, inputs);
+        let engine = &polled.engine;
+
+        let mut delivered = self.lists.get(before.delivered).to_vec();
+        delivered.extend(polled.events.iter().filter_map(|event| match event {
+            Event::Delivered(message) => Some(*message),
+            _ => None,
+        }));
+        self.check_list(me, &delivered);
+        let (told, proven) = (before.told | (died | lost) as u8, before.proven | died as u8);
+        let leads = |decision: &&Decision| before.decision.is_none() && decision.ballot.leader == engine.me();
+        if engine.decision().filter(leads).is_some() {
+            self.check_quorum(engine, &polled.row, &others, proven);
+        }
+        let decision = engine.decision().map(|decision| (decision.next.clone(), decision.trims.clone()));
+        let decision = decision.map(|decision| self.decisions.id(decision));
+        let standing = match engine.state() {
+            State::Running => Standing::Running,
+            State::Ended => Standing::Ended,
+            State::Evicted => Standing::Evicted,
+            state => {
+                self.fail(format!("member {me} is {state:?}"));
+                Standing::Ended
+            }
+        };
+        if !engine.faults().is_empty() {
+            self.fail(format!("member {me} blames {:?}", engine.faults()));
+        }
+        let sent = running.sent + inputs.commits;
+        let row = polled.row;
+        let mut shown = running.shown;
+        let mut events = polled.events;
+        events.retain(|event| {
+            let Event::Shown(write) = event else { return true };
+            // A write that changes nothing is none.
+            let (before, after) = (shown, self.land(shown, write.clone()));
+            shown = after;
+            before != after
+        });
+        let running = Running { row: self.rows.id(row.clone()), shown, engine: polled.engine.fork(), sent };
+        if standing == Standing::Ended {
+            self.check_end(me, polled.engine, &running, &row, &delivered);
+        }
+        let delivered = self.lists.id(delivered);
+        let runs = standing == Standing::Running;
+        let after = match runs {
+            true => Actor { standing, running: Some(running), delivered, told, proven, decision },
+            false => Actor { standing, running: None, delivered, told: 0, proven: 0, decision },
+        };
+        let after = self.actor(me, after);
+        let output = self.outputs.id(events);
+        self.polls.insert(key, (after, output));
+        (after, output)
+    }
+
+    /// A member that dies between two polls.
+    pub(crate) fn dead(&mut self, me: usize, actor: Id) -> Id {
+        if let Some(dead) = self.deaths.get(&actor) {
+            return *dead;
+        }
+        let (dead, _) = self.dies(me, actor, actor, 0, 0);
+        self.deaths.insert(actor, dead);
+        dead
+    }
+
+    /// A member in the middle of its poll, dead, behind the first `count` of its events.
+    fn dies(&mut self, me: usize, before: Id, after: Id, output: Id, count: usize) -> (Id, Id) {
+        let events = self.outputs.get(output)[..count].to_vec();
+        let cut = self.outputs.id(events.clone());
+        let was = Rc::clone(self.actor_of(before));
+        let mut delivered = self.lists.get(was.delivered).to_vec();
+        let mut decision = was.decision;
+        for event in events {
+            match event {
+                Event::Shown(_) => {}
+                Event::Delivered(message) => delivered.push(message),
+                Event::Decided => decision = self.actor_of(after).decision,
+            }
+        }
+        let delivered = self.lists.id(delivered);
+        let dead = Actor { standing: Standing::Dead, running: None, delivered, told: 0, proven: 0, decision };
+        (self.actor(me, dead), cut)
+    }
+
+    /// A link when its writer has done that.
+    pub(crate) fn extend(&mut self, link: Id, output: Id) -> Id {
+        if link == CUT || output == 0 {
+            return link;
+        }
+        if let Some(known) = self.extended.get(&(link, output)) {
+            return *known;
+        }
+        let mut rows = self.links.get(link).to_vec();
+        for event in self.outputs.get(output).to_vec() {
+            let Event::Shown(write) = event else { continue };
+            rows.push(self.land(rows[rows.len() - 1], write));
+        }
+        if self.scope.memory == Memory::Shared {
+            rows.drain(..rows.len() - 1);
+        }
+        let id = self.links.id(rows);
+        self.extended.insert((link, output), id);
+        id
+    }
+
+    fn land(&mut self, row: Id, write: Write) -> Id {
+        let write = self.writes.id(write);
+        if let Some(known) = self.landed.get(&(row, write)) {
+            return *known;
+        }
+        let mut bytes = self.rows.get(row).to_vec();
+        let landing = self.writes.get(write);
+        bytes[landing.at..landing.at + landing.bytes.len()].copy_from_slice(&landing.bytes);
+        let id = self.rows.id(bytes.into());
+        self.landed.insert((row, write), id);
+        id
+    }
+
+    /// Whether `actor`, which runs, has a quorum of those that it does not suspect: who is with it, and who is left out.
+    pub(crate) fn has_quorum(&self, actor: Id, link: impl Fn(usize) -> Id) -> bool {
+        let actor = self.actor_of(actor);
+        let row = |rank: usize| self.links.get(link(rank)).last().map_or(0, |row| *row);
+        let rows: Vec<Rc<Row>> = (0..self.scope.members).map(|rank| Rc::clone(self.rows.get(row(rank)))).collect();
+        let engine = &actor.running.as_ref().expect("it runs").engine;
+        is_quorum(engine, &rows, actor.proven)
+    }
+
+    fn fail(&mut self, what: String) {
+        self.wrong.get_or_insert(what);
+    }
+
+    /// Each sender's messages come in order, without a gap and once.
+    fn check_list(&mut self, me: usize, list: &[Message]) {
+        for sender in 0..self.scope.members as u8 {
+            let of = list.iter().filter(|(from, _)| *from == sender);
+            if of.zip(0..).any(|((_, nth), count)| *nth != count) {
+                return self.fail(format!("member {me} delivers {list:?}"));
+            }
+        }
+    }
+
+    /// INV-QUORUM, by what the leader's own copies say: all whom it does not suspect carry its ballot, and they are a quorum.
+    fn check_quorum(&mut self, engine: &Engine, own: &Row, others: &[Rc<Row>], proven: u8) {
+        let all: Vec<Rank> = engine.view().ranks().collect();
+        let with: Vec<Rank> = all.iter().copied().filter(|rank| !engine.suspects(*rank)).collect();
+        if !is_quorum(engine, others, proven) {
+            self.fail(format!("{} decides with {} of {}", engine.me(), with.len(), all.len()));
+        }
+        let row = |rank: Rank| if rank == engine.me() { own } else { &*others[rank.index()] };
+        let ballot = |rank: Rank| word(row(rank), membership::BALLOT) >> 1;
+        if let Some(rank) = with.iter().find(|rank| ballot(**rank) != ballot(engine.me())) {
+            self.fail(format!("{} decides, but {rank} has not acknowledged it", engine.me()));
+        }
+    }
+
+    /// Of a member that ends the view each message is delivered, or sent again, and none is both.
+    fn check_end(&mut self, me: usize, mut engine: Engine, running: &Running, row: &Row, delivered: &[Message]) {
+        let mut mine: Vec<Message> =
+            delivered.iter().copied().filter(|(sender, _)| usize::from(*sender) == me).collect();
+        mine.extend(running.resends(row));
+        let all: Vec<Message> = (0..running.sent).map(|nth| (me as u8, nth)).collect();
+        if mine != all {
+            self.fail(format!("of the messages of member {me} these are delivered or sent again: {mine:?}"));
+        }
+        let decision = engine.decision().cloned().expect("a view ends by a decision");
+        let goes_on = decision.next.rank_of(MemberId(me as u64)).is_some();
+        let next = engine.successor();
+        if next.as_ref().map(Engine::view) != Some(&decision.next).filter(|_| goes_on) {
+            self.fail(format!("member {me} goes on in {next:?} after {decision:?}"));
+        }
+    }
+}
+
+fn word(row: &Row, at: u64) -> u64 {
+    u64::from_le_bytes(row[at as usize..at as usize + 8].try_into().unwrap())
+}
+
+/// Whether those whom a member does not suspect are more than half of the view, where the dead are left out. Those of them that
+/// suspected the member are not, if it suspects somebody behind itself who may live.
+fn is_quorum(engine: &Engine, rows: &[Rc<Row>], proven: u8) -> bool {
+    let (with, without): (Vec<Rank>, Vec<Rank>) = engine.view().ranks().partition(|rank| !engine.suspects(*rank));
+    let row = |rank: &Rank| &rows[rank.index()];
+    let (gone, unsure): (Vec<Rank>, Vec<Rank>) =
+        without.into_iter().partition(|rank| proven >> rank.0 & 1 == 1 || is_final(row(rank)));
+    let has_rival = unsure.iter().any(|rank| *rank > engine.me());
+    let is_against = |rank: &&Rank| word(row(rank), membership::SUSPECTED) >> engine.me().0 & 1 == 1;
+    let against = if has_rival { gone.iter().filter(is_against).count() } else { 0 };
+    2 * with.len() > rows.len() - (gone.len() - against)
+}
+
+/// Whether its owner says in it that it will write no more.
+fn is_final(row: &Row) -> bool {
+    word(row, membership::LEFT) != 0 || word(row, membership::ABANDONED) != 0
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scope { members, messages, early, crashes, proofs, suspicions, leaves, memory } = self;
+        let when = if *early { "first" } else { "at any time" };
+        let proof = if *proofs { "proven" } else { "unproven" };
+        write!(f, "{members} members, {messages:?} messages sent {when}, {crashes} crashes {proof}, ")?;
+        let leaving = if *leaves { "one may leave, " } else { "" };
+        write!(f, "{suspicions} false suspicions, {leaving}memory {memory:?}")
+    }
+}
