@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use steps::{BLESS, STEPS, Step};
+use steps::{BLESS, LONG, STEPS, Step};
 
 mod instructions;
 mod licences;
@@ -18,9 +18,11 @@ const USAGE: &str = "\
 Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [--verbose]
        cargo xtask STEP [--verbose]
        cargo xtask instructions --bless
+       cargo xtask scope --long
 
   --list       name the steps and what they check
   --bless      write what is counted to benches/instructions.json
+  --long       search what is too large for CI, too: hours
   --from STEP  start at this step
   --only STEP  run this step and no other; may be repeated
   --skip STEP  leave this step out; may be repeated
@@ -32,6 +34,7 @@ enum Request {
     Help,
     List,
     Bless,
+    Long,
     Run { steps: Vec<&'static str>, verbose: bool },
 }
 
@@ -51,6 +54,7 @@ fn serve(request: &Request) -> Result<ExitCode> {
         Request::Help => println!("{USAGE}\n\n{}", list()),
         Request::List => println!("{}", list()),
         Request::Bless => return runner::run(&[&BLESS], &root()?, false),
+        Request::Long => return runner::run(&[&LONG], &root()?, true),
         Request::Run { steps, verbose } => {
             let chosen: Vec<&Step> = STEPS.iter().filter(|step| steps.contains(&step.name)).collect();
             return runner::run(&chosen, &root()?, *verbose);
@@ -76,6 +80,7 @@ fn parse(args: &[String]) -> Result<Request> {
             "--verbose" | "-v" => verbose = true,
             "--help" | "-h" => return Ok(Request::Help),
             "--bless" if command == BLESS.name => return Ok(Request::Bless),
+            "--long" if command == LONG.name => return Ok(Request::Long),
             "--skip" if whole => skip.push(value()?.name),
             "--list" if whole => list = true,
             "--from" if whole => from = Some(value()?.name),
@@ -136,6 +141,7 @@ mod tests {
         assert_eq!(steps("clippy"), ["clippy"]);
         assert_eq!(steps("ci --skip fmt --skip docs"), [&all[1..2], &all[3..]].concat());
         assert_eq!(parsed("instructions --bless").unwrap(), Request::Bless);
+        assert_eq!(parsed("scope --long").unwrap(), Request::Long);
         assert_eq!(parsed("ci --verbose --only fmt").unwrap(), Request::Run { steps: vec!["fmt"], verbose: true });
         assert_eq!(parsed("ci --list").unwrap(), Request::List);
     }
@@ -147,6 +153,7 @@ mod tests {
         assert!(parsed("ci --from fmt --only docs").is_err());
         assert!(parsed("fmt --list").is_err());
         assert!(parsed("fmt --bless").is_err());
+        assert!(parsed("ci --long").is_err());
         assert!(parsed("fmtt").is_err());
     }
 
