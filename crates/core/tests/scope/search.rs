@@ -1,6 +1,6 @@
 //! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
 use crate::intern::{Id, Mix};
-use crate::member::{Event, Inputs, Message};
+use crate::member::{Event, Message};
 use crate::world::{CUT, Choice, MEMBERS, Scope, Standing, World};
 use spindle_core::Rank;
 use std::collections::HashSet;
@@ -164,44 +164,35 @@ impl Search {
 
     fn steps(&mut self, state: &State, steps: &mut Vec<Step>) {
         steps.clear();
-        let dead: Vec<Rank> = (0..self.members)
-            .filter(|member| self.standing(state, *member) == Standing::Dead)
-            .map(|member| Rank(member as u32))
-            .collect();
-        let crashes = self.world.scope.crashes - dead.len();
+        let is_dead = |member: &usize| self.standing(state, *member) == Standing::Dead;
+        let dead = (0..self.members).filter(is_dead).fold(0, |dead, member| dead | 1 << member);
+        let crashes = self.world.scope.crashes - u32::count_ones(dead);
         let may_suspect = state.0[WORDS - 1] < u32::from(self.world.scope.suspicions);
         for member in 0..self.members {
             if self.standing(state, member) != Standing::Running {
                 continue;
             }
-            let links: Vec<Id> = (0..self.members).map(|from| state.link(from, member)).collect();
-            let choices = self.world.choices(member, state.0[member], &links, &dead, may_suspect);
+            let links: [Id; MEMBERS] = std::array::from_fn(|from| state.link(from, member));
+            let links = &links[..self.members];
+            let choices = self.world.choices(member, state.0[member], links, dead, may_suspect);
             for nth in 0..choices.len() {
                 self.polls(state, member, &choices, nth, crashes > 0, steps);
             }
             // A crash between two polls is no step, but comes with the first news of it: until then the member has done nothing.
-            for mask in 1..1u32 << self.members {
-                let dying: Vec<Rank> =
-                    (0..self.members as u32).filter(|rank| mask >> rank & 1 == 1).map(Rank).collect();
-                let dies = |rank: &Rank| rank.index() != member && !dead.contains(rank);
-                if dying.len() > crashes || !dying.iter().all(dies) {
+            for dying in 1..1u32 << self.members {
+                if dying.count_ones() > crashes || dying & (dead | 1 << member) != 0 {
                     continue;
                 }
                 let mut state = *state;
-                for rank in &dying {
-                    let actor = self.world.dead(rank.index(), state.0[rank.index()]);
-                    state = self.go(&state, rank.index(), actor, 0, &[CUT; MEMBERS]);
+                for rank in (0..self.members).filter(|rank| dying >> rank & 1 == 1) {
+                    let actor = self.world.dead(rank, state.0[rank]);
+                    state = self.go(&state, rank, actor, 0, &[CUT; MEMBERS]);
                 }
-                let mut dead = [&dead[..], &dying].concat();
-                dead.sort_unstable();
-                let choices = self.world.choices(member, state.0[member], &links, &dead, false);
-                for nth in 0..choices.len() {
-                    let Inputs { died, lost, .. } = &choices[nth].inputs;
-                    if dying.iter().all(|rank| died.contains(rank) || lost.contains(rank)) {
-                        let before = steps.len();
-                        self.polls(&state, member, &choices, nth, crashes > dying.len(), steps);
-                        steps[before..].iter_mut().for_each(|step| step.chance = true);
-                    }
+                let choices = self.world.choices(member, state.0[member], links, dead | dying, false);
+                for nth in (0..choices.len()).filter(|nth| choices[*nth].news & dying == dying) {
+                    let before = steps.len();
+                    self.polls(&state, member, &choices, nth, crashes > dying.count_ones(), steps);
+                    steps[before..].iter_mut().for_each(|step| step.chance = true);
                 }
             }
         }

@@ -22,7 +22,7 @@ pub(crate) struct Scope {
     pub(crate) messages: Vec<u8>,
     /// Whether all messages are committed before the first poll, and not at any time.
     pub(crate) early: bool,
-    pub(crate) crashes: usize,
+    pub(crate) crashes: u32,
     /// Whether a death is proven to the survivors, and not suspected.
     pub(crate) proofs: bool,
     /// Suspicions of members that live.
@@ -69,6 +69,8 @@ struct ActorKey {
 /// One step of one member.
 pub(crate) struct Choice {
     pub(crate) inputs: Inputs,
+    /// Of whose deaths it hears: one bit a rank.
+    pub(crate) news: u32,
     /// By rank, how many writes it takes.
     pub(crate) takes: Vec<usize>,
     /// By rank, the links to it behind that.
@@ -211,16 +213,16 @@ impl World {
         id
     }
 
-    /// What `me` can do where the links to it are these, by rank, and `dead` have died.
+    /// What `me` can do where the links to it are these, by rank, and `dead`, one bit a rank, have died.
     pub(crate) fn choices(
         &mut self,
         me: usize,
         actor: Id,
         links: &[Id],
-        dead: &[Rank],
+        dead: u32,
         may_suspect: bool,
     ) -> Rc<Vec<Choice>> {
-        let mask = dead.iter().fold(u32::from(may_suspect) << 31, |mask, rank| mask | 1 << rank.0);
+        let mask = u32::from(may_suspect) << 31 | dead;
         let mut key = [CUT; 2 + MEMBERS];
         key[..2].copy_from_slice(&[actor, mask]);
         key[2..2 + links.len()].copy_from_slice(links);
@@ -237,11 +239,13 @@ impl World {
     }
 
     /// All that may happen to it before its poll.
-    fn inputs(&self, me: usize, actor: Id, dead: &[Rank], may_suspect: bool) -> Vec<Inputs> {
+    fn inputs(&self, me: usize, actor: Id, dead: u32, may_suspect: bool) -> Vec<Inputs> {
         let actor = self.actor_of(actor);
         let running = actor.running.as_ref().expect("who has stopped has no choice");
         let left = self.scope.messages.get(me).map_or(0, |count| count - running.sent);
-        let untold: Vec<Rank> = dead.iter().copied().filter(|rank| actor.told >> rank.0 & 1 == 0).collect();
+        let untold = dead & !u32::from(actor.told);
+        let untold: Vec<Rank> =
+            (0..self.scope.members as u32).filter(|rank| untold >> rank & 1 == 1).map(Rank).collect();
         let mut all = Vec::new();
         // What is committed early is there at the first poll.
         let least = if self.scope.early { left } else { 0 };
@@ -252,7 +256,7 @@ impl World {
                 all.push(Inputs { commits, died, lost, ..Inputs::default() });
             }
             let alive = (0..self.scope.members as u32).map(Rank).filter(|rank| {
-                rank.index() != me && !dead.contains(rank) && !running.engine.suspects(*rank) && may_suspect
+                rank.index() != me && dead >> rank.0 & 1 == 0 && !running.engine.suspects(*rank) && may_suspect
             });
             all.extend(alive.map(|rank| Inputs { commits, suspected: vec![rank], ..Inputs::default() }));
             if self.scope.leaves && me + 1 == self.scope.members && !running.engine.is_wedged() {
@@ -262,7 +266,7 @@ impl World {
         all
     }
 
-    fn choose(&mut self, me: usize, actor: Id, links: &[Id], dead: &[Rank], inputs: Inputs, choices: &mut Vec<Choice>) {
+    fn choose(&mut self, me: usize, actor: Id, links: &[Id], dead: u32, inputs: Inputs, choices: &mut Vec<Choice>) {
         let ranks = || (0..links.len() as u32).map(Rank);
         let most: Vec<usize> = links.iter().map(|link| self.links.get(*link).len().saturating_sub(1)).collect();
         // A death is proven when nothing of it is on the way any more.
@@ -271,7 +275,8 @@ impl World {
         // Without proof a death is noticed by a connection that breaks: what is on the way is lost with it.
         let breaks: Vec<bool> = ranks().map(|rank| inputs.lost.contains(&rank)).collect();
         let idle = (inputs == Inputs::default()).then_some((actor, 0));
-        let may_die = dead.len() < self.scope.crashes;
+        let news = inputs.died.iter().chain(&inputs.lost).fold(0, |news, rank| news | 1 << rank.0);
+        let may_die = dead.count_ones() < self.scope.crashes;
         let mut found: Vec<(Vec<usize>, (Id, Id))> = Vec::new();
         let mut takes = least.clone();
         loop {
@@ -297,7 +302,15 @@ impl World {
                 let links = left.into_iter().map(|left| left.map_or(CUT, |left| self.links.id(left))).collect();
                 let events = if may_die { self.outputs.get(output).len() } else { 0 };
                 let deaths = (1..events).map(|count| self.dies(me, actor, after, output, count)).collect();
-                choices.push(Choice { inputs: inputs.clone(), takes: takes.clone(), links, after, output, deaths });
+                choices.push(Choice {
+                    inputs: inputs.clone(),
+                    news,
+                    takes: takes.clone(),
+                    links,
+                    after,
+                    output,
+                    deaths,
+                });
             }
             // Like an odometer, so that smaller ones come first.
             let Some(wheel) = (0..takes.len()).find(|rank| takes[*rank] < most[*rank]) else { return };
