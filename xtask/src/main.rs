@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use steps::{BLESS, LONG, STEPS, Step};
 
+mod chaos;
 mod instructions;
 mod licences;
 mod process;
@@ -34,6 +35,7 @@ enum Request {
     Help,
     List,
     Bless,
+    Chaos(chaos::Options),
     Long,
     Run { steps: Vec<&'static str>, verbose: bool },
 }
@@ -51,8 +53,9 @@ fn main() -> ExitCode {
 
 fn serve(request: &Request) -> Result<ExitCode> {
     match request {
-        Request::Help => println!("{USAGE}\n\n{}", list()),
+        Request::Help => println!("{USAGE}\n\n{}\n\n{}", chaos::USAGE, list()),
         Request::List => println!("{}", list()),
+        Request::Chaos(options) => return chaos::run(options, &root()?),
         Request::Bless => return runner::run(&[&BLESS], &root()?, false),
         Request::Long => return runner::run(&[&LONG], &root()?, true),
         Request::Run { steps, verbose } => {
@@ -68,6 +71,9 @@ fn parse(args: &[String]) -> Result<Request> {
     let Some((command, rest)) = args.split_first() else { return Ok(Request::Help) };
     if ["help", "--help", "-h"].contains(&command.as_str()) {
         return Ok(Request::Help);
+    }
+    if command == "chaos" {
+        return chaos::Options::parse(rest).map(Request::Chaos);
     }
     let whole = command == "ci";
     if !whole {

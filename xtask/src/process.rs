@@ -30,7 +30,7 @@ impl Signals {
         Ok(Signals(flag))
     }
 
-    fn arrived(&self) -> bool {
+    pub(crate) fn arrived(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,7 +1,7 @@
 //! Exit statuses, and the errors that lead to them.
 use rustix::io::Errno;
 use serde_json::json;
-use spindle::{Ended, JoinError, MeetError};
+use spindle::{Ended, JoinError};
 use std::{fmt, io};
 
 /// What the help says of exit statuses.
@@ -10,14 +10,15 @@ Exit status:
   0    all went well
   1    it failed: input, output, memory, no group in time, or (demo) the members do not agree
   2    wrong arguments
-  3    the group ended early: a member died, gave up, or broke the protocol
+  3    (member) the group went on without it: it was evicted, or asked to leave before its end;
+       (demo) a member was lost that nobody wanted to lose
   130  stopped by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once";
 
 /// Anything else that went wrong.
 pub(crate) const FAILED: u8 = 1;
 /// The arguments make no sense.
 pub(crate) const USAGE: u8 = 2;
-/// The group ended because of another member.
+/// The group went on without this member.
 pub(crate) const ENDED: u8 = 3;
 
 /// Why the command ends with a status other than 0.
@@ -77,9 +78,7 @@ impl From<anyhow::Error> for Failure {
 impl From<JoinError> for Failure {
     fn from(error: JoinError) -> Failure {
         let status = match &error {
-            JoinError::View(_) | JoinError::NoSubgroup => USAGE,
-            JoinError::Meet(MeetError::Members { .. } | MeetError::Name(_)) => USAGE,
-            JoinError::Meet(MeetError::MemberLost { .. }) => ENDED,
+            JoinError::View(_) | JoinError::NoSubgroup | JoinError::Members { .. } | JoinError::Name(_) => USAGE,
             _ => FAILED,
         };
         // Its message holds its causes already.

@@ -8,11 +8,15 @@ mod bench;
 mod demo;
 mod exit;
 mod member;
+mod orders;
 mod pages;
 mod place;
 mod quantity;
+mod screen;
 mod signals;
 mod sim;
+mod status;
+mod visit;
 mod waiting;
 
 use clap::{Parser, Subcommand};
@@ -43,9 +47,27 @@ enum Command {
     /// Each line of the input is one message. Every member prints the lines of all, its own included, in the same order,
     /// none lost and none twice. It ends when the input of every member has ended and everything is printed.
     ///
+    /// Members come and go while the group runs. Whoever joins later prints what is sent from then on; when a member dies,
+    /// hangs or leaves, the others go on without it. Each such change is a new view, told on the standard error. Between two
+    /// changes all who are there print the same.
+    ///
     /// A line is what stands before a newline, in any encoding, a carriage return included. What is printed always ends
     /// with a newline, also where the last line of an input had none.
     Member(member::Args),
+    /// Shows how a running group stands: its view, who is in it, how far each member is
+    ///
+    /// The members are asked, and each may take a second to answer. One that does not answer is shown so: it is stopped, or
+    /// so busy that it will be evicted soon.
+    Status(status::Args),
+    /// Asks a member to leave its group, without loss, and waits until the others go on without it
+    ///
+    /// What the member has sent is delivered, and what it has not read of its input stays unread. Its command ends with
+    /// status 3, or 0 if it had sent all.
+    Leave(orders::Args),
+    /// Lets the others go on without a member that lives, and waits until they do
+    ///
+    /// For members that hang. Its command ends with status 3 when it runs on, or joins again if it was started with --rejoin.
+    Evict(orders::Args),
     /// Measures throughput, latency, and the machine's limits beside them
     Bench(bench::Args),
     /// Searches for histories that break the protocol, in a simulator: many seeds, or one with its story
@@ -63,6 +85,9 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Member(args) => member::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Leave(args) => orders::leave(args),
+        Command::Evict(args) => orders::evict(args),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Completions(args) => pages::completions(&args),

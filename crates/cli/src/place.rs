@@ -2,6 +2,7 @@
 use anyhow::Context;
 use clap::Args;
 use rustix::process::{Pid, test_kill_process};
+use spindle_fabric::mail::{DirError, RuntimeDir};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,11 @@ impl Place {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let given = self.runtime_dir.clone().or_else(|| variable("SPINDLE_RUNTIME_DIR"));
         given.or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("spindle")))
+    }
+
+    /// The same, made if it is not there.
+    pub(crate) fn open(&self) -> Result<RuntimeDir, DirError> {
+        self.dir().map_or_else(|| RuntimeDir::default_for_user(None), RuntimeDir::new)
     }
 }
 

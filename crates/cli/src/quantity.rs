@@ -1,4 +1,5 @@
 //! Numbers as people write them.
+use std::time::Duration;
 
 /// Bytes: a number, or one with k, M or G for 1024, 1024^2 or 1024^3.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
@@ -11,6 +12,12 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     };
     let number = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'));
     number.and_then(|n| n.checked_mul(unit)).ok_or_else(|| "a number of bytes looks like 100, 64k or 1M".to_string())
+}
+
+/// Seconds, with a fraction: at least 10 ms, at most a year.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().filter(|seconds| (0.01..=31_536_000.0).contains(seconds));
+    number.map(Duration::from_secs_f64).ok_or_else(|| "a number of seconds looks like 2 or 0.5".to_string())
 }
 
 /// `number` in three or so figures, with k, M or G (decimal).
@@ -36,6 +43,15 @@ mod tests {
         assert_eq!(bytes("1M"), Ok(1 << 20));
         for bad in ["", "k", "-1", "+1", "1.5k", "1kb", "99999999999G"] {
             assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn seconds_have_fractions_and_bounds() {
+        assert_eq!(seconds("0.3"), Ok(Duration::from_millis(300)));
+        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+        for bad in ["", "0", "-1", "nan", "inf", "1e9", "1s"] {
+            assert!(seconds(bad).is_err(), "{bad}");
         }
     }
 

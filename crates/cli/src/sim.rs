@@ -25,6 +25,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
 
+    /// Let members come and go in every seed, not in about half of them; a seed means another history with it than without
+    #[arg(long)]
+    views: bool,
+
     /// Run this seed only, and tell its story
     #[arg(long, conflicts_with_all = ["seeds", "from", "threads"])]
     seed: Option<u64>,
@@ -39,11 +43,18 @@ pub(crate) struct Args {
 
     /// Print one JSON object at the end.
     ///
-    /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, events, virtual_ns, elapsed_s and failures, a
-    /// list of {seed, invariant, name, at_ns, what}. One seed: seed, deliveries, messages, nulls, polls, posts, faults,
-    /// events, virtual_ns, trace_hash, failures, and with --trace the trace.
+    /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, views, installs, crashes, hangs, suspicions, cuts,
+    /// joins, leaves, evictions, resent, blocked, events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name,
+    /// at_ns, what}. One seed: seed, all of these counts, blocked as true or false, trace_hash, failures, and with --trace the
+    /// trace.
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        Options { always_membership: self.views, ..Options::default() }
+    }
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -56,13 +67,17 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 /// One seed, in words.
 fn replay(seed: u64, args: &Args) -> Outcome {
-    let (outcome, story) = explain(&Plan::from_seed(seed, &Options::default()));
+    let (outcome, story) = explain(&Plan::from_seed(seed, &args.options()));
     if args.json {
         let failures: Vec<Value> = outcome.violations.iter().map(|violation| failure(seed, violation)).collect();
         let mut object = json!({
             "seed": seed, "deliveries": outcome.deliveries, "messages": outcome.messages, "nulls": outcome.nulls,
-            "polls": outcome.polls, "posts": outcome.posts, "faults": outcome.faults, "events": outcome.events,
-            "virtual_ns": outcome.virtual_ns, "trace_hash": format!("{:016x}", outcome.trace_hash), "failures": failures,
+            "polls": outcome.polls, "posts": outcome.posts, "faults": outcome.faults, "views": outcome.views,
+            "installs": outcome.installs, "crashes": outcome.crashes, "hangs": outcome.hangs,
+            "suspicions": outcome.suspicions, "cuts": outcome.cuts, "joins": outcome.joins, "leaves": outcome.leaves,
+            "evictions": outcome.evictions, "resent": outcome.resent, "blocked": outcome.blocked,
+            "events": outcome.events, "virtual_ns": outcome.virtual_ns,
+            "trace_hash": format!("{:016x}", outcome.trace_hash), "failures": failures,
         });
         if args.trace {
             object["trace"] = story.into();
@@ -75,8 +90,12 @@ fn replay(seed: u64, args: &Args) -> Outcome {
         Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
         None if args.json => Ok(()),
         None => print(&format!(
-            "\nseed {seed}: {} deliveries checked, {} faults, no violation (trace {:016x})",
-            outcome.deliveries, outcome.faults, outcome.trace_hash
+            "\nseed {seed}: {} deliveries checked, {} views, {} faults, no violation{} (trace {:016x})",
+            outcome.deliveries,
+            outcome.views + 1,
+            outcome.faults,
+            if outcome.blocked { "; at the end no group was at work" } else { "" },
+            outcome.trace_hash
         )),
     }
 }
@@ -88,7 +107,7 @@ fn search(args: &Args) -> Outcome {
     let (start, mut shown) = (Instant::now(), Instant::now());
     let live = stderr().is_terminal() && !args.json;
     let seeds = args.from..args.from.saturating_add(args.seeds);
-    let summary = campaign(seeds, threads, &Options::default(), |summary| {
+    let summary = campaign(seeds, threads, &args.options(), |summary| {
         if live && shown.elapsed() >= SHOW_EVERY {
             shown = Instant::now();
             // A terminal that is gone does not matter.
@@ -112,13 +131,18 @@ fn search(args: &Args) -> Outcome {
 }
 
 fn describe(summary: &Summary, elapsed: Duration, json: bool) -> String {
-    let Summary { seeds, deliveries, messages, nulls, polls, posts, faults, events, virtual_ns, failures } = summary;
+    let Summary { seeds, deliveries, messages, nulls, polls, posts, faults, views, installs, .. } = summary;
+    let Summary { crashes, hangs, suspicions, cuts, joins, leaves, evictions, resent, .. } = summary;
+    let Summary { blocked, events, virtual_ns, failures, .. } = summary;
     let elapsed = elapsed.as_secs_f64();
     if json {
         let failures: Vec<Value> = failures.iter().map(|(seed, violation)| failure(*seed, violation)).collect();
         let object = json!({
             "seeds": seeds, "deliveries": deliveries, "messages": messages, "nulls": nulls, "polls": polls, "posts": posts,
-            "faults": faults, "events": events, "virtual_ns": virtual_ns, "elapsed_s": elapsed, "failures": failures,
+            "faults": faults, "views": views, "installs": installs, "crashes": crashes, "hangs": hangs,
+            "suspicions": suspicions, "cuts": cuts, "joins": joins, "leaves": leaves, "evictions": evictions,
+            "resent": resent, "blocked": blocked, "events": events, "virtual_ns": virtual_ns, "elapsed_s": elapsed,
+            "failures": failures,
         });
         return object.to_string();
     }
@@ -129,7 +153,8 @@ fn describe(summary: &Summary, elapsed: Duration, json: bool) -> String {
     let rate = *seeds as f64 / elapsed.max(1e-9);
     text + &format!(
         "{seeds} seeds in {elapsed:.1} s ({rate:.0}/s): {messages} messages, {deliveries} deliveries checked, {faults} faults, \
-         {:.1} s of virtual time; {} seeds failed",
+         {:.1} s of virtual time; {views} view changes after {crashes} crashes, {hangs} hangs, {suspicions} false suspicions, \
+         {cuts} cuts, {joins} joins and {leaves} leaves; {} seeds failed",
         *virtual_ns as f64 / 1e9,
         failures.len()
     )

@@ -40,11 +40,8 @@ impl Waiting {
 
     /// Something has changed.
     pub(crate) fn see(&self, gathering: &Gathering) {
-        if let Some((pid, fault)) = &gathering.dropped {
-            self.board.print_dropped(*pid, fault);
-        }
         let mut news = self.board.news.lock().unwrap_or_else(PoisonError::into_inner);
-        news.latest = Some(Gathering { dropped: None, ..gathering.clone() });
+        news.latest = Some(gathering.clone());
         self.board.changed.notify_one();
     }
 }
@@ -81,19 +78,11 @@ impl Board {
     fn print(&self, gathering: Option<&Gathering>) {
         let Some(gathering) = gathering else { return };
         if self.json {
-            let here = gathering.present.iter().map(|p| json!({"id": p.id.map(|id| id.0), "pid": p.pid}));
+            let here = gathering.present.iter().map(|p| json!({"id": p.id.0, "pid": p.pid}));
             let here: Vec<_> = here.collect();
             eprintln!("{}", json!({"event": "waiting", "members": gathering.members, "here": here}));
         } else {
             eprintln!("group {}: {gathering}", self.group);
-        }
-    }
-
-    fn print_dropped(&self, pid: u32, fault: &impl std::fmt::Display) {
-        if self.json {
-            eprintln!("{}", json!({"event": "dropped", "pid": pid, "why": fault.to_string()}));
-        } else {
-            eprintln!("group {}: process {pid} tried to join and was turned away: {fault}", self.group);
         }
     }
 }

@@ -21,8 +21,9 @@ fn check_final(object: &Value, members: usize, subgroups: usize) {
     assert!(sent > 0);
     for member in all {
         assert_eq!(member["delivered"], sent);
-        assert_eq!(member["subgroups"].as_array().unwrap().len(), subgroups);
-        assert_eq!(member["subgroups"], all[0]["subgroups"]);
+        assert_eq!(member["views"].as_array().unwrap().len(), 1);
+        assert_eq!(member["views"][0]["subgroups"].as_array().unwrap().len(), subgroups);
+        assert_eq!(member["views"], all[0]["views"]);
     }
 }
 
@@ -89,14 +90,57 @@ fn wait_for_death(process: &OwnedFd) {
 }
 
 #[test]
-fn a_member_that_is_killed_is_named_and_the_others_end() {
+fn a_member_that_is_killed_is_named_and_the_others_go_on() {
     let scratch = Scratch::new();
-    let (running, members) = at_work(&scratch);
+    let (mut running, members) = at_work(&scratch);
     let victim = members[1].0;
     rustix::process::kill_process(victim, Signal::KILL).unwrap();
-    let error = running.done().expect(3).error();
-    assert_eq!(error, format!("member 2 (process {}) was killed (signal 9)", victim.as_raw_nonzero()));
+    let changed = |text: &String| serde_json::from_str::<Value>(text).unwrap()["event"] == "view";
+    let mut count = 2;
+    while !running.lines(count).iter().any(changed) {
+        count += 1;
+    }
+    // They deliver again.
+    running.lines(count + 2);
+    running.signal(Signal::INT);
+    let done = running.done().expect(3);
+    let how = format!("member 2 (process {}) was killed (signal 9)", victim.as_raw_nonzero());
+    assert_eq!(done.error(), format!("{how}; the others agree"));
+    let objects = done.objects();
+    let lost = objects.iter().find(|object| object["event"] == "lost").unwrap();
+    assert_eq!((&lost["member"], &lost["message"]), (&2.into(), &how.into()));
+    let last = objects.last().unwrap();
+    assert_eq!((&last["agree"], last["members"].as_array().unwrap().len()), (&true.into(), 2));
     members.iter().for_each(|(_, process)| wait_for_death(process));
+}
+
+#[test]
+fn a_member_is_killed_on_purpose_and_another_comes_instead() {
+    let scratch = Scratch::new();
+    let cases: [&[&str]; 3] =
+        [&["--members", "3"], &["--members", "4", "--senders", "one", "--subgroups", "2"], &["-n", "2"]];
+    for words in cases {
+        let words = [&["--json", "--kill", "--seconds", "1"], words].concat();
+        let objects = demo(&scratch, &words).done().expect(0).objects();
+        let find = |name: &str| objects.iter().find(|object| object["event"] == name).unwrap();
+        let victim = find("killed")["member"].as_u64().unwrap();
+        let survived = find("survived")["members"].as_array().unwrap();
+        for survivor in survived {
+            assert!(survivor["member"] != victim && survivor["delivery_ns"].as_u64() >= survivor["view_ns"].as_u64());
+        }
+        let views: Vec<&Value> = objects.iter().filter(|object| object["event"] == "view").collect();
+        let newcomer = survived.len() as u64 + 2;
+        assert_eq!((&views[0]["left"][0], &views[1]["joined"][0]), (&victim.into(), &newcomer.into()), "{views:?}");
+        let last = objects.last().unwrap();
+        assert_eq!(last["agree"], true);
+        let all = last["members"].as_array().unwrap();
+        assert_eq!(all.len(), survived.len() + 1);
+        assert_eq!(all[0]["views"].as_array().unwrap().len(), 3);
+        let late = all.last().unwrap();
+        assert_eq!((&late["member"], &late["views"][0]), (&newcomer.into(), &all[0]["views"][2]));
+    }
+    assert_eq!(scratch.runtime_dir().read_dir().unwrap().count(), 0, "nothing is left behind");
+    demo(&scratch, &["--kill", "--members", "1"]).done().expect(2);
 }
 
 #[test]

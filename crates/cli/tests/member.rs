@@ -2,8 +2,9 @@
 mod common;
 
 use common::{Numbers, Running, Scratch, read};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType, sendto, socket};
 use rustix::process::Signal;
+use serde_json::json;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -20,18 +21,15 @@ fn text(seed: u64, bytes: usize) -> Vec<u8> {
     text
 }
 
-/// Lines of a member's output that says origins: (rank, round, line).
-fn origins(output: &[u8]) -> Vec<(u32, u64, &[u8])> {
+/// Lines of a member's output that says origins: (view, id, round, line).
+fn origins(output: &[u8]) -> Vec<(u64, u64, u64, &[u8])> {
     let lines = output.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n');
-    let parse = |line: &'_ [u8]| -> (u32, u64, usize) {
-        let space = line.iter().position(|byte| *byte == b' ').unwrap();
-        let (rank, round) = std::str::from_utf8(&line[..space]).unwrap().split_once(':').unwrap();
-        (rank.parse().unwrap(), round.parse().unwrap(), space + 1)
-    };
     lines
         .map(|line| {
-            let (rank, round, at) = parse(line);
-            (rank, round, &line[at..])
+            let space = line.iter().position(|byte| *byte == b' ').unwrap();
+            let numbers = std::str::from_utf8(&line[..space]).unwrap().split(':').map(|number| number.parse().unwrap());
+            let [view, id, round] = numbers.collect::<Vec<u64>>().try_into().unwrap();
+            (view, id, round, &line[space + 1..])
         })
         .collect()
 }
@@ -58,12 +56,12 @@ fn three_members_print_all_lines_of_three_files_in_the_same_order() {
     assert!(first == read(&outputs[1]), "the outputs of members 1 and 2 differ");
     let third = read(&outputs[2]);
     let told = origins(&third);
-    let plain: Vec<u8> = told.iter().flat_map(|(_, _, line)| [line, b"\n".as_slice()].concat()).collect();
+    let plain: Vec<u8> = told.iter().flat_map(|(_, _, _, line)| [line, b"\n".as_slice()].concat()).collect();
     assert!(first == plain, "the outputs of members 1 and 3 differ");
-    assert!(told.is_sorted_by_key(|(rank, round, _)| (*round, *rank)), "the order is by (round, rank)");
-    for (rank, text) in (0..).zip(&texts) {
-        let own: Vec<u8> = told.iter().filter(|t| t.0 == rank).flat_map(|t| [t.2, b"\n".as_slice()].concat()).collect();
-        assert!(own == [text.as_slice(), b"\n"].concat(), "the lines of rank {rank} are not those of its input");
+    assert!(told.is_sorted_by_key(|(view, id, round, _)| (*view, *round, *id)), "the order is by view, round, rank");
+    for (id, text) in (1..).zip(&texts) {
+        let own: Vec<u8> = told.iter().filter(|t| t.1 == id).flat_map(|t| [t.3, b"\n".as_slice()].concat()).collect();
+        assert!(own == [text.as_slice(), b"\n"].concat(), "the lines of member {id} are not those of its input");
     }
 }
 
@@ -91,12 +89,13 @@ fn frames_carry_any_bytes_and_say_where_they_come_from() {
     assert!(outputs[0] == outputs[1], "the outputs differ");
     let mut back = [Vec::new(), Vec::new()];
     let (mut rest, mut places) = (outputs[0].as_slice(), Vec::new());
-    while let Some((header, behind)) = rest.split_first_chunk::<16>() {
+    while let Some((header, behind)) = rest.split_first_chunk::<28>() {
         let len = u32::from_le_bytes(header[..4].try_into().unwrap());
-        let rank = u32::from_le_bytes(header[4..8].try_into().unwrap());
-        places.push((u64::from_le_bytes(header[8..].try_into().unwrap()), rank));
-        back[rank as usize].extend_from_slice(&header[..4]);
-        back[rank as usize].extend_from_slice(&behind[..len as usize]);
+        let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap());
+        let (view, id, round) = (number(4), number(12), number(20));
+        places.push((view, round, id));
+        back[id as usize - 1].extend_from_slice(&header[..4]);
+        back[id as usize - 1].extend_from_slice(&behind[..len as usize]);
         rest = &behind[len as usize..];
     }
     assert!(rest.is_empty() && places.is_sorted());
@@ -133,18 +132,21 @@ fn a_conversation_goes_line_by_line_and_in_fifo_order_too() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_named_and_the_others_hear_that_this_member_gave_up() {
+fn a_line_that_is_too_long_is_named_and_the_others_go_on() {
     let scratch = Scratch::new();
     let file = scratch.file("in", format!("short\n\n{}\n", "x".repeat(300_000)).as_bytes());
     let bad =
         Running::start(scratch.member("long", 2).args(["--max-message", "1k", "--id", "1", "--input"]).arg(&file));
-    let other = Running::start(scratch.member("long", 2).args(["--max-message", "1024"]).stdin(Stdio::piped()));
+    let mut command = scratch.member("long", 2);
+    let other = Running::start(command.args(["--max-message", "1024", "--id", "2"]).stdin(Stdio::piped()));
     let error = bad.done().expect(1).error();
     for word in ["line 3", "300000 bytes", "1024", "--max-message"] {
         assert!(error.contains(word), "{error:?} lacks {word:?}");
     }
-    let error = other.done().expect(3).error();
-    assert!(error.contains("member 1") && error.contains("gave the group up"), "{error}");
+    let other = other.done().expect(0);
+    assert_eq!(other.event("view")["left"], json!([1]));
+    // What was sent before the line that can't be sent may have been delivered.
+    assert!(b"short\n\n".starts_with(&other.stdout), "{:?}", other.stdout);
 }
 
 #[test]
@@ -162,24 +164,29 @@ fn a_frame_that_is_cut_off_or_too_long_is_named() {
 #[test]
 fn members_that_want_another_group_are_turned_away_and_the_group_forms_without_them() {
     let scratch = Scratch::new();
-    let mut first = Running::start(scratch.member("terms", 2).args(["--id", "1"]));
+    let mut first = Running::start(scratch.member("terms", 3).args(["--id", "1"]));
     first.event("waiting");
     let wrong = |extra: &[&str], members| Running::start(scratch.member("terms", members).args(extra)).done();
-    let error = wrong(&[], 3).expect(1).error();
-    assert!(error.contains("3 members") && error.contains("one of 2"), "{error}");
-    let error = wrong(&["--id", "1"], 2).expect(1).error();
-    assert!(error.contains(&format!("id 1 is in use by process {}", first.pid())), "{error}");
-    let error = wrong(&["--max-message", "100"], 2).expect(1).error();
-    assert!(error.contains("differs from the group's"), "{error}");
-    Running::start(&mut scratch.member("terms", 2)).done().expect(0);
-    first.done().expect(0);
+    let error = wrong(&[], 4).expect(1).error();
+    assert!(error.contains("4 members") && error.contains("one of 3"), "{error}");
+    let error = wrong(&["--id", "1"], 3).expect(1).error();
+    assert!(error.contains("id 1 is in use in group terms"), "{error}");
+    let error = wrong(&["--max-message", "100"], 3).expect(1).error();
+    assert!(error.contains("another configuration"), "{error}");
+    // Without a number: whoever comes to a group takes it as it is.
+    let others = [0, 1].map(|_| Running::start(&mut scratch.spindle(["member", "terms", "--json"])));
+    let done = Running::all_done(others.into_iter().chain([first]).collect());
+    done.into_iter().for_each(|done| drop(done.expect(0)));
 }
 
 #[test]
 fn wrong_arguments_are_told_apart_by_status_2() {
     let scratch = Scratch::new();
-    let words: [&[&str]; 7] = [
-        &["member", "g"],
+    let words: [&[&str]; 10] = [
+        &["member", "g", "--suspect-after", "0"],
+        &["member", "g", "--suspect-after", "soon"],
+        &["leave", "g"],
+        &["status", "no/slash"],
         &["member", "no/slash", "--members", "1"],
         &["member", "g", "--members", "0"],
         &["member", "g", "--members", "1", "--max-message", "1G"],
@@ -193,29 +200,116 @@ fn wrong_arguments_are_told_apart_by_status_2() {
     }
 }
 
+/// What members print who all end well.
+fn outputs(members: Vec<Running>) -> Vec<Vec<u8>> {
+    Running::all_done(members).into_iter().map(|done| done.expect(0).stdout).collect()
+}
+
+/// Members of a group of `count` that is complete, with pipes as inputs, by id.
+fn founded(scratch: &Scratch, group: &str, count: u32, words: &[&str]) -> Vec<Running> {
+    let member = |id: u32| {
+        let mut command = scratch.member(group, count);
+        Running::start(command.args(["--id", &id.to_string()]).args(words).stdin(Stdio::piped()))
+    };
+    let mut members: Vec<_> = (1..=count).map(member).collect();
+    members.iter_mut().for_each(|member| drop(member.event("joined")));
+    members
+}
+
 #[test]
-fn a_member_that_is_killed_ends_the_group_by_name_and_the_next_start_works() {
+fn a_member_that_is_killed_is_missed_and_the_others_finish_alike() {
     let scratch = Scratch::new();
-    for _ in 0..3 {
-        let member = || Running::start(scratch.member("killed", 3).stdin(Stdio::piped()));
-        let mut members = [member(), member(), member()];
-        let ids = members.each_mut().map(|member| member.event("joined")["id"].clone());
-        let [one, two, victim] = members;
-        let name = format!("member {} (rank {}, process {}) died", ids[2], ids[2].as_u64().unwrap() - 1, victim.pid());
-        victim.signal(Signal::KILL);
-        for member in [one, two] {
-            // Its input is still open.
-            let error = ended(member);
-            assert!(error.contains(&name), "{error:?} lacks {name:?}");
+    let more = text(3, 1 << 20);
+    for victim in 0..3 {
+        let mut members = founded(&scratch, "killed", 3, &[]);
+        members.iter_mut().for_each(|member| member.send(b"before\n"));
+        members.iter_mut().for_each(|member| drop(member.lines(3)));
+        let killed = members.remove(victim);
+        killed.signal(Signal::KILL);
+        let left: Vec<u64> = (1..=3).filter(|id| *id != victim as u64 + 1).collect();
+        for member in &mut members {
+            member.send(&more);
+            let view = member.view(&left);
+            assert_eq!((&view["view"], &view["left"]), (&json!(2), &json!([victim + 1])));
         }
+        let outputs = outputs(members);
+        let first = &outputs[0];
+        assert!(outputs[1] == *first, "the outputs differ");
+        assert_eq!(first.len(), "before\n".len() * 3 + 2 * (more.len() + 1));
+        killed.done();
     }
 }
 
-/// The message of a member that the group's end stops while its input is open.
-fn ended(mut member: Running) -> String {
-    let error = member.event("error");
-    assert_eq!(error["status"], 3);
-    member.done().expect(3).error()
+#[test]
+fn whoever_joins_a_running_group_gets_everything_from_its_view_on() {
+    let scratch = Scratch::new();
+    let mut members = founded(&scratch, "later", 2, &["--with-origin"]);
+    members[0].send(b"before\n");
+    members.iter_mut().for_each(|member| drop(member.lines(1)));
+    let mut late = Running::start(
+        scratch.spindle(["member", "later", "--json", "--with-origin", "--id", "7"]).stdin(Stdio::piped()),
+    );
+    let joined = late.view(&[1, 2, 7]);
+    assert_eq!((&joined["event"], &joined["view"], &joined["rank"]), (&json!("joined"), &json!(2), &json!(2)));
+    for member in &mut members {
+        assert_eq!(member.view(&[1, 2, 7])["joined"], json!([7]));
+    }
+    members.push(late);
+    let texts: Vec<_> = (0..3).map(|seed| text(seed, 1 << 18)).collect();
+    members.iter_mut().zip(&texts).for_each(|(member, text)| member.send(text));
+    let outputs = outputs(members);
+    let line = outputs[0].iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    assert_eq!(&outputs[0][..line], b"1:1:0 before\n");
+    assert!(outputs[0] == outputs[1] && outputs[0][line..] == outputs[2], "the outputs differ");
+    assert!(origins(&outputs[2]).iter().all(|(view, ..)| *view == 2));
+}
+
+#[test]
+fn a_member_that_hangs_is_evicted_and_ends_with_status_3() {
+    let scratch = Scratch::new();
+    let mut members = founded(&scratch, "hang", 3, &["--suspect-after", "0.3"]);
+    let hung = members.pop().unwrap();
+    hung.stop();
+    for member in &mut members {
+        assert_eq!(member.view(&[1, 2])["left"], json!([3]));
+        member.send(b"without it\n");
+        member.lines(1);
+    }
+    hung.signal(Signal::CONT);
+    let mut hung = hung;
+    let error = hung.event("error");
+    assert!(error["message"].as_str().unwrap().contains("evicted this member (id 3)"), "{error}");
+    hung.done().expect(3);
+    let outputs = outputs(members);
+    assert!(outputs[0] == outputs[1] && outputs[0] == b"without it\nwithout it\n");
+}
+
+#[test]
+fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
+    let scratch = Scratch::new();
+    let words = ["--suspect-after", "0.3", "--rejoin", "--with-origin"];
+    let mut members = founded(&scratch, "again", 3, &words);
+    members.iter_mut().for_each(|member| member.send(b"early\n"));
+    members.iter_mut().for_each(|member| drop(member.lines(3)));
+    members[1].stop();
+    members[0].view(&[1, 3]);
+    members[0].send(b"in between\n");
+    members[0].lines(4);
+    members[1].signal(Signal::CONT);
+    let evicted = members[1].event("evicted");
+    assert_eq!((&evicted["sent"], &evicted["delivered"], &evicted["unconfirmed"]), (&json!(1), &json!(3), &json!(0)));
+    members[1].view(&[1, 3, 4]);
+    members[1].send(b"late\n");
+    members.iter_mut().for_each(|member| member.send(b"last\n"));
+    let outputs = outputs(members);
+    assert!(outputs[0] == outputs[2], "the outputs differ");
+    let (first, again) = (origins(&outputs[0]), origins(&outputs[1]));
+    let between: Vec<_> = first.iter().filter(|place| place.0 == 2).collect();
+    assert_eq!(between, [&(2, 1, 0, b"in between".as_slice())]);
+    // Everything but that.
+    assert!(again.iter().eq(first.iter().filter(|place| place.0 != 2)), "{again:?}");
+    let own: Vec<_> = again.iter().filter(|place| place.1 == 4).map(|place| place.3).collect();
+    assert_eq!(own, [b"late".as_slice(), b"last"]);
 }
 
 #[test]
@@ -232,39 +326,70 @@ fn a_founder_that_is_killed_while_it_waits_blocks_nobody() {
 }
 
 #[test]
-fn strangers_at_the_socket_cost_only_themselves() {
+fn garbage_in_the_mail_costs_nobody_anything() {
     let scratch = Scratch::new();
-    let mut first = Running::start(&mut scratch.member("garbage", 2));
+    let throw = |id: u64| {
+        let address = SocketAddrUnix::new(scratch.runtime_dir().join(format!("garbage.{id}.mail"))).unwrap();
+        let stranger = socket(AddressFamily::UNIX, SocketType::DGRAM, None).unwrap();
+        for (seed, len) in [(1, 0), (2, 1), (3, 16), (4, 500), (5, 20_000)] {
+            let bytes = Numbers(seed).bytes(len);
+            // Where the queue is full the rest does not matter.
+            let _ = sendto(&stranger, &bytes, SendFlags::DONTWAIT, &address);
+            let _ = sendto(&stranger, &[b"spndmail".as_slice(), &bytes].concat(), SendFlags::DONTWAIT, &address);
+        }
+    };
+    let mut first = Running::start(scratch.member("garbage", 2).stdin(Stdio::piped()));
     first.event("waiting");
-    let address = SocketAddrUnix::new(scratch.runtime_dir().join("garbage.sock")).unwrap();
-    let stranger = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-    connect(&stranger, &address).unwrap();
-    rustix::io::write(&stranger, &Numbers(3).bytes(500)).unwrap();
-    let dropped = first.event("dropped");
-    assert_eq!(dropped["pid"], std::process::id());
-    let silent = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-    connect(&silent, &address).unwrap();
-    Running::start(&mut scratch.member("garbage", 2)).done().expect(0);
-    first.done().expect(0);
+    throw(1);
+    let mut second = Running::start(scratch.member("garbage", 2).stdin(Stdio::piped()));
+    second.event("joined");
+    throw(1);
+    throw(2);
+    first.send(b"one\n");
+    second.send(b"two\n");
+    assert_eq!(first.lines(2), second.lines(2));
+    outputs(vec![first, second]);
 }
 
 #[test]
-fn ctrl_c_stops_a_member_that_waits_and_one_that_runs() {
+fn ctrl_c_stops_a_member_that_waits_and_one_that_runs_leaves() {
     let scratch = Scratch::new();
     let mut waiting = Running::start(&mut scratch.member("stop", 2));
     waiting.event("waiting");
     waiting.signal(Signal::INT);
     let error = waiting.done().expect(130).error();
     assert!(error.contains("1 of 2 members are here"), "{error}");
-    let member = || Running::start(scratch.member("stop", 2).stdin(Stdio::piped()));
-    let (mut one, mut two) = (member(), member());
-    two.event("joined");
-    let id = one.event("joined")["id"].clone();
-    one.signal(Signal::TERM);
-    one.event("error");
-    one.done().expect(143);
-    let error = ended(two);
-    assert!(error.contains(&format!("member {id} ")) && error.contains("gave the group up"), "{error}");
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let [mut one, mut two] = <[Running; 2]>::try_from(founded(&scratch, "stop", 2, &[])).unwrap();
+        one.send(b"my last words\n");
+        one.lines(1);
+        one.signal(signal);
+        one.event("error");
+        let error = one.done().expect(status).error();
+        assert!(error.contains("left the group in order; 1 messages were sent and 1 delivered"), "{error}");
+        assert_eq!(two.view(&[2])["left"], json!([1]));
+        two.send(b"alone\n");
+        assert_eq!(two.lines(2), ["my last words", "alone"]);
+        two.done().expect(0);
+    }
+}
+
+#[test]
+fn a_member_that_stops_while_it_sends_loses_nothing_that_it_says_it_sent() {
+    let scratch = Scratch::new();
+    let lines = (0..3_000_000).map(|i| format!("{i}\n")).collect::<String>();
+    let file = scratch.file("in", lines.as_bytes());
+    let mut other = Running::start(scratch.member("busy", 2).args(["--id", "2"]).stdin(Stdio::piped()));
+    let mut busy = Running::start(scratch.member("busy", 2).args(["--id", "1", "--input"]).arg(&file));
+    busy.lines(1);
+    busy.signal(Signal::INT);
+    let busy = busy.done().expect(130);
+    let error = busy.error();
+    assert!(error.contains("left the group in order"), "{error}");
+    let sent = busy.stdout.iter().filter(|byte| **byte == b'\n').count();
+    assert!(error.contains(&format!("; {sent} messages were sent and {sent} delivered")), "{error}");
+    other.view(&[2]);
+    assert!(other.done().expect(0).stdout == busy.stdout && lines.as_bytes().starts_with(&busy.stdout));
 }
 
 #[test]
@@ -275,25 +400,31 @@ fn nobody_to_come_ends_the_wait_in_time() {
 }
 
 #[test]
-fn an_output_that_takes_no_more_ends_the_group() {
+fn a_member_whose_output_takes_no_more_gives_up_and_the_others_go_on() {
     let scratch = Scratch::new();
     let file = scratch.file("in", &text(9, 1 << 20));
+    let start = |group: &str| Running::start(scratch.member(group, 2).args(["--id", "2"]).stdin(Stdio::piped()));
+    let goes_on = |mut other: Running| {
+        assert_eq!(other.view(&[2])["left"], json!([1]));
+        other.send(b"still here\n");
+        assert!(other.done().expect(0).stdout.ends_with(b"still here\n"));
+    };
     let mut command = scratch.member("full", 2);
     let full = Running::start(command.args(["--output", "/dev/full", "--id", "1", "--input"]).arg(&file));
-    let other = Running::start(scratch.member("full", 2).stdin(Stdio::piped()));
+    let other = start("full");
     let error = full.done().expect(1).error();
     assert!(error.contains("/dev/full") && error.contains("No space left"), "{error}");
-    assert!(ended(other).contains("member 1 "));
+    goes_on(other);
 
     let mut command = scratch.member("closed", 2);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let closed = Running::listening(command.args(["--id", "1", "--input"]).arg(&file).stdout(writer), false);
-    let other = Running::start(scratch.member("closed", 2).stdin(Stdio::piped()));
+    let other = start("closed");
     drop(command);
     let error = closed.done().expect(1).error();
     assert!(error.contains("the standard output") && error.contains("Broken pipe"), "{error}");
-    assert!(ended(other).contains("member 1 "));
+    goes_on(other);
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn completions_and_manual_name_the_commands() {
         assert!(!script.is_empty());
     }
     let manual = out(&["man"]);
-    for word in [".TH", "spindle\\-member", "gather\\-timeout", "subgroups"] {
+    for word in [".TH", "spindle\\-member", "spindle\\-evict", "gather\\-timeout", "suspect\\-after", "subgroups"] {
         assert!(manual.contains(word), "the manual lacks {word:?}");
     }
     assert!(!manual.contains("demo\\-member"), "what is hidden has no page");

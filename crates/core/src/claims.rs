@@ -301,6 +301,13 @@ impl Claims {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// How far many claimers have claimed; 0 while one alone does.
+    pub(crate) fn claimed(&self) -> u64 {
+        // Relaxed: who asks whether it was committed has to wait anyhow.
+        let claimed = self.claimed.load(Ordering::Relaxed) & !SEALED;
+        if claimed >= EXCLUSIVE { 0 } else { claimed }
+    }
+
     /// Whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -363,8 +370,9 @@ impl Claims {
         let _ = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, seal);
     }
 
-    /// The only claimer ends, after the ring was revoked: it will commit nothing more here.
-    pub fn retire(&self, holder: Exclusive) {
+    /// The only claimer ends, after the ring was revoked: it will commit nothing more here, and finds the ring full for ever.
+    pub fn retire(&self, holder: &mut Exclusive) {
+        holder.limit = 0;
         // Release: who sees it finds the tail final.
         self.claimed.store(holder.position | SEALED, Ordering::Release);
     }

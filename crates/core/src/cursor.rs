@@ -61,6 +61,8 @@ struct Lane {
     published_at: u64,
     /// Rounds below this were delivered in an earlier view, and are passed over. 0 in a subgroup with a total order.
     skipped: u64,
+    /// Rounds behind the end of this view that were delivered before it was known: they come again in the next view.
+    beyond: u64,
 }
 
 /// A place in the order of one subgroup.
@@ -82,7 +84,7 @@ impl Cursor {
     pub(crate) fn new(order: Order, senders: impl Iterator<Item = (Rank, Ring, u64)>) -> Cursor {
         let lanes = senders.map(|(sender, ring, published_at)| {
             let (position, published, next) = (0, 0, 0);
-            Lane { position, published, next, ahead: None, ring, sender, published_at, skipped: 0 }
+            Lane { position, published, next, ahead: None, ring, sender, published_at, skipped: 0, beyond: 0 }
         });
         Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None, end: None }
     }
@@ -144,7 +146,7 @@ impl Cursor {
             }
             lane.ahead = None;
             // Consumed before the view ended, beyond its end: comes again in the next view.
-            lane.skipped = lane.next.max(lane.skipped).saturating_sub(trim);
+            lane.beyond = lane.next.max(lane.skipped).saturating_sub(trim);
             end = end.max((trim * senders + rank + 1).saturating_sub(senders));
         }
         self.end = Some(end);
@@ -166,7 +168,7 @@ impl Cursor {
         }
         for (rank, lane) in old.lanes.iter().enumerate() {
             if let Some(lane_now) = sender(rank).and_then(|rank| self.lanes.get_mut(rank)) {
-                lane_now.skipped = lane.skipped;
+                lane_now.skipped = lane.beyond;
             }
         }
     }

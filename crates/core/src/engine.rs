@@ -15,7 +15,7 @@ use crate::stats::{EngineStats, Frontier, SubgroupStats};
 use crate::subgroup::{Changes, Subgroup};
 use crate::table::Table;
 use crate::upcalls::Upcalls;
-use crate::view::{View, ViewError};
+use crate::view::{Change, View, ViewError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -49,6 +49,7 @@ pub enum State {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Certainty {
     Dead,
+    Gone,
     Suspected,
 }
 
@@ -157,7 +158,8 @@ impl Engine {
             self.post_data(i, changes, table);
         }
         self.post_control(table);
-        if scan_all && self.has_to_end(table) {
+        // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
+        if (scan_all || !worked) && self.has_to_end(table) {
             self.wedge(table);
             return Progress { worked: true, wake_at: Some(now) };
         }
@@ -182,6 +184,12 @@ impl Engine {
         self.report(member, Certainty::Dead);
     }
 
+    /// Tells the engine that `member` does nothing any more in this view, and that I can't read what it did: its row is not the one
+    /// that I see.
+    pub fn member_gone(&mut self, member: Rank) {
+        self.report(member, Certainty::Gone);
+    }
+
     /// Tells the engine that `member` has to go: its connection broke, or somebody wants it evicted. It may be alive.
     pub fn suspect(&mut self, member: Rank) {
         self.report(member, Certainty::Suspected);
@@ -193,11 +201,27 @@ impl Engine {
         self.last_worked = false;
     }
 
-    /// Asks for a next view in which `joiner` is a member. It is the leader that takes requests up: others keep theirs for the
-    /// time when they lead. False if it is a member, or was asked for before, or too many were.
+    /// Asks for a next view in which `joiner` is a member. False if it is one, or was asked for before, or too many were.
     pub fn admit(&mut self, joiner: MemberId) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner)
+    }
+
+    /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already. Of two
+    /// members' changes that contradict each other, the one of the lower rank counts.
+    pub fn wish(&mut self, change: Change) -> bool {
+        self.last_worked = false;
+        self.membership.wish(&self.view, change)
+    }
+
+    /// How far my applications have come in each of my rings: for [`is_delivered`](Self::is_delivered).
+    pub fn committed(&self) -> Vec<u64> {
+        self.subgroups.iter().map(Subgroup::committed).collect()
+    }
+
+    /// Whether everything that stood in my rings when they had come so far is delivered by every member of this view.
+    pub fn is_delivered(&self, committed: &[u64]) -> bool {
+        self.subgroups.iter().zip(committed).all(|(subgroup, position)| subgroup.is_delivered(*position))
     }
 
     /// Asks for a next view without me. What I have sent by then is delivered or, if others have not received it, lost.
@@ -206,9 +230,23 @@ impl Engine {
         self.last_worked = false;
     }
 
+    /// Says whether [observers](crate::Observer) follow this view. While they do, half of each ring is kept readable behind what is
+    /// announced in it, so that they have time to read; the members notice nothing else of them.
+    pub fn set_observed(&mut self, observed: bool) {
+        for subgroup in &mut self.subgroups {
+            subgroup.set_observed(observed);
+        }
+        self.last_worked = false;
+    }
+
     /// Who would lead a change of the view now: the lowest rank that I don't suspect.
     pub fn leader(&self) -> Rank {
         self.membership.leader()
+    }
+
+    /// Whether the view can never change any more at this member: it is blocked, and all whom it would need are gone.
+    pub fn is_stranded(&self) -> bool {
+        self.membership.is_stranded()
     }
 
     /// Whether I suspect `member`.
@@ -248,8 +286,13 @@ impl Engine {
         let me = decision.next.rank_of(self.view.members[self.me.index()])?;
         let mut next = Engine::new(decision.next, me, self.ablation).expect("a decided view is well formed");
         next.membership.set_suspect_after(self.membership.suspect_after());
-        for joiner in self.membership.take_joins() {
+        // What the agreement had no room for.
+        let wishes = self.membership.take_wishes();
+        for joiner in wishes.joins {
             next.membership.admit(&next.view, joiner);
+        }
+        for change in wishes.changes {
+            next.membership.wish(&next.view, change);
         }
         for subgroup in &mut next.subgroups {
             let spec = &next.view.subgroups[subgroup.id().index()];
@@ -330,6 +373,12 @@ impl Engine {
     /// How many places of the order of `subgroup` every member has received, as I know it.
     pub fn stable(&self, subgroup: SubgroupId) -> Option<u64> {
         Some(self.subgroup(subgroup)?.stable())
+    }
+
+    /// How many places of the order of `subgroup` I have delivered; `None` if I am not in it, it is Fifo, or a consumer on another
+    /// thread delivers there.
+    pub fn delivered(&self, subgroup: SubgroupId) -> Option<u64> {
+        self.subgroup(subgroup)?.delivered_inline()
     }
 
     /// How far each member of `subgroup` is, as I know it. Who has delivered least holds back the senders.
@@ -463,6 +512,7 @@ impl Engine {
             match certainty {
                 _ if table.load(member, membership::LEFT) != 0 => {}
                 Certainty::Dead => self.membership.died(member),
+                Certainty::Gone => self.membership.is_gone(member),
                 Certainty::Suspected => self.membership.suspect(member),
             }
         }
@@ -477,7 +527,7 @@ impl Engine {
         if !cuts.is_empty() {
             table.post(&self.everyone, cuts);
         }
-        self.membership.wedge(table);
+        self.membership.wedge(&self.layout, table);
         self.stats.control_posts += 3;
     }
 

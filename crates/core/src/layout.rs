@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
-//! control  = membership block | one entry per subgroup of the member | cuts | two slots for proposals
+//! control  = membership block | one entry per subgroup of the member | cuts | wishes | two slots for proposals
 //! membership = two lines of words | one bit per member: suspected
 //! entry    = one 64-byte line: published rounds spoken freed received delivered persisted -
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
@@ -93,6 +93,8 @@ pub struct RowLayout {
     pub cuts: Range<u64>,
     /// Where the two slots for proposals stand, each of half the bytes. The only words that may take any value at any time.
     pub proposals: Range<u64>,
+    /// Where the member's wishes for the next view stand, written before it wedges.
+    pub wishes: Range<u64>,
     places: Vec<Option<Place>>,
 }
 
@@ -156,7 +158,10 @@ impl RowLayout {
         }
         let cuts = cuts..at;
         at = at.next_multiple_of(LINE_BYTES);
-        let slots = 2 * (slot_words * 8).next_multiple_of(LINE_BYTES);
+        let slot = (slot_words * 8).next_multiple_of(LINE_BYTES);
+        let wishes = at..at + slot;
+        at += slot;
+        let slots = 2 * slot;
         let proposals = at..at + slots;
         at += slots;
         let control = at;
@@ -167,7 +172,7 @@ impl RowLayout {
                 place.ring = Some(ring);
             }
         }
-        RowLayout { size: at, control, cuts, proposals, places }
+        RowLayout { size: at, control, cuts, proposals, wishes, places }
     }
 }
 

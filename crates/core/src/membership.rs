@@ -11,9 +11,9 @@ use crate::ids::{MemberId, Rank, Time};
 use crate::layout::{Layout, membership};
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Trims};
-use crate::table::Table;
-use crate::view::View;
+use crate::proposal::{self, Trims, Wishes};
+use crate::table::{Rows, Table};
+use crate::view::{Change, View};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -66,12 +66,14 @@ pub(crate) struct Membership {
     suspected: Ranks,
     /// Proven dead, so that their rows are final.
     dead: Ranks,
+    /// They do nothing any more, but what they did can't be read.
+    gone: Ranks,
     /// Something is to be done about the membership: the view has to end.
     closing: bool,
     wedged: bool,
     leaving: bool,
-    /// Who wants to be admitted, in the order in which they asked.
-    joins: Vec<MemberId>,
+    /// What I want of the next view.
+    wishes: Wishes,
     ballot: Option<Ballot>,
     /// The words of the proposal that I adopted.
     value: Vec<u64>,
@@ -143,10 +145,11 @@ impl Membership {
             peers: view.ranks().filter(|rank| *rank != me).collect(),
             suspected: Ranks::none(members),
             dead: Ranks::none(members),
+            gone: Ranks::none(members),
             closing: false,
             wedged: false,
             leaving: false,
-            joins: Vec::new(),
+            wishes: Wishes::default(),
             ballot: None,
             value: Vec::new(),
             made: None,
@@ -183,17 +186,43 @@ impl Membership {
         self.suspect(member);
     }
 
+    /// `member` does nothing any more, and its row is unknown.
+    pub(crate) fn is_gone(&mut self, member: Rank) {
+        if !self.dead.has(member) {
+            self.gone.add(member);
+            self.suspect(member);
+        }
+    }
+
+    /// Blocked, and all others are gone: nobody can ever tell me how the view went on.
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.blocked && self.unsuspected().count() + self.dead.count() + self.gone.count() == self.everyone.len()
+    }
+
     pub(crate) fn admit(&mut self, view: &View, joiner: MemberId) -> bool {
-        let known = view.members.contains(&joiner) || self.joins.contains(&joiner);
-        if known || self.joins.len() == limits::JOINS_MAX {
+        let known = view.members.contains(&joiner) || self.wishes.joins.contains(&joiner);
+        if known || self.wishes.joins.len() == limits::JOINS_MAX {
             return false;
         }
-        self.joins.push(joiner);
+        self.wishes.joins.push(joiner);
+        self.closing = true;
         true
     }
 
-    pub(crate) fn take_joins(&mut self) -> Vec<MemberId> {
-        core::mem::take(&mut self.joins)
+    pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
+        // One that fits no proposal would be wished for without end.
+        let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
+        let fits = alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
+        let wanted = fits && view.wants(&change) && !self.wishes.changes.contains(&change);
+        if wanted {
+            self.wishes.changes.push(change);
+            self.closing = true;
+        }
+        wanted
+    }
+
+    pub(crate) fn take_wishes(&mut self) -> Wishes {
+        core::mem::take(&mut self.wishes)
     }
 
     pub(crate) fn leave(&mut self) {
@@ -291,7 +320,6 @@ impl Membership {
         if gone {
             self.see_the_gone(table);
         }
-        self.closing |= !self.joins.is_empty() && self.leader() == self.me;
         self.closing
     }
 
@@ -308,8 +336,9 @@ impl Membership {
     }
 
     /// The engine has stopped announcing and receiving, and its cuts stand in my row and are posted.
-    pub(crate) fn wedge<T: Table>(&mut self, table: &mut T) {
+    pub(crate) fn wedge<T: Table>(&mut self, layout: &Layout, table: &mut T) {
         (self.wedged, self.closing) = (true, true);
+        self.store_wishes(layout, table);
         if self.leaving {
             table.store(membership::LEAVING, 1);
         }
@@ -317,6 +346,27 @@ impl Membership {
         table.store(membership::CLOSING, 1);
         table.store(membership::WEDGED, 1);
         table.post(&self.peers, membership::CLOSING..membership::LEAVING + 8);
+    }
+
+    /// Writes down what fits of my wishes. The rest is for the view after the next.
+    fn store_wishes<T: Table>(&self, layout: &Layout, table: &mut T) {
+        let range = &layout.row(self.me).wishes;
+        let mut wishes = self.wishes.clone();
+        while wishes != Wishes::default() {
+            let words = wishes.encode();
+            if words.len() as u64 * 8 <= range.end - range.start {
+                for (at, word) in (range.start..).step_by(8).zip(&words) {
+                    table.store(at, *word);
+                }
+                table.post(&self.peers, range.start..range.start + 8 * words.len() as u64);
+                return;
+            }
+            if wishes.joins.len() > 1 {
+                wishes.joins.truncate(wishes.joins.len() / 2);
+            } else if wishes.changes.pop().is_none() {
+                return;
+            }
+        }
     }
 
     fn store_suspected<T: Table>(&mut self, table: &mut T) {
@@ -408,7 +458,22 @@ impl Membership {
         if self.ballot != Some(ballot) {
             self.adopt(ballot, &words, layout, table);
         }
-        self.decide(view, ballot, &words, table).ok_or(Fault::Proposal { member: knows }).map(|()| true)
+        self.decide(view, ballot, &words, table).ok_or(Fault::Proposal { member: knows })?;
+        self.evicted |= self.is_left_behind(view, layout, table) && !planted!(EvictedGoesOn);
+        Ok(true)
+    }
+
+    /// Whether what is decided is not for me: it leaves me out against my will, or its trims are not what I have. The suspicion
+    /// that is behind it may have come after I last looked.
+    fn is_left_behind<T: Table>(&self, view: &View, layout: &Layout, table: &T) -> bool {
+        let Some(Decision { next, trims, .. }) = &self.decision else { return false };
+        let lacks = |id: u32, trims: &[u64]| {
+            let place = layout.row(self.me).place(crate::ids::SubgroupId(id));
+            let cuts = |place: crate::layout::Place| (place.cut..).step_by(8).zip(trims);
+            place.is_some_and(|place| cuts(place).any(|(at, trim)| table.load(self.me, at) < *trim))
+        };
+        let is_out = next.rank_of(view.members[self.me.index()]).is_none() && !self.leaving;
+        is_out || (0..).zip(trims).any(|(id, trims)| lacks(id, trims))
     }
 
     /// As a follower: acknowledges the newest proposal of my leader.
@@ -470,6 +535,9 @@ impl Membership {
     /// INV-QUORUM: members that go on, against all but those that are dead beyond doubt and have been heard to the end. The dead
     /// who had turned away from me may have helped a leader behind me over its fence, so they are no help to me as long as that
     /// leader may live and be unheard.
+    ///
+    /// Those that are gone unheard may have decided among themselves before. Then they were more than half of themselves and of those
+    /// who go on, none of whom was dead to them. So if nobody else is left out, half of the two is enough.
     fn is_quorum<T: Table>(&self, unsuspected: usize, table: &T) -> bool {
         let has_rival =
             self.everyone.iter().any(|rank| *rank > self.me && self.suspected.has(*rank) && !self.dead.has(*rank));
@@ -477,7 +545,9 @@ impl Membership {
         let left_out = self.everyone.iter().filter(left_out).count();
         let dead = if planted!(DeadCountAsPresent) { 0 } else { left_out };
         let present = if planted!(DeadCountAsPresent) { unsuspected + self.dead.count() } else { unsuspected };
-        2 * present > self.everyone.len() - dead || planted!(NoQuorum)
+        let counted = self.everyone.len() - dead;
+        let all_others_gone = present + self.gone.count() == counted;
+        2 * present > counted || (all_others_gone && 2 * present == counted) || planted!(NoQuorum)
     }
 
     /// INV-ADOPT: the newest proposal of those whose rows I have to read, if there is any; else one of my own.
@@ -533,17 +603,46 @@ impl Membership {
                 (0..spec.senders.len()).map(cut).collect()
             })
             .collect();
+        let Wishes { joins, changes } = self.all_wishes(layout, table);
         let room = limits::MEMBERS_MAX - view.ranks().filter(|rank| stays(*rank)).count();
-        let mut joining = self.joins.len().min(room);
+        let joins: Vec<MemberId> = joins.into_iter().filter(|id| !view.members.contains(id)).take(room).collect();
+        let (mut joining, mut changing) = (joins.len(), changes.len());
         loop {
-            let next = view.next(stays, &self.joins[..joining]);
+            let next = view.next(stays, &joins[..joining], &changes[..changing]);
             let words = proposal::encode(&next, &trims);
             if words.len() as u64 * 8 <= slot_bytes(layout, self.me) {
                 return words;
             }
-            // Those who don't fit are admitted to the view after it.
-            joining /= 2;
+            // What does not fit is for the view after it.
+            if joining > 0 {
+                joining /= 2;
+            } else {
+                changing /= 2;
+            }
         }
+    }
+
+    /// What all those wish who go on, each wish once.
+    fn all_wishes<T: Table>(&self, layout: &Layout, table: &T) -> Wishes {
+        let mut all = Wishes::default();
+        for rank in self.unsuspected() {
+            let range = &layout.row(rank).wishes;
+            let count = table.load(rank, range.start + 8).saturating_add(2).min((range.end - range.start) / 8);
+            let words: Vec<u64> = (0..count).map(|i| table.load(rank, range.start + 8 * i)).collect();
+            // Garbage is no wish.
+            let Some(wishes) = Wishes::decode(&words) else { continue };
+            for join in wishes.joins {
+                if !all.joins.contains(&join) {
+                    all.joins.push(join);
+                }
+            }
+            for change in wishes.changes {
+                if !all.changes.contains(&change) {
+                    all.changes.push(change);
+                }
+            }
+        }
+        all
     }
 
     /// Copies a proposal into my row, and then sets my ballot.
@@ -583,6 +682,15 @@ impl Membership {
     }
 }
 
+/// What was decided, if any row says that something was: for those who are no members.
+pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> Option<Decision> {
+    let knows = view.ranks().find(|rank| rows.load(*rank, membership::COMMITTED) != 0)?;
+    let (committed, _) = Ballot::decode(rows.load(knows, membership::COMMITTED))?;
+    let (ballot, words) = read_proposal(knows, layout, rows)?;
+    let (next, trims) = proposal::decode(&words, view)?;
+    (ballot == committed).then_some(Decision { ballot, next, trims })
+}
+
 /// Whether `rank` says that it suspects `other`.
 fn bit<T: Table>(table: &T, rank: Rank, other: Rank) -> bool {
     let word = table.load(rank, membership::SUSPECTED + 8 * (other.0 as u64 / 64));
@@ -599,7 +707,7 @@ fn slot_at(layout: &Layout, member: Rank, slot: u64) -> u64 {
 }
 
 /// The newest proposal in the row of `member`, if it is there as a whole.
-fn read_proposal<T: Table>(member: Rank, layout: &Layout, table: &T) -> Option<(Ballot, Vec<u64>)> {
+fn read_proposal<R: Rows>(member: Rank, layout: &Layout, table: &R) -> Option<(Ballot, Vec<u64>)> {
     let word = table.load(member, membership::BALLOT);
     let (ballot, slot) = Ballot::decode(word)?;
     let at = slot_at(layout, member, slot);

@@ -10,7 +10,7 @@
 //! [`View::check`], and trims of the shape of the old view.
 use crate::ids::{MemberId, Rank, ViewId};
 use crate::limits;
-use crate::view::{Order, Rule, SubgroupSpec, View};
+use crate::view::{Change, Order, Rule, SubgroupSpec, View};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -36,12 +36,7 @@ pub(crate) fn encode(next: &View, trims: &Trims) -> Vec<u64> {
 
 /// Reads a proposal to end `old`; `None` if no correct member can have written it.
 pub(crate) fn decode(words: &[u64], old: &View) -> Option<(View, Trims)> {
-    let count = usize::try_from(*words.get(1)?).ok()?;
-    let words = words.get(..HEAD.checked_add(count)?)?;
-    if words[0] != checksum(&words[1..]) {
-        return None;
-    }
-    let mut reader = Reader { words: &words[HEAD..] };
+    let mut reader = Reader { words: content(words)? };
     let next = reader.view()?;
     let mut trims = Vec::with_capacity(old.subgroups.len());
     for spec in &old.subgroups {
@@ -57,6 +52,62 @@ pub(crate) fn words_max(view: &View) -> usize {
     encode_view(view, &mut words);
     let trims: usize = view.subgroups.iter().map(|spec| spec.senders.len()).sum();
     HEAD + 2 * words.len() + trims + limits::PROPOSAL_WORDS_SPARE
+}
+
+/// What one member wishes of the next view.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Wishes {
+    /// Who wants to be admitted, in the order in which they asked.
+    pub(crate) joins: Vec<MemberId>,
+    /// What is to be different.
+    pub(crate) changes: Vec<Change>,
+}
+
+impl Wishes {
+    /// Words that hold no wish take no room.
+    pub(crate) fn encode(&self) -> Vec<u64> {
+        let mut words = alloc::vec![0; HEAD];
+        encode_ids(&self.joins, &mut words);
+        words.push(self.changes.len() as u64);
+        for change in &self.changes {
+            match change {
+                Change::Create(spec) | Change::Alter(spec) => {
+                    words.push(u64::from(matches!(change, Change::Alter(_))));
+                    encode_subgroup(spec, 0, &mut words);
+                }
+                Change::Drop(name) => {
+                    words.push(2);
+                    encode_name(name, &mut words);
+                }
+                Change::Enter { name, id } | Change::Exit { name, id } => {
+                    words.extend([3 + u64::from(matches!(change, Change::Exit { .. })), id.0]);
+                    encode_name(name, &mut words);
+                }
+            }
+        }
+        words[1] = (words.len() - HEAD) as u64;
+        words[0] = checksum(&words[1..]);
+        words
+    }
+
+    /// `None` if no correct member can have written these words.
+    pub(crate) fn decode(words: &[u64]) -> Option<Wishes> {
+        if words.first() == Some(&0) {
+            return Some(Wishes::default());
+        }
+        let mut reader = Reader { words: content(words)? };
+        let joins = reader.ids()?;
+        let count = reader.count(limits::SUBGROUPS_MAX)?;
+        let changes = (0..count).map(|_| reader.change()).collect::<Option<Vec<_>>>()?;
+        reader.words.is_empty().then_some(Wishes { joins, changes })
+    }
+}
+
+/// What stands behind a right checksum and count.
+fn content(words: &[u64]) -> Option<&[u64]> {
+    let count = usize::try_from(*words.get(1)?).ok()?;
+    let words = words.get(..HEAD.checked_add(count)?)?;
+    (words[0] == checksum(&words[1..])).then_some(&words[HEAD..])
 }
 
 impl View {
@@ -80,32 +131,42 @@ fn encode_view(view: &View, words: &mut Vec<u64>) {
     encode_ids(&view.members, words);
     words.push(view.subgroups.len() as u64);
     for spec in &view.subgroups {
-        words.push(spec.name.len() as u64);
-        words.extend(spec.name.as_bytes().chunks(8).map(|chunk| {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(bytes)
-        }));
-        words.push(u64::from(spec.order == Order::Fifo));
-        words.extend([spec.window, spec.message_bytes_max]);
-        for rule in [&spec.member_rule, &spec.sender_rule] {
-            match rule {
-                Rule::Everyone => words.push(0),
-                Rule::Only(ids) => {
-                    words.push(1);
-                    encode_ids(ids, words);
-                }
-                Rule::First(count) => words.extend([2, u64::from(*count)]),
+        encode_subgroup(spec, view.members.len(), words);
+    }
+}
+
+/// A subgroup of a view of so many members.
+fn encode_subgroup(spec: &SubgroupSpec, members: usize, words: &mut Vec<u64>) {
+    encode_name(&spec.name, words);
+    words.push(u64::from(spec.order == Order::Fifo));
+    words.extend([spec.window, spec.message_bytes_max]);
+    for rule in [&spec.member_rule, &spec.sender_rule] {
+        match rule {
+            Rule::Everyone => words.push(0),
+            Rule::Only(ids) => {
+                words.push(1);
+                encode_ids(ids, words);
             }
-        }
-        for ranks in [&spec.members, &spec.senders] {
-            let first = words.len();
-            words.resize(first + view.members.len().div_ceil(64), 0);
-            for rank in ranks {
-                words[first + rank.index() / 64] |= 1 << (rank.0 % 64);
-            }
+            Rule::First(count) => words.extend([2, u64::from(*count)]),
+            Rule::Shard { set, least, most } => words.extend([3, *set, *least, *most].map(u64::from)),
         }
     }
+    for ranks in [&spec.members, &spec.senders] {
+        let first = words.len();
+        words.resize(first + members.div_ceil(64), 0);
+        for rank in ranks {
+            words[first + rank.index() / 64] |= 1 << (rank.0 % 64);
+        }
+    }
+}
+
+fn encode_name(name: &str, words: &mut Vec<u64>) {
+    words.push(name.len() as u64);
+    words.extend(name.as_bytes().chunks(8).map(|chunk| {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(bytes)
+    }));
 }
 
 fn encode_ids(ids: &[MemberId], words: &mut Vec<u64>) {
@@ -132,6 +193,10 @@ impl<'a> Reader<'a> {
         usize::try_from(self.word()?).ok().filter(|count| *count <= most)
     }
 
+    fn short(&mut self) -> Option<u32> {
+        u32::try_from(self.word()?).ok()
+    }
+
     fn ids(&mut self) -> Option<Vec<MemberId>> {
         let count = self.count(limits::MEMBERS_MAX)?;
         Some(self.take(count)?.iter().copied().map(MemberId).collect())
@@ -149,7 +214,8 @@ impl<'a> Reader<'a> {
         match self.word()? {
             0 => Some(Rule::Everyone),
             1 => Some(Rule::Only(self.ids()?)),
-            2 => Some(Rule::First(u32::try_from(self.word()?).ok()?)),
+            2 => Some(Rule::First(self.short()?)),
+            3 => Some(Rule::Shard { set: self.short()?, least: self.short()?, most: self.short()? }),
             _ => None,
         }
     }
@@ -172,6 +238,19 @@ impl<'a> Reader<'a> {
         let (member_rule, sender_rule) = (self.rule()?, self.rule()?);
         let (members, senders) = (self.ranks(of)?, self.ranks(of)?);
         Some(SubgroupSpec { name, members, senders, member_rule, sender_rule, order, window, message_bytes_max })
+    }
+
+    fn change(&mut self) -> Option<Change> {
+        match self.word()? {
+            0 => Some(Change::Create(self.subgroup(0)?)),
+            1 => Some(Change::Alter(self.subgroup(0)?)),
+            2 => Some(Change::Drop(self.name()?)),
+            kind @ (3 | 4) => {
+                let (id, name) = (MemberId(self.word()?), self.name()?);
+                Some(if kind == 3 { Change::Enter { name, id } } else { Change::Exit { name, id } })
+            }
+            _ => None,
+        }
     }
 
     fn view(&mut self) -> Option<View> {
@@ -216,7 +295,7 @@ mod tests {
     #[test]
     fn a_proposal_says_what_it_said() {
         let old = view();
-        let next = old.next(|rank| rank != Rank(1), &[MemberId(77), MemberId(78)]);
+        let next = old.next(|rank| rank != Rank(1), &[MemberId(77), MemberId(78)], &[]);
         assert_eq!(next.members, [5, 9, 77, 78].map(MemberId));
         assert_eq!(next.subgroups[0].senders, [Rank(0), Rank(1)]);
         assert_eq!((&next.subgroups[1].members[..], &next.subgroups[1].senders[..]), (&[Rank(0)][..], &[Rank(0)][..]));
@@ -230,7 +309,7 @@ mod tests {
     #[test]
     fn any_wrong_word_is_noticed() {
         let old = view();
-        let words = encode(&old.next(|_| true, &[]), &vec![[3, 4].into(), [5].into()]);
+        let words = encode(&old.next(|_| true, &[], &[]), &vec![[3, 4].into(), [5].into()]);
         for i in 0..words.len() {
             for bit in [0, 17, 63] {
                 let mut wrong = words.clone();
@@ -243,5 +322,30 @@ mod tests {
         }
         let other = View { id: ViewId(6), ..old };
         assert_eq!(decode(&words, &other), None, "it does not follow that view");
+    }
+
+    #[test]
+    fn wishes_say_what_they_said_and_garbage_is_none() {
+        let spec = view().subgroups.remove(1);
+        let bare = SubgroupSpec { members: vec![], senders: vec![], ..spec };
+        let name = "f".to_string();
+        let wishes = Wishes {
+            joins: vec![MemberId(3), MemberId(u64::MAX)],
+            changes: vec![
+                Change::Create(bare.clone()),
+                Change::Alter(SubgroupSpec { member_rule: Rule::Shard { set: 1, least: 2, most: 3 }, ..bare }),
+                Change::Drop(name.clone()),
+                Change::Enter { name: name.clone(), id: MemberId(1) },
+                Change::Exit { name, id: MemberId(2) },
+            ],
+        };
+        let words = wishes.encode();
+        assert_eq!(Wishes::decode(&words), Some(wishes));
+        assert_eq!(Wishes::decode(&[0; 20]), Some(Wishes::default()));
+        for i in 0..words.len() {
+            let mut wrong = words.clone();
+            wrong[i] ^= 1 << 9;
+            assert_eq!(Wishes::decode(&wrong), None, "word {i}");
+        }
     }
 }

@@ -79,6 +79,11 @@ impl Sending {
         self.claims.tail() != self.tail || self.claims.is_claimed(position)
     }
 
+    /// How far the ring was claimed or committed by now, if it is announced up to `published`.
+    pub(crate) fn committed(&self, published: u64) -> u64 {
+        (published + self.claims.tail().since(self.tail).1).max(self.claims.claimed())
+    }
+
     /// Takes what applications have committed since `announced.published`, and makes sure that it is stamped with its rounds.
     #[inline]
     pub(crate) fn collect<T: Table>(
@@ -187,6 +192,11 @@ impl Default for Checkpoints {
 }
 
 impl Checkpoints {
+    /// The position that [`pop`](Self::pop) answered last.
+    pub(crate) fn popped(&self) -> u64 {
+        self.freed
+    }
+
     pub(crate) fn push(&mut self, rounds: u64, position: u64) {
         if self.count == self.pairs.len() {
             let newest = &mut self.pairs[(self.first + self.count - 1) % CHECKPOINTS];
@@ -197,10 +207,11 @@ impl Checkpoints {
         }
     }
 
-    /// The position below which nothing is needed, if `delivered` tells whether so many of my rounds are delivered everywhere.
+    /// The position below which nothing is needed, if `done` tells whether so many of my rounds, up to that position, are not: because
+    /// they are delivered everywhere. A frame starts there.
     #[inline]
-    pub(crate) fn pop(&mut self, delivered: impl Fn(u64) -> bool) -> u64 {
-        while self.count > 0 && delivered(self.pairs[self.first].0) {
+    pub(crate) fn pop(&mut self, done: impl Fn(u64, u64) -> bool) -> u64 {
+        while self.count > 0 && done(self.pairs[self.first].0, self.pairs[self.first].1) {
             self.freed = self.pairs[self.first].1;
             self.first = (self.first + 1) % CHECKPOINTS;
             self.count -= 1;

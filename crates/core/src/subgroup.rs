@@ -102,6 +102,8 @@ pub(crate) struct Subgroup {
     /// Something is left to do although no counter moved.
     pending: bool,
     stable: u64,
+    /// Whether observers follow.
+    observed: bool,
     /// Once the view's end is decided: how many rounds of mine belong to it.
     trim: u64,
     stats: SubgroupStats,
@@ -155,6 +157,7 @@ impl Subgroup {
             delivery: Delivery::Inline(cursor(view, layout, id)),
             pending: false,
             stable: 0,
+            observed: false,
             trim: 0,
             stats: SubgroupStats::default(),
         }
@@ -193,6 +196,18 @@ impl Subgroup {
 
     pub(crate) fn stable(&self) -> u64 {
         self.stable
+    }
+
+    pub(crate) fn set_observed(&mut self, observed: bool) {
+        (self.observed, self.pending) = (observed, true);
+    }
+
+    /// How many places I have delivered on the engine's thread.
+    pub(crate) fn delivered_inline(&self) -> Option<u64> {
+        match (&self.delivery, self.order) {
+            (Delivery::Inline(cursor), Order::Total) => Some(cursor.count()),
+            _ => None,
+        }
     }
 
     pub(crate) fn stats(&self) -> SubgroupStats {
@@ -535,21 +550,36 @@ impl Subgroup {
         Ok(())
     }
 
+    /// How far my ring was claimed or committed by now.
+    pub(crate) fn committed(&self) -> u64 {
+        self.sending.as_ref().map_or(0, |sending| sending.committed(self.own.published))
+    }
+
+    /// Whether every member has delivered what stands in my ring before `position`.
+    pub(crate) fn is_delivered(&self, position: u64) -> bool {
+        self.sending.as_ref().is_none_or(|sending| sending.checkpoints.popped() >= position)
+    }
+
     /// INV-FRAME: my ring's space is free once every member has delivered what stands in it.
     fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
         let Some(sending) = &mut self.sending else { return };
         let (senders, rank) = (self.senders as u64, sending.rank as u64);
+        // Somebody follows who acknowledges nothing: half a lap stays readable behind what is announced.
+        let kept = if self.observed { sending.ring.capacity / 2 } else { 0 };
+        let bound = self.own.published.saturating_sub(kept);
         let freed = match self.order {
             Order::Total => {
                 let seen = |peer: &Peer| if planted!(FreedOnReceipt) { peer.received } else { peer.delivered };
                 let places = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
                 // The last of so many rounds of mine has a place below those.
-                sending.checkpoints.pop(|rounds| (rounds * senders + rank) < places + senders)
+                sending
+                    .checkpoints
+                    .pop(|rounds, position| (rounds * senders + rank) < places + senders && position <= bound)
             }
             Order::Fifo => {
                 let delivered = self.peers.iter().map(|peer| peer.delivered_of_mine);
                 let delivered = delivered.fold(self.own.delivered[sending.rank], u64::min);
-                sending.checkpoints.pop(|rounds| rounds <= delivered)
+                sending.checkpoints.pop(|rounds, position| rounds <= delivered && position <= bound)
             }
         };
         if freed > self.own.freed {
@@ -590,7 +620,10 @@ impl Subgroup {
         }
         for peer in &self.peers {
             if let Some(sender) = peer.sender {
-                table.store(self.place.cut + 8 * sender as u64, peer.rounds);
+                // In a Fifo subgroup the cursor may have been ahead of what I have seen announced, and what all have delivered is
+                // freed, and can't come again.
+                let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
+                table.store(self.place.cut + 8 * sender as u64, peer.rounds.max(delivered));
             }
         }
     }

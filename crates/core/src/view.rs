@@ -3,6 +3,7 @@
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use crate::limits;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// The order in which a subgroup delivers.
@@ -26,6 +27,41 @@ pub enum Rule {
     Only(Vec<MemberId>),
     /// The so many lowest ranks.
     First(u32),
+    /// One shard of several: the subgroups of a view with the same `set` share its members among them. Who is in a shard stays
+    /// there; newcomers go to the shards that have too few, then to those that may have more, in the order of the view's list.
+    Shard {
+        /// Which shards belong together.
+        set: u32,
+        /// With fewer members the shard is unavailable: nobody may send in it.
+        least: u32,
+        /// It never has more.
+        most: u32,
+    },
+}
+
+/// What a member wants to be different in the views to come.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Change {
+    /// A new subgroup. Its lists of members and senders mean nothing; its rules do.
+    Create(SubgroupSpec),
+    /// Other rules, window, order or message size for the subgroup of this name. The lists mean nothing, as there.
+    Alter(SubgroupSpec),
+    /// No such subgroup any more.
+    Drop(String),
+    /// Member `id` wants to be in a subgroup whose members are [listed](Rule::Only).
+    Enter {
+        /// The subgroup.
+        name: String,
+        /// Who.
+        id: MemberId,
+    },
+    /// Member `id` wants to be out of such a subgroup.
+    Exit {
+        /// The subgroup.
+        name: String,
+        /// Who.
+        id: MemberId,
+    },
 }
 
 /// One subgroup of a view.
@@ -142,16 +178,130 @@ impl View {
     }
 
     /// The view that follows this one: those of its members that stay, in their order, then those who join. So ranks go by
-    /// age, and the subgroups' lists follow from their rules.
-    pub fn next(&self, stays: impl Fn(Rank) -> bool, joining: &[MemberId]) -> View {
+    /// age, and the subgroups' lists follow from their rules. Of `changes` those that make no sense here are passed over.
+    pub fn next(&self, stays: impl Fn(Rank) -> bool, joining: &[MemberId], changes: &[Change]) -> View {
         let old = self.ranks().filter(|rank| stays(*rank)).map(|rank| self.members[rank.index()]);
         let members: Vec<MemberId> = old.chain(joining.iter().copied()).collect();
-        let everyone: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
-        let subgroups = self.subgroups.iter().map(|spec| {
-            let of = spec.member_rule.pick(&members, &everyone);
-            SubgroupSpec { senders: spec.sender_rule.pick(&members, &of), members: of, ..spec.clone() }
-        });
-        View { id: ViewId(self.id.0 + 1), subgroups: subgroups.collect(), members }
+        let mut next = View { id: ViewId(self.id.0 + 1), subgroups: self.subgroups.clone(), members };
+        // Until the rules say who belongs where, nobody does, except to a shard.
+        for spec in &mut next.subgroups {
+            let ids = spec.members.iter().map(|rank| self.members[rank.index()]);
+            spec.members =
+                ids.filter_map(|id| next.members.iter().position(|member| *member == id)).map(rank).collect();
+            spec.senders.clear();
+        }
+        for change in changes {
+            let before = next.subgroups.clone();
+            if !(next.apply(change) && next.is_sound()) {
+                next.subgroups = before;
+            }
+        }
+        next.lay_out();
+        next
+    }
+
+    /// Whether `change` makes sense in this view, and is not the case already.
+    pub fn wants(&self, change: &Change) -> bool {
+        let mut next = self.bare();
+        next.apply(change) && next != self.bare() && next.is_sound()
+    }
+
+    /// Whether its subgroups are within the limits, whoever the members are.
+    fn is_sound(&self) -> bool {
+        View { members: vec![MemberId(0)], ..self.bare() }.check().is_ok()
+    }
+
+    /// The view without anybody.
+    fn bare(&self) -> View {
+        let empty = |spec: &SubgroupSpec| SubgroupSpec { members: vec![], senders: vec![], ..spec.clone() };
+        View { id: self.id, members: vec![], subgroups: self.subgroups.iter().map(empty).collect() }
+    }
+
+    /// Changes the list of subgroups, and the lists in their rules. Whether there was what it is about.
+    fn apply(&mut self, change: &Change) -> bool {
+        let at = |name: &str| self.subgroups.iter().position(|spec| spec.name == name);
+        match change {
+            Change::Create(spec) => {
+                let is_new = at(&spec.name).is_none();
+                if is_new {
+                    self.subgroups.push(SubgroupSpec { members: vec![], senders: vec![], ..spec.clone() });
+                }
+                is_new
+            }
+            Change::Alter(spec) => at(&spec.name).is_some_and(|at| {
+                let members = core::mem::take(&mut self.subgroups[at].members);
+                self.subgroups[at] = SubgroupSpec { members, senders: vec![], ..spec.clone() };
+                true
+            }),
+            Change::Drop(name) => at(name).map(|at| self.subgroups.remove(at)).is_some(),
+            Change::Enter { name, id } => at(name).is_some_and(|at| match &mut self.subgroups[at].member_rule {
+                Rule::Only(ids) if !ids.contains(id) && ids.len() < limits::MEMBERS_MAX => {
+                    ids.push(*id);
+                    true
+                }
+                _ => false,
+            }),
+            Change::Exit { name, id } => at(name).is_some_and(|at| match &mut self.subgroups[at].member_rule {
+                Rule::Only(ids) => {
+                    ids.retain(|listed| listed != id);
+                    true
+                }
+                _ => false,
+            }),
+        }
+    }
+
+    /// Fills the subgroups by their rules. Those that are shards hold who was in them.
+    fn lay_out(&mut self) {
+        let everyone: Vec<Rank> = self.ranks().collect();
+        self.fill_shards();
+        for spec in &mut self.subgroups {
+            let available = match spec.member_rule {
+                Rule::Shard { least, .. } => spec.members.len() >= least as usize,
+                _ => {
+                    spec.members = spec.member_rule.pick(&self.members, &everyone);
+                    true
+                }
+            };
+            spec.senders = if available { spec.sender_rule.pick(&self.members, &spec.members) } else { Vec::new() };
+        }
+    }
+
+    fn fill_shards(&mut self) {
+        let shard = |spec: &SubgroupSpec| match spec.member_rule {
+            Rule::Shard { set, least, most } => Some((set, least as usize, most as usize)),
+            _ => None,
+        };
+        let mut sets: Vec<u32> = self.subgroups.iter().filter_map(|spec| Some(shard(spec)?.0)).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        for set in sets {
+            let in_set = |spec: &&mut SubgroupSpec| shard(spec).is_some_and(|(of, ..)| of == set);
+            let mut shards: Vec<&mut SubgroupSpec> = self.subgroups.iter_mut().filter(in_set).collect();
+            for spec in &mut shards {
+                let most = shard(spec).map_or(0, |(_, _, most)| most);
+                spec.members.truncate(most);
+            }
+            let is_placed =
+                |rank: &Rank, shards: &[&mut SubgroupSpec]| shards.iter().any(|spec| spec.members.contains(rank));
+            let free = (0..self.members.len() as u32).map(Rank).filter(|rank| !is_placed(rank, &shards));
+            let free: Vec<Rank> = free.collect();
+            for rank in free {
+                // Who lacks most of its least comes first, then who has fewest.
+                let need = |spec: &SubgroupSpec| {
+                    let (_, least, most) = shard(spec)?;
+                    let count = spec.members.len();
+                    (count < most).then_some((count >= least, count))
+                };
+                let chosen = (0..shards.len()).filter_map(|i| Some((need(shards[i])?, i))).min();
+                if let Some((_, i)) = chosen {
+                    shards[i].members.push(rank);
+                }
+            }
+            for spec in shards {
+                spec.members.sort_unstable();
+            }
+        }
     }
 
     /// The rank of the member with this id.
@@ -182,11 +332,25 @@ impl Rule {
             Rule::Everyone => from.to_vec(),
             Rule::Only(list) => from.iter().copied().filter(|rank| list.contains(&ids[rank.index()])).collect(),
             Rule::First(count) => from.iter().copied().take(*count as usize).collect(),
+            // Which shard somebody is in depends on where it was before.
+            Rule::Shard { .. } => from.to_vec(),
         }
     }
 }
 
+fn rank(index: usize) -> Rank {
+    Rank(index as u32)
+}
+
 impl SubgroupSpec {
+    /// Whether it has as many members as its rule asks for. Nobody sends in one that has not.
+    pub fn is_available(&self) -> bool {
+        match self.member_rule {
+            Rule::Shard { least, .. } => self.members.len() >= least as usize,
+            _ => !self.members.is_empty(),
+        }
+    }
+
     /// The sender rank of `member`: its place among the senders.
     pub fn sender_rank(&self, member: Rank) -> Option<usize> {
         self.senders.binary_search(&member).ok()
@@ -212,5 +376,79 @@ impl SubgroupSpec {
             return Ok(());
         }
         Err(ViewError::Range { name: self.name.clone(), field, got, min, max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn spec(name: &str, member_rule: Rule) -> SubgroupSpec {
+        SubgroupSpec {
+            name: name.to_string(),
+            members: vec![],
+            senders: vec![],
+            member_rule,
+            sender_rule: Rule::Everyone,
+            order: Order::Total,
+            window: 4,
+            message_bytes_max: 100,
+        }
+    }
+
+    fn ids(view: &View, subgroup: usize) -> Vec<u64> {
+        view.subgroups[subgroup].members.iter().map(|rank| view.members[rank.index()].0).collect()
+    }
+
+    fn everyone(view: &View, joining: &[u64], changes: &[Change]) -> View {
+        let joining: Vec<MemberId> = joining.iter().copied().map(MemberId).collect();
+        view.next(|_| true, &joining, changes)
+    }
+
+    #[test]
+    fn shards_keep_their_members_and_newcomers_go_where_they_are_needed() {
+        let shard = Rule::Shard { set: 7, least: 2, most: 3 };
+        let first = View { id: ViewId(1), members: vec![MemberId(10)], subgroups: vec![] };
+        let changes = ["kv/0", "kv/1"].map(|name| Change::Create(spec(name, shard.clone())));
+        let two = everyone(&first, &[11], &changes);
+        assert_eq!((ids(&two, 0), ids(&two, 1)), (vec![10], vec![11]));
+        assert!(!two.subgroups[0].is_available() && two.subgroups[0].senders.is_empty());
+        let five = everyone(&two, &[12, 13, 14], &[]);
+        assert_eq!((ids(&five, 0), ids(&five, 1)), (vec![10, 12, 14], vec![11, 13]));
+        assert!(five.subgroups.iter().all(|spec| spec.is_available() && spec.senders == spec.members));
+        let more = everyone(&five, &[15, 16], &[]);
+        assert_eq!((ids(&more, 0), ids(&more, 1)), (vec![10, 12, 14], vec![11, 13, 15]), "one is left over");
+        // 11 and 13 go: who is left over fills up; nobody changes its shard.
+        let fewer = more.next(|rank| ![1, 3].contains(&rank.0), &[], &[]);
+        assert_eq!((ids(&fewer, 0), ids(&fewer, 1)), (vec![10, 12, 14], vec![15, 16]));
+        let broken = fewer.next(|rank| ![3, 4].contains(&rank.0), &[], &[]);
+        assert_eq!((ids(&broken, 0), ids(&broken, 1)), (vec![10, 12, 14], vec![]));
+        assert!(broken.subgroups[0].is_available() && !broken.subgroups[1].is_available());
+        assert_eq!(broken.check(), Ok(()));
+    }
+
+    #[test]
+    fn subgroups_come_change_and_go() {
+        let first = View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], subgroups: vec![] };
+        let create = Change::Create(spec("a", Rule::Only(vec![MemberId(2)])));
+        assert!(first.wants(&create));
+        let second = everyone(&first, &[], &[create.clone(), Change::Create(spec("b", Rule::Everyone))]);
+        assert!(!second.wants(&create), "it is there");
+        assert_eq!((ids(&second, 0), ids(&second, 1)), (vec![2], vec![1, 2]));
+        let enter = Change::Enter { name: "a".to_string(), id: MemberId(1) };
+        let third = everyone(&second, &[], &[enter.clone(), Change::Drop("b".to_string())]);
+        assert_eq!((ids(&third, 0), third.subgroups.len()), (vec![1, 2], 1));
+        assert!(!third.wants(&enter) && !third.wants(&Change::Drop("b".to_string())));
+        let altered = Change::Alter(SubgroupSpec { window: 9, order: Order::Fifo, ..spec("a", Rule::First(1)) });
+        let fourth = everyone(&third, &[], core::slice::from_ref(&altered));
+        assert_eq!((fourth.subgroups[0].window, fourth.subgroups[0].order), (9, Order::Fifo));
+        assert_eq!(ids(&fourth, 0), [1]);
+        assert!(!fourth.wants(&altered));
+        // What makes no sense is passed over, and takes nothing with it.
+        let wrong = Change::Alter(SubgroupSpec { window: 0, ..spec("a", Rule::Everyone) });
+        assert!(!fourth.wants(&wrong));
+        let fifth = everyone(&fourth, &[3], &[wrong, Change::Drop("none".to_string())]);
+        assert_eq!((ids(&fifth, 0), fifth.members.len()), (vec![1], 3));
     }
 }

@@ -631,6 +631,104 @@ fn a_death_after_everything_is_stable_takes_nothing_from_a_slow_consumer() {
     assert_eq!(*group.engines[1].state(), State::Finished);
 }
 
+/// Each member's row as its owner has it: what an observer of shared memory reads.
+struct Owners<'a>(&'a [Memory]);
+
+impl Rows for Owners<'_> {
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        self.0[member.index()].load(member, at)
+    }
+
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        self.0[member.index()].bytes(member, at, len)
+    }
+
+    type Frames<'a>
+        = Lookup<'a, Self>
+    where
+        Self: 'a;
+
+    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Self> {
+        Lookup::new(self, member, ring)
+    }
+}
+
+/// (sender, round, payload) of messages, in the order of delivery.
+type Delivered = Vec<(u32, u64, Vec<u8>)>;
+
+/// An observer that starts in the middle, looks now and then, and follows to the end of a view that a death ends.
+#[test]
+fn an_observer_sees_what_the_members_deliver_or_that_it_was_lapped() {
+    let (mut laps, mut seen_all) = (0, 0);
+    for seed in 0..300u64 {
+        let order = if seed % 4 == 3 { Order::Fifo } else { Order::Total };
+        let senders: &[u32] = [&[0, 1, 2][..], &[1], &[0, 2]][seed as usize % 3];
+        let mut group = Group::new(3, senders, order, Ablation::default());
+        let mut random = seed * 77 + 1;
+        let mut next = move || {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            random >> 33
+        };
+        let mut observer: Option<(Observer, Delivered)> = None;
+        let mut lapped = false;
+        let patience = [4, 40, 400][seed as usize % 3];
+        let steps = 400 + next() % 400;
+        for step in 0..steps + 200 {
+            if step == steps {
+                group.engines[1].member_died(Rank(0));
+                group.engines[2].member_died(Rank(0));
+            }
+            let sender = senders[next() as usize % senders.len()] as usize;
+            if step < steps && next() % 2 == 0 {
+                let kind = if next() % 13 == 0 { Kind::Void } else { Kind::Message };
+                group.try_send(sender, &[step as u8; 30][..next() as usize % 30], kind);
+            }
+            let member = if step < steps { next() as usize % 3 } else { 1 + next() as usize % 2 };
+            group.poll(member);
+            let rows = Owners(&group.memories);
+            match &mut observer {
+                None if step > 100 => {
+                    group.engines.iter_mut().for_each(|engine| engine.set_observed(true));
+                    let view = group.engines[1].view().clone();
+                    observer = Some((Observer::new(view, &rows).unwrap(), vec![]));
+                }
+                Some((observer, got)) if next() % patience == 0 || step > steps => {
+                    let sink = |_, sender: Rank, round, payload: &[u8]| got.push((sender.0, round, payload.to_vec()));
+                    if observer.follow(&rows, sink).is_err() {
+                        lapped = true;
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        laps += u64::from(lapped);
+        let (observer, got) = observer.unwrap();
+        let all = &group.delivered[1];
+        if order == Order::Total {
+            let start = got.first().and_then(|first| all.iter().position(|message| message == first));
+            let rest = start.map_or(&[][..], |start| &all[start..]);
+            assert!(got.len() <= rest.len() && got == rest[..got.len()], "seed {seed}");
+            assert!(lapped || got.len() == rest.len() && observer.is_at_end(&Owners(&group.memories)), "seed {seed}");
+            seen_all += u64::from(!lapped && got.len() > 20);
+        } else {
+            for sender in senders {
+                let of = |list: &[(u32, u64, Vec<u8>)]| -> Vec<u64> {
+                    list.iter().filter(|message| message.0 == *sender).map(|message| message.1).collect()
+                };
+                let (got, all) = (of(&got), of(all));
+                let rest =
+                    got.first().map_or(&[][..], |first| &all[all.iter().position(|round| round == first).unwrap()..]);
+                assert!(got.iter().zip(rest).all(|(got, all)| got == all), "seed {seed}");
+            }
+        }
+        if !lapped {
+            assert_eq!(observer.decision(), group.engines[1].decision(), "seed {seed}");
+        }
+    }
+    assert!(laps > 30 && seen_all > 60, "{laps} laps, {seen_all} followed to the end");
+}
+
 /// Found by the search of small scopes: the proposal of a leader behind me, in a row that is final, kept me waiting for a
 /// suspicion that nobody would bring any more.
 #[test]

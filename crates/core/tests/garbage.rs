@@ -107,7 +107,7 @@ impl Drop for Seed {
 
 fn view(random: &mut Random) -> View {
     // Many members now and then: what is multiplied by the number of senders gets largest there.
-    let members = if random.chance(50) { 100 } else { 2 + random.below(3) };
+    let members = if random.chance(400) { 100 } else { 2 + random.below(3) };
     let ranks: Vec<Rank> = (0..members as u32).map(Rank).collect();
     let subgroups = (0..1 + random.below(2)).map(|i| {
         let members = if random.chance(2) { ranks.clone() } else { random.some_of(&ranks) };

@@ -69,7 +69,7 @@ impl Bell {
     }
 
     /// The bell of the member that owns `row`; peers ring it through `bell`.
-    pub(crate) fn of_member(row: Arc<OwnRegion>, bell: SharedRegion) -> Bell {
+    pub(crate) fn of_member(row: Arc<OwnRegion>, bell: Arc<SharedRegion>) -> Bell {
         let barrier = Barrier::register();
         let asleep = NonNull::from(row.word(membership::ASLEEP));
         let rings = NonNull::from(bell.half_word(RINGS));
@@ -98,6 +98,13 @@ impl Bell {
         let rung = self.rings().load(Ordering::Acquire) != announced.rings;
         self.withdraw(announced);
         rung
+    }
+
+    /// Announces at this bell that the sleeper of another is about to sleep, whose `rings` are the same: to be called before
+    /// that one's [`announce`](Self::announce), which has the barrier for both, and ended by [`withdraw`](Self::withdraw).
+    pub(crate) fn announce_too(&self) -> Announced {
+        self.asleep().fetch_add(1, Ordering::SeqCst);
+        Announced { rings: 0 }
     }
 
     /// Ends the announcement without sleeping.

@@ -814,7 +814,7 @@ pub mod threaded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::{OwnRow, ShmFabric};
+    use crate::shm::{MemberBell, OwnRow, ShmFabric};
 
     struct Shm;
 
@@ -823,12 +823,13 @@ mod tests {
 
         fn connect(layout: &Layout) -> Vec<ShmFabric> {
             let ranks = || (0..layout.rows().len() as u32).map(Rank);
-            let (rows, parts): (Vec<_>, Vec<_>) = ranks().map(|rank| OwnRow::create(layout, rank).unwrap()).unzip();
+            let (rows, parts): (Vec<_>, Vec<_>) =
+                ranks().map(|rank| OwnRow::create(layout, rank, &MemberBell::create().unwrap()).unwrap()).unzip();
             let others = |me: Rank| ranks().zip(&parts).filter(move |(rank, _)| *rank != me);
             ranks()
                 .zip(rows)
                 .map(|(me, own)| {
-                    let parts = others(me).map(|(rank, parts)| (rank, parts.try_clone().unwrap()));
+                    let parts = others(me).map(|(rank, parts)| (rank, Some(parts.try_clone().unwrap())));
                     ShmFabric::new(layout, own, parts).unwrap()
                 })
                 .collect()

@@ -67,9 +67,15 @@ pub struct Room {
 #[derive(Debug)]
 #[must_use = "a future does nothing unless polled"]
 pub struct Claiming<'a> {
-    outlet: &'a Outlet,
-    /// Taken by the frame.
-    claimer: Option<Claimer<'a>>,
+    /// Taken when it is ready.
+    taking: Option<Taking<'a, 'a>>,
+}
+
+/// As [`Claiming`], without the frame.
+#[derive(Debug)]
+struct Taking<'o, 'c> {
+    outlet: &'o Outlet,
+    claimer: Claimer<'c>,
     len: u64,
     /// The name of my waker in the room's list, once it has been there.
     ticket: Option<u64>,
@@ -112,6 +118,8 @@ struct Outlet {
     claims: Arc<Claims>,
     engine: Doorbell,
     room: Room,
+    /// Its claimers have gone on to the next view's ring.
+    retired: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -139,7 +147,10 @@ impl Publisher {
         let lease = row.lease(ring);
         let lease = lease.expect("a ring has one publisher, once, and stands behind the control block of its row");
         let exclusive = claims.begin_exclusive();
-        Publisher { outlet: Outlet { lease, claims, engine, room: Room::new() }, exclusive }
+        Publisher {
+            outlet: Outlet { lease, claims, engine, room: Room::new(), retired: AtomicBool::new(false) },
+            exclusive,
+        }
     }
 
     /// Claims `len` bytes, if there is room at this moment.
@@ -163,7 +174,70 @@ impl Publisher {
 
     /// Claims `len` bytes, and waits for room without a thread. Works in any runtime.
     pub fn claim_async(&mut self, len: u64) -> Claiming<'_> {
-        Claiming { outlet: &self.outlet, claimer: Some(Claimer::Only(&mut self.exclusive)), len, ticket: None }
+        let claimer = Claimer::Only(&mut self.exclusive);
+        Claiming { taking: Some(Taking { outlet: &self.outlet, claimer, len, ticket: None }) }
+    }
+
+    /// As [`claim`](Self::claim). If there is no room, `go_on` may put the publisher of the next view's ring into this one's
+    /// place, and says whether it did.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn claim_or(&mut self, len: u64, go_on: impl FnOnce(&mut Self) -> bool) -> Result<Frame<'_>, ClaimError> {
+        let claim = match self.take(len) {
+            Err(ClaimError::Full) if go_on(self) => self.take(len)?,
+            claim => claim?,
+        };
+        Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
+    }
+
+    /// As [`claim_timeout`](Self::claim_timeout). If the ring [has ended](Room::end), `go_on` may put the publisher of the next
+    /// view's ring into this one's place, for which it may wait as long as it is told, and says whether it did.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn claim_timeout_or(
+        &mut self,
+        len: u64,
+        timeout: Duration,
+        mut go_on: impl FnMut(&mut Self, Duration) -> bool,
+    ) -> Result<Frame<'_>, PublishError> {
+        let claim = match self.take(len) {
+            Ok(claim) => claim,
+            Err(_) => until(timeout, |left| {
+                match self.outlet.wait_for_room(&mut Claimer::Only(&mut self.exclusive), len, left) {
+                    Err(PublishError::Ended) if go_on(self, left) => None,
+                    outcome => Some(outcome),
+                }
+            })?,
+        };
+        Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
+    }
+
+    /// As [`claim_async`](Self::claim_async), and as [`claim_timeout_or`](Self::claim_timeout_or) for a ring that has ended.
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub async fn claim_async_or(
+        &mut self,
+        len: u64,
+        mut go_on: impl AsyncFnMut(&mut Self) -> bool,
+    ) -> Result<Frame<'_>, PublishError> {
+        let claim = loop {
+            let claimer = Claimer::Only(&mut self.exclusive);
+            match (Taking { outlet: &self.outlet, claimer, len, ticket: None }).await {
+                Err(PublishError::Ended) if go_on(self).await => {}
+                outcome => break outcome?,
+            }
+        };
+        Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
+    }
+
+    #[inline(always)]
+    fn take(&mut self, len: u64) -> Result<Claim, ClaimError> {
+        self.outlet.take(&mut Claimer::Only(&mut self.exclusive), len)
     }
 
     /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it.
@@ -171,9 +245,18 @@ impl Publisher {
         self.outlet.skip_rounds(rounds);
     }
 
+    /// Ends publishing on this ring, because its view has ended and it was revoked. It is full for ever, and dropping the publisher
+    /// says nothing any more.
+    pub fn retire(&mut self) {
+        self.outlet.retired.store(true, Ordering::Relaxed);
+        self.outlet.claims.retire(&mut self.exclusive);
+    }
+
     /// Lets several threads publish on the ring, at the price of one atomic read-modify-write a claim.
     pub fn share(self) -> SharedPublisher {
-        self.outlet.claims.end_exclusive(self.exclusive);
+        if !self.outlet.retired.load(Ordering::Relaxed) {
+            self.outlet.claims.end_exclusive(self.exclusive);
+        }
         SharedPublisher { outlet: Arc::new(self.outlet) }
     }
 
@@ -204,12 +287,70 @@ impl SharedPublisher {
 
     /// As [`Publisher::claim_async`].
     pub fn claim_async(&self, len: u64) -> Claiming<'_> {
-        Claiming { outlet: &self.outlet, claimer: Some(Claimer::OneOfMany), len, ticket: None }
+        let claimer = Claimer::OneOfMany;
+        Claiming { taking: Some(Taking { outlet: &self.outlet, claimer, len, ticket: None }) }
+    }
+
+    /// As [`Publisher::claim_or`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn claim_or(&mut self, len: u64, go_on: impl FnOnce(&mut Self) -> bool) -> Result<Frame<'_>, ClaimError> {
+        let claim = match self.outlet.claims.claim(len) {
+            Err(ClaimError::Full) if go_on(self) => self.outlet.claims.claim(len)?,
+            claim => claim?,
+        };
+        Ok(self.outlet.frame(Claimer::OneOfMany, claim))
+    }
+
+    /// As [`Publisher::claim_timeout_or`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn claim_timeout_or(
+        &mut self,
+        len: u64,
+        timeout: Duration,
+        mut go_on: impl FnMut(&mut Self, Duration) -> bool,
+    ) -> Result<Frame<'_>, PublishError> {
+        let claim = match self.outlet.claims.claim(len) {
+            Ok(claim) => claim,
+            Err(_) => until(timeout, |left| match self.outlet.wait_for_room(&mut Claimer::OneOfMany, len, left) {
+                Err(PublishError::Ended) if go_on(self, left) => None,
+                outcome => Some(outcome),
+            })?,
+        };
+        Ok(self.outlet.frame(Claimer::OneOfMany, claim))
+    }
+
+    /// As [`Publisher::claim_async_or`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn claim_async_or(
+        &mut self,
+        len: u64,
+        mut go_on: impl AsyncFnMut(&mut Self) -> bool,
+    ) -> Result<Frame<'_>, PublishError> {
+        let claim = loop {
+            match (Taking { outlet: &self.outlet, claimer: Claimer::OneOfMany, len, ticket: None }).await {
+                Err(PublishError::Ended) if go_on(self).await => {}
+                outcome => break outcome?,
+            }
+        };
+        Ok(self.outlet.frame(Claimer::OneOfMany, claim))
     }
 
     /// As [`Publisher::skip_rounds`].
     pub fn skip_rounds(&self, rounds: u64) {
         self.outlet.skip_rounds(rounds);
+    }
+
+    /// One of the claimers goes on to the next view's ring, as the others will: dropping them says nothing any more.
+    pub fn retire(&self) {
+        self.outlet.retired.store(true, Ordering::Relaxed);
     }
 
     /// As [`Publisher::room`].
@@ -307,7 +448,9 @@ impl Outlet {
 impl Drop for Outlet {
     fn drop(&mut self) {
         // Every frame borrows its publisher, so all are finished, or leaked and their ring stopped.
-        self.claims.close();
+        if !self.retired.load(Ordering::Relaxed) {
+            self.claims.close();
+        }
         self.engine.ring();
     }
 }
@@ -418,7 +561,8 @@ impl Room {
         self.ring_if_waiting();
     }
 
-    fn has_ended(&self) -> bool {
+    /// Whether it [has ended](Self::end).
+    pub fn has_ended(&self) -> bool {
         self.waiting.ended.load(Ordering::Acquire)
     }
 
@@ -460,36 +604,38 @@ impl<'a> Future for Claiming<'a> {
     type Output = Result<Frame<'a>, PublishError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let taking = self.taking.as_mut().expect("a future is not polled after it was ready");
+        Pin::new(taking).poll(context).map(|claim| {
+            let claim = claim?;
+            let mut taking = self.taking.take().expect("it was there");
+            // It has nothing left to end, and the claimer goes to the frame.
+            let claimer = mem::replace(&mut taking.claimer, Claimer::OneOfMany);
+            Ok(taking.outlet.frame(claimer, claim))
+        })
+    }
+}
+
+impl Future for Taking<'_, '_> {
+    type Output = Result<Claim, PublishError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.leave();
-        match self.take() {
-            Poll::Ready(outcome) => Poll::Ready(outcome),
-            Poll::Pending => {
-                self.ticket = Some(self.outlet.room.enter(context.waker()));
-                let outcome = self.take();
-                if outcome.is_ready() {
-                    self.leave();
-                }
-                outcome
-            }
+        let this = &mut *self;
+        if let Some(outcome) = this.outlet.take_or_wait(&mut this.claimer, this.len) {
+            return Poll::Ready(outcome);
         }
-    }
-}
-
-impl<'a> Claiming<'a> {
-    fn take(&mut self) -> Poll<Result<Frame<'a>, PublishError>> {
-        let claimer = self.claimer.as_mut().expect("a future is not polled after it was ready");
-        match self.outlet.take_or_wait(claimer, self.len) {
+        this.ticket = Some(this.outlet.room.enter(context.waker()));
+        match this.outlet.take_or_wait(&mut this.claimer, this.len) {
+            Some(outcome) => {
+                this.leave();
+                Poll::Ready(outcome)
+            }
             None => Poll::Pending,
-            Some(Err(error)) => Poll::Ready(Err(error)),
-            Some(Ok(claim)) => {
-                let claimer = self.claimer.take().expect("it was there");
-                Poll::Ready(Ok(self.outlet.frame(claimer, claim)))
-            }
         }
     }
 }
 
-impl Claiming<'_> {
+impl Taking<'_, '_> {
     fn leave(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.outlet.room.leave(ticket);
@@ -497,8 +643,25 @@ impl Claiming<'_> {
     }
 }
 
-impl Drop for Claiming<'_> {
+impl Drop for Taking<'_, '_> {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+/// Tries again and again, with what is left of the time, until there is an outcome.
+fn until<T>(
+    timeout: Duration,
+    mut attempt: impl FnMut(Duration) -> Option<Result<T, PublishError>>,
+) -> Result<T, PublishError> {
+    let start = Instant::now();
+    loop {
+        let waited = start.elapsed();
+        match attempt(timeout.saturating_sub(waited)) {
+            Some(Err(PublishError::Full { .. })) => return Err(PublishError::Full { waited: start.elapsed() }),
+            Some(outcome) => return outcome,
+            None if waited > timeout => return Err(PublishError::Full { waited }),
+            None => {}
+        }
     }
 }

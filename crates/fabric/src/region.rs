@@ -235,6 +235,21 @@ impl PeerRegion {
         Ok(PeerRegion { memory })
     }
 
+    /// Memory of `len` bytes that are zero and stay so: what is read in place of a peer that never came.
+    ///
+    /// # Errors
+    /// [`RegionError::Os`].
+    pub fn zeros(name: &str, len: u64) -> Result<PeerRegion, RegionError> {
+        let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len as usize, ProtFlags::READ, MapFlags::PRIVATE)
+        };
+        let base = NonNull::new(mapped.map_err(|errno| os(errno.into()))?.cast());
+        let base = base.ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
+        Ok(PeerRegion { memory: Memory { span: Span { base, len }, on_heap: false } })
+    }
+
     /// The word at `at`, with acquire order.
     ///
     /// # Panics
@@ -622,7 +637,8 @@ impl Drop for Memory {
     }
 }
 
-fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
+/// Memory without a name in any directory, that can be sealed and not executed.
+pub(crate) fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Before Linux 6.3.

@@ -17,12 +17,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// What wakes one member, in every view that it is in.
+#[derive(Clone, Debug)]
+pub struct MemberBell {
+    region: Arc<SharedRegion>,
+    fd: Arc<OwnedFd>,
+}
+
 /// My row and doorbell, before the peers are known.
 #[derive(Debug)]
 pub struct OwnRow {
     me: Rank,
     row: Arc<OwnRegion>,
     bell: Bell,
+}
+
+/// A row of an ended view whose ring applications of this process still use: what they commit there rings the member, too.
+#[derive(Debug)]
+pub struct Lingering {
+    bell: Bell,
+    announced: Option<Announced>,
 }
 
 /// What one member gives to all others: its row to read and its doorbell to ring.
@@ -42,6 +56,7 @@ pub struct ShmFabric {
     row: Arc<OwnRegion>,
     bell: Bell,
     announced: Option<Announced>,
+    lingering: Vec<Lingering>,
     /// By rank; none at my own.
     doorbells: Box<[Option<Doorbell>]>,
     /// What serves for all of them.
@@ -100,7 +115,7 @@ pub enum ShmError {
 
 #[derive(Debug)]
 struct Held {
-    _own: Arc<OwnRegion>,
+    _own: Option<Arc<OwnRegion>>,
     _peers: Vec<Arc<PeerRegion>>,
 }
 
@@ -112,24 +127,35 @@ struct Deaths {
     reported: Box<[AtomicU64]>,
 }
 
+impl MemberBell {
+    /// A new one.
+    ///
+    /// # Errors
+    /// As [`OwnRegion::create`].
+    pub fn create() -> Result<MemberBell, RegionError> {
+        let (region, fd) = SharedRegion::create("spindle-bell", BELL_BYTES)?;
+        describe(&region);
+        Ok(MemberBell { region: Arc::new(region), fd: Arc::new(fd) })
+    }
+}
+
 impl OwnRow {
-    /// Creates the row and doorbell of `me`, and what to give to every peer.
+    /// Creates the row of `me`, which is woken by `bell`, and what to give to every peer.
     ///
     /// # Errors
     /// As [`OwnRegion::create`], for my own rank.
     ///
     /// # Panics
     /// If `me` is not in `layout`.
-    pub fn create(layout: &Layout, me: Rank) -> Result<(OwnRow, PeerParts), ShmError> {
+    pub fn create(layout: &Layout, me: Rank, bell: &MemberBell) -> Result<(OwnRow, PeerParts), ShmError> {
         let size = layout.row(me);
         let of = |part| move |source| ShmError::Region { rank: me, part, source };
         let (row, row_fd) =
             OwnRegion::create(&format!("spindle-row-{me}"), size.size, size.control).map_err(of("row"))?;
-        let (bell, bell_fd) =
-            SharedRegion::create(&format!("spindle-bell-{me}"), BELL_BYTES).map_err(of("doorbell"))?;
-        describe(&bell);
+        let os = |source| RegionError::Os { call: "dup", name: "a doorbell".to_string(), source };
+        let bell_fd = bell.fd.try_clone().map_err(|error| of("doorbell")(os(error)))?;
         let row = Arc::new(row);
-        let bell = Bell::of_member(row.clone(), bell);
+        let bell = Bell::of_member(row.clone(), bell.region.clone());
         Ok((OwnRow { me, row, bell }, PeerParts { row: row_fd, bell: bell_fd }))
     }
 
@@ -155,7 +181,8 @@ impl PeerParts {
 }
 
 impl ShmFabric {
-    /// The fabric of the member that owns `own`, over the parts of every other member of the view, in any order.
+    /// The fabric of the member that owns `own`, over the parts of every other member of the view, in any order. A member that
+    /// never came (`None`) has a row of zeros, and nothing wakes it.
     ///
     /// # Errors
     /// [`ShmError`]: parts that are missing or there twice, or a segment that is not what the layout says.
@@ -165,12 +192,12 @@ impl ShmFabric {
     pub fn new(
         layout: &Layout,
         own: OwnRow,
-        parts: impl IntoIterator<Item = (Rank, PeerParts)>,
+        parts: impl IntoIterator<Item = (Rank, Option<PeerParts>)>,
     ) -> Result<ShmFabric, ShmError> {
         let OwnRow { me, row, bell } = own;
         assert_eq!(row.size(), layout.row(me).size, "the row was made for another layout");
         let members = layout.rows().len();
-        let mut by_rank: Vec<Option<PeerParts>> = (0..members).map(|_| None).collect();
+        let mut by_rank: Vec<Option<Option<PeerParts>>> = (0..members).map(|_| None).collect();
         for (rank, parts) in parts {
             match by_rank.get_mut(rank.index()) {
                 Some(slot @ None) if rank != me => *slot = Some(parts),
@@ -187,17 +214,44 @@ impl ShmFabric {
                 doorbells.push(None);
                 continue;
             }
-            let parts = parts.ok_or(ShmError::Parts { rank, times: 0, me })?;
-            let (row, bell) = open(layout, rank, &parts)?;
+            let row = match parts.ok_or(ShmError::Parts { rank, times: 0, me })? {
+                Some(parts) => {
+                    let (row, bell) = open(layout, rank, &parts)?;
+                    doorbells.push(Some(Doorbell::of_peer(row.clone(), bell)));
+                    row
+                }
+                None => {
+                    let zeros = PeerRegion::zeros("an absent peer's row", layout.row(rank).size);
+                    doorbells.push(None);
+                    Arc::new(zeros.map_err(|source| ShmError::Region { rank, part: "row", source })?)
+                }
+            };
             spans.push(row.span());
-            doorbells.push(Some(Doorbell::of_peer(row.clone(), bell)));
             peers.push(row);
         }
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
-        let rows = ShmReader { spans: spans.into(), _held: Arc::new(Held { _own: row.clone(), _peers: peers }) };
+        let rows = ShmReader { spans: spans.into(), _held: Arc::new(Held { _own: Some(row.clone()), _peers: peers }) };
         let deaths = Arc::new(Deaths::new(members));
         let told = vec![0; members.div_ceil(64)].into();
-        Ok(ShmFabric { me, rows, row, bell, announced: None, doorbells: doorbells.into(), barrier, deaths, told })
+        let (announced, lingering, doorbells) = (None, vec![], doorbells.into());
+        Ok(ShmFabric { me, rows, row, bell, announced, lingering, doorbells, barrier, deaths, told })
+    }
+
+    /// What is left of this view for as long as applications of this process still use its rings.
+    pub fn linger(&self) -> Lingering {
+        Lingering { bell: self.bell.clone(), announced: None }
+    }
+
+    /// Listens to those who still use rings of ended views.
+    pub fn listen_to(&mut self, lingering: Vec<Lingering>) {
+        self.end_sleep();
+        self.lingering = lingering;
+    }
+
+    /// Takes back what [`listen_to`](Self::listen_to) was given.
+    pub fn take_lingering(&mut self) -> Vec<Lingering> {
+        self.end_sleep();
+        std::mem::take(&mut self.lingering)
     }
 
     /// Where a watcher reports dead members.
@@ -246,6 +300,9 @@ impl Fabric for ShmFabric {
 
     fn begin_sleep(&mut self) {
         if self.announced.is_none() {
+            for old in &mut self.lingering {
+                old.announced = Some(old.bell.announce_too());
+            }
             self.announced = Some(self.bell.announce());
         }
     }
@@ -253,17 +310,28 @@ impl Fabric for ShmFabric {
     fn sleep(&mut self, at_most: Duration) -> bool {
         let announced =
             self.announced.take().expect("sleep without begin_sleep: what arrived before it would be missed");
-        self.bell.wait(announced, at_most)
+        let rung = self.bell.wait(announced, at_most);
+        self.lingering.iter_mut().for_each(Lingering::withdraw);
+        rung
     }
 
     fn end_sleep(&mut self) {
         if let Some(announced) = self.announced.take() {
             self.bell.withdraw(announced);
+            self.lingering.iter_mut().for_each(Lingering::withdraw);
         }
     }
 
     fn publisher(&self, claims: Arc<Claims>) -> Publisher {
         Publisher::new(&self.row, claims, self.bell.doorbell())
+    }
+}
+
+impl Lingering {
+    fn withdraw(&mut self) {
+        if let Some(announced) = self.announced.take() {
+            self.bell.withdraw(announced);
+        }
     }
 }
 
@@ -313,6 +381,31 @@ impl Table for ShmFabric {
                 doorbell.ring_unfenced();
             }
         }
+    }
+}
+
+impl ShmReader {
+    /// The rows of a view for somebody who is no member of it: of each member, in the order of the ranks, its row, or zeros if it
+    /// never came.
+    ///
+    /// # Errors
+    /// [`ShmError`].
+    ///
+    /// # Panics
+    /// If there is not one entry for each member.
+    pub fn of_others(layout: &Layout, parts: Vec<Option<PeerParts>>) -> Result<ShmReader, ShmError> {
+        assert_eq!(parts.len(), layout.rows().len(), "one entry for each member");
+        let mut peers = Vec::with_capacity(parts.len());
+        for (rank, parts) in (0..).map(Rank).zip(parts) {
+            let size = layout.row(rank).size;
+            let row = match parts {
+                Some(parts) => PeerRegion::open("a member's row", &parts.row, size),
+                None => PeerRegion::zeros("an absent member's row", size),
+            };
+            peers.push(Arc::new(row.map_err(|source| ShmError::Region { rank, part: "row", source })?));
+        }
+        let spans = peers.iter().map(|row| row.span()).collect();
+        Ok(ShmReader { spans, _held: Arc::new(Held { _own: None, _peers: peers }) })
     }
 }
 
@@ -396,7 +489,7 @@ mod tests {
     }
 
     fn create(layout: &Layout, rank: u32) -> (OwnRow, PeerParts) {
-        OwnRow::create(layout, Rank(rank)).unwrap()
+        OwnRow::create(layout, Rank(rank), &MemberBell::create().unwrap()).unwrap()
     }
 
     #[test]
@@ -407,7 +500,7 @@ mod tests {
             [(vec![], 1, 0), (vec![1], 2, 0), (vec![1, 1], 1, 2), (vec![0], 0, 1), (vec![1, 2, 3], 3, 1)]
         {
             let (own, _) = create(&layout, 0);
-            let given = given.into_iter().map(|rank| (Rank(rank), parts.try_clone().unwrap()));
+            let given = given.into_iter().map(|rank| (Rank(rank), Some(parts.try_clone().unwrap())));
             let error = ShmFabric::new(&layout, own, given).unwrap_err();
             assert!(
                 matches!(error, ShmError::Parts { rank: r, times: t, me: Rank(0) } if (r.0, t) == (rank, times)),
@@ -421,7 +514,7 @@ mod tests {
         let ours = layout(2, 8);
         let (own, _) = create(&ours, 0);
         let (_row, parts) = create(&layout(2, 100), 1);
-        let error = ShmFabric::new(&ours, own, [(Rank(1), parts)]).unwrap_err();
+        let error = ShmFabric::new(&ours, own, [(Rank(1), Some(parts))]).unwrap_err();
         let ShmError::Region { rank: Rank(1), part: "row", source: RegionError::Size { .. } } = error else {
             panic!("{error}");
         };
@@ -433,8 +526,37 @@ mod tests {
         let (own, _) = create(&layout, 0);
         let (_row, PeerParts { row, bell }) = create(&layout, 1);
         let swapped = PeerParts { row: bell, bell: row };
-        let error = ShmFabric::new(&layout, own, [(Rank(1), swapped)]).unwrap_err();
+        let error = ShmFabric::new(&layout, own, [(Rank(1), Some(swapped))]).unwrap_err();
         assert!(matches!(error, ShmError::Region { part: "row", source: RegionError::Unsealed { .. }, .. }), "{error}");
+    }
+
+    #[test]
+    fn who_never_came_has_a_row_of_zeros() {
+        let layout = layout(2, 8);
+        let (own, _) = create(&layout, 0);
+        let mut fabric = ShmFabric::new(&layout, own, [(Rank(1), None)]).unwrap();
+        assert!((0..layout.row(Rank(1)).size).step_by(8).all(|at| fabric.load(Rank(1), at) == 0));
+        fabric.post(&[Rank(1)], 0..64);
+    }
+
+    /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.
+    #[test]
+    fn a_ring_of_an_ended_view_wakes_its_member_still() {
+        let layout = layout(1, 8);
+        let bell = MemberBell::create().unwrap();
+        let fabric = || ShmFabric::new(&layout, OwnRow::create(&layout, Rank(0), &bell).unwrap().0, []).unwrap();
+        let (old, mut new) = (fabric(), fabric());
+        let (stale, lingering) = (old.doorbell(), old.linger());
+        drop(old);
+        new.begin_sleep();
+        assert!(!stale.ring(), "nobody listens there yet");
+        new.listen_to(vec![lingering]);
+        for _ in 0..2 {
+            new.begin_sleep();
+            assert!(stale.ring());
+            assert!(new.sleep(Duration::from_secs(60)));
+            assert!(!stale.ring(), "it is awake");
+        }
     }
 
     #[test]
@@ -443,7 +565,7 @@ mod tests {
         let (own, _) = create(&layout, 0);
         let (_row, parts) = create(&layout, 1);
         crate::bell::pretend_fenced(&parts.bell);
-        let fabric = ShmFabric::new(&layout, own, [(Rank(1), parts)]).unwrap();
+        let fabric = ShmFabric::new(&layout, own, [(Rank(1), Some(parts))]).unwrap();
         assert_eq!(fabric.barrier, Barrier::Fence);
     }
 

@@ -1,6 +1,7 @@
 //! The applications: threads that send, and consumers that deliver on threads of their own.
 use crate::plan::AppPlan;
 use crate::random::mix;
+use crate::world::Seat;
 use spindle_core::{Claim, Claims, Cursor, Exclusive, Handoff, Rank, SubgroupId};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,11 +10,13 @@ use std::sync::Arc;
 /// A thread that sends.
 pub(crate) struct App {
     pub(crate) plan: AppPlan,
-    pub(crate) claims: Arc<Claims>,
-    /// Its member's sender rank.
-    pub(crate) sender: usize,
-    /// Where it stands, if nobody else claims on this ring.
-    pub(crate) exclusive: Option<Rc<RefCell<Exclusive>>>,
+    /// Nobody else of its member sends in its subgroup.
+    pub(crate) alone: bool,
+    /// Where it claims. None while its member has no ring for it: before it has joined, between two views, or if it does not
+    /// send in its subgroup.
+    pub(crate) ring: Option<OpenRing>,
+    /// It has been let into a ring once.
+    pub(crate) started: bool,
     /// Claims it has yet to make.
     pub(crate) left: u32,
     /// A claim that it builds a message in: the claim, its index in the ledger, and the frame's offset in the row.
@@ -24,10 +27,50 @@ pub(crate) struct App {
     pub(crate) parked: bool,
 }
 
-impl App {
-    pub(crate) fn new(plan: AppPlan, claims: Arc<Claims>, sender: usize, alone: bool) -> App {
+/// A ring that may be claimed on.
+#[derive(Clone)]
+pub(crate) struct OpenRing {
+    /// Whose, in which view.
+    pub(crate) seat: Seat,
+    pub(crate) subgroup: SubgroupId,
+    pub(crate) claims: Arc<Claims>,
+    /// Its member's sender rank.
+    pub(crate) sender: usize,
+    /// Where the claimer stands, if there is only one.
+    pub(crate) exclusive: Option<Rc<RefCell<Exclusive>>>,
+}
+
+impl OpenRing {
+    pub(crate) fn new(seat: Seat, subgroup: SubgroupId, claims: Arc<Claims>, sender: usize, alone: bool) -> OpenRing {
         let exclusive = alone.then(|| Rc::new(RefCell::new(claims.begin_exclusive())));
-        App { left: plan.claims, plan, claims, sender, exclusive, holding: None, early: false, parked: false }
+        OpenRing { seat, subgroup, claims, sender, exclusive }
+    }
+
+    /// Claims space for `len` bytes; None if there is none.
+    pub(crate) fn claim(&self, len: u64) -> Option<Claim> {
+        match &self.exclusive {
+            Some(exclusive) => self.claims.claim_exclusive(&mut exclusive.borrow_mut(), len).ok(),
+            None => self.claims.claim(len).ok(),
+        }
+    }
+
+    /// The claimer leaves the ring, whose view has ended.
+    pub(crate) fn leave(self) {
+        if let Some(exclusive) = self.exclusive {
+            self.claims.retire(&mut exclusive.borrow_mut());
+        }
+    }
+}
+
+impl App {
+    pub(crate) fn new(plan: AppPlan, alone: bool) -> App {
+        let (started, early, parked) = (false, false, false);
+        App { left: plan.claims, plan, alone, ring: None, started, holding: None, early, parked }
+    }
+
+    /// Whether it claims at `seat` in `subgroup`.
+    pub(crate) fn is_at(&self, seat: Seat, subgroup: SubgroupId) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.seat == seat && ring.subgroup == subgroup)
     }
 }
 
@@ -51,6 +94,12 @@ pub(crate) struct Consumer {
     pub(crate) frontier: u64,
     /// It left something behind.
     pub(crate) more: bool,
+    /// The view has ended, and it knows.
+    pub(crate) closed: bool,
+    /// It has delivered all that belongs to the view.
+    pub(crate) at_end: bool,
+    /// Another consumer, by stage and index, delivers the view before this one and is not at its end.
+    pub(crate) behind: Option<(usize, usize)>,
     pub(crate) lent: Vec<Lent>,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
@@ -60,7 +109,21 @@ impl Consumer {
     pub(crate) fn new(member: Rank, subgroup: SubgroupId, cursor: Cursor, handoff: Arc<Handoff>) -> Consumer {
         let (scheduled, more) = (false, false);
         let (frontier, messages, bytes) = (0, 0, 0);
-        Consumer { member, subgroup, cursor, handoff, scheduled, frontier, more, lent: vec![], messages, bytes }
+        Consumer {
+            member,
+            subgroup,
+            cursor,
+            handoff,
+            scheduled,
+            frontier,
+            more,
+            closed: false,
+            at_end: false,
+            behind: None,
+            lent: vec![],
+            messages,
+            bytes,
+        }
     }
 }
 

@@ -26,6 +26,28 @@ pub struct Summary {
     pub posts: u64,
     /// Faults that happened.
     pub faults: u64,
+    /// Views installed, first ones not counted.
+    pub views: u64,
+    /// Views installed by members, each counted for each member.
+    pub installs: u64,
+    /// Processes that crashed.
+    pub crashes: u64,
+    /// Hangs begun.
+    pub hangs: u64,
+    /// Members that were told to suspect one that lives.
+    pub suspicions: u64,
+    /// Links cut.
+    pub cuts: u64,
+    /// Processes that asked to be admitted.
+    pub joins: u64,
+    /// Members that asked to leave.
+    pub leaves: u64,
+    /// Members that learnt that the others go on without them.
+    pub evictions: u64,
+    /// Messages sent again in a later view.
+    pub resent: u64,
+    /// Seeds at whose end no group was at work, because too few were with each other.
+    pub blocked: u64,
     /// Events.
     pub events: u64,
     /// Virtual time of all seeds together, in ns.
@@ -43,6 +65,17 @@ impl Summary {
         self.polls += outcome.polls;
         self.posts += outcome.posts;
         self.faults += outcome.faults;
+        self.views += outcome.views;
+        self.installs += outcome.installs;
+        self.crashes += outcome.crashes;
+        self.hangs += outcome.hangs;
+        self.suspicions += outcome.suspicions;
+        self.cuts += outcome.cuts;
+        self.joins += outcome.joins;
+        self.leaves += outcome.leaves;
+        self.evictions += outcome.evictions;
+        self.resent += outcome.resent;
+        self.blocked += u64::from(outcome.blocked);
         self.events += outcome.events;
         self.virtual_ns += outcome.virtual_ns;
         self.failures.extend(outcome.violations.into_iter().map(|violation| (outcome.seed, violation)));

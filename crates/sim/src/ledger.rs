@@ -31,6 +31,8 @@ pub struct Frame {
     pub fate: Fate,
     /// Its round, once it is announced.
     pub round: Option<u64>,
+    /// Its sender's number for it, which it keeps if it is sent again in the next view.
+    pub number: u64,
 }
 
 /// All that one sender did in one subgroup.
@@ -46,6 +48,8 @@ pub struct Lane {
     pub announced: usize,
     /// Where the ring stands behind those.
     pub position: u64,
+    /// By rank: the first number that a member has yet to deliver. It delivered those below in views before this one.
+    pub since: Vec<u64>,
     /// By rank: how many of its frames a member has taken out of its batches (voids behind the last are not counted).
     pub taken: Vec<usize>,
     /// By rank: as `taken`, but only what the member is done with.
@@ -91,6 +95,7 @@ impl Ledger {
                 frames: vec![],
                 announced: 0,
                 position: 0,
+                since: vec![0; members],
                 taken: vec![0; members],
                 done: vec![0; members],
                 oldest: 0,
@@ -110,9 +115,9 @@ impl Ledger {
     }
 
     /// A sender claimed `span` bytes at `at` of its row; answers the claim's index.
-    pub fn claimed(&mut self, subgroup: SubgroupId, sender: usize, at: u64, span: u64) -> usize {
+    pub fn claimed(&mut self, subgroup: SubgroupId, sender: usize, at: u64, span: u64, number: u64) -> usize {
         let frames = &mut self.groups[subgroup.index()].lanes[sender].frames;
-        frames.push(Frame { at, span, fate: Fate::Claimed, round: None });
+        frames.push(Frame { at, span, fate: Fate::Claimed, round: None, number });
         frames.len() - 1
     }
 
@@ -128,12 +133,12 @@ impl Ledger {
         &self.groups[subgroup.index()].lanes[sender]
     }
 
-    /// Whether every message has been delivered by every member, as far as `lanes` says so.
+    /// Whether every message has been delivered by every member.
     pub fn everything_is_delivered(&self) -> bool {
-        self.groups.iter().all(|group| {
-            let sent: u64 = group.lanes.iter().map(|lane| lane.messages).sum();
-            group.deliveries == sent * group.members.len() as u64
-        })
+        let done = |group: &Group, lane: &Lane| {
+            group.members.iter().all(|member| lane.next_message(*member) == lane.frames.len())
+        };
+        self.groups.iter().all(|group| group.lanes.iter().all(|lane| done(group, lane)))
     }
 }
 
@@ -147,7 +152,9 @@ impl Group {
     pub fn is_done(&self, member: Rank, lane: usize, index: usize) -> bool {
         let frame = &self.lanes[lane].frames[index];
         match (frame.fate, frame.round) {
-            (Fate::Message { .. }, _) => index < self.lanes[lane].done[member.index()],
+            (Fate::Message { .. }, _) => {
+                index < self.lanes[lane].done[member.index()] || !self.lanes[lane].is_due(member, frame)
+            }
             // Nobody delivers a void: the member's word has to do.
             (Fate::Void, Some(round)) => match self.order {
                 Order::Total => round * self.lanes.len() as u64 + (lane as u64) < self.delivered[member.index()][0],
@@ -159,10 +166,15 @@ impl Group {
 }
 
 impl Lane {
-    /// The index of the message that `member` has to deliver next: the first that is no void behind those it took.
+    /// The index of the message that `member` has to deliver next: the first behind those it took that is due there.
     pub fn next_message(&self, member: Rank) -> usize {
         let taken = self.taken[member.index()];
-        taken + self.frames[taken..].iter().take_while(|frame| frame.fate == Fate::Void).count()
+        taken + self.frames[taken..].iter().take_while(|frame| !self.is_due(member, frame)).count()
+    }
+
+    /// Whether `member` has to deliver `frame`: it is no void, and did not come to it in an earlier view.
+    pub fn is_due(&self, member: Rank, frame: &Frame) -> bool {
+        frame.fate != Fate::Void && frame.number >= self.since[member.index()]
     }
 }
 
@@ -190,8 +202,8 @@ pub(crate) mod tests {
 
     /// A committed message of sender rank `sender`, with a round.
     pub(crate) fn message(ledger: &mut Ledger, sender: usize, digest: u64, round: u64) -> usize {
-        let at = 256 + ledger.groups[0].lanes[sender].frames.len() as u64 * 64 % 256;
-        let index = ledger.claimed(SubgroupId(0), sender, at, 64);
+        let number = ledger.groups[0].lanes[sender].frames.len() as u64;
+        let index = ledger.claimed(SubgroupId(0), sender, 256 + number * 64 % 256, 64, number);
         ledger.committed(SubgroupId(0), sender, index, Fate::Message { len: 48, digest });
         let lane = &mut ledger.groups[0].lanes[sender];
         lane.frames[index].round = Some(round);
@@ -202,7 +214,7 @@ pub(crate) mod tests {
     #[test]
     fn voids_are_passed_over_and_done_with_by_word() {
         let mut ledger = example(Order::Total);
-        let void = ledger.claimed(SubgroupId(0), 0, 256, 64);
+        let void = ledger.claimed(SubgroupId(0), 0, 256, 64, 0);
         ledger.committed(SubgroupId(0), 0, void, Fate::Void);
         ledger.groups[0].lanes[0].frames[void].round = Some(0);
         let next = message(&mut ledger, 0, 5, 1);
@@ -213,5 +225,16 @@ pub(crate) mod tests {
         assert!(!ledger.groups[0].is_done(Rank(1), 0, next));
         ledger.groups[0].lanes[0].done[1] = next + 1;
         assert!(ledger.groups[0].is_done(Rank(1), 0, next));
+    }
+
+    #[test]
+    fn what_came_in_an_earlier_view_is_not_due_again() {
+        let mut ledger = example(Order::Fifo);
+        let again = message(&mut ledger, 0, 5, 0);
+        let next = message(&mut ledger, 0, 6, 1);
+        let lane = &mut ledger.groups[0].lanes[0];
+        lane.since[1] = 1;
+        assert_eq!((lane.next_message(Rank(0)), lane.next_message(Rank(1))), (again, next));
+        assert!(ledger.groups[0].is_done(Rank(1), 0, again) && !ledger.groups[0].is_done(Rank(0), 0, again));
     }
 }

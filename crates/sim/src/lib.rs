@@ -11,6 +11,8 @@
 mod apps;
 mod campaign;
 pub mod checkers;
+mod happenings;
+pub mod history;
 pub mod ledger;
 mod options;
 mod plan;
@@ -23,6 +25,7 @@ mod world;
 
 pub use campaign::{Summary, campaign, explain, run};
 pub use checkers::Violation;
+pub use happenings::{Happening, Step, What, When};
 pub use options::{Faults, Options, Visibility};
 pub use plan::{AppPlan, MemberPlan, Plan};
 pub use world::Outcome;

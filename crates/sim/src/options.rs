@@ -87,6 +87,20 @@ faults! {
     many_subgroups: 8,
     /// A member so far behind that thousands of small messages are on the way to it.
     long_lag: 16,
+    /// Members come and go. Without it none of the following happens.
+    membership: 2,
+    /// Members crash.
+    crashes: 2,
+    /// Members stand still, from shorter than the others wait for them to much longer.
+    hangs: 2,
+    /// Members are said to be lost although they live.
+    false_suspicions: 2,
+    /// Members join.
+    joins: 2,
+    /// Members leave.
+    leaves: 2,
+    /// Links are cut in one direction, for a while or for ever.
+    cuts: 2,
 }
 
 /// The knobs of a campaign. The defaults are what CI runs.
@@ -98,6 +112,10 @@ pub struct Options {
     pub members_max: u32,
     /// About how many deliveries a seed is to check, at least. Seeds vary around it by some factors.
     pub deliveries: u64,
+    /// How many times members come, go or fail in a seed in which they do, at most. Each time is a view more, at most.
+    pub happenings: u64,
+    /// Whether members come and go in every seed.
+    pub always_membership: bool,
     /// Which faults may be drawn. One that is not set never happens.
     pub faults: Faults,
     /// Only this visibility; `None` draws one per seed.
@@ -112,6 +130,8 @@ impl Default for Options {
             members_min: 2,
             members_max: 8,
             deliveries: 600,
+            happenings: 16,
+            always_membership: false,
             faults: Faults::ALL,
             visibility: None,
             events_max: 5_000_000,

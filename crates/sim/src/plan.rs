@@ -1,4 +1,5 @@
 //! What a seed stands for: a view, who sends what, and what goes wrong. Drawn before the run, printed before its trace.
+use crate::happenings::{Happening, Step, What, When};
 use crate::options::{Faults, Options, Visibility};
 use crate::random::Random;
 use spindle_core::ring::frame_bytes;
@@ -8,8 +9,8 @@ use std::fmt;
 /// One thread of one member that sends in one subgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppPlan {
-    /// Whose thread it is.
-    pub member: Rank,
+    /// Whose thread it is, as an index into [`Plan::members`].
+    pub member: usize,
     /// Where it sends.
     pub subgroup: SubgroupId,
     /// How many claims it makes.
@@ -20,9 +21,11 @@ pub struct AppPlan {
     pub hold_ns: u64,
 }
 
-/// What happens to one member.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// One process, and what happens to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberPlan {
+    /// Its id, for as long as it lives.
+    pub id: MemberId,
     /// The longest time between two of its polls, in ns.
     pub poll_ns: u64,
     /// When it stands still: disjoint spans in ns, ascending.
@@ -38,7 +41,7 @@ pub struct MemberPlan {
 pub struct Plan {
     /// The seed it was drawn from.
     pub seed: u64,
-    /// The members and subgroups.
+    /// The first view.
     pub view: View,
     /// How stores reach the others.
     pub visibility: Visibility,
@@ -46,8 +49,12 @@ pub struct Plan {
     pub ablation: Ablation,
     /// What may go wrong.
     pub faults: Faults,
-    /// By rank.
+    /// All processes: those of the first view, by rank, then those who join.
     pub members: Vec<MemberPlan>,
+    /// Who comes, goes and fails, and when.
+    pub happenings: Vec<Happening>,
+    /// The silence after which a member is suspected, in ns; `None` if silence means nothing.
+    pub suspect_after_ns: Option<u64>,
     /// The threads that send.
     pub apps: Vec<AppPlan>,
     /// The longest time that a post takes, in ns, by the rank of the posting member and of the peer.
@@ -57,6 +64,11 @@ pub struct Plan {
     /// Events after which the run is given up as restless.
     pub events_max: u64,
 }
+
+/// Processes that join, at most.
+const JOINERS_MAX: usize = 8;
+/// Members of the first view, at most, where members come and go.
+const SENIORS_MAX: u32 = 32;
 
 impl Plan {
     /// The plan of `seed`.
@@ -72,24 +84,52 @@ impl Plan {
             // A small group and one long stream, so that the seed stays affordable.
             (faults.many_subgroups, faults.tiny_windows, faults.skips) = (false, false, false);
         }
+        // There has to be room for joiners below 64 members.
+        faults.membership = (faults.membership || options.always_membership) && least <= SENIORS_MAX;
+        if faults.membership {
+            // Rings that many senders share and close at different times have seeds of their own.
+            (faults.many_subgroups, faults.long_lag, faults.early_close) = (false, false, false);
+        }
         let members = draw_members(&mut random, &faults, options);
-        let ablation = draw_ablation(&mut random, &faults);
-        let subgroups = draw_subgroups(&mut random, &faults, members);
-        if !ablation.null_sends {
-            // Every sender has to send as many rounds as the others, or its subgroup stops.
+        let mut ablation = draw_ablation(&mut random, &faults);
+        // Without nulls everybody has to send the same number of rounds, which nobody does who comes or goes.
+        ablation.null_sends |= faults.membership;
+        let mut subgroups = draw_subgroups(&mut random, &faults, members);
+        if !ablation.null_sends || (faults.membership && !ablation.receive_batch) {
+            // Every sender has to send as many rounds as the others, or its subgroup stops. And a large group that receives
+            // one place at a time would take very long over what is skipped.
             faults.skips = false;
         }
-        let ids = (0..u64::from(members)).map(|i| MemberId(i * 7 + 3)).collect();
-        let view = View { id: ViewId(1), members: ids, subgroups };
-        let apps = draw_apps(&mut random, &faults, &view, &ablation, options.deliveries);
+        let visibility = random.pick(&[Visibility::Posted, Visibility::Shared]);
+        let visibility = options.visibility.unwrap_or(visibility);
+        let changes = match faults.membership {
+            true => Changes::draw(&mut Random::new(seed, 3), &faults, options, visibility, members),
+            false => Changes::default(),
+        };
+        let ids = draw_ids(&mut random, members as usize + changes.joiners);
+        let first = &ids[..members as usize];
+        let view = if faults.membership {
+            draw_rules(&mut Random::new(seed, 4), &ids, &mut subgroups);
+            // The first view follows from the rules as every later one does.
+            View { id: ViewId(0), members: vec![], subgroups }.next(|_| true, first, &[])
+        } else {
+            View { id: ViewId(1), members: first.to_vec(), subgroups }
+        };
+        let apps = match faults.membership {
+            true => changes.draw_apps(&mut random, &view, &ids, options.deliveries / 2),
+            false => draw_apps(&mut random, &faults, &view, &ablation, options.deliveries),
+        };
         let slow_link = |random: &mut Random| if faults.slow_links && random.one_in(4) { 20_000 } else { 2_000 };
+        let processes = 0..ids.len();
         Plan {
             seed,
-            visibility: options.visibility.unwrap_or(random.pick(&[Visibility::Posted, Visibility::Shared])),
+            visibility,
             ablation,
-            members: (0..members).map(|rank| draw_member(&mut random, &faults, &view, Rank(rank))).collect(),
-            link_ns: (0..members).map(|_| (0..members).map(|_| slow_link(&mut random)).collect()).collect(),
+            members: ids.iter().map(|id| draw_member(&mut random, &faults, &view, *id)).collect(),
+            link_ns: processes.clone().map(|_| processes.clone().map(|_| slow_link(&mut random)).collect()).collect(),
             consumer_ns: if faults.slow_consumers { 30_000 } else { 1_500 },
+            happenings: changes.happenings,
+            suspect_after_ns: changes.suspect_after_ns,
             view,
             faults,
             apps,
@@ -98,9 +138,135 @@ impl Plan {
     }
 }
 
+/// How the membership changes.
+#[derive(Debug, Default)]
+struct Changes {
+    happenings: Vec<Happening>,
+    joiners: usize,
+    suspect_after_ns: Option<u64>,
+    /// When the last of them has begun, in ns.
+    end_ns: u64,
+}
+
+impl Changes {
+    fn draw(random: &mut Random, faults: &Faults, options: &Options, visibility: Visibility, members: u32) -> Changes {
+        // Over a network only silence tells that somebody is gone.
+        let silence = visibility == Visibility::Posted || random.one_in(2);
+        let suspect_after_ns = silence.then(|| random.pick(&[500_000, 1_000_000, 2_000_000]));
+        let mut changes = Changes { suspect_after_ns, ..Changes::default() };
+        let kinds = [faults.crashes, faults.hangs, faults.false_suspicions, faults.joins, faults.leaves, faults.cuts];
+        // Joins count twice, so that there is somebody left for the rest.
+        let kinds: Vec<usize> = (0..6).chain([3]).filter(|kind| kinds[*kind]).collect();
+        let count = if kinds.is_empty() { 0 } else { random.range(1, options.happenings.max(1)) };
+        // Often all at once, often one change of the view after the other.
+        let unit = suspect_after_ns.unwrap_or(100_000);
+        let spread = random.pick(&[unit / 64, unit / 4, unit * 2, unit * 4]);
+        for _ in 0..count {
+            let together = random.one_in(3);
+            changes.end_ns += if together { random.below(2) * random.below(2_000) } else { random.below(spread) };
+            let kind = random.pick(&kinds);
+            let what = changes.what(random, kind, visibility, members as usize);
+            // Half of the crashes and suspicions meet a member in the middle of an agreement.
+            let step =
+                random.pick(&[Step::Suspects, Step::Wedges, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
+            let on = When::Step { process: random.below(u64::from(members)) as usize, view: random.range(1, 4), step };
+            let when = if matches!(kind, 0 | 2) && random.one_in(2) { on } else { When::At(changes.end_ns) };
+            let what = match (what, on) {
+                (Some(What::Crash { actions, .. }), When::Step { process, .. }) if when == on => {
+                    Some(What::Crash { process, actions })
+                }
+                _ => what,
+            };
+            changes.happenings.extend(what.map(|what| Happening { when, what }));
+            // Who is lost comes back under another id.
+            if faults.joins && kind != 3 && random.one_in(2) {
+                let what = changes.what(random, 3, visibility, members as usize);
+                let at = changes.end_ns + random.below(unit * 2);
+                changes.happenings.extend(what.map(|what| Happening::at(at, what)));
+            }
+        }
+        changes
+    }
+
+    fn what(&mut self, random: &mut Random, kind: usize, visibility: Visibility, members: usize) -> Option<What> {
+        let process = random.below((members + self.joiners) as u64) as usize;
+        let other = random.below((members + self.joiners) as u64) as usize;
+        let silence = self.suspect_after_ns.unwrap_or(1_000_000);
+        Some(match kind {
+            0 => What::Crash { process, actions: random.below(12) },
+            1 => What::Hang { process, ns: silence * random.pick(&[40, 85, 95, 105, 130, 400]) / 100 },
+            2 if process != other => What::Suspect { by: process, whom: other },
+            3 if self.joiners < JOINERS_MAX => {
+                self.joiners += 1;
+                What::Join { process: members + self.joiners - 1 }
+            }
+            4 => What::Leave { process },
+            5 if process != other && visibility == Visibility::Posted => {
+                let ns = match random.below(6) {
+                    0 => u64::MAX,
+                    _ => silence * random.pick(&[30, 90, 120, 300]) / 100,
+                };
+                What::Cut { from: process, to: other, ns }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Applications whose messages are spread over the time in which the membership changes.
+    fn draw_apps(&self, random: &mut Random, view: &View, ids: &[MemberId], deliveries: u64) -> Vec<AppPlan> {
+        let mut apps = vec![];
+        let horizon = self.end_ns + self.suspect_after_ns.unwrap_or(100_000) * random.range(1, 3);
+        for (subgroup, spec) in (0..).map(SubgroupId).zip(&view.subgroups) {
+            let total = random.range(deliveries / 4, deliveries) / view.subgroups.len() as u64;
+            let each = (total / view.members.len() as u64).max(2);
+            for (member, id) in ids.iter().enumerate() {
+                let may_send = |rule: &Rule| !matches!(rule, Rule::Only(list) if !list.contains(id));
+                let claims = [0, random.range(1, each), each, each * 2][random.below(4) as usize];
+                if claims == 0 || !may_send(&spec.member_rule) || !may_send(&spec.sender_rule) {
+                    continue;
+                }
+                let threads = if random.one_in(2) { 1 } else { random.range(2, 3).min(claims) };
+                for _ in 0..threads {
+                    let claims = claims / threads;
+                    // Some are done long before the end, and some keep their rings full.
+                    let think_ns = (horizon * random.pick(&[0, 1, 2, 4]) / 2 / claims).max(200);
+                    let hold_ns = random.pick(&[50, 500, 5_000, 100_000]);
+                    apps.push(AppPlan { member, subgroup, claims: claims as u32, think_ns, hold_ns });
+                }
+            }
+        }
+        apps
+    }
+}
+
+/// Ids in no relation to ranks.
+fn draw_ids(random: &mut Random, count: usize) -> Vec<MemberId> {
+    let salt = random.word();
+    (0..count as u64).map(|i| MemberId(crate::random::mix(salt.wrapping_add(i)) >> 40)).collect()
+}
+
+/// Who belongs to the subgroups of each view.
+fn draw_rules(random: &mut Random, ids: &[MemberId], subgroups: &mut [SubgroupSpec]) {
+    for (i, spec) in subgroups.iter_mut().enumerate() {
+        let rule = |random: &mut Random| match random.below(6) {
+            0 => Rule::Only(ids.iter().copied().filter(|_| !random.one_in(3)).collect()),
+            1 => Rule::First(random.range(1, 4) as u32),
+            _ => Rule::Everyone,
+        };
+        spec.member_rule = if i == 0 { Rule::Everyone } else { rule(random) };
+        spec.sender_rule = rule(random);
+        (spec.members, spec.senders) = (vec![], vec![]);
+    }
+}
+
 fn draw_members(random: &mut Random, faults: &Faults, options: &Options) -> u32 {
     if faults.lone_members && options.members_min <= 2 {
         return 1;
+    }
+    if faults.membership {
+        let few = options.members_max.min(options.members_min.max(6));
+        let most = if random.one_in(10) { options.members_max * 3 / 2 } else { few };
+        return random.range(u64::from(options.members_min), u64::from(most.min(SENIORS_MAX))) as u32;
     }
     let most = if faults.long_lag { options.members_max.min(options.members_min.max(3)) } else { options.members_max };
     random.range(u64::from(options.members_min), u64::from(most)) as u32
@@ -196,7 +362,7 @@ fn draw_apps(random: &mut Random, faults: &Faults, view: &View, ablation: &Ablat
                 }
                 let idle = if is_busy { 1 } else { random.range(5, 200) };
                 apps.push(AppPlan {
-                    member,
+                    member: member.index(),
                     subgroup: id,
                     claims: claims as u32,
                     think_ns: pace * idle * random.range(1, 3),
@@ -208,8 +374,9 @@ fn draw_apps(random: &mut Random, faults: &Faults, view: &View, ablation: &Ablat
     apps
 }
 
-fn draw_member(random: &mut Random, faults: &Faults, view: &View, me: Rank) -> MemberPlan {
-    let mut plan = MemberPlan { poll_ns: random.range(200, 1_000), ..MemberPlan::default() };
+fn draw_member(random: &mut Random, faults: &Faults, view: &View, id: MemberId) -> MemberPlan {
+    let poll_ns = random.range(200, 1_000);
+    let mut plan = MemberPlan { id, poll_ns, pauses: vec![], clock_jumps: vec![], hand_offs: vec![] };
     if faults.slow_members && random.one_in(3) {
         plan.poll_ns *= random.range(5, 40);
     }
@@ -221,7 +388,7 @@ fn draw_member(random: &mut Random, faults: &Faults, view: &View, me: Rank) -> M
         plan.pauses.push((at, end));
         at = end;
     }
-    if faults.long_lag && me.index() + 1 == view.members.len() {
+    if faults.long_lag && view.members.last() == Some(&id) {
         plan.pauses = vec![(2_000, 8_000_000)];
     }
     let mut at = 0;
@@ -231,7 +398,8 @@ fn draw_member(random: &mut Random, faults: &Faults, view: &View, me: Rank) -> M
         plan.clock_jumps.push((at, random.range(0, 20_000_000_000) as i64 - 10_000_000_000));
     }
     if faults.hand_offs {
-        plan.hand_offs = view.subgroups_of(me).filter(|_| random.one_in(2)).map(|(id, _)| id).collect();
+        let ids = (0..view.subgroups.len() as u32).map(SubgroupId);
+        plan.hand_offs = ids.filter(|_| random.one_in(2)).collect();
     }
     plan
 }
@@ -239,7 +407,7 @@ fn draw_member(random: &mut Random, faults: &Faults, view: &View, me: Rank) -> M
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ranks = |list: &[Rank]| list.iter().map(|r| format!("m{r}")).collect::<Vec<_>>().join(" ");
-        writeln!(f, "seed {}: {} members, {:?} memory", self.seed, self.members.len(), self.visibility)?;
+        writeln!(f, "seed {}: {} members, {:?} memory", self.seed, self.view.members.len(), self.visibility)?;
         writeln!(f, "faults: {}", self.faults.names().join(", "))?;
         let Ablation { send_batch, receive_batch, delivery_batch, null_sends, coalesced_control, deferred_posts } =
             self.ablation;
@@ -255,6 +423,9 @@ impl fmt::Display for Plan {
         .filter(|o| !o.0)
         .map(|o| o.1)
         .collect();
+        if let Some(ns) = self.suspect_after_ns {
+            writeln!(f, "suspected after: {ns} ns of silence")?;
+        }
         writeln!(f, "switched off: {}", if off.is_empty() { "nothing".into() } else { off.join(", ") })?;
         for (id, s) in (0..).map(SubgroupId).zip(&self.view.subgroups) {
             let order = format!("{:?}", s.order).to_lowercase();
@@ -263,10 +434,21 @@ impl fmt::Display for Plan {
                 "subgroup s{id}: {order} order, window {}, messages to {} bytes, ",
                 s.window, s.message_bytes_max
             )?;
-            writeln!(f, "members {}, senders {}", ranks(&s.members), ranks(&s.senders))?;
+            write!(f, "members {}, senders {}", ranks(&s.members), ranks(&s.senders))?;
+            let rule = |rule: &Rule| match rule {
+                Rule::Everyone => "everyone".into(),
+                Rule::Only(ids) => ids.iter().map(|id| format!("#{id}")).collect::<Vec<_>>().join(" "),
+                Rule::First(count) => format!("the first {count}"),
+                Rule::Shard { set, least, most } => format!("a shard of {least} to {most} of set {set}"),
+            };
+            match self.faults.membership {
+                true => writeln!(f, ", later {}, of them {}", rule(&s.member_rule), rule(&s.sender_rule))?,
+                false => writeln!(f)?,
+            }
         }
-        for (rank, member) in self.members.iter().enumerate() {
-            write!(f, "member m{rank}: polls within {} ns", member.poll_ns)?;
+        for (process, member) in self.members.iter().enumerate() {
+            let who = if process < self.view.members.len() { "member m" } else { "joiner p" };
+            write!(f, "{who}{process}: id #{}, polls within {} ns", member.id, member.poll_ns)?;
             for (from, to) in &member.pauses {
                 write!(f, ", pauses {from}..{to} ns")?;
             }
@@ -276,11 +458,11 @@ impl fmt::Display for Plan {
             for id in &member.hand_offs {
                 write!(f, ", hands off s{id}")?;
             }
-            for app in self.apps.iter().filter(|app| app.member.index() == rank) {
+            for app in self.apps.iter().filter(|app| app.member == process) {
                 write!(f, ", thread sends {} in s{}", app.claims, app.subgroup)?;
             }
             writeln!(f)?;
         }
-        Ok(())
+        self.happenings.iter().try_for_each(|happening| writeln!(f, "{happening}"))
     }
 }

@@ -1,5 +1,5 @@
 //! The hunt for planted bugs: how many seeds it takes until the checkers notice each. Only in builds with `--cfg planted`.
-use crate::{Options, Violation, campaign};
+use crate::{Faults, Options, Violation, campaign};
 use spindle_core::planted::{Bug, activate};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,8 +18,16 @@ pub fn hunt(bug: Bug, max_seeds: u64) -> Option<Found> {
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     activate(Some(bug));
-    let summary = campaign(0..max_seeds, 2, &Options::default(), |summary| summary.failures.is_empty());
+    let summary = campaign(0..max_seeds, 2, &options(bug), |summary| summary.failures.is_empty());
     activate(None);
     // Every seed below the first to fail was begun before it and is in the summary.
     summary.failures.into_iter().next().map(|(seed, violation)| Found { seed, violation })
+}
+
+/// What the seeds are drawn from: a bug of the membership shows itself only where members come and go.
+fn options(bug: Bug) -> Options {
+    match (bug as u32) < (Bug::NoFence as u32) {
+        true => Options { faults: Faults { membership: false, ..Faults::ALL }, ..Options::default() },
+        false => Options { always_membership: true, ..Options::default() },
+    }
 }

@@ -9,19 +9,35 @@ use spindle_core::{Rank, Rows, Table};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// One member's copy of one row.
 #[derive(Debug)]
 pub(crate) struct RowCopy {
     /// The control block, by word. Cells, because words arrive while an engine reads.
     control: Box<[Cell<u64>]>,
+    /// The words of it that may take any value: those of proposals.
+    free: Range<u64>,
     /// The rings behind it.
     rings: Box<[u8]>,
 }
 
+/// The extent of one row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    /// Bytes of the whole row.
+    pub(crate) size: u64,
+    /// Bytes of its control block.
+    pub(crate) control: u64,
+    /// Words that may go back.
+    pub(crate) free: Range<u64>,
+}
+
 impl RowCopy {
-    fn new(size: u64, control: u64) -> RowCopy {
+    fn new(extent: &Extent) -> RowCopy {
+        let Extent { size, control, free } = extent.clone();
         RowCopy {
+            free,
             control: (0..control / 8).map(|_| Cell::new(0)).collect(),
             rings: vec![0; (size - control) as usize].into(),
         }
@@ -61,6 +77,12 @@ impl RowCopy {
 /// Stores and posts of one poll, at most: far more than all rings of a plan hold frames.
 const ACTIONS_MAX: usize = 1 << 17;
 
+/// How far a link may be behind what is due before it lands torn posts in one go, in ns.
+const BEHIND_NS: u64 = 20_000;
+
+/// How much later a post may arrive for those that it makes superfluous, in ns.
+const MERGED_NS: u64 = 50_000;
+
 /// What an engine did to its table in one poll, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
@@ -80,6 +102,8 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 struct Parcel {
     due: u64,
+    /// When the first was due of those that it made superfluous.
+    since: u64,
     /// Taken out by a later one.
     dropped: bool,
     load: Load,
@@ -111,6 +135,15 @@ pub(crate) struct Link {
     pub(crate) due: u64,
     /// Whether an event stands in the heap for it.
     pub(crate) scheduled: bool,
+    /// Nothing arrives.
+    pub(crate) cut: bool,
+}
+
+impl Link {
+    /// Whether nothing is on the way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
 }
 
 /// Something that happens on another thread in the middle of a poll.
@@ -131,6 +164,8 @@ pub(crate) struct SimTable {
     /// What happens in the middle of this poll, and at which access from now.
     interruption: RefCell<Option<Interruption>>,
     interrupted_in: Cell<u64>,
+    /// Stores and posts of this poll so far, for those who want to know what came before what.
+    count: Rc<Cell<u64>>,
     /// Something has arrived in the middle of a poll that the engine may have missed.
     pub(crate) missed: Cell<bool>,
     /// A word of `owner`'s row that went back: (owner, offset, before, now).
@@ -144,6 +179,8 @@ pub(crate) struct Travel {
     pub(crate) steps: u64,
     pub(crate) salt: u64,
     pub(crate) merge: bool,
+    /// When the first was due of those that it makes superfluous; `u64::MAX` for none.
+    pub(crate) since: u64,
 }
 
 /// What landing brought about.
@@ -156,10 +193,16 @@ pub(crate) struct Landed {
 }
 
 impl SimTable {
-    pub(crate) fn new(me: Rank, sizes: &[(u64, u64)], copy_data: bool, mid_poll: Option<u64>) -> SimTable {
+    pub(crate) fn new(
+        me: Rank,
+        sizes: &[Extent],
+        copy_data: bool,
+        mid_poll: Option<u64>,
+        count: Rc<Cell<u64>>,
+    ) -> SimTable {
         SimTable {
             me,
-            rows: sizes.iter().map(|&(size, control)| RowCopy::new(size, control)).collect(),
+            rows: sizes.iter().map(RowCopy::new).collect(),
             inbound: sizes.iter().map(|_| RefCell::default()).collect(),
             actions: vec![],
             scratch_words: vec![],
@@ -168,6 +211,7 @@ impl SimTable {
             mid_poll: mid_poll.map(Cell::new),
             interruption: RefCell::default(),
             interrupted_in: Cell::new(0),
+            count,
             missed: Cell::new(false),
             went_back: Cell::new(None),
         }
@@ -178,6 +222,7 @@ impl SimTable {
         self.scratch_words.clear();
         self.scratch_bytes.clear();
         self.missed.set(false);
+        self.count.set(0);
     }
 
     /// Lets something happen at the engine's `access`-th access to this table from now.
@@ -210,8 +255,9 @@ impl SimTable {
     }
 
     fn apply_control(&self, owner: Rank, at: u64, value: u64) {
-        let cell = &self.rows[owner.index()].control[at as usize / 8];
-        if value < cell.get() {
+        let row = &self.rows[owner.index()];
+        let cell = &row.control[at as usize / 8];
+        if value < cell.get() && !row.free.contains(&at) {
             self.went_back.set(Some((owner, at, cell.get(), value)));
         }
         cell.set(value);
@@ -227,6 +273,9 @@ impl SimTable {
         }
         let mut link = self.inbound[owner.index()].borrow_mut();
         let link = &mut *link;
+        if link.cut {
+            return;
+        }
         let control = self.rows[owner.index()].control_bytes();
         for _ in 0..word >> 8 & 3 {
             let Some(Parcel { load, steps: 1, .. }) = link.queue.front() else { return };
@@ -251,12 +300,12 @@ impl SimTable {
 
     /// Sends one store on its way to me (shared memory).
     pub(crate) fn expect_word(&self, owner: Rank, at: u64, value: u64, due: u64) {
-        self.expect(owner, Load::Word { at, value }, Travel { due, steps: 1, salt: 0, merge: false });
+        self.expect(owner, Load::Word { at, value }, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Sends a doorbell on its way to me (shared memory).
     pub(crate) fn expect_bell(&self, owner: Rank, due: u64) {
-        self.expect(owner, Load::Bell, Travel { due, steps: 1, salt: 0, merge: false });
+        self.expect(owner, Load::Bell, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
     /// Sends a post of `from` on its way to me; true if it made another one superfluous.
@@ -266,6 +315,8 @@ impl SimTable {
         if range.start < control {
             assert!(range.end <= control, "a post of control words ends inside the control block");
             let mut link = self.inbound[from.me.index()].borrow_mut();
+            let mut since = u64::MAX;
+            let due = link.due.max(travel.due);
             if travel.merge {
                 // Back to the newest control post that stays: nothing may overtake that one.
                 for earlier in link.queue.iter_mut().rev().filter(|parcel| !parcel.dropped) {
@@ -273,6 +324,11 @@ impl SimTable {
                     if earlier.step > 0 || covered.start < range.start || range.end < covered.end {
                         break;
                     }
+                    // Or the peer might never hear anything of a row that changes all the time.
+                    if due > earlier.since + MERGED_NS {
+                        break;
+                    }
+                    since = since.min(earlier.since);
                     earlier.dropped = true;
                     merged = true;
                 }
@@ -280,7 +336,7 @@ impl SimTable {
             let words = ((range.end - range.start) / 8) as usize;
             link.words.extend(&from.scratch_words[copied..copied + words]);
             drop(link);
-            self.expect(from.me, Load::Control(range.clone()), travel);
+            self.expect(from.me, Load::Control(range.clone()), Travel { since, ..travel });
         } else {
             if from.copy_data {
                 let len = (range.end - range.start) as usize;
@@ -304,7 +360,29 @@ impl SimTable {
         };
         link.due = link.due.max(travel.due);
         let (due, salt) = (link.due, travel.salt);
-        link.queue.push_back(Parcel { due, dropped: false, load, steps, step: 0, salt });
+        let since = due.min(travel.since);
+        link.queue.push_back(Parcel { due, since, dropped: false, load, steps, step: 0, salt });
+    }
+
+    /// How many parcels of `owner` are on the way to me.
+    pub(crate) fn on_the_way(&self, owner: Rank) -> usize {
+        self.inbound[owner.index()].borrow().queue.len()
+    }
+
+    /// Of what `owner` has on the way to me only so many parcels arrive.
+    pub(crate) fn lose(&self, owner: Rank, kept: usize) {
+        let mut link = self.inbound[owner.index()].borrow_mut();
+        link.queue.truncate(kept);
+        let (mut words, mut bytes) = (0, 0);
+        for parcel in &link.queue {
+            match &parcel.load {
+                Load::Control(range) => words += (range.end - range.start) as usize / 8,
+                Load::Data { range, late: false } => bytes += (range.end - range.start) as usize,
+                Load::Data { .. } | Load::Word { .. } | Load::Bell => {}
+            }
+        }
+        link.words.truncate(words);
+        link.bytes.truncate(bytes);
     }
 
     /// When the next parcel from `owner` is due.
@@ -325,6 +403,8 @@ impl SimTable {
             let (step, steps, salt) = (parcel.step, parcel.steps, parcel.salt);
             let mine = |at: u64| steps == 1 || mix(salt ^ (at / LINE_BYTES)) % steps == step;
             let last = step + 1 == steps;
+            // A link that has fallen behind makes haste, or it would never catch up.
+            let gap = if now - parcel.due > BEHIND_NS { 0 } else { gap };
             match &parcel.load {
                 Load::Word { at, value } if *at < self.rows[owner.index()].control_bytes() => {
                     self.apply_control(owner, *at, *value);
@@ -406,6 +486,7 @@ impl Table for SimTable {
         // INV-14: a loop without end would fill memory before anybody else noticed.
         assert!(self.actions.len() < ACTIONS_MAX, "one poll of m{} made {ACTIONS_MAX} stores and posts", self.me);
         self.actions.push(Action::Store { at, value });
+        self.count.set(self.actions.len() as u64);
         self.rows[self.me.index()].set(at, value);
     }
 
@@ -425,6 +506,7 @@ impl Table for SimTable {
             start
         };
         self.actions.push(Action::Post { peers, range, copied });
+        self.count.set(self.actions.len() as u64);
     }
 }
 
@@ -432,9 +514,13 @@ impl Table for SimTable {
 mod tests {
     use super::*;
 
+    fn extents() -> [Extent; 2] {
+        [(); 2].map(|()| Extent { size: 1024, control: 256, free: 192..256 })
+    }
+
     fn pair(copy_data: bool) -> (SimTable, SimTable) {
-        let sizes = [(1024, 256), (1024, 256)];
-        (SimTable::new(Rank(0), &sizes, copy_data, None), SimTable::new(Rank(1), &sizes, copy_data, None))
+        let table = |me| SimTable::new(Rank(me), &extents(), copy_data, None, Rc::default());
+        (table(0), table(1))
     }
 
     fn post(from: &mut SimTable, to: &SimTable, range: Range<u64>, travel: Travel) -> bool {
@@ -444,7 +530,7 @@ mod tests {
         to.expect_post(from, range, *copied, travel)
     }
 
-    const WHOLE: Travel = Travel { due: 10, steps: 1, salt: 5, merge: false };
+    const WHOLE: Travel = Travel { due: 10, steps: 1, salt: 5, merge: false, since: u64::MAX };
 
     #[test]
     fn a_post_carries_what_its_range_held_and_arrives_when_it_is_due() {
@@ -510,9 +596,36 @@ mod tests {
     }
 
     #[test]
+    fn a_proposal_may_take_any_value() {
+        let (mut from, mut to) = pair(false);
+        for value in [5, 4] {
+            from.store(192, value);
+            post(&mut from, &to, 192..256, WHOLE);
+        }
+        to.land(&from, 10, 1);
+        assert_eq!((to.went_back.get(), to.load(Rank(0), 192)), (None, 4));
+    }
+
+    #[test]
+    fn what_a_dead_member_had_on_the_way_arrives_up_to_some_post() {
+        let (mut from, mut to) = pair(true);
+        for value in 1..=3 {
+            from.store(64, value);
+            from.set_own(256, value);
+            post(&mut from, &to, 256..320, WHOLE);
+            post(&mut from, &to, 64..128, WHOLE);
+        }
+        assert_eq!(to.on_the_way(Rank(0)), 6);
+        to.lose(Rank(0), 3);
+        to.land(&from, 10, 1);
+        assert_eq!((to.load(Rank(0), 256), to.load(Rank(0), 64)), (2, 1));
+        let link = to.inbound[0].borrow();
+        assert!(link.queue.is_empty() && link.words.is_empty() && link.bytes.is_empty());
+    }
+
+    #[test]
     fn words_arrive_in_the_middle_of_a_poll_in_order() {
-        let sizes = [(1024, 256), (1024, 256)];
-        let to = SimTable::new(Rank(1), &sizes, false, Some(3));
+        let to = SimTable::new(Rank(1), &extents(), false, Some(3), Rc::default());
         for value in 1..=50 {
             to.expect_word(Rank(0), 64, value, 10);
             to.expect_word(Rank(0), 72, value, 10);

@@ -8,9 +8,12 @@ use std::time::Duration;
 pub struct Config {
     /// The group's name: 1 to 64 letters, digits, `.`, `_` and `-`. Groups of different users don't meet.
     pub group: String,
-    /// How many members found the group. Nothing is sent before all of them are there.
+    /// How many members found the group: nothing is sent before all of them are there. A group that runs is joined whatever this
+    /// says.
     pub members: u32,
-    /// This member's id, unique in the group; by default the smallest that is free, from 1. Ranks follow the ids.
+    /// This member's id, unique in the group; by default the smallest, from 1, that nobody has had in it. Who asks for the id of a
+    /// member that died waits until the others have gone on without that one. The founders' ranks follow their ids; later members
+    /// come behind them.
     pub id: Option<u64>,
     /// The subgroups; at least one.
     pub subgroups: Vec<Subgroup>,
@@ -23,6 +26,9 @@ pub struct Config {
     /// 10 µs) more often. Where another thread wants the same core it gives way between looks, and where that thread keeps
     /// the core it sleeps at once.
     pub spin_for: Duration,
+    /// The silence after which a member that lives is taken for hung, and the others go on without it: it is evicted. Deaths are
+    /// known at once. Shorter finds hung members sooner; pauses of nine tenths of it are safe. `None`: only deaths count.
+    pub suspect_after: Option<Duration>,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,
 }
@@ -67,6 +73,7 @@ impl Config {
             gather_timeout: Duration::from_secs(60),
             runtime_dir: None,
             spin_for: Duration::from_millis(1),
+            suspect_after: Some(Duration::from_secs(1)),
             ablation: Ablation::default(),
         }
     }
@@ -81,9 +88,8 @@ impl Config {
 
     /// A number that differs, in all likelihood, when anything differs that members must agree on.
     pub(crate) fn digest(&self) -> u64 {
-        // FNV-1a over the version, which decides how the view is laid out, and the debug form of the view.
-        let members = (0..u64::from(self.members)).map(MemberId).collect();
-        let text = format!("{} {:?}", env!("CARGO_PKG_VERSION"), self.view(members));
+        // FNV-1a over the version, which decides how the view is laid out, and the debug form of the subgroups.
+        let text = format!("{} {:?}", env!("CARGO_PKG_VERSION"), self.subgroups);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 }

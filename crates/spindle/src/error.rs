@@ -1,7 +1,8 @@
 //! What can go wrong, by the call that reports it.
-use spindle_core::{Fault, MemberId, Rank, ViewError};
+use crate::gathering::Gathering;
+use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::ShmError;
-use spindle_fabric::meet::MeetError;
+use spindle_fabric::mail::{DirError, MailError, NameError, Refusal};
 use std::io;
 use std::time::Duration;
 
@@ -15,9 +16,62 @@ pub enum JoinError {
     /// There has to be something to send in.
     #[error("the group has no subgroup: add at least one")]
     NoSubgroup,
-    /// Meeting the other members failed.
+    /// The group's name won't do.
     #[error(transparent)]
-    Meet(#[from] MeetError),
+    Name(#[from] NameError),
+    /// The directory won't do.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// Taking an address in the group failed.
+    #[error(transparent)]
+    Mail(#[from] MailError),
+    /// The members don't want this one.
+    #[error("the members refuse to let this process in: {0}")]
+    Refused(Refusal),
+    /// The group is being founded by another number of members.
+    #[error("this process wants a group of {ours} members and the others one of {theirs}; give all the same number")]
+    MembersMismatch {
+        /// What this process wants.
+        ours: u32,
+        /// What the others want.
+        theirs: u32,
+    },
+    /// No group has so many members.
+    #[error("a group has 1 to {max} members, not {got}", max = limits::MEMBERS_MAX)]
+    Members {
+        /// How many were asked for.
+        got: u32,
+    },
+    /// All members were gone before they could let this process in.
+    #[error("the group has ended while this process was joining it; start it again")]
+    GroupGone,
+    /// The group sends faster than this process follows.
+    #[error("this process can't follow the group: {0}; join again, or with a larger window")]
+    Lapped(#[from] Lapped),
+    /// The group sends faster than this process applies.
+    #[error("over {bytes} bytes wait to be applied: the group sends faster than this process applies")]
+    TooSlow {
+        /// How many wait at most.
+        bytes: u64,
+    },
+    /// The member whose state this process was taking over failed.
+    #[error("the state did not come to its end: {0}; join again, which asks another member")]
+    Source(io::Error),
+    /// This application could not take the state over.
+    #[error("the state could not be restored: {0}")]
+    Restore(io::Error),
+    /// Not everybody came, or nobody let this process in.
+    #[error("the wait is over: {gathering}; start who is missing, or wait longer")]
+    TimedOut {
+        /// Who was there.
+        gathering: Gathering,
+    },
+    /// The caller asked to stop.
+    #[error("cancelled while waiting for the group: {gathering}")]
+    Cancelled {
+        /// Who was there.
+        gathering: Gathering,
+    },
     /// The shared memory could not be set up.
     #[error(transparent)]
     Memory(ShmError),
@@ -29,48 +83,31 @@ pub enum JoinError {
     Thread(io::Error),
 }
 
-/// Why a group ended before everything was delivered. Every later call on it reports the same.
+/// Why a group ended at this member before everything was delivered. Every later call on it reports the same.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
-    /// A member died.
-    #[error("member {id} (rank {rank}, process {pid}) died")]
-    Died {
-        /// Its id.
+    /// The others go on without this member: they heard nothing from it for too long, or were told to. Messages that it had
+    /// sent may have been delivered or not; it may join again, as a new member.
+    #[error("the others evicted this member (id {id}) in view {view}: it was silent for too long, or was told to go")]
+    Evicted {
+        /// This member.
         id: MemberId,
-        /// Its rank.
-        rank: Rank,
-        /// Its process.
-        pid: u32,
+        /// The view in which it learned of it.
+        view: ViewId,
     },
-    /// A member left before everything was delivered.
-    #[error("member {id} (rank {rank}, process {pid}) gave the group up")]
-    Abandoned {
-        /// Its id.
-        id: MemberId,
-        /// Its rank.
-        rank: Rank,
-        /// Its process.
-        pid: u32,
-    },
-    /// A member broke the protocol.
-    #[error("member {id} (rank {rank}, process {pid}) broke the protocol: {fault}")]
-    Garbage {
-        /// Its id.
-        id: MemberId,
-        /// Its rank.
-        rank: Rank,
-        /// Its process.
-        pid: u32,
-        /// What it did.
-        fault: Fault,
-    },
+    /// This member has left, as it was asked to.
+    #[error("this member has left the group")]
+    Left,
+    /// What was agreed on can't be read, or the next view can't be set up here.
+    #[error("this member can't go on to the next view: {0}")]
+    Stuck(String),
     /// This process gave the group up: it dropped its handle, or its handler panicked.
     #[error("this member gave the group up")]
     Dropped,
 }
 
-/// Why a message was not accepted. One that was accepted is delivered everywhere unless the group ends.
+/// Why a message was not accepted. One that was accepted is delivered by every member, or by none if this member dies or is evicted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -91,6 +128,9 @@ pub enum SendError {
     /// Waiting in an upcall would wait for itself.
     #[error("a handler may not wait for room: it runs on the thread that makes room; use try_claim")]
     InUpcall,
+    /// In the newest view this member is no sender of the subgroup, or there is no such subgroup any more.
+    #[error("this member sends no more in this subgroup: the view has changed")]
+    NoSender,
     /// The group has ended.
     #[error("the group has ended: {0}")]
     Ended(#[from] Ended),

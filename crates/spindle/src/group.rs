@@ -1,12 +1,15 @@
 //! A member whose node is polled by a thread of its own.
-use crate::error::{Ended, FinishError, JoinError};
+use crate::crew::Notices;
+use crate::error::{Ended, FinishError, HandleError, JoinError};
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace};
+use crate::publisher::Publisher;
 use crate::shared::{End, Shared};
 use crate::status::Status;
 use crate::{Handler, MemberId, Rank, View};
-use spindle_fabric::Doorbell;
+use spindle_core::Change;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -21,11 +24,10 @@ const STATUS_WAIT: Duration = Duration::from_secs(1);
 /// Dropping it gives the group up for everybody; [`finish`](Self::finish) ends it in agreement.
 #[derive(Debug)]
 pub struct Group {
-    view: View,
-    rank: Rank,
+    id: MemberId,
     control: Arc<Control>,
     shared: Arc<Shared>,
-    doorbell: Doorbell,
+    notices: Arc<Notices>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,9 +35,30 @@ pub struct Group {
 #[derive(Debug, Default)]
 struct Control {
     stop: AtomicBool,
+    leave: AtomicBool,
+    seal: AtomicBool,
+    orders: Mutex<Vec<Order>>,
+    ordered: AtomicBool,
     status_wanted: AtomicBool,
     answers: Mutex<Answers>,
     answered: Condvar,
+}
+
+/// What the handle asks of the polling thread, which answers.
+#[derive(Debug)]
+enum Order {
+    Wish(Change, SyncSender<bool>),
+    Publisher(String, SyncSender<Result<Publisher, HandleError>>),
+}
+
+impl Order {
+    fn carry_out(self, node: &mut Node) {
+        // Who has not waited for the answer does not want it.
+        let _ = match self {
+            Order::Wish(change, answer) => answer.try_send(node.wish(change)).is_ok(),
+            Order::Publisher(name, answer) => answer.try_send(node.publisher(&name)).is_ok(),
+        };
+    }
 }
 
 #[derive(Debug, Default)]
@@ -51,8 +74,7 @@ impl Group {
     pub(crate) fn start(node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
         let control = Arc::new(Control::default());
         control.answer(&node);
-        let (view, rank) = (node.view().clone(), node.rank());
-        let (shared, doorbell) = (Arc::clone(node.shared()), node.doorbell());
+        let (id, shared, notices) = (node.id(), Arc::clone(node.shared()), Arc::clone(node.notices()));
         let for_thread = Arc::clone(&control);
         let name = format!("spindle-{}", node.id());
         let thread = thread::Builder::new().name(name).spawn(move || {
@@ -60,22 +82,22 @@ impl Group {
             run(node, handler, &for_thread);
         });
         let thread = Some(thread.map_err(JoinError::Thread)?);
-        Ok(Group { view, rank, control, shared, doorbell, thread })
+        Ok(Group { id, control, shared, notices, thread })
     }
 
-    /// The view: who is in, in which subgroups.
-    pub fn view(&self) -> &View {
-        &self.view
+    /// The newest view: who is in, in which subgroups.
+    pub fn view(&self) -> Arc<View> {
+        self.shared.view()
     }
 
-    /// This member's rank in the view.
+    /// This member's rank in the newest view.
     pub fn rank(&self) -> Rank {
-        self.rank
+        self.view().rank_of(self.id).unwrap_or(Rank(0))
     }
 
     /// This member's id.
     pub fn id(&self) -> MemberId {
-        self.view.members[self.rank.index()]
+        self.id
     }
 
     /// Why the group ended before everything was delivered, if it did.
@@ -88,7 +110,7 @@ impl Group {
         let mut answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let before = answers.count;
         self.control.status_wanted.store(true, Ordering::Release);
-        self.doorbell.ring();
+        self.notices.ring();
         let pending = |answers: &mut Answers| answers.count == before && !answers.ended;
         let waited = self.control.answered.wait_timeout_while(answers, STATUS_WAIT, pending);
         answers = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -102,6 +124,8 @@ impl Group {
     /// [`FinishError`]. A group that did not finish in time is given up.
     pub fn finish(mut self, timeout: Duration) -> Result<Status, FinishError> {
         let start = Instant::now();
+        self.control.seal.store(true, Ordering::Release);
+        self.notices.ring();
         let answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.control.answered.wait_timeout_while(answers, timeout, |answers| !answers.ended);
         drop(waited);
@@ -112,6 +136,54 @@ impl Group {
             }
             Some(End::Broken(ended)) => Err(ended.clone().into()),
             None => Err(FinishError::TimedOut { waited: start.elapsed(), unfinished: unfinished(&self.status()) }),
+        }
+    }
+
+    /// As [`Node::wish`].
+    pub fn wish(&self, change: Change) -> bool {
+        self.order(|answer| Order::Wish(change, answer)).unwrap_or(false)
+    }
+
+    /// As [`Node::publisher`], for a subgroup that was created while the group ran.
+    ///
+    /// # Errors
+    /// [`HandleError`].
+    pub fn publisher(&self, subgroup: &str) -> Result<Publisher, HandleError> {
+        let name = subgroup.to_string();
+        let ended = HandleError::NoSuchSubgroup { name: name.clone(), known: "none: the group has ended".to_string() };
+        self.order(|answer| Order::Publisher(name, answer)).unwrap_or(Err(ended))
+    }
+
+    /// Has the polling thread do something, and waits for what comes of it. `None` if it does nothing any more.
+    fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
+        let (answer, answered) = sync_channel(1);
+        self.control.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order(answer));
+        self.control.ordered.store(true, Ordering::Release);
+        self.notices.ring();
+        answered.recv_timeout(STATUS_WAIT).ok()
+    }
+
+    /// Leaves the group, without loss for anybody: everything that this member has sent before is delivered everywhere first. The
+    /// others go on.
+    ///
+    /// # Errors
+    /// [`FinishError`]: the group did not agree in time, or has ended otherwise.
+    pub fn leave(mut self, timeout: Duration) -> Result<Status, FinishError> {
+        let start = Instant::now();
+        self.control.leave.store(true, Ordering::Release);
+        self.notices.ring();
+        let answers = self.control.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.control.answered.wait_timeout_while(answers, timeout, |answers| !answers.ended));
+        match self.shared.end() {
+            Some(End::Finished | End::Broken(Ended::Left)) => {
+                self.join();
+                Ok(self.status())
+            }
+            Some(End::Broken(ended)) => Err(ended.clone().into()),
+            None => {
+                let unfinished = "the others have not agreed on a view without this member".to_string();
+                Err(FinishError::TimedOut { waited: start.elapsed(), unfinished })
+            }
         }
     }
 
@@ -127,7 +199,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.control.stop.store(true, Ordering::Release);
-        self.doorbell.ring();
+        self.notices.ring();
         self.join();
     }
 }
@@ -153,9 +225,12 @@ impl Control {
 
 /// The polling thread.
 fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
-    let mut pace = Pace::new(node.spin_for());
+    let mut pace = Pace::new(node.terms.spin_for);
     // A cheap look first: the line is written by others only when they want something.
-    let requested = || control.stop.load(Ordering::Acquire) || control.status_wanted.load(Ordering::Acquire);
+    let requested = || {
+        let flags = [&control.stop, &control.status_wanted, &control.leave, &control.seal, &control.ordered];
+        flags.iter().any(|flag| flag.load(Ordering::Acquire))
+    };
     loop {
         let mut poll = node.poll(&mut handler);
         if let Ok(Poll::Idle) = poll
@@ -166,6 +241,16 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
         if requested() {
             if control.status_wanted.swap(false, Ordering::AcqRel) {
                 control.answer(&node);
+            }
+            if control.leave.swap(false, Ordering::AcqRel) {
+                node.leave();
+            }
+            if control.seal.swap(false, Ordering::AcqRel) {
+                node.seal();
+            }
+            if control.ordered.swap(false, Ordering::AcqRel) {
+                let orders = std::mem::take(&mut *control.orders.lock().unwrap_or_else(PoisonError::into_inner));
+                orders.into_iter().for_each(|order| order.carry_out(&mut node));
             }
             if control.stop.load(Ordering::Acquire) {
                 break;

@@ -12,27 +12,39 @@
 //! each sender a round, delivered once every member has received it.
 #![forbid(unsafe_code)]
 
-mod cause;
+mod change;
 mod config;
+mod crew;
 mod error;
+mod gathering;
 mod group;
+mod joining;
+mod learning;
+mod line;
 mod node;
 mod pace;
+mod port;
 mod publisher;
 mod receiver;
 mod shared;
+mod state;
 mod status;
 
+pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
 pub use error::{Ended, FinishError, HandleError, JoinError, ReceiveError, SendError};
+pub use gathering::{Gathering, Present};
 pub use group::Group;
 pub use node::{Node, Poll};
 pub use publisher::{Publisher, SharedPublisher};
 pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
-pub use spindle_core::{Ablation, MemberId, Message, Order, Rank, SubgroupId, View};
+pub use spindle_core::{
+    Ablation, Change, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
+};
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::meet::{Gathering, MeetError, VERSION as RENDEZVOUS_VERSION};
+pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};
+pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 
 /// Messages of one upcall, lent in place; an iterator over [`Message`].
@@ -46,6 +58,29 @@ pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::ShmFabric>;
 pub trait Handler {
     /// Takes messages of `subgroup`, in order.
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>);
+
+    /// The view has changed. Everything that was delivered before belongs to the old one, everything after to the new one, at all
+    /// members: so "who was in when this message came" has one answer.
+    fn view_changed(&mut self, _change: &ViewChange) {}
+
+    /// The state as it is now, between two deliveries, for somebody who joins; `None` if there is none. It is asked for only while all
+    /// subgroups deliver to this handler. The group waits for this call: make it a copy that costs little (a shared or persistent
+    /// structure, a fork), whose bytes are made while they are read.
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        None
+    }
+
+    /// This member joins: takes over the state of another one, in place of anything that it had. See [`Config::learn`].
+    ///
+    /// # Errors
+    /// Whatever keeps it from doing so; those of reading are passed on.
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        std::io::copy(state, &mut std::io::sink()).map(drop)
+    }
+
+    /// This member joins: a message that was sent after the state was taken, in its place in the order. `view` is the one that it was
+    /// sent in. Of subgroups without a common order only what came after the joiner began to listen is learned.
+    fn learn(&mut self, _view: &View, _subgroup: SubgroupId, _message: &Message<'_>) {}
 }
 
 impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {

@@ -1,42 +1,89 @@
 //! A member of a group before, or without, a polling thread.
-use crate::cause::{Cause, trace_back};
-use crate::config::Config;
+use crate::crew::{Crew, Handover, News, Notices};
 use crate::error::{Ended, HandleError, JoinError};
 use crate::group::Group;
+use crate::joining::Joins;
+use crate::line::Line;
 use crate::publisher::Publisher;
 use crate::receiver::Receiver;
 use crate::shared::{End, Shared, Upcall};
-use crate::status::{MemberStatus, Status, SubgroupStatus};
-use crate::{Batch, Handler};
-use spindle_core::layout::membership;
-use spindle_core::{Engine, Fault, MemberId, Rank, Rows, State, SubgroupId, Time, Upcalls, View};
-use spindle_fabric::meet::{Gathering, GroupName, MeetError, Offer, RuntimeDir, Terms, Watcher, meet};
-use spindle_fabric::{Bell, Event, Fabric, OwnRegion, OwnRow, PeerParts, Room, ShmError, ShmFabric};
-use std::io;
+use crate::state::send_state;
+use crate::status::Status;
+use crate::{Batch, Handler, ViewChange};
+use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View};
+use spindle_fabric::mail::{Letter, Refusal, Request};
+use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by [`start`](Self::start), which
 /// gives the node to a thread.
 ///
 /// Polling oneself saves the hand-over between threads: it is the fastest way on a machine with few cores. A node that is
-/// not polled acknowledges nothing and holds everybody up.
+/// not polled acknowledges nothing, holds everybody up, and is evicted after a while.
 #[derive(Debug)]
 pub struct Node {
-    /// Tells the fabric of deaths. Stops when dropped, before the fabric goes.
-    _watcher: Option<Watcher>,
+    crew: Crew,
+    joins: Joins,
     engine: Engine,
     fabric: ShmFabric,
-    publishers: Vec<Slot<spindle_fabric::Publisher>>,
-    ports: Ports,
-    /// The first member that died.
-    dead: Option<Rank>,
+    bell: MemberBell,
+    view: Arc<View>,
+    /// By name; the order is that of the first view.
+    lines: Vec<Line>,
+    /// By subgroup of this view: which line.
+    by_id: Vec<usize>,
+    /// The next view, once this one has ended.
+    next: Option<Installing>,
+    relaying: bool,
+    /// Whether there may be something to do beside the engine's work.
+    has_chores: bool,
+    leaving: Leaving,
     /// Whether it has been polled: no more handles are given out.
     running: bool,
     shared: Arc<Shared>,
-    spin_for: Duration,
-    start: Instant,
+    pub(crate) terms: Terms,
+    clock: Clock,
+    /// Who wants this application's state.
+    states: Vec<MemberId>,
+    /// When the engine wants to be polled though nothing happens.
+    wake_at: Option<Time>,
+    /// When those were looked for last without whom the view can't change.
+    looked: Instant,
+    /// Members of the view whose rows never came here.
+    absent: BTreeSet<MemberId>,
+}
+
+/// What a node keeps of its configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) spin_for: Duration,
+    pub(crate) suspect_after: Option<Duration>,
+    pub(crate) ablation: Ablation,
+    /// The digest of what all must have configured alike.
+    pub(crate) digest: u64,
+}
+
+/// A view that is decided and has not begun here.
+#[derive(Debug)]
+pub(crate) struct Installing {
+    engine: Engine,
+    row: Option<OwnRow>,
+    handover: Handover,
+    view: Arc<View>,
+    since: Instant,
+    suspect_after: Option<Duration>,
+}
+
+/// A view that begins here.
+struct Begun {
+    engine: Engine,
+    fabric: ShmFabric,
+    view: Arc<View>,
+    handover: Handover,
+    /// Whose row is not here.
+    absent: BTreeSet<MemberId>,
 }
 
 /// What one poll of a [`Node`] found.
@@ -50,166 +97,153 @@ pub enum Poll {
     Finished,
 }
 
-/// A handle that is given out once.
-#[derive(Debug)]
-enum Slot<T> {
-    None,
-    Here(T),
-    Taken,
+/// How far a member is that wants to go, in whatever view it is agreed on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Leaving {
+    No,
+    /// It has something of earlier views to send again first.
+    Wanted,
+    /// It waits until what it had sent by then, as the engine counts, is delivered everywhere.
+    Waits(Vec<u64>),
+    /// The others are asked to go on without it.
+    Asked,
 }
 
-/// Who is woken by what the engine does, by subgroup.
+/// The time that engines are told: precise enough for them, and read seldom.
 #[derive(Debug)]
-struct Ports {
-    rooms: Vec<Option<Room>>,
-    receivers: Vec<Option<Bell>>,
+struct Clock {
+    start: Instant,
+    now: Time,
+    polls: u32,
 }
 
-/// Longer than anybody waits, and no moment that overflows.
-const GATHER_TIMEOUT_MAX: Duration = Duration::from_secs(u32::MAX as u64);
+/// Polls for which the clock is not read.
+const POLLS_PER_LOOK: u32 = 64;
+/// How often a node looks whether a view that begins is complete, beside being woken for it, in ns.
+const INSTALL_LOOK_NS: u64 = 10_000_000;
+/// How many of the oldest members tell a view to those who join it.
+const TELLERS: u32 = 3;
+/// Views that a receiver may be behind before the next one has to wait for it.
+const VIEWS_BEHIND_MAX: usize = 8;
 
-impl Config {
-    /// Joins the group: waits until all its members are there.
-    ///
-    /// # Errors
-    /// [`JoinError`].
-    pub fn join(self) -> Result<Node, JoinError> {
-        self.join_with(&mut |_| {}, &AtomicBool::new(false))
+impl Clock {
+    fn look(&mut self) {
+        self.polls = 0;
+        self.now = Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// As [`join`](Self::join); tells `progress` who is there and who is missing, and gives up soon after `cancelled` is set.
-    ///
-    /// # Errors
-    /// [`JoinError`].
-    pub fn join_with(self, progress: &mut dyn FnMut(&Gathering), cancelled: &AtomicBool) -> Result<Node, JoinError> {
-        let mut row = None;
-        let joined = self.meet(progress, cancelled, &mut row);
-        if let (Err(_), Some(row)) = (&joined, row) {
-            // The others hold it and may have started. This process lives, so no death will tell them.
-            row.store(membership::ABANDONED, Cause::Own.encode());
+    fn tick(&mut self) {
+        self.polls += 1;
+        if self.polls == POLLS_PER_LOOK {
+            self.look();
         }
-        joined
+    }
+}
+
+impl Installing {
+    /// Prepares the view of `engine`: makes this member's memory for it and hands it to all others.
+    pub(crate) fn new(mut engine: Engine, crew: &mut Crew, bell: &MemberBell, terms: &Terms) -> Result<Self, ShmError> {
+        let suspect_after = terms.suspect_after;
+        engine.set_suspect_after(suspect_after.map(|after| after.as_nanos() as u64));
+        let (row, parts) = OwnRow::create(engine.layout(), engine.me(), bell)?;
+        let view = Arc::new(engine.view().clone());
+        let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
+        let handover = Handover::new(parts);
+        crew.hand_over(view.id, &handover, &others);
+        let observers: Vec<MemberId> = crew.observers().iter().copied().filter(|id| !others.contains(id)).collect();
+        crew.hand_over(view.id, &handover, &observers);
+        engine.set_observed(!observers.is_empty());
+        crew.set_doorbell(row.doorbell());
+        Ok(Installing { engine, row: Some(row), handover, view, since: Instant::now(), suspect_after })
     }
 
-    /// Joins the group; puts the memory of this member into `row` once the others may have it.
-    fn meet(
-        self,
-        progress: &mut dyn FnMut(&Gathering),
-        cancelled: &AtomicBool,
-        row: &mut Option<Arc<OwnRegion>>,
-    ) -> Result<Node, JoinError> {
-        self.check()?;
-        let dir = match &self.runtime_dir {
-            Some(path) => RuntimeDir::new(path),
-            None => RuntimeDir::default_for_user(None),
-        };
-        let dir = dir.map_err(MeetError::from)?;
-        let group = GroupName::new(&self.group).map_err(MeetError::from)?;
-        let terms = Terms {
-            dir: &dir,
-            group: &group,
-            members: self.members,
-            id: self.id.map(MemberId),
-            config: self.digest(),
-            deadline: Instant::now() + self.gather_timeout.min(GATHER_TIMEOUT_MAX),
-            cancelled,
-        };
-        let mut own = None;
-        let meeting = meet(&terms, progress, |roster| -> Result<Offer, JoinError> {
-            let view = self.view(roster.members.iter().map(|member| member.id).collect());
-            let engine = Engine::new(view, roster.me, self.ablation)?;
-            let (own_row, parts) = OwnRow::create(engine.layout(), roster.me)?;
-            *row = Some(own_row.region());
-            own = Some((engine, own_row));
-            Ok(Offer { row: parts.row, bell: parts.bell })
-        })?;
-        let (engine, own_row) = own.expect("a meeting makes the member's memory");
-        let me = meeting.roster.me;
-        let mut pidfds = Vec::new();
-        let mut parts = Vec::new();
-        for (rank, peer) in (0..).map(Rank).zip(meeting.peers).filter(|(rank, _)| *rank != me) {
-            parts.push((rank, PeerParts { row: peer.row, bell: peer.bell }));
-            pidfds.push((rank, peer.pidfd));
-        }
-        let fabric = ShmFabric::new(engine.layout(), own_row, parts)?;
-        let deaths = fabric.death_sink();
-        let watcher = Watcher::spawn(pidfds, meeting.keeper, move |rank| deaths.report(rank));
-        let members = meeting.roster.members.iter().map(|member| (member.id, member.pid)).collect();
-        Ok(Node::new(engine, fabric, Some(watcher?), members, self.spin_for))
+    /// Who has not come and may still.
+    fn missing<'a>(&'a self, crew: &'a Crew) -> impl Iterator<Item = MemberId> + 'a {
+        let others = self.view.members.iter().copied().filter(|id| *id != crew.me);
+        others.filter(|id| !crew.has_parts(self.view.id, *id) && !crew.is_dead(*id))
     }
 
-    /// All members of the group, in this process: for tests and for trying things out.
-    ///
-    /// # Errors
-    /// [`JoinError`].
-    pub fn local(&self) -> Result<Vec<Node>, JoinError> {
-        self.check()?;
-        let view = self.view((1..=u64::from(self.members)).map(MemberId).collect());
-        let members: Vec<_> = view.members.iter().map(|id| (*id, std::process::id())).collect();
-        let mut own = Vec::new();
-        let mut fds = Vec::new();
-        for rank in view.ranks() {
-            let engine = Engine::new(view.clone(), rank, self.ablation)?;
-            let (row, parts) = OwnRow::create(engine.layout(), rank)?;
-            own.push((engine, row));
-            fds.push(parts);
-        }
-        let mut nodes = Vec::new();
-        for (engine, row) in own {
-            let others = view.ranks().filter(|rank| *rank != engine.me());
-            let parts: io::Result<Vec<_>> = others.map(|rank| Ok((rank, fds[rank.index()].try_clone()?))).collect();
-            let parts = parts.map_err(JoinError::Descriptors)?;
-            let fabric = ShmFabric::new(engine.layout(), row, parts)?;
-            nodes.push(Node::new(engine, fabric, None, members.clone(), self.spin_for));
-        }
-        Ok(nodes)
+    /// Whether nobody has to be waited for any more. This member's own memory is on its way to all then.
+    pub(crate) fn is_ready(&self, crew: &Crew) -> bool {
+        let late = self.suspect_after.is_some_and(|after| self.since.elapsed() >= after);
+        (crew.has_sent_all() && self.missing(crew).next().is_none()) || late
     }
 
-    fn check(&self) -> Result<(), JoinError> {
-        if self.subgroups.is_empty() {
-            return Err(JoinError::NoSubgroup);
+    /// Somebody has to be told again: it asks, though it is in.
+    pub(crate) fn hand_over_to(&self, crew: &mut Crew, id: MemberId) {
+        crew.tell_view(&self.view, [id]);
+        crew.hand_over(self.view.id, &self.handover, &[id]);
+    }
+
+    /// The table of the view. Who has not come by now has a row of zeros, and is reported.
+    fn begin(mut self, crew: &mut Crew) -> Result<Begun, ShmError> {
+        let me = crew.me;
+        let others = self.view.members.iter().copied().zip((0..).map(Rank)).filter(|(id, _)| *id != me);
+        let (mut parts, mut absent): (Vec<(Rank, Option<PeerParts>)>, BTreeSet<MemberId>) = Default::default();
+        for (id, rank) in others {
+            let theirs = crew.take_parts(self.view.id, id);
+            match (&theirs, crew.is_dead(id)) {
+                (Some(_), true) => self.engine.member_died(rank),
+                // It may have come to others, and have agreed with them on a view without this member.
+                (None, true) => self.engine.member_gone(rank),
+                (None, false) => self.engine.suspect(rank),
+                (Some(_), false) => {}
+            }
+            if theirs.is_none() {
+                absent.insert(id);
+            }
+            parts.push((rank, theirs));
         }
-        Ok(self.view((1..=u64::from(self.members)).map(MemberId).collect()).check()?)
+        let row = self.row.take().expect("a view begins once");
+        let fabric = ShmFabric::new(self.engine.layout(), row, parts)?;
+        crew.begin(&self.view);
+        Ok(Begun { engine: self.engine, fabric, view: self.view, handover: self.handover, absent })
     }
 }
 
 impl Node {
-    fn new(
-        engine: Engine,
-        fabric: ShmFabric,
-        watcher: Option<Watcher>,
-        members: Vec<(MemberId, u32)>,
-        spin_for: Duration,
-    ) -> Node {
-        let subgroups = engine.view().subgroups.len() as u32;
-        let publisher = |id| match engine.claims(SubgroupId(id)) {
-            Some(claims) => Slot::Here(fabric.publisher(claims)),
-            None => Slot::None,
-        };
-        let publishers: Vec<_> = (0..subgroups).map(publisher).collect();
-        let room = |slot: &Slot<spindle_fabric::Publisher>| match slot {
-            Slot::Here(publisher) => Some(publisher.room()),
-            _ => None,
-        };
-        let ports =
-            Ports { rooms: publishers.iter().map(room).collect(), receivers: (0..subgroups).map(|_| None).collect() };
-        Node {
+    /// A member whose first view is ready.
+    pub(crate) fn new(
+        mut crew: Crew,
+        installing: Installing,
+        bell: MemberBell,
+        terms: Terms,
+    ) -> Result<Node, JoinError> {
+        let Begun { mut engine, fabric, view, handover, absent } = installing.begin(&mut crew)?;
+        let shared = Arc::new(Shared::new(Arc::clone(&view)));
+        let mut lines: Vec<Line> = view.subgroups.iter().map(|spec| Line::new(spec.name.clone(), &shared)).collect();
+        let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
+        let clock = Clock { start: Instant::now(), now: Time(0), polls: 0 };
+        let joins = Joins::new(handover);
+        let (next, relaying, running, states, wake_at) = (None, false, false, vec![], None);
+        let leaving = Leaving::No;
+        Ok(Node {
+            crew,
+            joins,
             engine,
             fabric,
-            _watcher: watcher,
-            publishers,
-            ports,
-            dead: None,
-            running: false,
-            shared: Arc::new(Shared::new(members)),
-            spin_for,
-            start: Instant::now(),
-        }
+            bell,
+            view,
+            lines,
+            by_id,
+            next,
+            relaying,
+            has_chores: true,
+            leaving,
+            running,
+            shared,
+            terms,
+            clock,
+            states,
+            wake_at,
+            looked: Instant::now(),
+            absent,
+        })
     }
 
-    /// The view: who is in, in which subgroups.
-    pub fn view(&self) -> &View {
-        self.engine.view()
+    /// The newest view that has begun here: who is in, in which subgroups.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
     }
 
     /// This member's rank in the view.
@@ -219,20 +253,36 @@ impl Node {
 
     /// This member's id.
     pub fn id(&self) -> MemberId {
-        self.engine.view().members[self.rank().index()]
+        self.crew.me
     }
 
     /// The way to send in `subgroup`, given out once, before the first poll. One that nobody has taken by then counts as
-    /// dropped: this member sends nothing there.
+    /// dropped: this member sends nothing there. In a subgroup that was created later it may be taken at any time; until then, or
+    /// until [`seal`](Self::seal), the group does not finish.
     ///
     /// # Errors
     /// [`HandleError`].
     pub fn publisher(&mut self, subgroup: &str) -> Result<Publisher, HandleError> {
-        let id = find(self.engine.view(), self.rank(), subgroup)?;
-        if self.running {
-            return Err(HandleError::Running { name: subgroup.to_string() });
+        find(&self.view, self.rank(), subgroup)?;
+        let name = subgroup.to_string();
+        let line = self.lines.iter_mut().find(|line| line.name == subgroup).expect("a line for each subgroup");
+        match line.publisher() {
+            Some(publisher) => Ok(publisher),
+            None if line.is_taken() => Err(HandleError::Taken { what: "publisher", name }),
+            None if self.running => Err(HandleError::Running { name }),
+            None => Err(HandleError::NoSender { name }),
         }
-        take(&mut self.publishers, id, subgroup).map(|inner| Publisher::new(inner, Arc::clone(&self.shared)))
+    }
+
+    /// Asks for no more publishers: those that nobody has taken count as dropped.
+    pub fn seal(&mut self) {
+        self.lines.iter_mut().for_each(Line::seal);
+    }
+
+    /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
+    /// Of changes that contradict each other the one of the older member counts; [`Handler::view_changed`] tells what came of it.
+    pub fn wish(&mut self, change: Change) -> bool {
+        self.engine.wish(change)
     }
 
     /// The deliveries of `subgroup`, for another thread than the one that polls; before the first poll. The handler gets
@@ -241,68 +291,303 @@ impl Node {
     /// # Errors
     /// [`HandleError`].
     pub fn receiver(&mut self, subgroup: &str) -> Result<Receiver, HandleError> {
-        let id = find(self.engine.view(), self.rank(), subgroup)?;
+        let id = find(&self.view, self.rank(), subgroup)?;
         let name = subgroup.to_string();
-        if self.ports.receivers[id.index()].is_some() {
+        let line = self.lines.iter_mut().find(|line| line.name == subgroup).expect("a line for each subgroup");
+        if line.has_receiver() {
             return Err(HandleError::Taken { what: "receiver", name });
         }
         if self.running {
             return Err(HandleError::Running { name });
         }
-        let (cursor, handoff) = self.engine.hand_off(id).expect("this member is in the subgroup");
-        let bell = Bell::new();
-        self.ports.receivers[id.index()] = Some(bell.clone());
-        let (rows, engine) = (self.fabric.reader(), self.fabric.doorbell());
-        Ok(Receiver { cursor, handoff, rows, bell, engine, shared: Arc::clone(&self.shared) })
+        Ok(line.receiver(id, &mut self.engine, &self.fabric, &self.view))
     }
 
-    /// Does what there is to do, and returns. Never blocks.
+    /// Does what there is to do, and returns. Never blocks, but for the time that making the memory of a new view takes.
     ///
     /// # Errors
-    /// Why the group ended before everything was delivered.
+    /// Why the group ended for this member before everything was delivered.
     pub fn poll(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
         if !self.running {
             self.running = true;
-            self.publishers.clear();
+            self.seal();
         }
-        while let Some(Event::Dead(member)) = self.fabric.event() {
-            self.engine.member_died(member);
-            self.dead.get_or_insert(member);
+        if self.terms.suspect_after.is_some() {
+            self.clock.tick();
         }
-        let mut upcalls = Relay { handler, ports: &self.ports };
-        // The core has no timers yet: it needs no precise time, and reading the clock costs as much as a message.
-        let progress = self.engine.poll(Time(0), &mut self.fabric, &mut upcalls);
-        if let Some(fault) = self.loss() {
-            let word = self.fabric.load(fault.member(), membership::ABANDONED);
-            let fault = trace_back(fault, word, self.rank(), self.view().members.len() as u32);
-            let ended = self.shared.ended_by(fault);
-            self.end(End::Broken(ended.clone()));
-            return Err(self.shared.broken().cloned().unwrap_or(ended));
+        let mut worked = false;
+        if self.has_chores || self.crew.has_notice() {
+            worked = self.do_chores(handler)?;
+            if self.next.is_some() {
+                return self.install(handler);
+            }
         }
+        let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
+        let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
+        if self.engine.is_blocked() {
+            if self.engine.is_stranded() {
+                return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
+            }
+            worked |= self.look_for_the_suspected();
+        }
+        self.wake_at = progress.wake_at;
         match self.engine.state() {
-            State::Running if progress.worked || progress.wake_at.is_some() => Ok(Poll::Worked),
+            State::Running if worked || progress.worked || progress.wake_at.is_some_and(|at| at <= self.clock.now) => {
+                Ok(Poll::Worked)
+            }
             State::Running => Ok(Poll::Idle),
             State::Finished => {
                 self.end(End::Finished);
                 Ok(Poll::Finished)
             }
-            // What stops the engine wedges it before.
-            State::Ended | State::Evicted | State::Failed(_) => Ok(Poll::Idle),
+            State::Ended => self.end_view(),
+            State::Evicted => Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id })),
+            State::Failed(fault) => Err(self.broken(Ended::Stuck(fault.to_string()))),
         }
     }
 
-    /// Why the view has to end, if it does. Until views follow each other here, that is the end of the group.
-    fn loss(&self) -> Option<Fault> {
-        if !self.engine.is_wedged() {
-            return None;
+    /// What is seldom to be done beside the engine's work. Whether anything happened.
+    #[cold]
+    fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
+        let mut worked = self.attend()?;
+        if self.next.is_none() {
+            if !self.states.is_empty() && !self.engine.is_wedged() {
+                self.give_states(handler);
+            }
+            if self.relaying {
+                worked |= self.relay();
+            }
+            if self.leaving != Leaving::No {
+                worked |= self.go();
+            }
         }
-        let abandoned = |rank: &Rank| self.fabric.load(*rank, membership::ABANDONED) != 0;
-        let fault = self.engine.faults().first().copied();
-        let died = self.dead.filter(|rank| self.engine.suspects(*rank)).map(|member| Fault::Died { member });
-        let gone = || self.view().ranks().find(abandoned).map(|member| Fault::Abandoned { member });
-        let suspected =
-            || self.view().ranks().find(|rank| self.engine.suspects(*rank)).map(|member| Fault::Died { member });
-        fault.or(died).or_else(gone).or_else(suspected)
+        self.has_chores = self.next.is_some()
+            || self.relaying
+            || self.leaving != Leaving::No
+            || !self.states.is_empty()
+            || !self.crew.is_calm()
+            || self.joins.is_pending();
+        Ok(worked)
+    }
+
+    /// Sends on what stands in rings of ended views.
+    #[cold]
+    fn relay(&mut self) -> bool {
+        let mut worked = false;
+        for line in &mut self.lines {
+            worked |= line.step();
+            line.drop_unwanted();
+        }
+        self.relaying = self.lines.iter().any(Line::is_relaying);
+        worked
+    }
+
+    /// The view has ended here: prepares the next.
+    #[cold]
+    fn end_view(&mut self) -> Result<Poll, Ended> {
+        if self.lines.iter().any(|line| line.behind() >= VIEWS_BEHIND_MAX) {
+            return Ok(Poll::Idle);
+        }
+        let decided = self.engine.decision().map(|decision| decision.next.clone());
+        for line in &mut self.lines {
+            line.end_view(&self.engine, &self.fabric);
+        }
+        let Some(engine) = self.engine.successor() else { return Err(self.broken(Ended::Left)) };
+        let installing = Installing::new(engine, &mut self.crew, &self.bell, &self.terms);
+        let installing = installing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        // Who joins learns of the view from the oldest members.
+        if let Some(next) = decided
+            && self.rank().0 < TELLERS
+        {
+            let joiners = next.members.iter().copied().filter(|id| !self.view.members.contains(id));
+            let to: Vec<MemberId> = joiners.chain(self.crew.observers().iter().copied()).collect();
+            self.crew.tell_view(&next, to);
+        }
+        (self.next, self.has_chores) = (Some(installing), true);
+        Ok(Poll::Worked)
+    }
+
+    /// Between two views: until everybody's memory is here, or its owner is known not to come.
+    #[cold]
+    fn install(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
+        // The old view's silence has no meaning any more, but whoever reads it must not take this member for dead.
+        self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK_NS));
+        let Some(next) = &self.next else { return Ok(Poll::Idle) };
+        if !next.is_ready(&self.crew) {
+            // Who has not come may have died before it could be watched.
+            let missing: Vec<MemberId> = next.missing(&self.crew).collect();
+            let found = self.crew.look_for(&missing);
+            return Ok(if found.is_empty() { Poll::Idle } else { Poll::Worked });
+        }
+        let Some(next) = self.next.take() else { return Ok(Poll::Idle) };
+        let begun = next.begin(&mut self.crew);
+        let Begun { mut engine, mut fabric, view, handover, absent } =
+            begun.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        self.absent = absent;
+        let mut lingering = self.fabric.take_lingering();
+        lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
+        fabric.listen_to(lingering);
+        for spec in &view.subgroups {
+            if !self.lines.iter().any(|line| line.name == spec.name) {
+                self.lines.push(Line::new(spec.name.clone(), &self.shared));
+            }
+        }
+        self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
+        let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
+        (self.engine, self.fabric, self.view) = (engine, fabric, view);
+        (self.relaying, self.has_chores) = (true, true);
+        if self.leaving != Leaving::No {
+            // The old view was about to end, or had ended, without this wish.
+            (self.leaving, self.has_chores) = (Leaving::Wanted, true);
+        }
+        self.joins.begin(handover, &change.old, &self.view, Instant::now());
+        for id in self.joins.admitted() {
+            // The old view's engine heard of it when this one had been made already.
+            self.engine.admit(id);
+        }
+        self.shared.set_view(Arc::clone(&self.view));
+        let _running = Upcall::enter();
+        handler.view_changed(&change);
+        Ok(Poll::Worked)
+    }
+
+    /// Takes in what others have written and who has died, and lets in who waits.
+    #[cold]
+    fn attend(&mut self) -> Result<bool, Ended> {
+        self.clock.look();
+        let news = self.crew.news();
+        let worked = !news.is_empty();
+        for news in news {
+            match news {
+                News::Died(id) => {
+                    self.joins.forget(id);
+                    self.died(id);
+                }
+                News::Asks { id, pid, config, observer } => self.asked(id, pid, config, observer),
+                News::Requests { from, reply, what } => self.requested(from, reply, what),
+                News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
+            }
+        }
+        let admitted = self.joins.due(Instant::now());
+        for id in admitted {
+            self.engine.admit(id);
+        }
+        Ok(worked)
+    }
+
+    /// Somebody wants to join.
+    fn asked(&mut self, id: MemberId, pid: u32, config: u64, observer: bool) {
+        if config != self.terms.digest {
+            return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
+        }
+        let is_in = |view: &View| view.rank_of(id).is_some();
+        if (is_in(&self.view) || self.next.as_ref().is_some_and(|next| is_in(&next.view))) && self.crew.pid(id) != pid {
+            // Its predecessor has to go first, and it asks again.
+            return self.wait(id);
+        }
+        if let Some(next) = self.next.as_ref().filter(|next| is_in(&next.view)) {
+            return next.hand_over_to(&mut self.crew, id);
+        }
+        if is_in(&self.view) {
+            self.crew.tell_view(&self.view, [id]);
+            return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
+        }
+        if observer {
+            // While a view changes it is told of the next one with everybody else.
+            self.crew.add_observer(id);
+            self.engine.set_observed(true);
+            self.crew.tell_view(&self.view, [id]);
+            return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
+        }
+        self.joins.ask(id, pid, Instant::now());
+        self.wait(id);
+    }
+
+    /// Tells somebody who wants to join who is there.
+    fn wait(&mut self, id: MemberId) {
+        let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
+        let leader = self.view.members[self.engine.leader().index()];
+        self.crew.post(id, Letter::Wait { members: self.view.members.len() as u32, leader, present });
+    }
+
+    /// Another process of this user wants something.
+    fn requested(&mut self, from: MemberId, reply: u64, what: Request) {
+        match what {
+            Request::Leave => self.leave(),
+            Request::State => return self.states.push(from),
+            Request::Evict(id) => match self.view.rank_of(id) {
+                Some(rank) if id != self.crew.me => self.engine.suspect(rank),
+                _ => {}
+            },
+            _ => {}
+        }
+        let text = self.status().to_json().to_string();
+        self.crew.answer(from, reply, &text);
+    }
+
+    /// Hands this application's state to those who want it, as it is between two deliveries. It is written by threads of their own.
+    #[cold]
+    fn give_states(&mut self, handler: &mut impl Handler) {
+        let ids = (0..self.view.subgroups.len() as u32).map(SubgroupId);
+        let places: Vec<Option<u64>> = ids.map(|id| self.engine.delivered(id)).collect();
+        for to in std::mem::take(&mut self.states) {
+            let _running = Upcall::enter();
+            let state = handler.snapshot();
+            // Without memory or a thread for it, the joiner asks somebody else.
+            if let Ok(pipe) = send_state(state, &places) {
+                self.crew.send_state(to, self.view.id, pipe);
+            }
+        }
+    }
+
+    /// The others are too few without somebody who is suspected. Who has no address any more writes nothing any more, whether its
+    /// process lives or not; one whose memory never came here is watched by nobody, so this is the only way to hear of its end.
+    #[cold]
+    fn look_for_the_suspected(&mut self) -> bool {
+        if self.looked.elapsed() < Duration::from_nanos(INSTALL_LOOK_NS) {
+            return false;
+        }
+        self.looked = Instant::now();
+        let suspected = self.view.ranks().filter(|rank| self.engine.suspects(*rank));
+        let ids: Vec<MemberId> = suspected.map(|rank| self.view.members[rank.index()]).collect();
+        let gone = self.crew.look_for(&ids);
+        gone.iter().for_each(|id| self.died(*id));
+        !gone.is_empty()
+    }
+
+    /// `id` writes nothing any more.
+    fn died(&mut self, id: MemberId) {
+        match self.view.rank_of(id) {
+            Some(rank) if self.absent.contains(&id) => self.engine.member_gone(rank),
+            Some(rank) => self.engine.member_died(rank),
+            None => {}
+        }
+    }
+
+    /// A step towards leaving: first everything that was sent has to be delivered everywhere. Whether anything happened.
+    #[cold]
+    fn go(&mut self) -> bool {
+        match &self.leaving {
+            Leaving::Wanted if !self.lines.iter().any(Line::has_backlog) => {
+                self.leaving = Leaving::Waits(self.engine.committed());
+                true
+            }
+            Leaving::Waits(committed) if self.engine.is_delivered(committed) => {
+                self.leaving = Leaving::Asked;
+                self.engine.leave();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks the others for a view without this member, as soon as they have delivered what it has sent by now. When that view is
+    /// agreed on, [`poll`](Self::poll) answers [`Ended::Left`]. What is sent meanwhile may be delivered by all, or by nobody.
+    pub fn leave(&mut self) {
+        if self.leaving == Leaving::No {
+            (self.leaving, self.has_chores) = (Leaving::Wanted, true);
+            self.notices().ring();
+        }
     }
 
     /// Sleeps until something happens for this member, or `at_most` that long. For callers that poll: only after a poll that
@@ -319,13 +604,28 @@ impl Node {
         &mut self,
         handler: &mut impl Handler,
         at_most: Duration,
-        called: impl FnOnce() -> bool,
+        called: impl Fn() -> bool,
     ) -> Result<Poll, Ended> {
+        if self.next.is_some() {
+            if called() {
+                return Ok(Poll::Idle);
+            }
+            self.crew.wait(at_most.min(Duration::from_nanos(INSTALL_LOOK_NS)));
+            return Ok(Poll::Idle);
+        }
         self.fabric.begin_sleep();
+        if self.terms.suspect_after.is_some() {
+            self.clock.look();
+        }
         // What happened before the announcement is seen now; what happens after it rings.
         let poll = self.poll(handler);
-        if matches!(poll, Ok(Poll::Idle)) && !called() {
-            self.fabric.sleep(at_most);
+        if matches!(poll, Ok(Poll::Idle)) && !called() && self.next.is_none() {
+            let wake_in = self.wake_at.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock.now.0)));
+            let waits = [wake_in, self.crew.patience(), self.joins.patience(Instant::now())];
+            self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
+            if self.terms.suspect_after.is_some() {
+                self.clock.look();
+            }
         } else {
             self.fabric.end_sleep();
         }
@@ -343,65 +643,40 @@ impl Node {
 
     /// How the group stands, as this member knows it.
     pub fn status(&self) -> Status {
-        let me = self.rank();
-        let subgroups = self.view().subgroups_of(me).map(|(id, spec)| {
-            let stable = self.engine.stable(id).unwrap_or(0);
-            let members = self.engine.frontiers(id).map(|(rank, frontier)| {
-                let (member, pid) = self.shared.members[rank.index()];
-                let flag = |word| self.fabric.load(rank, word) != 0;
-                MemberStatus {
-                    id: member,
-                    rank,
-                    pid,
-                    asleep: flag(membership::ASLEEP),
-                    finished: flag(membership::FINISHED),
-                    frontier,
-                    lag: stable.saturating_sub(frontier.delivered),
-                }
-            });
-            let stats = self.engine.subgroup_stats(id).unwrap_or_default();
-            SubgroupStatus { name: spec.name.clone(), stats, stable, members: members.collect() }
-        });
-        Status { engine: self.engine.stats(), subgroups: subgroups.collect() }
-    }
-
-    pub(crate) fn spin_for(&self) -> Duration {
-        self.spin_for
+        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), self.lines.iter().map(|line| line.lost).sum())
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    pub(crate) fn doorbell(&self) -> spindle_fabric::Doorbell {
-        self.fabric.doorbell()
+    pub(crate) fn notices(&self) -> &Arc<Notices> {
+        self.crew.notices()
     }
 
-    /// How long this member has been in.
-    pub fn uptime(&self) -> Duration {
-        self.start.elapsed()
+    fn broken(&mut self, ended: Ended) -> Ended {
+        self.end(End::Broken(ended.clone()));
+        self.shared.broken().cloned().unwrap_or(ended)
     }
 
-    fn end(&self, end: End) {
+    fn end(&mut self, end: End) {
         self.shared.set_end(end);
-        for (id, _) in self.view().subgroups_of(self.rank()) {
+        for (id, _) in self.view.subgroups_of(self.rank()) {
             if let Some(claims) = self.engine.claims(id) {
                 claims.revoke();
             }
         }
-        for room in self.ports.rooms.iter().flatten() {
-            room.end();
-        }
-        for bell in self.ports.receivers.iter().flatten() {
-            bell.ring();
+        self.lines.iter_mut().for_each(Line::end);
+        if let Some(mailbox) = self.crew.mailbox() {
+            mailbox.leave();
         }
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Without an end of its own the group ends here, for everybody: a member that is gone can't acknowledge.
-        self.engine.abandon(Cause::of(self.shared.broken()).encode(), &mut self.fabric);
+        // A member that is gone can't acknowledge: the others go on without it.
+        self.engine.abandon(1, &mut self.fabric);
         self.end(End::Broken(Ended::Dropped));
     }
 }
@@ -409,7 +684,8 @@ impl Drop for Node {
 /// The engine's upcalls, passed on to the handler and to whoever waits.
 struct Relay<'a, H> {
     handler: &'a mut H,
-    ports: &'a Ports,
+    lines: &'a [Line],
+    by_id: &'a [usize],
 }
 
 impl<H: Handler> Upcalls<ShmFabric> for Relay<'_, H> {
@@ -419,15 +695,11 @@ impl<H: Handler> Upcalls<ShmFabric> for Relay<'_, H> {
     }
 
     fn room(&mut self, subgroup: SubgroupId) {
-        if let Some(room) = &self.ports.rooms[subgroup.index()] {
-            room.ring_if_waiting();
-        }
+        self.lines[self.by_id[subgroup.index()]].make_room();
     }
 
     fn handed_off(&mut self, subgroup: SubgroupId) {
-        if let Some(bell) = &self.ports.receivers[subgroup.index()] {
-            bell.ring();
-        }
+        self.lines[self.by_id[subgroup.index()]].wake_receiver();
     }
 }
 
@@ -437,108 +709,21 @@ impl From<ShmError> for JoinError {
     }
 }
 
+/// Begins a view in all lines. Answers, by subgroup, which line it is.
+fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &ShmFabric, view: &Arc<View>) -> Vec<usize> {
+    for line in &mut *lines {
+        let id = view.subgroup(&line.name);
+        let mine = id.filter(|id| view.subgroups[id.index()].members.contains(&engine.me()));
+        line.begin(mine, engine, fabric, view);
+    }
+    let line = |name: &str| lines.iter().position(|line| line.name == name).expect("a line for each subgroup");
+    view.subgroups.iter().map(|spec| line(&spec.name)).collect()
+}
+
 fn find(view: &View, me: Rank, name: &str) -> Result<SubgroupId, HandleError> {
     let found = view.subgroups_of(me).find(|(_, spec)| spec.name == name);
     found.map(|(id, _)| id).ok_or_else(|| {
         let known: Vec<&str> = view.subgroups_of(me).map(|(_, spec)| spec.name.as_str()).collect();
         HandleError::NoSuchSubgroup { name: name.to_string(), known: known.join(", ") }
     })
-}
-
-fn take<T>(slots: &mut [Slot<T>], id: SubgroupId, name: &str) -> Result<T, HandleError> {
-    let name = name.to_string();
-    match std::mem::replace(&mut slots[id.index()], Slot::Taken) {
-        Slot::Here(handle) => Ok(handle),
-        Slot::Taken => Err(HandleError::Taken { what: "publisher", name }),
-        Slot::None => {
-            slots[id.index()] = Slot::None;
-            Err(HandleError::NoSender { name })
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ended(node: &mut Node) -> Ended {
-        let mut handler = |_: SubgroupId, _: &mut Batch<'_>| {};
-        let patience = Instant::now() + Duration::from_secs(10);
-        loop {
-            match node.poll(&mut handler) {
-                Err(ended) => return ended,
-                Ok(_) => assert!(Instant::now() < patience, "the group did not end"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_group_may_be_waited_for_without_end() {
-        let dir = std::env::temp_dir().join(format!("spindle-patient-test-{}", std::process::id()));
-        let mut config = Config::new("g", 1);
-        (config.runtime_dir, config.gather_timeout) = (Some(dir.clone()), Duration::MAX);
-        assert_eq!(config.join().unwrap().view().members.len(), 1);
-        std::fs::remove_dir_all(dir).unwrap();
-    }
-
-    /// A peer whose memory can't be mapped keeps this member out, but may have started: it must learn of it from my row.
-    #[test]
-    fn who_fails_after_the_meeting_tells_the_others() {
-        let dir = std::env::temp_dir().join(format!("spindle-node-test-{}", std::process::id()));
-        let mut config = Config::new("g", 2);
-        (config.runtime_dir, config.gather_timeout) = (Some(dir.clone()), Duration::from_secs(20));
-        let view = config.view(vec![MemberId(1), MemberId(2)]);
-        let size = spindle_core::Layout::new(&view).unwrap().row(Rank(0)).size;
-        let digest = config.digest();
-        config.id = Some(1);
-        let joining = std::thread::spawn(move || config.join());
-        let terms = Terms {
-            dir: &RuntimeDir::new(&dir).unwrap(),
-            group: &GroupName::new("g").unwrap(),
-            members: 2,
-            id: Some(MemberId(2)),
-            config: digest,
-            deadline: Instant::now() + Duration::from_secs(20),
-            cancelled: &AtomicBool::new(false),
-        };
-        let meeting = meet(&terms, &mut |_| {}, |_| -> Result<Offer, JoinError> {
-            let (_, row) = OwnRegion::create("too short", 4096, 64).unwrap();
-            let (_, bell) = OwnRegion::create("bell", 4096, 64).unwrap();
-            Ok(Offer { row, bell })
-        });
-        assert!(matches!(joining.join().unwrap(), Err(JoinError::Memory(_))));
-        let row = spindle_fabric::PeerRegion::open("row", &meeting.unwrap().peers[0].row, size).unwrap();
-        assert_ne!(row.load(membership::ABANDONED), 0);
-        std::fs::remove_dir_all(dir).unwrap();
-    }
-
-    /// Each way in which a member may hear of the end of another, and who it then blames.
-    #[test]
-    fn a_death_is_traced_back_to_the_first() {
-        for died in [false, true] {
-            let [mut one, mut two, mut three, four] = Config::new("g", 4).local().unwrap().try_into().unwrap();
-            one.fabric.death_sink().report(Rank(3));
-            assert!(matches!(ended(&mut one), Ended::Died { rank: Rank(3), .. }));
-            drop(one);
-            // Of the fourth's death these two have not heard, of the first's end they have.
-            if died {
-                two.fabric.death_sink().report(Rank(0));
-            }
-            assert!(matches!(ended(&mut two), Ended::Died { rank: Rank(3), .. }));
-            drop(two);
-            assert!(matches!(ended(&mut three), Ended::Died { rank: Rank(3), .. }));
-            drop(four);
-        }
-    }
-
-    #[test]
-    fn giving_up_is_told_from_dying_and_traced_back_too() {
-        let [mut one, mut two, three] = Config::new("g", 3).local().unwrap().try_into().unwrap();
-        drop(three);
-        two.fabric.death_sink().report(Rank(2));
-        assert!(matches!(ended(&mut two), Ended::Abandoned { rank: Rank(2), .. }));
-        drop(two);
-        one.fabric.death_sink().report(Rank(1));
-        assert!(matches!(ended(&mut one), Ended::Abandoned { rank: Rank(2), .. }));
-    }
 }

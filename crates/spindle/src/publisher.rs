@@ -1,41 +1,43 @@
 //! Sending: claim space in this member's ring, fill it in place, commit.
 use crate::error::SendError;
-use crate::shared::{Shared, Upcall};
+use crate::port::{Held, Port, failed, go_on, go_on_async, go_on_shared, go_on_shared_async, go_on_within};
+use crate::shared::Upcall;
 use spindle_core::ClaimError;
-use spindle_fabric::{Frame, PublishError};
+use spindle_fabric::Frame;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The only sender of this member in one subgroup; [`share`](Self::share) makes it one for many threads.
 ///
-/// When it is dropped, this member has finished sending in the subgroup.
+/// It stays the same while views change. When it is dropped, this member has finished sending in the subgroup.
 #[derive(Debug)]
 pub struct Publisher {
     inner: spindle_fabric::Publisher,
-    shared: Arc<Shared>,
+    held: Held,
 }
 
-/// A sender that many threads use at once, at the price of one atomic read-modify-write a message.
+/// A sender that many threads use at once, each with a clone, at the price of one atomic read-modify-write a message.
 ///
 /// When the last clone is dropped, this member has finished sending in the subgroup.
 #[derive(Clone, Debug)]
 pub struct SharedPublisher {
     inner: spindle_fabric::SharedPublisher,
-    shared: Arc<Shared>,
+    held: Arc<Held>,
 }
 
 impl Publisher {
-    pub(crate) fn new(inner: spindle_fabric::Publisher, shared: Arc<Shared>) -> Publisher {
-        Publisher { inner, shared }
+    pub(crate) fn new(inner: spindle_fabric::Publisher, port: Arc<Port>) -> Publisher {
+        Publisher { inner, held: Held(port) }
     }
 
-    /// Claims a frame of `len` bytes if there is room at this moment: `None` if the ring is full.
+    /// Claims a frame of `len` bytes if there is room at this moment: `None` if the ring is full, or the view is changing.
     ///
     /// # Errors
-    /// [`SendError::TooLong`] and [`SendError::Ended`].
+    /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
     #[inline(always)]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
-        now(self.inner.claim(len), &self.shared)
+        let port = &self.held.0;
+        now(self.inner.claim_or(len, |inner| go_on(inner, port)), port)
     }
 
     /// Claims a frame of `len` bytes; waits up to `timeout` for room. Other threads poll meanwhile: a caller that polls
@@ -45,15 +47,20 @@ impl Publisher {
     /// [`SendError`].
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
-        self.inner.claim_timeout(len, patience(timeout)).map_err(|error| failed(error, &self.shared))
+        let port = &self.held.0;
+        let claimed =
+            self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_within(inner, port, left));
+        claimed.map_err(|error| failed(error, port, Upcall::is_running()))
     }
 
     /// Claims a frame of `len` bytes; waits for room without a thread, in any runtime.
     ///
     /// # Errors
-    /// [`SendError::TooLong`] and [`SendError::Ended`].
+    /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
-        self.inner.claim_async(len).await.map_err(|error| failed(error, &self.shared))
+        let port = &self.held.0;
+        let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, port).await).await;
+        claimed.map_err(|error| failed(error, port, false))
     }
 
     /// Copies `payload` into a frame and commits it; waits up to `timeout` for room.
@@ -67,14 +74,14 @@ impl Publisher {
         Ok(())
     }
 
-    /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it.
+    /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it. A hint, for this view.
     pub fn skip_rounds(&self, rounds: u64) {
         self.inner.skip_rounds(rounds);
     }
 
     /// Lets several threads send.
     pub fn share(self) -> SharedPublisher {
-        SharedPublisher { inner: self.inner.share(), shared: self.shared }
+        SharedPublisher { inner: self.inner.share(), held: Arc::new(self.held) }
     }
 }
 
@@ -84,8 +91,9 @@ impl SharedPublisher {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn try_claim(&self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
-        now(self.inner.claim(len), &self.shared)
+    pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
+        let port = &self.held.0;
+        now(self.inner.claim_or(len, |inner| go_on_shared(inner, port, Duration::ZERO)), port)
     }
 
     /// As [`Publisher::claim`].
@@ -93,23 +101,28 @@ impl SharedPublisher {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn claim(&self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
-        self.inner.claim_timeout(len, patience(timeout)).map_err(|error| failed(error, &self.shared))
+    pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
+        let port = &self.held.0;
+        let claimed =
+            self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, port, left));
+        claimed.map_err(|error| failed(error, port, Upcall::is_running()))
     }
 
     /// As [`Publisher::claim_async`].
     ///
     /// # Errors
     /// As there.
-    pub async fn claim_async(&self, len: u64) -> Result<Frame<'_>, SendError> {
-        self.inner.claim_async(len).await.map_err(|error| failed(error, &self.shared))
+    pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
+        let port = &self.held.0;
+        let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, port).await).await;
+        claimed.map_err(|error| failed(error, port, false))
     }
 
     /// As [`Publisher::send`].
     ///
     /// # Errors
     /// As there.
-    pub fn send(&self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
+    pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
         frame.commit();
@@ -124,10 +137,10 @@ impl SharedPublisher {
 
 /// A ring whose group has ended is full for ever, so that only a full ring has to ask.
 #[inline(always)]
-fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, shared: &Shared) -> Result<Option<Frame<'a>>, SendError> {
+fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, port: &Port) -> Result<Option<Frame<'a>>, SendError> {
     match claimed {
         Ok(frame) => Ok(Some(frame)),
-        Err(ClaimError::Full) => shared.broken().map_or(Ok(None), |ended| Err(SendError::Ended(ended.clone()))),
+        Err(ClaimError::Full) => port.refusal().map_or(Ok(None), Err),
         Err(ClaimError::TooLong { len, max }) => Err(SendError::TooLong { len, max }),
     }
 }
@@ -136,15 +149,4 @@ fn now<'a>(claimed: Result<Frame<'a>, ClaimError>, shared: &Shared) -> Result<Op
 #[inline]
 fn patience(timeout: Duration) -> Duration {
     if Upcall::is_running() { Duration::ZERO } else { timeout }
-}
-
-#[cold]
-fn failed(error: PublishError, shared: &Shared) -> SendError {
-    match error {
-        PublishError::TooLong { len, max } => SendError::TooLong { len, max },
-        PublishError::Full { .. } if Upcall::is_running() => SendError::InUpcall,
-        PublishError::Full { waited } => SendError::Full { waited },
-        // The room ends only after the reason is known, or with the last message delivered.
-        _ => shared.broken().cloned().map_or(SendError::Ended(crate::Ended::Dropped), SendError::Ended),
-    }
 }

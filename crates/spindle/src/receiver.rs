@@ -1,9 +1,11 @@
 //! Receiving on the application's own thread.
 use crate::error::ReceiveError;
 use crate::shared::{End, Shared};
-use spindle_core::{Batch, Cursor, Handoff, Message};
+use spindle_core::{Batch, Cursor, Handoff, Message, SubgroupId, View};
 use spindle_fabric::{Bell, Doorbell, ShmReader};
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Looks at the frontier before a receiver goes to sleep.
@@ -13,19 +15,41 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The deliveries of one subgroup, taken in order on any one thread, lent in place.
 ///
+/// It stays the same while views change: what comes after a change is delivered in the new [view](Self::view), so every message
+/// has one view in which it arrived, the same at all members.
+///
 /// There is no queue: messages stay in their senders' rings until they are taken. A receiver that is slow holds its own
 /// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up. One that is
 /// dropped holds nobody up: what comes after counts as delivered here.
 #[derive(Debug)]
 pub struct Receiver {
+    stretch: Stretch,
+    inlet: Arc<Inlet>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// The deliveries of one view.
+#[derive(Debug)]
+pub(crate) struct Stretch {
+    pub(crate) view: Arc<View>,
+    pub(crate) subgroup: SubgroupId,
     pub(crate) cursor: Cursor,
     pub(crate) handoff: Arc<Handoff>,
     pub(crate) rows: ShmReader,
-    /// Wakes this receiver.
-    pub(crate) bell: Bell,
     /// Wakes the engine.
     pub(crate) engine: Doorbell,
-    pub(crate) shared: Arc<Shared>,
+    /// Whether the cursor is closed.
+    pub(crate) closed: bool,
+}
+
+/// From the polling thread to the receiver of one subgroup: the views to come.
+#[derive(Debug)]
+pub(crate) struct Inlet {
+    /// Wakes the receiver.
+    pub(crate) bell: Bell,
+    stretches: Mutex<VecDeque<Stretch>>,
+    /// The receiver is gone: nobody takes what comes.
+    pub(crate) gone: AtomicBool,
 }
 
 /// Messages in the order of delivery, to be read while this lives. Those that were taken count as delivered when it is
@@ -47,6 +71,7 @@ pub struct Deliveries<'a> {
     batch: Option<Batch<'a, ShmReader>>,
     handoff: &'a Handoff,
     engine: &'a Doorbell,
+    view: &'a View,
 }
 
 /// The messages of [`Deliveries`], which stay lent as long as this or any of them lives.
@@ -82,25 +107,52 @@ impl Receiver {
         }
     }
 
-    /// Whether a message is ready; passes over the nulls before it.
+    /// The view in which the next messages were sent: the members, by rank.
+    pub fn view(&self) -> &View {
+        &self.stretch.view
+    }
+
+    /// Whether a message is ready; passes over the nulls before it, and on to the next view behind the last of this one.
     fn is_ready(&mut self) -> bool {
-        let frontier = self.handoff.frontier();
-        if !self.cursor.is_behind(frontier) {
-            return false;
+        loop {
+            let stretch = &mut self.stretch;
+            if !stretch.closed
+                && let Some(trims) = stretch.handoff.trims()
+            {
+                stretch.cursor.close(&stretch.rows, &trims);
+                stretch.closed = true;
+            }
+            let frontier = stretch.handoff.frontier();
+            if !stretch.closed && !stretch.cursor.is_behind(frontier) {
+                return false;
+            }
+            let mut batch = stretch.cursor.advance(&stretch.rows, frontier);
+            if batch.has_next() {
+                return true;
+            }
+            batch.report(&stretch.handoff);
+            if !(stretch.closed && stretch.cursor.is_at_end()) {
+                stretch.engine.ring();
+                return false;
+            }
+            let Some(next) = self.inlet.take() else { return false };
+            self.go_on(next);
         }
-        let mut batch = self.cursor.advance(&self.rows, frontier);
-        if batch.has_next() {
-            return true;
-        }
-        batch.report(&self.handoff);
-        self.engine.ring();
-        false
+    }
+
+    fn go_on(&mut self, mut next: Stretch) {
+        let old = &self.stretch;
+        let was = &old.view.subgroups[old.subgroup.index()].senders;
+        let is = &next.view.subgroups[next.subgroup.index()];
+        next.cursor
+            .follow(&old.cursor, |sender| is.sender_rank(next.view.rank_of(old.view.members[was[sender].index()])?));
+        self.stretch = next;
     }
 
     fn deliveries(&mut self) -> Deliveries<'_> {
-        let frontier = self.handoff.frontier();
-        let batch = Some(self.cursor.advance(&self.rows, frontier));
-        Deliveries { batch, handoff: &self.handoff, engine: &self.engine }
+        let Stretch { view, cursor, handoff, rows, engine, .. } = &mut self.stretch;
+        let batch = Some(cursor.advance(rows, handoff.frontier()));
+        Deliveries { batch, handoff, engine, view }
     }
 
     /// The end of the stream, once nothing that came before it is left.
@@ -123,30 +175,75 @@ impl Receiver {
             }
         }
         loop {
-            let announced = self.bell.announce();
+            let announced = self.inlet.bell.announce();
             let (ready, end) = (self.is_ready(), self.end());
             let left = timeout.saturating_sub(start.elapsed());
             if ready || end.is_some() || left.is_zero() {
-                self.bell.withdraw(announced);
+                self.inlet.bell.withdraw(announced);
                 return match end {
                     _ if ready || self.is_ready() => Ok(()),
                     Some(end) => Err(end),
                     None => Err(ReceiveError::TimedOut { waited: start.elapsed() }),
                 };
             }
-            self.bell.wait(announced, left.min(SLEEP_MAX));
+            self.inlet.bell.wait(announced, left.min(SLEEP_MAX));
         }
+    }
+}
+
+impl Receiver {
+    pub(crate) fn new(stretch: Stretch, inlet: Arc<Inlet>, shared: Arc<Shared>) -> Receiver {
+        Receiver { stretch, inlet, shared }
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.handoff.give_up();
-        self.engine.ring();
+        self.inlet.gone.store(true, Ordering::Release);
+        self.stretch.handoff.give_up();
+        for stretch in self.inlet.lock().drain(..) {
+            stretch.handoff.give_up();
+        }
+        self.stretch.engine.ring();
+    }
+}
+
+impl Inlet {
+    pub(crate) fn new() -> Inlet {
+        Inlet { bell: Bell::new(), stretches: Mutex::default(), gone: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Stretch>> {
+        self.stretches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Stretch> {
+        self.lock().pop_front()
+    }
+
+    /// How many views the receiver is behind.
+    pub(crate) fn behind(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(crate) fn put(&self, stretch: Stretch) {
+        let mut stretches = self.lock();
+        if self.gone.load(Ordering::Acquire) {
+            stretch.handoff.give_up();
+            return;
+        }
+        stretches.push_back(stretch);
+        drop(stretches);
+        self.bell.ring();
     }
 }
 
 impl<'a> Deliveries<'a> {
+    /// The view in which all of these were sent: whose rank is whose.
+    pub fn view(&self) -> &'a View {
+        self.view
+    }
+
     /// The messages that are left. Those that are not taken are offered again.
     #[inline]
     pub fn iter(&mut self) -> Messages<'_, 'a> {

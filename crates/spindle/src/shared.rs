@@ -1,14 +1,13 @@
 //! What the handles of one member share: how the group ended, and who is in it.
 use crate::error::Ended;
-use spindle_core::{Fault, MemberId, Rank};
+use spindle_core::View;
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The end of a group as all handles see it.
+/// What all handles of one member see: the newest view, and the end.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// (id, process) of each member, by rank.
-    pub(crate) members: Vec<(MemberId, u32)>,
+    view: Mutex<Arc<View>>,
     end: OnceLock<End>,
 }
 
@@ -20,15 +19,23 @@ pub(crate) enum End {
 }
 
 impl Shared {
-    pub(crate) fn new(members: Vec<(MemberId, u32)>) -> Shared {
-        Shared { members, end: OnceLock::new() }
+    pub(crate) fn new(view: Arc<View>) -> Shared {
+        Shared { view: Mutex::new(view), end: OnceLock::new() }
+    }
+
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_view(&self, view: Arc<View>) {
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
     pub(crate) fn end(&self) -> Option<&End> {
         self.end.get()
     }
 
-    /// The reason, if the group has ended before everything was delivered.
+    /// The reason, if the group has ended here before everything was delivered.
     #[inline]
     pub(crate) fn broken(&self) -> Option<&Ended> {
         match self.end.get() {
@@ -40,16 +47,6 @@ impl Shared {
     /// The first end counts.
     pub(crate) fn set_end(&self, end: End) {
         let _ = self.end.set(end);
-    }
-
-    pub(crate) fn ended_by(&self, fault: Fault) -> Ended {
-        let rank: Rank = fault.member();
-        let (id, pid) = self.members[rank.index()];
-        match fault {
-            Fault::Died { .. } => Ended::Died { id, rank, pid },
-            Fault::Abandoned { .. } => Ended::Abandoned { id, rank, pid },
-            fault => Ended::Garbage { id, rank, pid, fault },
-        }
     }
 }
 

@@ -1,14 +1,45 @@
 //! A member's view of its group at one moment, for people and for monitoring.
+use serde_json::{Value, json};
+use spindle_core::layout::membership;
 use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
-use spindle_core::{MemberId, Rank};
+use spindle_core::{Engine, MemberId, Rank, Rows};
 
 /// A moment of a group, as one member knows it.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
+    /// This member's id.
+    pub id: u64,
+    /// The number of its view.
+    pub view: u64,
+    /// Who is in it, by rank.
+    pub members: Vec<Standing>,
+    /// Whether the view is coming to its end: nothing is sent or received in it any more.
+    pub is_changing: bool,
+    /// Whether the change can't go on because too few members are with this one.
+    pub is_blocked: bool,
+    /// Messages of this member that no view had a ring for any more.
+    pub lost: u64,
     /// Counts of this member's engine.
     pub engine: EngineStats,
     /// The subgroups this member is in.
     pub subgroups: Vec<SubgroupStatus>,
+}
+
+/// One member of the view.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Its id.
+    pub id: MemberId,
+    /// Its process.
+    pub pid: u32,
+    /// Whether it leads changes of the view.
+    pub leads: bool,
+    /// Whether this member takes it for dead or hung.
+    pub suspected: bool,
+    /// Whether its polling thread sleeps.
+    pub asleep: bool,
+    /// Whether it has announced all that it will ever send.
+    pub finished: bool,
 }
 
 /// A moment of one subgroup.
@@ -41,4 +72,85 @@ pub struct MemberStatus {
     pub frontier: Frontier,
     /// Places of the order that are stable and that it has not delivered: a consumer that is slow shows here.
     pub lag: u64,
+}
+
+impl Status {
+    pub(crate) fn of(engine: &Engine, rows: &impl Rows, pid: impl Fn(MemberId) -> u32, lost: u64) -> Status {
+        let (view, me) = (engine.view(), engine.me());
+        let flag = |rank, word| rows.load(rank, word) != 0;
+        let member = |rank: Rank| view.members[rank.index()];
+        let members = view.ranks().map(|rank| Standing {
+            id: member(rank),
+            pid: pid(member(rank)),
+            leads: engine.leader() == rank,
+            suspected: engine.suspects(rank),
+            asleep: flag(rank, membership::ASLEEP),
+            finished: flag(rank, membership::FINISHED),
+        });
+        let subgroups = view.subgroups_of(me).map(|(id, spec)| {
+            let stable = engine.stable(id).unwrap_or(0);
+            let members = engine.frontiers(id).map(|(rank, frontier)| MemberStatus {
+                id: member(rank),
+                rank,
+                pid: pid(member(rank)),
+                asleep: flag(rank, membership::ASLEEP),
+                finished: flag(rank, membership::FINISHED),
+                frontier,
+                lag: stable.saturating_sub(frontier.delivered),
+            });
+            let stats = engine.subgroup_stats(id).unwrap_or_default();
+            SubgroupStatus { name: spec.name.clone(), stats, stable, members: members.collect() }
+        });
+        Status {
+            id: member(me).0,
+            view: view.id.0,
+            members: members.collect(),
+            is_changing: engine.is_wedged(),
+            is_blocked: engine.is_blocked(),
+            lost,
+            engine: engine.stats(),
+            subgroups: subgroups.collect(),
+        }
+    }
+
+    /// As JSON, with the names of the fields.
+    pub fn to_json(&self) -> Value {
+        let members = self.members.iter().map(|member| {
+            json!({
+                "id": member.id.0,
+                "pid": member.pid,
+                "leads": member.leads,
+                "suspected": member.suspected,
+                "asleep": member.asleep,
+                "finished": member.finished,
+            })
+        });
+        let subgroups = self.subgroups.iter().map(|subgroup| {
+            let members = subgroup.members.iter().map(|member| {
+                json!({
+                    "id": member.id.0,
+                    "rounds": member.frontier.rounds,
+                    "received": member.frontier.received,
+                    "delivered": member.frontier.delivered,
+                    "lag": member.lag,
+                })
+            });
+            json!({
+                "name": subgroup.name,
+                "stable": subgroup.stable,
+                "sent": subgroup.stats.sent,
+                "delivered": subgroup.stats.delivered,
+                "members": members.collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "id": self.id,
+            "view": self.view,
+            "changing": self.is_changing,
+            "blocked": self.is_blocked,
+            "lost": self.lost,
+            "members": members.collect::<Vec<_>>(),
+            "subgroups": subgroups.collect::<Vec<_>>(),
+        })
+    }
 }

@@ -5,6 +5,8 @@
 //!   every byte of it read in place, and checked, by every other member, at the upcall of its stable, ordered delivery.
 //! - [`latency`]: one message in flight, from before its commit to that upcall at another member.
 //!
+//! - [`views`]: how long a group stands still when its view changes.
+//!
 //! Members are processes of their own (a hidden subcommand, [`member`]), told what to do in [`wire`] lines over pipes by
 //! their [`team`]. They run in *slices* of about 100 ms and block on the pipe between them.
 //!
@@ -22,6 +24,7 @@ mod pairing;
 mod table;
 mod team;
 mod throughput;
+mod views;
 mod wire;
 
 use crate::exit::{Failure, Outcome, USAGE};
@@ -42,6 +45,11 @@ enum What {
     Throughput(throughput::Args),
     /// Time from commit to stable, ordered delivery, one message in flight
     Latency(latency::Args),
+    /// How long a group stands still when members die, hang, leave and join
+    Views(views::Args),
+    /// A member of `bench views`, started by it
+    #[command(hide = true)]
+    ViewsMember(views::member::Args),
     /// A member of a benchmark, started by it
     #[command(hide = true)]
     Member,
@@ -53,7 +61,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Limits(args) => limits::refuse(args),
         What::Throughput(args) => throughput::refuse(args),
         What::Latency(args) => latency::refuse(args),
-        What::Member => None,
+        What::Views(_) | What::ViewsMember(_) | What::Member => None,
     };
     if let Some(nonsense) = nonsense {
         return Err(Failure::new(USAGE, nonsense));
@@ -62,6 +70,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Limits(args) => limits::run(&args)?,
         What::Throughput(args) => throughput::run(&args)?,
         What::Latency(args) => latency::run(&args)?,
+        What::Views(args) => views::run(&args)?,
+        What::ViewsMember(args) => views::member::run(&args)?,
         What::Member => member::run()?,
     }
     Ok(())

@@ -2,17 +2,20 @@
 //!
 //! Commands come over the standard input: a line `stop` ends it in agreement with the others, the end of the input means
 //! that the demo is no more. [`Line`]s go to the standard output.
-use super::report::{Final, Latency, Line, Report, Stream};
+use super::report::{Delivered, Final, Latency, Line, Report, Stream, ViewBegun};
 use crate::exit::{ENDED, FAILED, Failure, Outcome};
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::time::{ClockId, clock_gettime};
-use spindle::{Batch, Config, Group, Message, Publisher, Rank, SendError, Status, Subgroup, SubgroupId, Who};
+use spindle::{
+    Batch, Config, Group, HandleError, Handler, MemberId, Message, Publisher, Rank, SendError, Status, Subgroup,
+    SubgroupId, ViewChange, Who,
+};
 use std::io::{self, BufRead, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -27,6 +30,8 @@ const ROOM_WAIT: Duration = Duration::from_millis(100);
 const FINISH_WAIT: Duration = Duration::from_secs(30);
 /// How long they may take to find each other.
 const GATHER_WAIT: Duration = Duration::from_secs(30);
+/// Silence after which a member is taken for hung. Long, because a demo may have far more members than the machine has cores.
+const SUSPECT_AFTER: Duration = Duration::from_secs(5);
 
 /// What the demo says to its members.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,13 +61,17 @@ pub(crate) struct Args {
 enum Event {
     Stop,
     Sender(Result<(), SendError>),
+    /// To be told to the demo: the thread that polls does not wait for a pipe.
+    Tell(Line),
 }
 
 /// What the handler has seen.
 #[derive(Debug)]
 struct Tally {
-    /// (messages, digest) by subgroup.
-    streams: Vec<(u64, u64)>,
+    /// By view, from the first of this member: (messages, digest) by subgroup.
+    views: Vec<(u64, Vec<(u64, u64)>)>,
+    delivered: u64,
+    delivered_bytes: u64,
     latest: Histogram<u64>,
     all: Histogram<u64>,
 }
@@ -86,40 +95,94 @@ fn take_part(args: &Args) -> Outcome {
     config.id = Some(args.id);
     config.runtime_dir = Some(args.dir.clone());
     config.gather_timeout = GATHER_WAIT;
+    config.suspect_after = Some(SUSPECT_AFTER);
     config.subgroups = (0..args.subgroups).map(|i| subgroup(i, args)).collect();
     let mut node = config.join()?;
-    let (me, sends) = (node.rank(), node.rank().0 < args.senders);
+    let (me, first) = (node.id(), node.view().id.0);
     let names: Vec<String> = (0..args.subgroups).map(name).collect();
-    let publishers = names.iter().filter(|_| sends).map(|name| node.publisher(name)).collect::<Result<Vec<_>, _>>();
-    let publishers = publishers.map_err(|error| Failure::new(FAILED, error))?;
-    let tally = Arc::new(Mutex::new(Tally::new(args.subgroups)));
-    let seen = Arc::clone(&tally);
-    let size = args.size;
-    let group = node.start(move |subgroup: SubgroupId, batch: &mut Batch<'_>| {
-        let mut tally = lock(&seen);
-        for message in batch {
-            tally.add(subgroup, &message, size >= 8 && message.sender != me);
+    let mut publishers = vec![];
+    for name in &names {
+        match node.publisher(name) {
+            Ok(publisher) => publishers.push(publisher),
+            Err(HandleError::NoSender { .. }) => {}
+            Err(error) => return Err(Failure::new(FAILED, error)),
         }
-    })?;
-    say(&Line::Joined { at_ns: now_ns() });
-    let stop = Arc::new(AtomicBool::new(false));
-    if sends {
-        let stop = Arc::clone(&stop);
-        let send = move || drop(events.send(Event::Sender(send_all(publishers, size, &stop))));
+    }
+    let tally = Arc::new(Mutex::new(Tally::new(first, args.subgroups)));
+    let (rank, size) = (node.rank(), args.size);
+    let listener =
+        Listener { tally: Arc::clone(&tally), events: events.clone(), me, rank, view: first, silent: true, size };
+    let group = node.start(listener)?;
+    say(&Line::Joined { at_ns: now_ns(), view: first });
+    let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    if !publishers.is_empty() {
+        let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
+        let send = move || drop(events.send(Event::Sender(send_all(publishers, size, &stop, &sent))));
         thread::Builder::new().name("sender".into()).spawn(send).context("no thread could be started")?;
     }
-    report_until_stop(&group, &tally, &happened, Duration::from_millis(args.report_ms))?;
+    let mut reporter =
+        Reporter { me, tally: &tally, sent: &sent, view: 0, last: Report::default(), before: Report::default() };
+    report_until_stop(&group, &mut reporter, &happened, Duration::from_millis(args.report_ms))?;
     stop.store(true, Ordering::Relaxed);
     let status = group.finish(FINISH_WAIT).map_err(|error| Failure::new(ENDED, error))?;
-    let tally = lock(&tally);
-    let streams = names.into_iter().zip(&tally.streams);
-    let streams = streams.map(|(name, (delivered, digest))| Stream {
-        name,
-        delivered: *delivered,
-        digest: format!("{digest:016x}"),
+    while let Ok(event) = happened.try_recv() {
+        if let Event::Tell(line) = event {
+            say(&line);
+        }
+    }
+    let latency = Latency::of(&lock(&tally).all);
+    let totals = reporter.report(&status, latency);
+    let views = std::mem::take(&mut lock(&tally).views);
+    let views = views.iter().map(|(view, streams)| {
+        let streams = names.iter().zip(streams).map(|(name, (delivered, digest))| Stream {
+            name: name.clone(),
+            delivered: *delivered,
+            digest: format!("{digest:016x}"),
+        });
+        Delivered { view: *view, subgroups: streams.collect() }
     });
-    say(&Line::Final(Final { totals: report(&status, me, Latency::of(&tally.all)), subgroups: streams.collect() }));
+    let views = views.collect();
+    say(&Line::Final(Final { totals, views }));
     Ok(())
+}
+
+/// What runs on the thread that polls.
+struct Listener {
+    tally: Arc<Mutex<Tally>>,
+    events: Sender<Event>,
+    me: MemberId,
+    rank: Rank,
+    view: u64,
+    /// Whether nothing has been delivered in this view.
+    silent: bool,
+    size: u64,
+}
+
+impl Handler for Listener {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        let mut tally = lock(&self.tally);
+        let (size, rank) = (self.size, self.rank);
+        let before = tally.delivered;
+        for message in batch {
+            tally.add(subgroup, &message, size >= 8 && message.sender != rank);
+        }
+        if self.silent && tally.delivered > before {
+            self.silent = false;
+            let _ = self.events.send(Event::Tell(Line::First { view: self.view, at_ns: now_ns() }));
+        }
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        let at_ns = now_ns();
+        self.view = change.new.id.0;
+        self.silent = true;
+        self.rank = change.new.rank_of(self.me).unwrap_or(self.rank);
+        lock(&self.tally).begin(self.view);
+        let numbers = |ids: &[MemberId]| ids.iter().map(|id| id.0).collect();
+        let [members, joined, left] = [&change.new.members, &change.joined, &change.left].map(|ids| numbers(ids));
+        let begun = ViewBegun { view: self.view, at_ns, members, joined, left };
+        let _ = self.events.send(Event::Tell(Line::View(begun)));
+    }
 }
 
 /// Ends this process with the demo, however that ends.
@@ -145,7 +208,12 @@ fn obey(events: &Sender<Event>) {
     process::exit(i32::from(FAILED));
 }
 
-fn report_until_stop(group: &Group, tally: &Mutex<Tally>, happened: &Receiver<Event>, every: Duration) -> Outcome {
+fn report_until_stop(
+    group: &Group,
+    reporter: &mut Reporter<'_>,
+    happened: &Receiver<Event>,
+    every: Duration,
+) -> Outcome {
     let mut next = Instant::now() + every;
     loop {
         if let Some(ended) = group.ended() {
@@ -153,21 +221,22 @@ fn report_until_stop(group: &Group, tally: &Mutex<Tally>, happened: &Receiver<Ev
         }
         match happened.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(Event::Stop) => return Ok(()),
+            Ok(Event::Tell(line)) => say(&line),
             Ok(Event::Sender(Ok(()))) | Err(RecvTimeoutError::Disconnected) => {}
             Ok(Event::Sender(Err(SendError::Ended(ended)))) => return Err(ended.into()),
             Ok(Event::Sender(Err(error))) => return Err(Failure::new(FAILED, error)),
             Err(RecvTimeoutError::Timeout) => {
                 next += every;
                 let status = group.status();
-                let latency = lock(tally).take_latest();
-                say(&Line::Report(report(&status, group.rank(), latency)));
+                let latency = lock(reporter.tally).take_latest();
+                say(&Line::Report(reporter.report(&status, latency)));
             }
         }
     }
 }
 
 /// Sends as fast as there is room, to one subgroup after the other.
-fn send_all(mut publishers: Vec<Publisher>, size: u64, stop: &AtomicBool) -> Result<(), SendError> {
+fn send_all(mut publishers: Vec<Publisher>, size: u64, stop: &AtomicBool, sent: &AtomicU64) -> Result<(), SendError> {
     let mut count = 0u64;
     loop {
         for publisher in &mut publishers {
@@ -187,21 +256,33 @@ fn send_all(mut publishers: Vec<Publisher>, size: u64, stop: &AtomicBool) -> Res
             }
             frame.commit();
             count += 1;
+            // Written by this thread alone.
+            sent.store(count, Ordering::Relaxed);
         }
     }
 }
 
 impl Tally {
-    fn new(subgroups: u32) -> Tally {
+    fn new(view: u64, subgroups: u32) -> Tally {
         let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds make sense");
-        Tally { streams: vec![(0, 0); subgroups as usize], latest: histogram.clone(), all: histogram }
+        let views = vec![(view, vec![(0, 0); subgroups as usize])];
+        Tally { views, delivered: 0, delivered_bytes: 0, latest: histogram.clone(), all: histogram }
+    }
+
+    /// A view begins, and so do its digests: who joins later can be compared from its first view on.
+    fn begin(&mut self, view: u64) {
+        let subgroups = self.views[0].1.len();
+        self.views.push((view, vec![(0, 0); subgroups]));
     }
 
     #[inline]
     fn add(&mut self, subgroup: SubgroupId, message: &Message<'_>, sampled: bool) {
-        let (count, digest) = &mut self.streams[subgroup.index()];
+        let (_, streams) = self.views.last_mut().expect("there is a first view");
+        let (count, digest) = &mut streams[subgroup.index()];
         *count += 1;
         *digest = mix(*digest, message);
+        self.delivered += 1;
+        self.delivered_bytes += message.payload.len() as u64;
         if !sampled {
             return;
         }
@@ -230,24 +311,72 @@ fn mix(digest: u64, message: &Message<'_>) -> u64 {
     (digest.rotate_left(23) ^ step).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
-fn report(status: &Status, me: Rank, latency: Latency) -> Report {
-    let mut report = Report { at_ns: now_ns(), latency, ..Report::default() };
+/// Adds up what engines count from the begin of each view.
+struct Reporter<'a> {
+    me: MemberId,
+    tally: &'a Mutex<Tally>,
+    sent: &'a AtomicU64,
+    view: u64,
+    /// The newest counts of this view, and the sums of those before.
+    last: Report,
+    before: Report,
+}
+
+impl Reporter<'_> {
+    fn report(&mut self, status: &Status, latency: Latency) -> Report {
+        let now = counts(status, self.me);
+        if status.view != self.view {
+            self.before = sum(&self.before, &self.last);
+            self.view = status.view;
+        }
+        self.last = now;
+        let tally = lock(self.tally);
+        Report {
+            at_ns: now_ns(),
+            sent: self.sent.load(Ordering::Relaxed),
+            delivered: tally.delivered,
+            delivered_bytes: tally.delivered_bytes,
+            latency,
+            lag: self.last.lag.clone(),
+            ..sum(&self.before, &self.last)
+        }
+    }
+}
+
+/// What the engine of one view has counted.
+fn counts(status: &Status, me: MemberId) -> Report {
+    let mut report = Report::default();
     for subgroup in &status.subgroups {
         let stats = &subgroup.stats;
-        report.sent += stats.sent;
-        report.delivered += stats.delivered;
-        report.delivered_bytes += stats.delivered_bytes;
+        report.announced += stats.sent;
         report.send_batches += stats.send_batches;
         report.receive_batches += stats.receive_batches;
         report.delivery_batches += stats.delivery_batches;
         report.nulls += stats.nulls;
-        report.received += subgroup.members[me.index()].frontier.received;
-        report.lag.resize(subgroup.members.len(), 0);
-        for (sum, member) in report.lag.iter_mut().zip(&subgroup.members) {
-            *sum += member.lag;
+        for member in &subgroup.members {
+            let id = member.id.0;
+            match report.lag.iter_mut().find(|(of, _)| *of == id) {
+                Some((_, lag)) => *lag += member.lag,
+                None => report.lag.push((id, member.lag)),
+            }
+            if member.id == me {
+                report.received += member.frontier.received;
+            }
         }
     }
     report
+}
+
+fn sum(a: &Report, b: &Report) -> Report {
+    Report {
+        announced: a.announced + b.announced,
+        received: a.received + b.received,
+        send_batches: a.send_batches + b.send_batches,
+        receive_batches: a.receive_batches + b.receive_batches,
+        delivery_batches: a.delivery_batches + b.delivery_batches,
+        nulls: a.nulls + b.nulls,
+        ..Report::default()
+    }
 }
 
 fn name(subgroup: u32) -> String {
@@ -256,14 +385,14 @@ fn name(subgroup: u32) -> String {
 
 fn subgroup(number: u32, args: &Args) -> Subgroup {
     let mut subgroup = Subgroup::new(name(number));
-    subgroup.senders = Who::First(args.senders);
+    subgroup.senders = if args.senders == args.members { Who::All } else { Who::First(args.senders) };
     subgroup.message_bytes_max = args.size;
     subgroup.window = args.window;
     subgroup
 }
 
 /// The same clock in all processes of this machine.
-fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,7 +1,9 @@
 //! `spindle demo`: a group of real processes on this machine, watched while it works.
 //!
 //! This process takes no part in the group. It starts the members ([`child`]), hears from each over a pipe ([`report`]),
-//! shows them ([`table`]), tells them to stop, and compares what they delivered. [`troupe`] holds the processes.
+//! shows them ([`table`]), tells them to stop, and compares what they delivered. [`troupe`] holds the processes, in slots: that of
+//! the member with id 1 is 0. With `--kill` one of them dies on the way ([`accident`]).
+mod accident;
 pub(crate) mod child;
 mod report;
 mod table;
@@ -10,13 +12,17 @@ mod troupe;
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::place::{Place, PrivateDir};
 use crate::quantity;
+use crate::screen::Screen;
 use crate::signals::Stop;
-use report::{Final, Line, Report};
+use accident::{Accident, Stage};
+use report::{Delivered, Final, Line, Report, ViewBegun};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write, stdout};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
-use table::{Screen, Table};
+use table::Table;
 use troupe::Troupe;
 
 /// The ring of each member takes about so many bytes, unless `--window` says otherwise.
@@ -30,6 +36,8 @@ const PRINT_EVERY: Duration = Duration::from_secs(1);
 const GATHER_WAIT: Duration = Duration::from_secs(35);
 /// How long they may take to deliver the rest.
 const FINISH_WAIT: Duration = Duration::from_secs(35);
+/// When a member is killed, in parts of the run.
+const KILL_AT: f64 = 0.4;
 /// How long the others may take to end when one has failed.
 const FAIL_WAIT: Duration = Duration::from_secs(3);
 /// How often it is looked whether they have: nothing says so.
@@ -62,12 +70,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MESSAGES")]
     window: Option<u64>,
 
+    /// In the middle of the run, kill a member (as `kill -9` does), show how long the others take to go on without it, and
+    /// start a new one, which joins
+    #[arg(long)]
+    kill: bool,
+
     /// Print one JSON object a second, and one at the end, instead of a table.
     ///
     /// "event": "interval" has elapsed_s and members, a list of {member, pid, messages_per_second, bytes_per_second,
     /// sent_per_second, send_batch, receive_batch, delivery_batch, nulls_per_second, lag, latency: {samples, p50_ns, p99_ns,
     /// p999_ns, max_ns}}. "event": "final" has agree, elapsed_s, and members, a list of {member, pid, sent, delivered,
-    /// delivered_bytes, latency, subgroups: [{name, delivered, digest}]}.
+    /// delivered_bytes, latency, views: [{view, subgroups: [{name, delivered, digest}]}]}. Each change of the view is an "event":
+    /// "view" with view, members, joined, left; a member that is lost an "event": "lost" with member, pid and message. With
+    /// --kill there are also "killed" (member, pid, elapsed_s) and "survived" (view, members: a list of {member, view_ns,
+    /// delivery_ns}, times from the kill to the begin of the view and to its first delivery).
     #[arg(long)]
     json: bool,
 
@@ -90,9 +106,9 @@ enum Senders {
 #[derive(Debug)]
 enum Event {
     Signal,
-    /// A member, by rank, said something.
+    /// A member, by slot, said something.
     Said(usize, Box<Line>),
-    /// A member, by rank, has closed its pipe: it has ended or is about to.
+    /// A member, by slot, has closed its pipe: it has ended or is about to.
     Gone(usize),
 }
 
@@ -104,15 +120,36 @@ pub(crate) fn run(args: Args) -> Outcome {
 #[derive(Debug)]
 struct Demo {
     args: Args,
+    template: child::Args,
     troupe: Troupe,
+    events: Sender<Event>,
     happened: Receiver<Event>,
     stop: Stop,
     screen: Screen,
-    joined: usize,
     table: Table,
-    finals: Vec<Option<Final>>,
+    /// By slot.
+    cast: Vec<Performer>,
+    /// The newest view that anybody has told.
+    view: u64,
+    accident: Option<Accident>,
     interrupted: bool,
     _dir: PrivateDir,
+}
+
+/// What is known of a member.
+#[derive(Clone, Debug, Default)]
+struct Performer {
+    joined: bool,
+    done: Option<Final>,
+    /// Why it is no more, where nobody wanted that.
+    lost: Option<String>,
+    killed: bool,
+}
+
+impl Performer {
+    fn is_here(&self) -> bool {
+        self.lost.is_none() && !self.killed
+    }
 }
 
 impl Demo {
@@ -122,6 +159,9 @@ impl Demo {
             let max = MESSAGE_BYTES_MAX >> 20;
             return Err(Failure::new(USAGE, format_args!("--size {}: a message has at most {max}M", args.size)));
         }
+        if args.kill && args.members == 1 {
+            return Err(Failure::new(USAGE, "--kill: nobody would be left of one member; give --members 2 or more"));
+        }
         let (events, happened) = channel();
         let signals = events.clone();
         let stop = Stop::on_signals(move |_| drop(signals.send(Event::Signal)))?;
@@ -129,32 +169,35 @@ impl Demo {
         let live = stdout().is_terminal() && !args.json;
         let every = if live { REDRAW_EVERY } else { PRINT_EVERY };
         let senders = args.senders.count(args.members);
-        let member = |id| child::Args {
+        let template = child::Args {
             parent: std::process::id(),
             dir: dir.path().to_path_buf(),
             members: args.members,
-            id,
+            id: 0,
             senders,
             size: args.size,
             window,
             subgroups: args.subgroups,
             report_ms: every.as_millis() as u64,
         };
+        let member = |id| child::Args { id, ..template.clone() };
         let troupe = Troupe::start((1..=u64::from(args.members)).map(member), &events)?;
         let plural = if args.subgroups == 1 { "" } else { "s" };
         let (members, size, subgroups) = (args.members, args.size, args.subgroups);
         let title =
             format!("{members} members, {senders} sending {size} B, {subgroups} subgroup{plural}, window {window}");
-        let count = args.members as usize;
         Ok(Demo {
             table: Table::new(title, troupe.pids(), Duration::from_secs(args.seconds)),
+            accident: args.kill.then(|| Accident::new(members)),
+            cast: vec![Performer::default(); members as usize],
             args,
+            template,
             troupe,
+            events,
             happened,
             stop,
             screen: Screen::new(live),
-            joined: 0,
-            finals: vec![None; count],
+            view: 1,
             interrupted: false,
             _dir: dir,
         })
@@ -172,8 +215,11 @@ impl Demo {
     /// Waits until all members are in the group.
     fn gather(&mut self) -> Outcome {
         let deadline = Instant::now() + GATHER_WAIT;
-        while self.joined < self.troupe.len() {
+        while !self.cast.iter().all(|performer| performer.joined) {
             self.next(deadline)?;
+            if let Some(slot) = self.cast.iter().position(|performer| !performer.is_here()) {
+                return Err(self.failed(slot));
+            }
             if self.interrupted {
                 return Err(Failure::interrupted(self.stop.signal(), "before all members were there"));
             }
@@ -192,8 +238,18 @@ impl Demo {
         let end = start + Duration::from_secs(self.args.seconds);
         let every = if self.screen.is_live() { REDRAW_EVERY } else { PRINT_EVERY };
         let mut tick = start + every + every / 2;
-        while Instant::now() < end && !self.interrupted {
-            self.next(tick.min(end))?;
+        let kill_at = start + Duration::from_secs(self.args.seconds).mul_f64(KILL_AT);
+        let stage = |demo: &Demo| demo.accident.as_ref().map(|accident| accident.stage);
+        loop {
+            let (now, stage) = (Instant::now(), stage(self));
+            // Whoever comes instead of the killed one is waited for.
+            let changing = matches!(stage, Some(Stage::Killed | Stage::Replaced)) && now < end + GATHER_WAIT;
+            if self.interrupted || now >= end && !changing {
+                break;
+            }
+            let next = if stage == Some(Stage::Before) { kill_at.min(end) } else { end };
+            self.next(if now < next { tick.min(next) } else { tick })?;
+            self.stage_accident(kill_at, start)?;
             // Rates are those of the members' last reports, so they are shown when everybody has reported, or is late.
             if Instant::now() >= tick || self.table.is_fresh() {
                 self.show(start.elapsed())?;
@@ -201,6 +257,57 @@ impl Demo {
             }
         }
         Ok(())
+    }
+
+    /// What is next in the death of a member, if there is to be one.
+    fn stage_accident(&mut self, kill_at: Instant, start: Instant) -> Outcome {
+        let Some(accident) = &mut self.accident else { return Ok(()) };
+        let victim = accident.victim;
+        match accident.stage {
+            Stage::Before if Instant::now() >= kill_at && self.cast[victim].is_here() => {
+                let (id, pid, elapsed) = (accident.victim_id(), self.troupe.pid(victim), start.elapsed().as_secs_f64());
+                self.cast[victim].killed = true;
+                accident.strike(child::now_ns());
+                self.troupe.kill(victim);
+                self.table.lose(victim, "killed");
+                let object = json!({"event": "killed", "member": id, "pid": pid, "elapsed_s": elapsed});
+                self.remark(format!("{elapsed:.1} s: member {id} (process {pid}) is killed"), &object)
+            }
+            Stage::Killed => {
+                let here = self.cast.iter().zip(1u64..).filter(|(performer, _)| performer.is_here());
+                let survivors: Vec<u64> = here.map(|(_, id)| id).collect();
+                let Some((view, survivors)) = accident.survived(&survivors) else { return Ok(()) };
+                accident.stage = Stage::Replaced;
+                let times = survivors.iter().map(|s| format!("member {} after {}", s.id, table::time(s.first_ns)));
+                let times: Vec<String> = times.collect();
+                let members: Vec<Value> = survivors.iter().map(accident::Survivor::json).collect();
+                let object = json!({"event": "survived", "view": view, "members": members});
+                self.remark(format!("first delivery in view {view} since the kill: {}", times.join(", ")), &object)?;
+                let id = self.troupe.len() as u64 + 1;
+                self.troupe.add(&child::Args { id, ..self.template.clone() }, &self.events)?;
+                self.table.add(self.troupe.pid(self.troupe.len() - 1));
+                self.cast.push(Performer::default());
+                Ok(())
+            }
+            Stage::Replaced if self.cast.last().is_some_and(|newcomer| newcomer.joined || !newcomer.is_here()) => {
+                accident.stage = Stage::Over;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells what has happened: on a terminal below the table, elsewhere as a line or object.
+    fn remark(&mut self, note: String, object: &Value) -> Outcome {
+        let told = if self.args.json {
+            self.screen.line(&object.to_string())
+        } else if self.screen.is_live() {
+            self.table.remark(note);
+            Ok(())
+        } else {
+            self.screen.line(&note)
+        };
+        Ok(told.map_err(|error| anyhow::anyhow!("can't write to the standard output: {error}"))?)
     }
 
     fn show(&mut self, elapsed: Duration) -> Outcome {
@@ -217,11 +324,20 @@ impl Demo {
 
     /// Tells all members to stop and waits until everything is delivered.
     fn finish(&mut self, deadline: Instant) -> Outcome {
+        // Whoever is not in yet would found a group of its own when the others have ended.
+        for slot in 0..self.cast.len() {
+            if !self.cast[slot].joined {
+                self.troupe.kill(slot);
+                self.cast[slot].killed = true;
+                self.table.lose(slot, "late");
+            }
+        }
         self.troupe.stop_all();
-        while self.finals.iter().any(Option::is_none) {
+        let is_open = |performer: &Performer| performer.is_here() && performer.done.is_none();
+        while self.cast.iter().any(is_open) {
             self.next(deadline)?;
             if Instant::now() >= deadline {
-                let late = self.finals.iter().zip(1..).filter(|(done, _)| done.is_none());
+                let late = self.cast.iter().zip(1..).filter(|(performer, _)| is_open(performer));
                 let late: Vec<String> = late.map(|(_, id)| id.to_string()).collect();
                 let late = late.join(", ");
                 return Err(Failure::new(
@@ -237,76 +353,159 @@ impl Demo {
     fn next(&mut self, deadline: Instant) -> Outcome {
         match self.happened.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Event::Signal) => self.interrupted = true,
-            Ok(Event::Said(rank, line)) => match *line {
-                Line::Joined { at_ns } => {
-                    self.joined += 1;
-                    self.table.start(rank, at_ns);
-                }
-                Line::Report(report) => self.table.note(rank, report),
-                Line::Final(done) => self.finals[rank] = Some(done),
-                Line::Failed { message } => return Err(self.failed(rank, Some(message))),
-            },
-            Ok(Event::Gone(rank)) if self.finals[rank].is_none() => return Err(self.failed(rank, None)),
+            Ok(Event::Said(slot, line)) => return self.hear(slot, *line),
+            Ok(Event::Gone(slot)) if self.cast[slot].is_here() && self.cast[slot].done.is_none() => {
+                return self.lose(slot, None);
+            }
             Ok(Event::Gone(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(Failure::new(FAILED, "all members have ended")),
         }
         Ok(())
     }
 
-    /// A member could not go on. Those that were killed are to blame, not those that noticed.
-    fn failed(&mut self, rank: usize, message: Option<String>) -> Failure {
-        let mut messages = vec![(rank, message)];
-        let deadline = Instant::now() + FAIL_WAIT;
-        // The others notice at once.
-        while !self.troupe.have_all_ended() && Instant::now() < deadline {
-            if let Ok(Event::Said(rank, line)) = self.happened.recv_timeout(REAP_EVERY)
-                && let Line::Failed { message } = *line
-            {
-                messages.push((rank, Some(message)));
+    fn hear(&mut self, slot: usize, line: Line) -> Outcome {
+        let id = slot as u64 + 1;
+        match line {
+            Line::Joined { at_ns, .. } => {
+                self.cast[slot].joined = true;
+                self.table.start(slot, at_ns);
             }
+            Line::View(begun) => {
+                if let Some(accident) = &mut self.accident {
+                    accident.begun(id, begun.view, &begun.members, begun.at_ns);
+                }
+                if begun.view > self.view {
+                    self.view = begun.view;
+                    return self.tell_view(&begun);
+                }
+            }
+            Line::First { view, at_ns } => {
+                if let Some(accident) = &mut self.accident {
+                    accident.delivered(id, view, at_ns);
+                }
+            }
+            Line::Report(report) => self.table.note(slot, report),
+            Line::Final(done) => self.cast[slot].done = Some(done),
+            Line::Failed { message } => return self.lose(slot, Some(message)),
+        }
+        Ok(())
+    }
+
+    fn tell_view(&mut self, begun: &ViewBegun) -> Outcome {
+        let ViewBegun { view, members, joined, left, .. } = begun;
+        let list = |ids: &[u64]| ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let gone = (!left.is_empty()).then(|| format!("without {}", list(left)));
+        let come = (!joined.is_empty()).then(|| format!("with {}", list(joined)));
+        let what: Vec<String> = [gone, come].into_iter().flatten().collect();
+        let object = json!({"event": "view", "view": view, "members": members, "joined": joined, "left": left});
+        self.remark(format!("view {view} {}: members {}", what.join(" and "), list(members)), &object)
+    }
+
+    /// A member could not go on, or was killed by somebody else. The others go on, if there are any.
+    fn lose(&mut self, slot: usize, message: Option<String>) -> Outcome {
+        if !self.cast[slot].is_here() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + FAIL_WAIT;
+        // Its pipe closes a moment before it is at its end.
+        while message.is_none() && !self.troupe.has_ended(slot) && Instant::now() < deadline {
+            thread::sleep(REAP_EVERY);
+        }
+        let id = slot + 1;
+        let told = message.map(|message| format!("member {id}: {message}"));
+        let what =
+            told.or_else(|| self.troupe.death(slot)).unwrap_or_else(|| format!("member {id} ended without a word"));
+        self.cast[slot].lost = Some(what.clone());
+        self.table.lose(slot, "lost");
+        if !self.cast.iter().any(Performer::is_here) {
+            return Err(self.failed(slot));
+        }
+        let object = json!({"event": "lost", "member": id, "pid": self.troupe.pid(slot), "message": what});
+        self.remark(what, &object)
+    }
+
+    /// There is no going on. Those that were killed are to blame, not those that noticed.
+    fn failed(&mut self, slot: usize) -> Failure {
+        let deadline = Instant::now() + FAIL_WAIT;
+        while !self.troupe.have_all_ended() && Instant::now() < deadline {
+            thread::sleep(REAP_EVERY);
         }
         self.screen.leave();
         let deaths = self.troupe.deaths();
         if !deaths.is_empty() {
             return Failure::new(ENDED, deaths.join("; "));
         }
-        let first = messages.into_iter().find_map(|(rank, message)| Some((rank, message?)));
-        let (rank, message) = first.unwrap_or((rank, "ended without a word".to_string()));
-        Failure::new(FAILED, format_args!("member {}: {message}", rank + 1))
+        let first = self.cast[slot].lost.clone();
+        Failure::new(FAILED, first.unwrap_or_else(|| format!("member {} ended without a word", slot + 1)))
     }
 
     /// Compares the members and prints what they came to.
     fn conclude(mut self, elapsed: Duration) -> Outcome {
-        let finals: Vec<Final> = self.finals.iter().flatten().cloned().collect();
-        let first = &finals[0].subgroups;
-        let odd: Vec<usize> = (0..finals.len()).filter(|&i| finals[i].subgroups != *first).collect();
+        let finals = self.cast.iter().zip(1u64..).filter_map(|(performer, id)| Some((id, performer.done.clone()?)));
+        let finals: Vec<(u64, Final)> = finals.collect();
+        let odd = disagreeing(&finals);
         let printed = if self.args.json {
-            let members: Vec<Value> = finals.iter().zip(self.troupe.pids()).zip(1..).map(member_json).collect();
+            let members: Vec<Value> =
+                finals.iter().map(|(id, done)| member_json(*id, done, self.troupe.pid(*id as usize - 1))).collect();
             let object = json!({
                 "event": "final", "agree": odd.is_empty(), "elapsed_s": elapsed.as_secs_f64(), "members": members,
             });
             self.screen.line(&object.to_string())
         } else {
             let mut lines = table::final_lines(&finals);
-            let total: u64 = first.iter().map(|stream| stream.delivered).sum();
-            let count = finals.len();
-            lines.push(match odd.is_empty() {
-                true => format!("All {count} members delivered the same {total} messages in the same order."),
-                false => "THE MEMBERS DO NOT AGREE.".to_string(),
-            });
+            lines.push(if odd.is_empty() { verdict(&finals) } else { "THE MEMBERS DO NOT AGREE.".to_string() });
             lines.iter().try_for_each(|line| self.screen.line(line))
         };
         printed.and_then(|()| io::stdout().flush()).map_err(|error| anyhow::anyhow!("can't write: {error}"))?;
         if !odd.is_empty() {
-            let ids: Vec<String> = odd.iter().map(|i| (i + 1).to_string()).collect();
-            let message = format!("members that delivered other messages than member 1: {}", ids.join(", "));
-            return Err(Failure::new(FAILED, message));
+            let ids: Vec<String> = odd.iter().map(u64::to_string).collect();
+            let (first, ids) = (finals[0].0, ids.join(", "));
+            return Err(Failure::new(
+                FAILED,
+                format_args!("members that delivered other messages than member {first}: {ids}"),
+            ));
+        }
+        let lost: Vec<String> = self.cast.iter().filter_map(|performer| performer.lost.clone()).collect();
+        if !lost.is_empty() {
+            return Err(Failure::new(ENDED, format_args!("{}; the others agree", lost.join("; "))));
         }
         if self.interrupted {
             return Err(Failure::interrupted(self.stop.signal(), "before the time was over; the members agree"));
         }
+        if self.accident.as_ref().is_some_and(|accident| accident.stage != Stage::Over) {
+            return Err(Failure::new(FAILED, "the view did not change in time; is the machine that busy?"));
+        }
         Ok(())
     }
+}
+
+/// Who delivered something else than the first. Whoever came later must have the same from its first view on: every view is
+/// compared as a whole, because all who begin one deliver the same in it.
+fn disagreeing(finals: &[(u64, Final)]) -> Vec<u64> {
+    let Some((_, first)) = finals.first() else { return vec![] };
+    let agrees = |done: &Final| {
+        let begin = done.views.first().map_or(0, |delivered| delivered.view);
+        let known: Vec<&Delivered> = first.views.iter().filter(|delivered| delivered.view >= begin).collect();
+        !done.views.is_empty() && known.iter().copied().eq(&done.views)
+    };
+    finals.iter().filter(|(_, done)| !agrees(done)).map(|(id, _)| *id).collect()
+}
+
+/// That all agree, in words.
+fn verdict(finals: &[(u64, Final)]) -> String {
+    let mut groups: BTreeMap<u64, (Vec<String>, u64)> = BTreeMap::new();
+    for (id, done) in finals {
+        let begin = done.views.first().map_or(0, |delivered| delivered.view);
+        groups.entry(begin).or_insert((vec![], done.totals.delivered)).0.push(id.to_string());
+    }
+    let mut groups = groups.into_values();
+    let (all, total) = groups.next().unwrap_or_default();
+    let Some((late, part)) = groups.next() else {
+        let count = all.len();
+        return format!("All {count} members delivered the same {total} messages in the same order.");
+    };
+    let (all, late) = (all.join(", "), late.join(", "));
+    format!("Members {all} agree on all {total} messages and their order, member {late} on the last {part}.")
 }
 
 /// The longest message that the library takes.
@@ -322,10 +521,34 @@ impl Senders {
     }
 }
 
-fn member_json(((done, pid), id): ((&Final, u32), u64)) -> Value {
+fn member_json(id: u64, done: &Final, pid: u32) -> Value {
     let Report { sent, delivered, delivered_bytes, latency, .. } = &done.totals;
     json!({
         "member": id, "pid": pid, "sent": sent, "delivered": delivered, "delivered_bytes": delivered_bytes,
-        "latency": latency, "subgroups": done.subgroups,
+        "latency": latency, "views": done.views,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use report::Stream;
+
+    fn member(id: u64, views: &[(u64, &str)]) -> (u64, Final) {
+        let views = views.iter().map(|(view, digest)| {
+            let stream = Stream { name: "s0".into(), delivered: 1, digest: (*digest).to_string() };
+            Delivered { view: *view, subgroups: vec![stream] }
+        });
+        (id, Final { totals: Report::default(), views: views.collect() })
+    }
+
+    #[test]
+    fn whoever_came_later_must_have_the_rest_and_nothing_else() {
+        let first = member(1, &[(1, "a"), (2, "b"), (3, "c")]);
+        let odd = |views: &[(u64, &str)]| !disagreeing(&[first.clone(), member(4, views)]).is_empty();
+        assert!(!odd(&[(1, "a"), (2, "b"), (3, "c")]) && !odd(&[(3, "c")]) && !odd(&[(2, "b"), (3, "c")]));
+        for wrong in [&[(3, "b")][..], &[(2, "b")], &[(1, "a"), (3, "c")], &[(3, "c"), (4, "d")], &[(4, "d")], &[]] {
+            assert!(odd(wrong), "{wrong:?}");
+        }
+    }
 }

@@ -1,10 +1,7 @@
 //! The demo on a screen: rates from the last two reports of each member, redrawn in place on a terminal.
-use super::report::{Final, Latency, Report};
+use super::report::{Delivered, Final, Latency, Report, Stream};
 use crate::quantity::short;
-use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
-use std::io::{self, Write, stdout};
 use std::time::Duration;
 
 /// The members at work.
@@ -13,11 +10,15 @@ pub(super) struct Table {
     title: String,
     length: Duration,
     rows: Vec<Row>,
+    /// What has happened to the group, shown below the rows.
+    notes: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 struct Row {
     pid: u32,
+    /// What became of a member that is no more.
+    fate: Option<&'static str>,
     before: Report,
     now: Report,
     /// Whether a report came since the last look.
@@ -41,23 +42,38 @@ struct Rates {
 impl Table {
     pub(super) fn new(title: String, pids: Vec<u32>, length: Duration) -> Table {
         let rows = pids.into_iter().map(|pid| Row { pid, ..Row::default() });
-        Table { title, length, rows: rows.collect() }
+        Table { title, length, rows: rows.collect(), notes: vec![] }
     }
 
-    /// The member of this rank counts from here.
-    pub(super) fn start(&mut self, rank: usize, at_ns: u64) {
-        self.rows[rank].now.at_ns = at_ns;
+    /// One more member.
+    pub(super) fn add(&mut self, pid: u32) {
+        self.rows.push(Row { pid, ..Row::default() });
     }
 
-    pub(super) fn note(&mut self, rank: usize, report: Report) {
-        let row = &mut self.rows[rank];
+    /// The member in this row is no more.
+    pub(super) fn lose(&mut self, slot: usize, fate: &'static str) {
+        self.rows[slot].fate = Some(fate);
+    }
+
+    /// Something has happened.
+    pub(super) fn remark(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// The member in this row counts from here.
+    pub(super) fn start(&mut self, slot: usize, at_ns: u64) {
+        self.rows[slot].now.at_ns = at_ns;
+    }
+
+    pub(super) fn note(&mut self, slot: usize, report: Report) {
+        let row = &mut self.rows[slot];
         row.before = std::mem::replace(&mut row.now, report);
         row.fresh = true;
     }
 
     /// Whether every member has reported since the last look.
     pub(super) fn is_fresh(&self) -> bool {
-        self.rows.iter().all(|row| row.fresh)
+        self.rows.iter().filter(|row| row.fate.is_none()).all(|row| row.fresh)
     }
 
     pub(super) fn seen(&mut self) {
@@ -83,9 +99,14 @@ impl Table {
             "p99",
         ]));
         for (i, (row, rates)) in self.rows.iter().zip(self.rates()).enumerate() {
-            lines.push(rates.line(&(i + 1).to_string(), &row.pid.to_string()));
+            let id = (i + 1).to_string();
+            lines.push(match row.fate {
+                None => rates.line(&id, &row.pid.to_string()),
+                Some(fate) => format!("{id:>3} {:>7} {fate:>8}", row.pid),
+            });
         }
         lines.push(self.total().line("all", ""));
+        lines.extend(self.notes.iter().cloned());
         lines
     }
 
@@ -103,7 +124,8 @@ impl Table {
     }
 
     pub(super) fn json(&self, elapsed: Duration) -> Value {
-        let members = self.rows.iter().zip(self.rates()).zip(1..).map(|((row, rates), id): (_, u64)| {
+        let members = self.rows.iter().zip(self.rates()).zip(1..).filter(|((row, _), _)| row.fate.is_none());
+        let members = members.map(|((row, rates), id): (_, u64)| {
             json!({
                 "member": id,
                 "pid": row.pid,
@@ -123,9 +145,13 @@ impl Table {
     }
 
     fn rates(&self) -> Vec<Rates> {
-        let all = self.rows.iter().enumerate().map(|(rank, row)| {
+        let here = || self.rows.iter().filter(|row| row.fate.is_none());
+        let all = self.rows.iter().zip(1u64..).map(|(row, id)| {
+            if row.fate.is_some() {
+                return Rates::default();
+            }
             // Whoever is behind may not know it: the others do.
-            let lag = self.rows.iter().filter_map(|row| row.now.lag.get(rank)).max();
+            let lag = here().flat_map(|row| &row.now.lag).filter(|(of, _)| *of == id).map(|(_, lag)| lag).max();
             Rates { lag: lag.copied().unwrap_or(0), ..Rates::between(&row.before, &row.now) }
         });
         all.collect()
@@ -168,7 +194,7 @@ impl Rates {
             messages: more(|r| r.delivered) / seconds,
             bytes: more(|r| r.delivered_bytes) / seconds,
             sent: more(|r| r.sent) / seconds,
-            send_batch: ratio(more(|r| r.sent), more(|r| r.send_batches)),
+            send_batch: ratio(more(|r| r.announced), more(|r| r.send_batches)),
             receive_batch: ratio(more(|r| r.received), more(|r| r.receive_batches)),
             delivery_batch: ratio(more(|r| r.delivered), more(|r| r.delivery_batches)),
             nulls: more(|r| r.nulls) / seconds,
@@ -202,37 +228,46 @@ fn row(cells: [&str; 11]) -> String {
     )
 }
 
-/// What the members came to.
-pub(super) fn final_lines(finals: &[Final]) -> Vec<String> {
+/// What the members came to, with their ids.
+pub(super) fn final_lines(finals: &[(u64, Final)]) -> Vec<String> {
     let mut lines = vec![String::new()];
-    lines.push(format!(
-        "{:>6}  {:>13} {:>14}  {:<16}  {:>9} {:>9} {:>9} {:>9}",
-        "member", "sent", "delivered", "digest", "p50", "p99", "p99.9", "max"
-    ));
-    for (i, done) in finals.iter().enumerate() {
+    let head = ["p50", "p99", "p99.9", "max"].map(|name| format!(" {name:>9}")).concat();
+    lines.push(format!("{:>6}  {:>13} {:>14}  {:<16} {head}", "member", "sent", "delivered", "digest"));
+    for (id, done) in finals {
         let Report { sent, delivered, latency, .. } = &done.totals;
-        let streams = &done.subgroups;
-        for (n, stream) in streams.iter().take(SUBGROUPS_SHOWN).enumerate() {
-            let mut line = match n {
-                0 => format!("{:>6}  {sent:>13} {delivered:>14}  {}", i + 1, stream.digest),
-                _ => format!("{:>6}  {:>13} {:>14}  {}", "", "", stream.name, stream.digest),
-            };
-            if n == 0 {
-                let times = [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.max_ns].map(time);
-                let _ = write!(line, "  {:>9} {:>9} {:>9} {:>9}", times[0], times[1], times[2], times[3]);
-            }
-            lines.push(line);
+        let streams: Vec<(String, &Stream)> =
+            done.views.iter().flat_map(|view| named(view, done.views.len())).collect();
+        let times =
+            [latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.max_ns].map(|ns| format!(" {:>9}", time(ns)));
+        let times = times.concat();
+        // One stream stands in the member's own line.
+        if let [(_, stream)] = streams.as_slice() {
+            lines.push(format!("{id:>6}  {sent:>13} {delivered:>14}  {} {times}", stream.digest));
+            continue;
         }
-        if streams.len() > SUBGROUPS_SHOWN {
-            lines.push(format!("{:>37}  and {} subgroups more", "", streams.len() - SUBGROUPS_SHOWN));
+        lines.push(format!("{id:>6}  {sent:>13} {delivered:>14}  {:<16} {times}", ""));
+        for (name, stream) in streams.iter().take(STREAMS_SHOWN) {
+            lines.push(format!("{:>6}  {name:>13} {:>14}  {}", "", stream.delivered, stream.digest));
+        }
+        if streams.len() > STREAMS_SHOWN {
+            lines.push(format!("{:>37}  and {} more", "", streams.len() - STREAMS_SHOWN));
         }
     }
     lines.push(String::new());
     lines
 }
 
+fn named(delivered: &Delivered, views: usize) -> impl Iterator<Item = (String, &Stream)> {
+    let (view, several) = (delivered.view, delivered.subgroups.len() > 1);
+    delivered.subgroups.iter().map(move |stream| match (views > 1, several) {
+        (true, true) => (format!("view {view} {}", stream.name), stream),
+        (true, false) => (format!("view {view}"), stream),
+        (false, _) => (stream.name.clone(), stream),
+    })
+}
+
 /// Digests shown of each member; all are compared.
-const SUBGROUPS_SHOWN: usize = 4;
+const STREAMS_SHOWN: usize = 6;
 
 fn ratio(part: f64, of: f64) -> f64 {
     if of > 0.0 { part / of } else { 0.0 }
@@ -244,7 +279,7 @@ fn batch(mean: f64) -> String {
 }
 
 /// A time in three figures.
-fn time(ns: u64) -> String {
+pub(super) fn time(ns: u64) -> String {
     match ns as f64 {
         0.0 => "-".to_string(),
         ns if ns < 1e3 => format!("{ns:.0} ns"),
@@ -255,53 +290,6 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// The standard output, as a terminal or not.
-#[derive(Debug)]
-pub(super) struct Screen {
-    live: bool,
-    /// Lines of the last drawing, above which the next one starts.
-    drawn: usize,
-}
-
-impl Screen {
-    pub(super) fn new(live: bool) -> Screen {
-        Screen { live, drawn: 0 }
-    }
-
-    pub(super) fn is_live(&self) -> bool {
-        self.live
-    }
-
-    /// Prints a line below everything else.
-    pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
-        self.drawn = 0;
-        writeln!(stdout().lock(), "{line}")
-    }
-
-    /// Draws over the last drawing, cut to the terminal: a line that wraps would never be drawn over.
-    pub(super) fn redraw(&mut self, lines: &[String]) -> io::Result<()> {
-        let size = tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 1);
-        let (columns, rows) = size.map_or((80, 24), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
-        let lines = &lines[..lines.len().min(rows - 1)];
-        let mut text = String::new();
-        if self.drawn > 0 {
-            let _ = write!(text, "\x1b[{}A", self.drawn);
-        }
-        for line in lines {
-            let _ = write!(text, "\r{}\x1b[K\n", line.chars().take(columns).collect::<String>());
-        }
-        self.drawn = lines.len();
-        let mut out = stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
-    }
-
-    /// Whatever comes next stands below.
-    pub(super) fn leave(&mut self) {
-        self.drawn = 0;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,7 +297,8 @@ mod tests {
     fn report(at_s: u64, delivered: u64) -> Report {
         let (sent, send_batches, delivery_batches) = (delivered / 2, 10, delivered / 10);
         let at_ns = at_s * 1_000_000_000;
-        Report { at_ns, delivered, sent, send_batches, delivery_batches, lag: vec![3, 0], ..Report::default() }
+        let lag = [(1, 3), (2, 0)].into();
+        Report { at_ns, delivered, sent, announced: sent, send_batches, delivery_batches, lag, ..Report::default() }
     }
 
     #[test]
@@ -328,6 +317,13 @@ mod tests {
         assert_eq!(lines.len(), 7);
         assert!(lines.iter().all(|line| line.chars().count() < 80), "{lines:#?}");
         assert_eq!(table.json(Duration::from_secs(1))["members"][0]["messages_per_second"], 2000.0);
+        table.lose(0, "killed");
+        table.add(13);
+        assert!(!table.is_fresh(), "the new one has not reported");
+        table.note(2, report(4, 10));
+        assert!(table.is_fresh(), "the lost one is not waited for");
+        assert_eq!(table.json(Duration::from_secs(1))["members"].as_array().unwrap().len(), 2);
+        assert_eq!(table.lines(Duration::from_secs(1))[4], "  1      11   killed");
     }
 
     #[test]

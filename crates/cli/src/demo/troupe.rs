@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-/// All members, by rank.
+/// All members that there were, by id from 1.
 #[derive(Debug)]
 pub(super) struct Troupe {
     children: Vec<Child>,
@@ -19,28 +19,42 @@ pub(super) struct Troupe {
 impl Troupe {
     /// Starts a process for each of `members`; what they say comes as events.
     pub(super) fn start(members: impl Iterator<Item = child::Args>, events: &Sender<Event>) -> anyhow::Result<Troupe> {
-        let program = env::current_exe().context("can't find this program's file")?;
         let mut troupe = Troupe { children: Vec::new() };
-        for (rank, args) in members.enumerate() {
-            let mut command = Command::new(&program);
-            command.arg("demo-member").args(words(&args)).stdin(Stdio::piped()).stdout(Stdio::piped());
-            let mut child = command.spawn().with_context(|| format!("can't start member {}", args.id))?;
-            let stdout = child.stdout.take().context("a member without a pipe")?;
-            troupe.children.push(child);
-            let events = events.clone();
-            let listen = move || listen(rank, stdout, &events);
-            thread::Builder::new().name(format!("hears-{rank}")).spawn(listen).context("no thread could be started")?;
-        }
+        members.into_iter().try_for_each(|args| troupe.add(&args, events))?;
         Ok(troupe)
+    }
+
+    /// Starts one more.
+    pub(super) fn add(&mut self, args: &child::Args, events: &Sender<Event>) -> anyhow::Result<()> {
+        let program = env::current_exe().context("can't find this program's file")?;
+        let mut command = Command::new(&program);
+        command.arg("demo-member").args(words(args)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("can't start member {}", args.id))?;
+        let stdout = child.stdout.take().context("a member without a pipe")?;
+        let slot = self.children.len();
+        self.children.push(child);
+        let events = events.clone();
+        let listen = move || listen(slot, stdout, &events);
+        let thread = thread::Builder::new().name(format!("hears-{}", args.id)).spawn(listen);
+        thread.map(drop).context("no thread could be started")
     }
 
     pub(super) fn len(&self) -> usize {
         self.children.len()
     }
 
-    /// Process ids, by rank.
+    pub(super) fn pid(&self, slot: usize) -> u32 {
+        self.children[slot].id()
+    }
+
     pub(super) fn pids(&self) -> Vec<u32> {
         self.children.iter().map(Child::id).collect()
+    }
+
+    /// As `kill -9` does it.
+    pub(super) fn kill(&mut self, slot: usize) {
+        // An error says that it has ended.
+        let _ = self.children[slot].kill();
     }
 
     /// Tells all to finish. One that is gone is noticed elsewhere.
@@ -50,17 +64,23 @@ impl Troupe {
         }
     }
 
+    pub(super) fn has_ended(&mut self, slot: usize) -> bool {
+        !matches!(self.children[slot].try_wait(), Ok(None))
+    }
+
+    /// Whether one was killed, in words.
+    pub(super) fn death(&mut self, slot: usize) -> Option<String> {
+        let status = self.children[slot].try_wait().ok().flatten()?;
+        death(&status).map(|how| format!("member {} (process {}) {how}", slot + 1, self.pid(slot)))
+    }
+
     pub(super) fn have_all_ended(&mut self) -> bool {
-        self.children.iter_mut().all(|child| matches!(child.try_wait(), Ok(Some(_))))
+        (0..self.len()).all(|slot| self.has_ended(slot))
     }
 
     /// Who was killed, in words.
     pub(super) fn deaths(&mut self) -> Vec<String> {
-        let ended = self.children.iter_mut().zip(1..).filter_map(|(child, id)| {
-            let status = child.try_wait().ok().flatten()?;
-            death(&status).map(|how| format!("member {id} (process {}) {how}", child.id()))
-        });
-        ended.collect()
+        (0..self.len()).filter_map(|slot| self.death(slot)).collect()
     }
 }
 
@@ -83,15 +103,15 @@ fn death(status: &ExitStatus) -> Option<String> {
     })
 }
 
-fn listen(rank: usize, stdout: ChildStdout, events: &Sender<Event>) {
+fn listen(slot: usize, stdout: ChildStdout, events: &Sender<Event>) {
     for text in BufReader::new(stdout).lines() {
         // A half line is that of a member that was killed while it wrote.
         let Some(line) = text.ok().and_then(|text| serde_json::from_str::<Line>(&text).ok()) else { break };
-        if events.send(Event::Said(rank, Box::new(line))).is_err() {
+        if events.send(Event::Said(slot, Box::new(line))).is_err() {
             return;
         }
     }
-    let _ = events.send(Event::Gone(rank));
+    let _ = events.send(Event::Gone(slot));
 }
 
 fn words(args: &child::Args) -> Vec<std::ffi::OsString> {

@@ -1,5 +1,5 @@
 //! What a member sends: lines or length-prefixed frames, read in large blocks and copied once into the ring.
-use super::Counts;
+use super::counts::Counts;
 use crate::exit::{FAILED, Failure, Outcome};
 use anyhow::Context;
 use memchr::{memchr, memchr_iter};
@@ -10,14 +10,15 @@ use std::io::{self, Read, stdin};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 256 << 10;
 /// How far the end of a line that is too long is looked for, to say how long it is.
 const LINE_BYTES_SOUGHT: u64 = 1 << 30;
-/// The longest single wait for room; there are as many as it takes while the group lives.
-const ROOM_WAIT: Duration = Duration::from_secs(1);
+/// The longest single wait for room; there are as many as it takes while the group lives and nobody halts the input.
+const ROOM_WAIT: Duration = Duration::from_millis(200);
 /// Bytes of a frame's length.
 const PREFIX_BYTES: usize = 4;
 
@@ -36,6 +37,31 @@ pub(super) struct Input {
     count: u64,
     /// Their bytes.
     bytes: u64,
+    /// Whether there is nothing more to read.
+    at_end: bool,
+    /// How many groups this has sent to before.
+    groups: u64,
+}
+
+/// How sending came to its end.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// Everything was sent.
+    All,
+    /// Somebody [halted](Counts::halt) it.
+    Halted,
+    /// The input can't be read or sent. The publisher must not be dropped before the group: that would say that this
+    /// member has finished.
+    Failed(Failure, Publisher),
+    /// The group has ended for this member, and there is no other.
+    Ended,
+}
+
+/// Why sending stopped.
+enum Stop {
+    Halted,
+    Ended,
+    Failed(Failure),
 }
 
 impl Input {
@@ -50,46 +76,60 @@ impl Input {
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Err(Failure::new(FAILED, format_args!("the input {name} is a directory; name a file")));
         }
-        Ok(Input { file, name, frames, message_bytes_max, buffer: Vec::new(), start: 0, end: 0, count: 0, bytes: 0 })
+        let (buffer, start, end, count, bytes, at_end, groups) = Default::default();
+        Ok(Input { file, name, frames, message_bytes_max, buffer, start, end, count, bytes, at_end, groups })
     }
 
-    /// Sends everything.
-    pub(super) fn send_all(mut self, publisher: &mut Publisher, counts: &Counts) -> Outcome {
-        loop {
-            let more = self.read()?;
-            if self.frames {
-                self.send_frames(publisher)?
-            } else {
-                self.send_lines(publisher, more)?
+    /// Sends everything, to one group after the other if each ends before: the message that one takes no more is the first
+    /// of the next.
+    pub(super) fn send_all(mut self, publishers: &Receiver<Publisher>, counts: &Counts) -> Sent {
+        while let Ok(mut publisher) = publishers.recv() {
+            match self.send_rest(&mut publisher, counts) {
+                Ok(()) => return Sent::All,
+                Err(Stop::Halted) => return Sent::Halted,
+                Err(Stop::Failed(failure)) => return Sent::Failed(failure, publisher),
+                Err(Stop::Ended) => self.groups += 1,
             }
+        }
+        Sent::Ended
+    }
+
+    fn send_rest(&mut self, publisher: &mut Publisher, counts: &Counts) -> Result<(), Stop> {
+        loop {
+            let sending = counts.begin_sending().ok_or(Stop::Halted)?;
+            let sent =
+                if self.frames { self.send_frames(publisher, counts) } else { self.send_lines(publisher, counts) };
             // Written by this thread alone.
             counts.sent.store(self.count, Ordering::Relaxed);
             counts.sent_bytes.store(self.bytes, Ordering::Relaxed);
-            if !more {
-                return self.check_rest();
+            drop(sending);
+            sent?;
+            if self.at_end {
+                return Ok(self.check_rest()?);
             }
+            self.at_end = !self.read()?;
         }
     }
 
-    fn send_lines(&mut self, publisher: &mut Publisher, more: bool) -> Outcome {
+    fn send_lines(&mut self, publisher: &mut Publisher, counts: &Counts) -> Result<(), Stop> {
         let (buffer, base) = (&self.buffer[..self.end], self.start);
         for newline in memchr_iter(b'\n', &buffer[base..]).map(|at| at + base) {
             let line = &buffer[self.start..newline];
             if line.len() as u64 > self.message_bytes_max {
                 let len = line.len() as u64;
-                return Err(self.too_long(&format!("has {len} bytes"), Some(len)));
+                return Err(self.too_long(&format!("has {len} bytes"), Some(len)).into());
             }
-            send(publisher, line)?;
+            send(publisher, line, self.groups, counts)?;
             self.start = newline + 1;
             self.count += 1;
             self.bytes += line.len() as u64;
         }
         let rest = &buffer[self.start..];
         if rest.len() as u64 > self.message_bytes_max {
-            return Err(self.measure_long_line());
+            return Err(self.measure_long_line().into());
         }
-        if !more && !rest.is_empty() {
-            send(publisher, rest)?;
+        if self.at_end && !rest.is_empty() {
+            send(publisher, rest, self.groups, counts)?;
             self.bytes += rest.len() as u64;
             self.start = self.end;
             self.count += 1;
@@ -97,15 +137,15 @@ impl Input {
         Ok(())
     }
 
-    fn send_frames(&mut self, publisher: &mut Publisher) -> Outcome {
+    fn send_frames(&mut self, publisher: &mut Publisher, counts: &Counts) -> Result<(), Stop> {
         while let Some((prefix, rest)) = self.buffer[self.start..self.end].split_first_chunk::<PREFIX_BYTES>() {
             let len = u32::from_le_bytes(*prefix);
             if u64::from(len) > self.message_bytes_max {
                 let len = u64::from(len);
-                return Err(self.too_long(&format!("has {len} bytes"), Some(len)));
+                return Err(self.too_long(&format!("has {len} bytes"), Some(len)).into());
             }
             let Some(payload) = rest.get(..len as usize) else { break };
-            send(publisher, payload)?;
+            send(publisher, payload, self.groups, counts)?;
             self.start += PREFIX_BYTES + len as usize;
             self.count += 1;
             self.bytes += u64::from(len);
@@ -175,13 +215,25 @@ impl Input {
 /// The longest message that the library takes.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
-fn send(publisher: &mut Publisher, payload: &[u8]) -> Result<(), SendError> {
-    loop {
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+fn send(publisher: &mut Publisher, payload: &[u8], group: u64, counts: &Counts) -> Result<(), Stop> {
+    while !counts.is_halted() {
+        if counts.ended() != group {
+            return Err(Stop::Ended);
+        }
         match publisher.send(payload, ROOM_WAIT) {
+            Ok(()) => return Ok(()),
             Err(SendError::Full { .. }) => {}
-            outcome => return outcome,
+            Err(SendError::Ended(_)) => return Err(Stop::Ended),
+            Err(error) => return Err(Stop::Failed(Failure::new(FAILED, error))),
         }
     }
+    Err(Stop::Halted)
 }
 
 /// One read, whatever signals come, also from a descriptor that somebody made non-blocking.

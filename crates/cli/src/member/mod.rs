@@ -2,7 +2,8 @@
 //!
 //! Three threads and the library's own: [`input`] reads and sends, [`output`] receives and writes, and this one holds the
 //! group and waits for whatever happens first. So a full pipe or a silent terminal holds up nothing but itself, and when
-//! one side fails the others hear at once that this member gave up.
+//! one side fails the others go on without this member at once.
+mod counts;
 mod input;
 mod output;
 
@@ -11,14 +12,19 @@ use crate::place::Place;
 use crate::quantity;
 use crate::signals::Stop;
 use crate::waiting::Waiting;
-use input::Input;
-use output::Output;
+use counts::Counts;
+use input::{Input, Sent};
+use output::{Output, Written};
 use serde_json::json;
-use spindle::{Config, Ended, Group, JoinError, MeetError, Node, Order, Publisher, SendError, SubgroupId};
+use spindle::{
+    Batch, Config, Ended, FinishError, Group, Handler, JoinError, MailError, MemberId, Node, Order, Publisher,
+    SubgroupId, View, ViewChange,
+};
+use spindle_fabric::mail::{GroupName, Mailbox};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,6 +38,13 @@ const WINDOW_MIN: u64 = 4;
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How long the end may take once everything is delivered here.
 const FINISH_WAIT: Duration = Duration::from_secs(5);
+/// How long a member that leaves waits until all that it has sent is delivered, and then for the others' consent.
+const SETTLE_WAIT: Duration = Duration::from_secs(2);
+const LEAVE_WAIT: Duration = Duration::from_secs(5);
+/// How often it looks meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Ids that are tried when a member joins again: others may take them at the same time.
+const IDS_TRIED_MAX: u64 = 64;
 
 /// Arguments of `spindle member`.
 #[derive(Debug, clap::Args)]
@@ -39,11 +52,12 @@ pub(crate) struct Args {
     /// The group's name: letters, digits, `.`, `_`, `-`
     group: String,
 
-    /// How many members the group has; nothing is sent before all are there
-    #[arg(short = 'n', long, value_name = "N")]
+    /// How many members found the group: nothing is sent before all of them are there. A group that runs is joined
+    /// whatever this says
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     members: u32,
 
-    /// This member's number, unique in the group [default: the smallest that is free, from 1]
+    /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had]
     #[arg(long)]
     id: Option<u64>,
 
@@ -59,8 +73,11 @@ pub(crate) struct Args {
     #[arg(long)]
     frames: bool,
 
-    /// Say who sent each message and in which round of the order: `RANK:ROUND ` before each line; with --frames, 4
-    /// bytes of rank and 8 bytes of round (little-endian) between the length and the bytes, not counted in the length
+    /// Say where each message comes from: `VIEW:ID:ROUND ` before each line; with --frames, 8 bytes each (little-endian)
+    /// between the length and the bytes, not counted in the length.
+    ///
+    /// That is the view in which it was delivered, the id of the member that sent it, and the round of the order, which
+    /// begins again with each view. No two messages have the same three, and they are the same at all members.
     #[arg(long)]
     with_origin: bool,
 
@@ -76,15 +93,28 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = OrderArg::Total)]
     order: OrderArg,
 
+    /// The silence after which the others go on without a member that lives but hangs (a fraction is fine), or `never`. The same
+    /// at all members. A member that dies is noticed at once, whatever this says
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = patience)]
+    suspect_after: Patience,
+
+    /// When the others go on without this member, join again as a new one, with a new id, and go on with the input.
+    ///
+    /// What the group delivers in between is missing in the output. What this member had sent and not delivered itself may
+    /// have been delivered to the others or not, and is not sent again. Both are told on the standard error.
+    #[arg(long)]
+    rejoin: bool,
+
     /// How long to wait for the other members
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     gather_timeout: u64,
 
     /// Tell what happens on the standard error, as one JSON object a line.
     ///
-    /// Each has an "event": "waiting" (members, here: a list of id and pid), "dropped" (pid, why), "joined" (rank, id,
-    /// members: a list of ids), every second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered,
-    /// delivered_bytes), or "error" (message, status).
+    /// Each has an "event": "waiting" (members, here: a list of id and pid), "joined" (view, rank, id, members: a list of
+    /// ids), "view" (view, members, joined, left: lists of ids), "evicted" (view, id, sent, delivered, unconfirmed), every
+    /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
+    /// (message, status).
     #[arg(long)]
     json: bool,
 
@@ -105,22 +135,34 @@ enum OrderArg {
 #[derive(Debug)]
 enum Event {
     Signal(i32),
-    /// The input has ended, or can't be read, or can't be sent. The publisher is left over where it must not be dropped
-    /// before the group: that would say that this member has finished.
-    Input(Outcome, Option<Publisher>),
-    /// Everything is written, or the group has ended, or the output can't be written.
-    Output(Outcome),
+    View(ViewChange),
+    Sent(Sent),
+    Written(Written),
     /// A thread of this process panicked.
     Panicked,
 }
 
-/// What has passed through so far.
-#[derive(Debug, Default)]
-struct Counts {
-    sent: AtomicU64,
-    sent_bytes: AtomicU64,
-    delivered: AtomicU64,
-    delivered_bytes: AtomicU64,
+/// How long a member may be silent.
+#[derive(Clone, Copy, Debug)]
+struct Patience(Option<Duration>);
+
+fn patience(text: &str) -> Result<Patience, String> {
+    if text == "never" {
+        return Ok(Patience(None));
+    }
+    quantity::seconds(text).map(Some).map(Patience).map_err(|error| error + ", or `never`")
+}
+
+/// Passes on what is told, because the thread that polls must not wait for a terminal.
+struct Teller(Sender<Event>);
+
+impl Handler for Teller {
+    fn deliver(&mut self, _: SubgroupId, _: &mut Batch<'_>) {}
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        // Nobody listens once the end is known.
+        let _ = self.0.send(Event::View(change.clone()));
+    }
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -134,104 +176,289 @@ fn take_part(args: Args) -> Outcome {
     let (events, happened) = channel();
     let signals: Sender<Event> = events.clone();
     let stop = Stop::on_signals(move |signal| drop(signals.send(Event::Signal(signal))))?;
-    let mut node = join(&args, &stop)?;
-    let broken = |error: spindle::HandleError| Failure::new(USAGE, error);
-    let mut publisher = node.publisher(SUBGROUP).map_err(broken)?;
-    let receiver = node.receiver(SUBGROUP).map_err(broken)?;
-    let group = node.start(|_: SubgroupId, _: &mut spindle::Batch<'_>| {})?;
-    if args.json {
-        let members: Vec<u64> = group.view().members.iter().map(|id| id.0).collect();
-        eprintln!("{}", json!({"event": "joined", "rank": group.rank().0, "id": group.id().0, "members": members}));
-    }
-    let counts = Arc::new(Counts::default());
-    let counted = Arc::clone(&counts);
-    spawn("input", events.clone(), move || {
-        let outcome = input.send_all(&mut publisher, &counted);
-        let left = outcome.is_err().then_some(publisher);
-        Event::Input(outcome, left)
-    })?;
-    let counted = Arc::clone(&counts);
-    spawn("output", events, move || Event::Output(output.write_all(receiver, &counted)))?;
-    wait(group, &happened, &counts, args.json)
-}
-
-fn join(args: &Args, stop: &Stop) -> Outcome<Node> {
-    let mut config = Config::new(&args.group, args.members);
-    config.id = args.id;
-    config.gather_timeout = Duration::from_secs(args.gather_timeout);
-    config.runtime_dir = args.place.dir();
-    let subgroup = &mut config.subgroups[0];
-    subgroup.message_bytes_max = args.max_message;
-    subgroup.window = args.window.unwrap_or_else(|| (RING_BYTES / (args.max_message + 16)).max(WINDOW_MIN));
-    subgroup.order = match args.order {
-        OrderArg::Total => Order::Total,
-        OrderArg::Fifo => Order::Fifo,
-    };
-    let waiting = Waiting::start(&args.group, args.json)?;
-    config.join_with(&mut |gathering| waiting.see(gathering), &stop.flag).map_err(|error| match error {
-        JoinError::Meet(MeetError::Cancelled { gathering }) => {
-            Failure::interrupted(stop.signal(), format_args!("while waiting for the group: {gathering}"))
+    let counts = Arc::new(Counts::new());
+    let (publishers, for_input) = channel();
+    let mut member =
+        Member { args, stop, events, happened, counts, publishers: Some(publishers), sent: false, id: 0, ids_max: 0 };
+    let node = member.try_join(member.config()).and_then(|joined| member.joined(joined))?;
+    let mut group = member.start(node, output)?;
+    let counts = Arc::clone(&member.counts);
+    spawn("input", member.events.clone(), move || Event::Sent(input.send_all(&for_input, &counts)))?;
+    loop {
+        match member.work(group)? {
+            None => return Ok(()),
+            Some((view, output)) => group = member.rejoin(view, output)?,
         }
-        error => error.into(),
-    })
+    }
 }
 
-/// Waits until the output has everything, or until something goes wrong. Dropping the group then tells the others.
-fn wait(group: Group, happened: &Receiver<Event>, counts: &Counts, json: bool) -> Outcome {
-    let start = Instant::now();
-    let (mut sent, mut written) = (false, false);
-    while !(sent && written) {
-        match happened.recv_timeout(REPORT_EVERY) {
-            Ok(Event::Signal(signal)) => {
-                let left = "before the end; the other members are told";
-                return Err(Failure::interrupted(signal, left));
+#[derive(Debug)]
+struct Member {
+    args: Args,
+    stop: Stop,
+    events: Sender<Event>,
+    happened: Receiver<Event>,
+    counts: Arc<Counts>,
+    /// The input takes the next one when the group of the last has ended. `None`: there will be no next.
+    publishers: Option<Sender<Publisher>>,
+    /// Whether the input has ended.
+    sent: bool,
+    /// That of this process, in the newest group.
+    id: u64,
+    /// The largest id that this process has seen in a view.
+    ids_max: u64,
+}
+
+impl Member {
+    fn config(&self) -> Config {
+        let args = &self.args;
+        let mut config = Config::new(&args.group, args.members);
+        config.id = args.id;
+        config.gather_timeout = Duration::from_secs(args.gather_timeout);
+        config.runtime_dir = args.place.dir();
+        config.suspect_after = args.suspect_after.0;
+        let subgroup = &mut config.subgroups[0];
+        subgroup.message_bytes_max = args.max_message;
+        subgroup.window = args.window.unwrap_or_else(|| (RING_BYTES / (args.max_message + 16)).max(WINDOW_MIN));
+        subgroup.order = match args.order {
+            OrderArg::Total => Order::Total,
+            OrderArg::Fifo => Order::Fifo,
+        };
+        config
+    }
+
+    fn joined(&self, joined: Result<Node, JoinError>) -> Outcome<Node> {
+        joined.map_err(|error| match error {
+            JoinError::Cancelled { gathering } => {
+                Failure::interrupted(self.stop.signal(), format_args!("while waiting for the group: {gathering}"))
             }
-            Ok(Event::Input(Ok(()), _)) => sent = true,
-            // The output says so, too, behind the last delivery.
-            Ok(Event::Input(Err(failure), _)) if failure.status == ENDED => {}
-            Ok(Event::Input(Err(failure), publisher)) => {
-                drop(group);
-                drop(publisher);
-                return Err(failure);
+            error => error.into(),
+        })
+    }
+
+    fn try_join(&self, config: Config) -> Outcome<Result<Node, JoinError>> {
+        let waiting = Waiting::start(&self.args.group, self.args.json)?;
+        Ok(config.join_with(&mut |gathering| waiting.see(gathering), &self.stop.flag))
+    }
+
+    /// Takes part with `node`, whose deliveries go to `output`.
+    fn start(&mut self, mut node: Node, output: Output) -> Outcome<Group> {
+        let broken = |error: spindle::HandleError| Failure::new(USAGE, error);
+        let publisher = node.publisher(SUBGROUP).map_err(broken)?;
+        let receiver = node.receiver(SUBGROUP).map_err(broken)?;
+        let (id, rank, view) = (node.id(), node.rank(), Arc::clone(node.view()));
+        let group = node.start(Teller(self.events.clone()))?;
+        self.see(&view);
+        self.id = id.0;
+        if self.args.json {
+            let members = numbers(&view.members);
+            let (view, rank, id) = (view.id.0, rank.0, id.0);
+            eprintln!("{}", json!({"event": "joined", "view": view, "rank": rank, "id": id, "members": members}));
+        } else {
+            eprintln!("view {}: {}; this is member {id}", view.id, list(&view.members));
+        }
+        if let Some(publishers) = self.publishers.take() {
+            // An input that has ended takes none: then this member has nothing to send in this group.
+            let _ = publishers.send(publisher);
+            self.publishers = self.args.rejoin.then_some(publishers);
+        }
+        let counts = Arc::clone(&self.counts);
+        spawn("output", self.events.clone(), move || Event::Written(output.write_all(receiver, id, &counts)))?;
+        Ok(group)
+    }
+
+    /// Waits until the output has everything, or until something goes wrong; the others go on when the group is dropped. The
+    /// answer is the view that went on without this member, if it may join again.
+    fn work(&mut self, group: Group) -> Outcome<Option<(Arc<View>, Output)>> {
+        let mut written = false;
+        while !(self.sent && written) {
+            match self.happened.recv_timeout(REPORT_EVERY) {
+                Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
+                Ok(Event::View(change)) => self.tell(&change),
+                Ok(Event::Sent(Sent::All)) => self.sent = true,
+                // The output says so, too, behind the last delivery.
+                Ok(Event::Sent(Sent::Ended | Sent::Halted)) => {}
+                Ok(Event::Sent(Sent::Failed(failure, publisher))) => {
+                    drop(group);
+                    drop(publisher);
+                    return Err(failure);
+                }
+                Ok(Event::Written(Written::All)) => written = true,
+                Ok(Event::Written(Written::Ended(Ended::Evicted { .. }, output))) if self.publishers.is_some() => {
+                    return Ok(Some((group.view(), output)));
+                }
+                Ok(Event::Written(Written::Ended(ended, output))) => return self.ended(&ended, &output).map(|()| None),
+                Ok(Event::Written(Written::Failed(failure))) => return Err(failure),
+                Ok(Event::Panicked) => return Err(Failure::new(FAILED, "a thread panicked; please report it")),
+                Err(RecvTimeoutError::Timeout) if self.args.json => self.counts.print("progress"),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Failure::from(Ended::Dropped)),
             }
-            Ok(Event::Output(Ok(()))) => written = true,
-            Ok(Event::Output(Err(failure))) => return Err(failure),
-            Ok(Event::Panicked) => return Err(Failure::new(FAILED, "a thread panicked; please report it")),
-            Err(RecvTimeoutError::Timeout) if json => counts.print("progress", start),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(Failure::from(Ended::Dropped)),
         }
+        group.finish(FINISH_WAIT).map_err(|error| Failure::new(ENDED, error))?;
+        while let Ok(event) = self.happened.try_recv() {
+            if let Event::View(change) = event {
+                self.tell(&change);
+            }
+        }
+        if self.args.json {
+            self.counts.print("finished");
+        }
+        Ok(None)
     }
-    group.finish(FINISH_WAIT).map_err(|error| Failure::new(ENDED, error))?;
-    if json {
-        counts.print("finished", start);
+
+    /// The group goes on without this member, for good.
+    fn ended(&self, ended: &Ended, output: &Output) -> Outcome {
+        self.counts.wait_for_rest(SETTLE_WAIT);
+        let (open, written) = (self.counts.open(), self.counts.delivered.load(Ordering::Relaxed));
+        if matches!(ended, Ended::Left) && self.sent && open == 0 {
+            if self.args.json {
+                self.counts.print("finished");
+            }
+            return Ok(());
+        }
+        let mut message = format!("{ended}; {} holds the {written} messages delivered before", output.name());
+        if open > 0 {
+            message += &format!(", and the last {open} that were sent may have been delivered elsewhere or not");
+        }
+        if matches!(ended, Ended::Evicted { .. }) {
+            message += "; start it again, with --rejoin if it shall do so by itself";
+        }
+        Err(Failure::new(ENDED, message))
     }
-    Ok(())
+
+    /// Leaves the group because of a signal, without loss if the others play along.
+    fn leave(&mut self, group: Group, signal: i32) -> Failure {
+        self.counts.halt();
+        let deadline = Instant::now() + SETTLE_WAIT;
+        self.counts.wait_for_rest(SETTLE_WAIT);
+        let mut written = false;
+        while self.counts.open() > 0 && !written && Instant::now() < deadline {
+            written = self.hear_last(LOOK_EVERY);
+        }
+        let left = group.leave(LEAVE_WAIT);
+        let deadline = Instant::now() + SETTLE_WAIT;
+        while left.is_ok() && !written && Instant::now() < deadline {
+            written = self.hear_last(LOOK_EVERY);
+        }
+        let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let (sent, delivered, open) = (of(&self.counts.sent), of(&self.counts.delivered), self.counts.open());
+        let mut message = match left {
+            Ok(_) => "and left the group in order".to_string(),
+            Err(FinishError::TimedOut { waited, .. }) => {
+                format!("before the others let it go, which took more than {waited:.1?}; they go on without it")
+            }
+            Err(error) => format!("while the group ended otherwise: {error}"),
+        };
+        message += &format!("; {sent} messages were sent and {delivered} delivered");
+        if open > 0 {
+            message += &format!(", the last {open} of its own perhaps elsewhere and perhaps not");
+        }
+        Failure::interrupted(signal, message)
+    }
+
+    /// Takes in what happens while the member leaves. Whether the output has ended.
+    fn hear_last(&mut self, at_most: Duration) -> bool {
+        match self.happened.recv_timeout(at_most) {
+            Ok(Event::View(change)) => self.tell(&change),
+            Ok(Event::Written(_) | Event::Panicked) => return true,
+            _ => {}
+        }
+        false
+    }
+
+    /// Joins the group again that has gone on without this member.
+    fn rejoin(&mut self, last: Arc<View>, output: Output) -> Outcome<Group> {
+        self.counts.end_group(SETTLE_WAIT);
+        let (sent, delivered) =
+            (self.counts.sent.load(Ordering::Relaxed), self.counts.delivered.load(Ordering::Relaxed));
+        let (unconfirmed, last) = (self.counts.give_up(), last.id);
+        if self.args.json {
+            let object = json!({
+                "event": "evicted", "view": last.0, "id": self.id, "sent": sent, "delivered": delivered,
+                "unconfirmed": unconfirmed,
+            });
+            eprintln!("{object}");
+        } else {
+            eprintln!("evicted from view {last}: the others went on without this member. It joins again");
+        }
+        let nobody = || {
+            let message = format!("evicted from view {last}, and nobody is left in the group to join again");
+            Failure::new(ENDED, message)
+        };
+        let node = self.join_as_new(nobody)?;
+        if node.view().members.len() == 1 && node.view().id.0 == 1 {
+            return Err(nobody());
+        }
+        if !self.args.json {
+            let view = node.view().id;
+            let mut lost = format!("what the group delivered in between is missing here (views {last} to {view})");
+            if unconfirmed > 0 {
+                lost += &format!(
+                    "; of {sent} messages sent, the last {unconfirmed} may have been delivered elsewhere or not"
+                );
+            }
+            eprintln!("{lost}");
+        }
+        self.start(node, output)
+    }
+
+    /// Joins under an id that nobody has had as far as this process knows: whoever still speaks of the old one means the
+    /// member that was evicted.
+    fn join_as_new(&self, nobody: impl Fn() -> Failure) -> Outcome<Node> {
+        let dir = self.args.place.open().map_err(|error| Failure::new(FAILED, error))?;
+        let group = GroupName::new(&self.args.group).map_err(|error| Failure::new(USAGE, error))?;
+        let failed = |error: MailError| Failure::new(FAILED, error);
+        if Mailbox::members(&dir, &group).map_err(failed)?.is_empty() {
+            return Err(nobody());
+        }
+        let present = Mailbox::present(&dir, &group).map_err(failed)?;
+        let newest = present.last().map_or(0, |id| id.0).max(self.ids_max);
+        for id in newest + 1..newest + IDS_TRIED_MAX {
+            let config = Config { id: Some(id), members: 1, ..self.config() };
+            match self.try_join(config)? {
+                Err(JoinError::Mail(MailError::IdInUse { .. })) => {}
+                joined => return self.joined(joined),
+            }
+        }
+        Err(Failure::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
+    }
+
+    fn tell(&mut self, change: &ViewChange) {
+        self.see(&change.new);
+        let (view, members) = (change.new.id, &change.new.members);
+        if self.args.json {
+            let (joined, left) = (numbers(&change.joined), numbers(&change.left));
+            let members = numbers(members);
+            eprintln!(
+                "{}",
+                json!({"event": "view", "view": view.0, "members": members, "joined": joined, "left": left})
+            );
+            return;
+        }
+        let is = |ids: &[MemberId], one, many| if ids.len() == 1 { one } else { many };
+        let left = &change.left;
+        let gone = (!left.is_empty()).then(|| format!("{} {} gone", list(left), is(left, "is", "are")));
+        let joined = &change.joined;
+        let come = (!joined.is_empty()).then(|| format!("{} {} come", list(joined), is(joined, "has", "have")));
+        let what: Vec<String> = [gone, come].into_iter().flatten().collect();
+        eprintln!("view {view}: {}; {}", what.join(", "), list(members));
+    }
+
+    fn see(&mut self, view: &View) {
+        let newest = view.members.iter().map(|id| id.0).max();
+        self.ids_max = self.ids_max.max(newest.unwrap_or(0));
+    }
 }
 
-impl Counts {
-    fn print(&self, event: &str, start: Instant) {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let seconds = start.elapsed().as_secs_f64();
-        let object = json!({
-            "event": event,
-            "seconds": seconds,
-            "sent": of(&self.sent),
-            "sent_bytes": of(&self.sent_bytes),
-            "delivered": of(&self.delivered),
-            "delivered_bytes": of(&self.delivered_bytes),
-        });
-        eprintln!("{object}");
-    }
+/// "member 2", or "members 1, 3".
+fn list(ids: &[MemberId]) -> String {
+    let numbers: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    format!("member{} {}", if ids.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
-impl From<SendError> for Failure {
-    fn from(error: SendError) -> Failure {
-        match error {
-            SendError::Ended(ended) => ended.into(),
-            error => anyhow::Error::new(error).into(),
-        }
-    }
+fn numbers(ids: &[MemberId]) -> Vec<u64> {
+    ids.iter().map(|id| id.0).collect()
 }
 
 /// Runs a thread and tells what it came to.

@@ -1,11 +1,11 @@
 //! What a member delivers, written in the order of the group.
 //!
 //! A message counts as delivered, here and at the other members, once it is written.
-use super::Counts;
-use crate::exit::{ENDED, FAILED, Failure, Outcome};
+use super::counts::Counts;
+use crate::exit::{FAILED, Failure, Outcome};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
-use spindle::{Message, ReceiveError, Receiver};
+use spindle::{Ended, MemberId, Message, ReceiveError, Receiver, View};
 use std::fs::{File, Metadata};
 use std::io::{self, Write, stdout};
 use std::os::fd::AsFd;
@@ -28,6 +28,17 @@ pub(super) struct Output {
     with_origin: bool,
 }
 
+/// How writing came to its end.
+#[derive(Debug)]
+pub(super) enum Written {
+    /// Every member has finished, and everything is written.
+    All,
+    /// The group has ended for this member. What was delivered by then is written.
+    Ended(Ended, Output),
+    /// The output takes no more.
+    Failed(Failure),
+}
+
 impl Output {
     pub(super) fn open(path: &Path, input: &Path, frames: bool, with_origin: bool) -> Outcome<Output> {
         if path == Path::new("-") {
@@ -45,52 +56,60 @@ impl Output {
         Ok(Output { file, name, frames, with_origin })
     }
 
-    /// Writes everything that is delivered until every member has finished.
-    pub(super) fn write_all(mut self, mut receiver: Receiver, counts: &Counts) -> Outcome {
+    /// Writes everything that is delivered in a group to member `me`, until it ends.
+    pub(super) fn write_all(mut self, mut receiver: Receiver, me: MemberId, counts: &Counts) -> Written {
         let mut buffer = Vec::with_capacity(2 * BLOCK_BYTES);
         loop {
             let mut deliveries = match receiver.receive(WAIT) {
                 Ok(deliveries) => deliveries,
                 Err(ReceiveError::TimedOut { .. }) => continue,
-                Err(ReceiveError::Finished) => return Ok(()),
-                Err(ReceiveError::Ended(ended)) => {
-                    let written = counts.delivered.load(Ordering::Relaxed);
-                    let told = format!("{} holds the {written} messages delivered before; start all again", self.name);
-                    return Err(Failure::new(ENDED, format_args!("{ended}; {told}")));
-                }
-                Err(error) => return Err(Failure::new(FAILED, error)),
+                Err(ReceiveError::Finished) => return Written::All,
+                Err(ReceiveError::Ended(ended)) => return Written::Ended(ended, self),
+                Err(error) => return Written::Failed(Failure::new(FAILED, error)),
             };
             buffer.clear();
-            let (mut messages, mut bytes) = (0, 0);
+            let (mut messages, mut bytes, mut own) = (0, 0, 0);
+            let view = deliveries.view();
+            let my_rank = view.rank_of(me);
             for message in &mut deliveries {
                 messages += 1;
                 bytes += message.payload.len() as u64;
-                self.append(&message, &mut buffer);
+                own += u64::from(Some(message.sender) == my_rank);
+                self.append(&message, view, &mut buffer);
                 if buffer.len() >= BLOCK_BYTES {
                     break;
                 }
             }
             let written = write(&mut self.file, &buffer);
-            written.with_context(|| format!("can't write to {}; the other members are told", self.name))?;
+            if let Err(failure) = written.with_context(|| format!("can't write to {}; the others go on", self.name)) {
+                return Written::Failed(failure.into());
+            }
             drop(deliveries);
             counts.delivered.fetch_add(messages, Ordering::Relaxed);
             counts.delivered_bytes.fetch_add(bytes, Ordering::Relaxed);
+            counts.settled.fetch_add(own, Ordering::Relaxed);
         }
     }
 
-    fn append(&self, message: &Message<'_>, buffer: &mut Vec<u8>) {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn append(&self, message: &Message<'_>, view: &View, buffer: &mut Vec<u8>) {
         let Message { sender, round, payload } = *message;
+        let (view, sender) = (view.id.0, view.members[sender.index()].0);
         if self.frames {
             buffer.extend_from_slice(&(payload.len() as u32).to_le_bytes());
             if self.with_origin {
-                buffer.extend_from_slice(&sender.0.to_le_bytes());
-                buffer.extend_from_slice(&round.to_le_bytes());
+                for number in [view, sender, round] {
+                    buffer.extend_from_slice(&number.to_le_bytes());
+                }
             }
             buffer.extend_from_slice(payload);
         } else {
             if self.with_origin {
                 // Writing to a vector can't fail.
-                let _ = write!(buffer, "{sender}:{round} ");
+                let _ = write!(buffer, "{view}:{sender}:{round} ");
             }
             buffer.extend_from_slice(payload);
             buffer.push(b'\n');

@@ -1,6 +1,6 @@
 //! Processes of the command, each test's in a directory of its own. What a test starts ends with the test.
 #![allow(dead_code, reason = "each test file uses a part")]
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -127,6 +127,13 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Stops all of its threads. The signal alone lets them run on for a while.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        let pid = Pid::from_child(&self.child);
+        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
+    }
+
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
@@ -148,6 +155,21 @@ impl Running {
         }
     }
 
+    /// Waits for an event "view" with these members.
+    pub(crate) fn view(&mut self, members: &[u64]) -> Value {
+        let wanted = |line: &String| {
+            let object: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line:?} is no JSON: {e}"));
+            let view = ["view", "joined"].iter().any(|name| object["event"] == *name);
+            (view && object["members"] == serde_json::json!(members)).then_some(object)
+        };
+        loop {
+            if let Some(found) = self.errors.iter().find_map(wanted) {
+                return found;
+            }
+            self.hear(&format!("a view of {members:?}"));
+        }
+    }
+
     /// Waits until the standard output has so many lines, and returns them.
     pub(crate) fn lines(&mut self, count: usize) -> Vec<String> {
         while self.stdout.iter().filter(|byte| **byte == b'\n').count() < count {
@@ -165,6 +187,12 @@ impl Running {
         // Its pipes are closed, so it is at its end.
         let status = self.child.wait().unwrap();
         Done { status, stdout: std::mem::take(&mut self.stdout), errors: std::mem::take(&mut self.errors) }
+    }
+
+    /// Ends all inputs, and waits until all have ended. A member ends only when every input has.
+    pub(crate) fn all_done(mut members: Vec<Running>) -> Vec<Done> {
+        members.iter_mut().for_each(|member| drop(member.stdin.take()));
+        members.into_iter().map(Running::done).collect()
     }
 
     fn hear(&mut self, wanted: &str) {
@@ -194,6 +222,13 @@ impl Done {
         let out = String::from_utf8_lossy(&self.stdout[..self.stdout.len().min(500)]).into_owned();
         assert_eq!(self.status.code(), Some(code), "it said {out:?} and {:#?}", self.errors);
         self
+    }
+
+    /// Its JSON event of this name.
+    #[track_caller]
+    pub(crate) fn event(&self, name: &str) -> Value {
+        let objects = self.errors.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        objects.into_iter().find(|object| object["event"] == name).unwrap_or_else(|| panic!("{:#?}", self.errors))
     }
 
     /// The message of its last JSON event, an error.

@@ -1,7 +1,7 @@
 //! 12, frame safety: no byte of a ring is given to a new claim before every member is done with what stood there, what a
 //! member says it has delivered it has, and what a consumer holds does not change.
 use super::{Invariant, Violation};
-use crate::ledger::{Fate, Group};
+use crate::ledger::Group;
 use spindle_core::{Order, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(12, "frame safety");
@@ -50,7 +50,7 @@ pub fn says_delivered(
         }
         let done = sent.done[member.index()];
         // The first message that the member is not done with.
-        let Some(frame) = sent.frames[done..].iter().find(|frame| frame.fate != Fate::Void) else { continue };
+        let Some(frame) = sent.frames[done..].iter().find(|frame| sent.is_due(member, frame)) else { continue };
         let Some(round) = frame.round else { continue };
         let place = if group.order == Order::Total { round * lanes + i as u64 } else { round };
         if place < count {

@@ -5,7 +5,8 @@
 //! work undone.
 use super::{Invariant, Violation};
 use crate::ledger::{Fate, Ledger};
-use spindle_core::{Rank, State, SubgroupId};
+use spindle_core::{MemberId, Rank, State, SubgroupId};
+use std::fmt::Display;
 
 const INVARIANT: Invariant = Invariant(15, "liveness");
 
@@ -14,9 +15,6 @@ const INVARIANT: Invariant = Invariant(15, "liveness");
 /// # Errors
 /// If a message has not been delivered by some member.
 pub fn at_rest(ledger: &Ledger) -> Result<(), Violation> {
-    if ledger.everything_is_delivered() {
-        return Ok(());
-    }
     for (id, group) in (0..).map(SubgroupId).zip(&ledger.groups) {
         for lane in &group.lanes {
             for member in &group.members {
@@ -33,7 +31,7 @@ pub fn at_rest(ledger: &Ledger) -> Result<(), Violation> {
             }
         }
     }
-    INVARIANT.broken("the group is at rest with fewer deliveries than messages".into())
+    Ok(())
 }
 
 /// At rest, `holder`'s copy of the word at `at` of `owner`'s row is `copy`, and the owner's is `newest`.
@@ -60,6 +58,30 @@ pub fn ended(member: Rank, state: &State) -> Result<(), Violation> {
     }
 }
 
+/// Nothing moves any more, faults are over, and a member can't go on although a quorum lives.
+///
+/// # Errors
+/// Always.
+pub fn stuck<T>(member: impl Display, why: String) -> Result<T, Violation> {
+    INVARIANT.broken(format!("nothing moves any more, but {member} {why}"))
+}
+
+/// A group is at work and at rest, and this one still asks to be let in.
+///
+/// # Errors
+/// Always.
+pub fn never_admitted<T>(joiner: MemberId) -> Result<T, Violation> {
+    INVARIANT.broken(format!("a group is at work, and member {joiner} asks in vain to be admitted"))
+}
+
+/// A group is at work and at rest, and this one still asks to be let go.
+///
+/// # Errors
+/// Always.
+pub fn never_let_go<T>(leaver: MemberId) -> Result<T, Violation> {
+    INVARIANT.broken(format!("a group is at work, and member {leaver} asks in vain to be let go"))
+}
+
 /// The run had more events than any plan needs, with messages undelivered.
 ///
 /// # Errors
@@ -80,7 +102,6 @@ mod tests {
         assert_eq!(at_rest(&ledger), Ok(()));
         message(&mut ledger, 0, 1, 0);
         ledger.groups[0].lanes[0].taken = vec![1, 0, 1];
-        ledger.groups[0].deliveries = 2;
         let found = at_rest(&ledger).unwrap_err();
         assert_eq!(found.number, 15);
         assert!(found.what.contains("m1"), "{found}");
@@ -93,5 +114,8 @@ mod tests {
         assert!(ended(Rank(0), &State::Finished).is_ok());
         assert!(ended(Rank(0), &State::Running).is_err());
         assert!(endless(1).is_err());
+        assert!(stuck::<()>("m1", "waits".into()).is_err());
+        assert!(never_admitted::<()>(MemberId(1)).is_err());
+        assert_eq!(never_let_go::<()>(MemberId(1)).unwrap_err().number, 15);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A checker is told what happens, while it happens, and answers a [`Violation`] when that must not be. It never looks
 //! into an engine: only at the [`Ledger`](crate::ledger::Ledger), at memory, and at what engines say to the outside.
+pub mod atomicity;
 pub mod bounded;
 pub mod determinism;
 pub mod frame_safety;
@@ -10,9 +11,13 @@ pub mod monotone;
 pub mod no_invention;
 pub mod no_storms;
 pub mod null_rule;
+pub mod primary;
 pub mod sequence;
 pub mod stability;
 pub mod total_order;
+pub mod uniformity;
+pub mod validity;
+pub mod view_sequence;
 
 use std::fmt;
 

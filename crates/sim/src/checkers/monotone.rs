@@ -33,6 +33,11 @@ impl Monotone {
         Ok(std::mem::replace(word, value))
     }
 
+    /// An owner stores a word of a proposal, which may take any value.
+    pub fn replaced(&mut self, owner: Rank, at: u64, value: u64) {
+        self.words[owner.index()][at as usize / 8] = value;
+    }
+
     /// What the owner stored last.
     pub fn newest(&self, owner: Rank, at: u64) -> u64 {
         self.words[owner.index()][at as usize / 8]
@@ -102,7 +107,7 @@ mod tests {
     #[test]
     fn an_engine_that_writes_or_announces_what_is_not_committed_is_found() {
         let mut ledger = example(Order::Total);
-        let index = ledger.claimed(SubgroupId(0), 0, 256, 64);
+        let index = ledger.claimed(SubgroupId(0), 0, 256, 64, 0);
         assert_eq!(stamped(&ledger.groups[0].lanes[0], 264).unwrap_err().number, 11);
         assert_eq!(announced(&mut ledger.groups[0].lanes[0], 64, |_| 0).unwrap_err().number, 11);
         ledger.committed(SubgroupId(0), 0, index, Fate::Void);

@@ -27,6 +27,17 @@ pub fn delivered(
     INVARIANT.broken(format!("m{member} delivers {len} bytes of m{} in s{subgroup} that it never sent", lane.sender))
 }
 
+/// The member `sender` sends its message `number` again in a new view, where it was `old`, as `new`.
+///
+/// # Errors
+/// If it is not the same.
+pub fn sent_again(sender: Rank, subgroup: SubgroupId, number: u64, old: Fate, new: Fate) -> Result<(), Violation> {
+    if old == new {
+        return Ok(());
+    }
+    INVARIANT.broken(format!("m{sender} sends message {number} in s{subgroup} again as {new:?}, but it was {old:?}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,9 +57,15 @@ mod tests {
     #[test]
     fn a_claim_that_was_given_up_is_no_message() {
         let mut ledger = example(Order::Total);
-        let index = ledger.claimed(SubgroupId(0), 0, 256, 64);
+        let index = ledger.claimed(SubgroupId(0), 0, 256, 64, 0);
         assert!(delivered(&ledger, SubgroupId(0), Rank(1), 0, 48, 5).is_err());
         ledger.committed(SubgroupId(0), 0, index, Fate::Void);
         assert!(delivered(&ledger, SubgroupId(0), Rank(1), 0, 48, 5).is_err());
+    }
+    #[test]
+    fn a_message_that_changes_between_views_is_found() {
+        let message = Fate::Message { len: 3, digest: 4 };
+        assert_eq!(sent_again(Rank(0), SubgroupId(0), 7, message, message), Ok(()));
+        assert_eq!(sent_again(Rank(0), SubgroupId(0), 7, message, Fate::Void).unwrap_err().number, 2);
     }
 }

@@ -1,4 +1,5 @@
-//! 16, no false storms: nothing that a seed can draw is a death, so no engine may fail.
+//! 16, no false storms: pauses that are shorter than the others wait, slow members, slow links and jumping clocks change no
+//! view. And no member ever fails: nobody in a seed sends garbage.
 use super::{Invariant, Violation};
 use spindle_core::{Defect, Rank, State, SubgroupId};
 
@@ -13,6 +14,17 @@ pub fn polled(member: Rank, state: &State) -> Result<(), Violation> {
         State::Failed(fault) => INVARIANT.broken(format!("m{member} failed although nobody died: {fault}")),
         _ => Ok(()),
     }
+}
+
+/// A run had so many views after its first, and so many things happened that may end one.
+///
+/// # Errors
+/// If there are more views than reasons.
+pub fn views(views: u64, reasons: u64) -> Result<(), Violation> {
+    if views <= reasons {
+        return Ok(());
+    }
+    INVARIANT.broken(format!("{views} views followed the first, for {reasons} reasons"))
 }
 
 /// A consumer of `member` on a thread of its own was stopped by a frame.
@@ -37,6 +49,8 @@ mod tests {
         assert!(polled(Rank(0), &State::Finished).is_ok());
         let failed = State::Failed(Fault::Died { member: Rank(1) });
         assert_eq!(polled(Rank(0), &failed).unwrap_err().number, 16);
+        assert!(views(2, 2).is_ok());
+        assert_eq!(views(1, 0).unwrap_err().number, 16);
         let defect = Defect { sender: Rank(1), position: 64, header: 0 };
         assert!(consumer_stopped(Rank(0), SubgroupId(0), defect).is_err());
     }

@@ -1,8 +1,9 @@
 //! 3, no duplicate, no gap, first in first out: what a member delivers from a sender moves by exactly one message at a
 //! time, in the order of the sender's claims, and in the round that the sender gave it.
 use super::{Invariant, Violation};
+use crate::history::Sent;
 use crate::ledger::{Fate, Ledger};
-use spindle_core::{Rank, SubgroupId};
+use spindle_core::{MemberId, Rank, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(3, "no duplicate, no gap, FIFO");
 
@@ -40,6 +41,30 @@ pub fn delivered(
     Ok(next)
 }
 
+/// Over all views: `receiver` delivers the message with this number of all that `sender` ever claimed, `sent`. `before` is the
+/// number behind its last one; `None` if it joined later than the sender and this is the first.
+///
+/// # Errors
+/// If it is not the next one, voids passed over.
+pub fn across_views(
+    receiver: MemberId,
+    sender: MemberId,
+    subgroup: SubgroupId,
+    before: Option<u64>,
+    number: u64,
+    sent: &[Sent],
+) -> Result<(), Violation> {
+    let Some(before) = before else { return Ok(()) };
+    let between = || &sent[before as usize..number as usize];
+    if number >= before && between().iter().all(|sent| sent.fate == Fate::Void) {
+        return Ok(());
+    }
+    let what = if number < before { "again" } else { "too early" };
+    INVARIANT.broken(format!(
+        "member {receiver} delivers message {number} of member {sender} in s{subgroup} {what}: {before} is next"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +84,16 @@ mod tests {
         assert_eq!(deliver(103, 3).unwrap_err().number, 3, "a gap");
         assert_eq!(deliver(102, 1).unwrap_err().number, 3, "another round");
         assert_eq!(deliver(102, 2), Ok(2));
+    }
+    #[test]
+    fn duplicates_and_gaps_between_views_are_found() {
+        let message = Sent { fate: Fate::Message { len: 0, digest: 0 }, delivered: false };
+        let sent = [message, Sent { fate: Fate::Void, ..message }, message, message];
+        let across = |before, number| across_views(MemberId(1), MemberId(2), SubgroupId(0), before, number, &sent);
+        assert_eq!(across(Some(0), 0), Ok(()));
+        assert_eq!(across(Some(1), 2), Ok(()), "over a void");
+        assert_eq!(across(Some(1), 3).unwrap_err().number, 3, "a gap");
+        assert_eq!(across(Some(3), 2).unwrap_err().number, 3, "a duplicate");
+        assert_eq!(across(None, 3), Ok(()), "a joiner begins anywhere");
     }
 }

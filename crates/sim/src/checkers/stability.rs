@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_member_that_lacks_header_round_or_bytes_is_found() {
         let ring = Ring::new(64, 2, 16);
-        let frame = Frame { at: 64, span: 32, fate: Fate::Message { len: 16, digest: 0 }, round: Some(3) };
+        let frame = Frame { at: 64, span: 32, fate: Fate::Message { len: 16, digest: 0 }, round: Some(3), number: 0 };
         let mut copy = Copy(vec![0; 256]);
         let held = |copy: &Copy| held(copy, Rank(1), SubgroupId(0), Rank(0), &ring, &frame, &[7; 16]);
         assert_eq!(held(&copy).unwrap_err().number, 9);

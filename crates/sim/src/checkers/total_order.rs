@@ -48,6 +48,11 @@ impl TotalOrder {
             }
         }
     }
+
+    /// How many messages `member` has delivered, and how many any member has.
+    pub fn counts(&self, subgroup: SubgroupId, member: Rank) -> (usize, usize) {
+        (self.next[subgroup.index()][member.index()], self.lists[subgroup.index()].len())
+    }
 }
 
 #[cfg(test)]

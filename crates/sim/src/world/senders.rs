@@ -1,12 +1,13 @@
 //! Application threads that send: they claim, build a message for a while, and commit.
+use super::stage::Seat;
 use super::{Checked, Event, World};
-use crate::apps::{App, digest, fill};
-use crate::checkers::{bounded, frame_safety};
+use crate::apps::{App, OpenRing, digest, fill};
+use crate::checkers::{Violation, bounded, frame_safety};
 use crate::ledger::Fate;
 use crate::options::Visibility;
 use crate::table::Interruption;
 use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
-use spindle_core::{Order, Rank, SubgroupId};
+use spindle_core::{Claim, Order, SubgroupId};
 use std::sync::Arc;
 
 impl World<'_> {
@@ -14,7 +15,6 @@ impl World<'_> {
     pub(super) fn step(&mut self, i: usize) -> Checked {
         let committed = if self.apps[i].holding.is_some() {
             self.commit(i)();
-            self.wake(self.apps[i].plan.member);
             true
         } else {
             std::mem::take(&mut self.apps[i].early)
@@ -22,9 +22,15 @@ impl World<'_> {
         if !committed {
             return self.claim(i);
         }
+        // In the ring of a view that has ended, it is the next view's engine that has to send this again.
+        if let Some(seat) = self.processes[self.apps[i].plan.member].seat {
+            self.wake(seat);
+        }
         if self.apps[i].left > 0 {
             let at = self.now + self.think(i);
             self.push(at, Event::App(i));
+        } else {
+            self.leave_ended_ring(i);
         }
         Ok(())
     }
@@ -32,59 +38,69 @@ impl World<'_> {
     fn claim(&mut self, i: usize) -> Checked {
         let faults = &self.plan.faults;
         let app = &mut self.apps[i];
-        let (rank, id) = (app.plan.member, app.plan.subgroup);
+        // It waits for its next ring.
+        let Some(ring) = app.ring.clone() else { return Ok(()) };
+        let (seat, id) = (ring.seat, ring.subgroup);
         if faults.skips && self.random.one_in(20) {
             let rounds = self.random.range(1, 30);
-            app.claims.skip_rounds(rounds);
-            if self.ledger.groups[id.index()].order == Order::Total {
-                self.null_rule.skipped(id, app.sender, rounds);
+            ring.claims.skip_rounds(rounds);
+            let stage = &mut self.stages[seat.stage];
+            if stage.ledger.groups[id.index()].order == Order::Total {
+                stage.null_rule.skipped(id, ring.sender, rounds);
             }
-            note!(self, "m{rank} s{id} skips {rounds} rounds");
-            self.wake(rank);
+            note!(self, "{seat} s{id} skips {rounds} rounds");
+            self.wake(seat);
         }
-        let app = &mut self.apps[i];
-        let most = app.claims.ring().message_bytes_max;
+        let most = ring.claims.ring().message_bytes_max;
         let len = match self.random.below(8) {
             0 | 1 if faults.empty_messages => 0,
             2 | 3 if faults.full_messages => most,
             4 | 5 => self.random.below(most.min(64) + 1),
             _ => self.random.below(most + 1),
         };
-        let claimed = match &app.exclusive {
-            Some(exclusive) => app.claims.claim_exclusive(&mut exclusive.borrow_mut(), len),
-            None => app.claims.claim(len),
-        };
-        let Ok(claim) = claimed else {
-            note!(self, "m{rank} s{id} has no room for {len} bytes");
-            app.parked = true;
+        let Some(claim) = ring.claim(len) else {
+            note!(self, "{seat} s{id} has no room for {len} bytes");
+            self.apps[i].parked = true;
+            drop(ring);
+            self.leave_ended_ring(i);
             return Ok(());
         };
-        let at = claim.payload_offset(app.claims.ring()) - HEADER_BYTES;
-        let span = frame_bytes(len);
-        let sender = app.sender;
+        let app = &mut self.apps[i];
         app.left -= 1;
-        let group = &mut self.ledger.groups[id.index()];
-        frame_safety::claimed(group, id, sender, at, span)?;
-        bounded::claimed(&group.lanes[sender], id, at, span)?;
-        let index = self.ledger.claimed(id, sender, at, span);
-        note!(self, "m{rank} s{id} claims {len} bytes: claim {index}");
-        self.hash.add(at);
+        let number = self.history.claimed(app.plan.member, id);
+        let held = self.now + self.random.range(10, app.plan.hold_ns);
+        let (index, at) = self.enter(&ring, &claim, number)?;
         self.apps[i].holding = Some((claim, index, at));
         // A half-built message: whoever still reads what stood here will notice.
-        self.write(rank, at + HEADER_BYTES, len, |bytes| bytes.fill(0xee));
-        let held = self.now + self.random.range(10, self.apps[i].plan.hold_ns);
+        self.write(seat, at + HEADER_BYTES, len, |bytes| bytes.fill(0xee));
         self.push(held, Event::App(i));
         Ok(())
     }
 
-    /// An application writes into its row; in shared memory all peers see it at once.
-    fn write(&mut self, rank: Rank, at: u64, len: u64, write: impl Fn(&mut [u8])) {
+    /// Enters a claim in the ledger; answers its index there and where the frame stands.
+    pub(super) fn enter(&mut self, ring: &OpenRing, claim: &Claim, number: u64) -> Result<(usize, u64), Violation> {
+        let (seat, id, sender) = (ring.seat, ring.subgroup, ring.sender);
+        let at = claim.payload_offset(ring.claims.ring()) - HEADER_BYTES;
+        let span = frame_bytes(claim.len());
+        let ledger = &mut self.stages[seat.stage].ledger;
+        let group = &mut ledger.groups[id.index()];
+        frame_safety::claimed(group, id, sender, at, span)?;
+        bounded::claimed(&group.lanes[sender], id, at, span)?;
+        let index = ledger.claimed(id, sender, at, span, number);
+        note!(self, "{seat} s{id} claims {} bytes: claim {index}, message {number}", claim.len());
+        self.hash.add(at);
+        Ok((index, at))
+    }
+
+    /// An application, or the one who sends again, writes into its row; in shared memory all peers see it at once.
+    pub(super) fn write(&mut self, seat: Seat, at: u64, len: u64, write: impl Fn(&mut [u8])) {
+        let (tables, me) = (&mut self.stages[seat.stage].tables, seat.rank.index());
         if self.plan.visibility == Visibility::Posted {
-            write(self.tables[rank.index()].rows[rank.index()].slice_mut(at, len));
+            write(tables[me].rows[me].slice_mut(at, len));
             return;
         }
-        for table in &mut self.tables {
-            write(table.rows[rank.index()].slice_mut(at, len));
+        for table in tables {
+            write(table.rows[me].slice_mut(at, len));
         }
     }
 
@@ -92,47 +108,73 @@ impl World<'_> {
     /// closed if it was the last.
     pub(super) fn commit(&mut self, i: usize) -> Interruption {
         let app = &mut self.apps[i];
-        let (rank, id, sender) = (app.plan.member, app.plan.subgroup, app.sender);
+        let process = app.plan.member;
+        let ring = app.ring.clone().expect("it claims somewhere");
+        let (seat, id) = (ring.seat, ring.subgroup);
         let (claim, index, at) = app.holding.take().expect("a claim");
         let void = self.plan.faults.voids && self.random.one_in(10);
         let len = if self.random.one_in(8) { self.random.below(claim.len() + 1) } else { claim.len() };
-        let content = crate::random::mix(u64::from(id.0) << 48 | (sender as u64) << 32 | index as u64);
-        self.write(rank, at + HEADER_BYTES, len, |bytes| fill(bytes, content));
-        let bytes = self.tables[rank.index()].rows[rank.index()].slice(at + HEADER_BYTES, len);
-        let fate = if void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
+        let number = self.stages[seat.stage].ledger.lane(id, ring.sender).frames[index].number;
+        // What the payload is made of: the sender and its own number for it, whatever the view.
+        let content = crate::random::mix(u64::from(id.0) << 48 | (process as u64) << 32 | number);
+        self.write(seat, at + HEADER_BYTES, len, |bytes| fill(bytes, content));
         let kind = if void { Kind::Void } else { Kind::Message };
-        // The header that `Claims::commit` is going to store, a moment earlier: the engine looks at it only behind the mark.
-        let span = frame_bytes(claim.len());
-        let word = Header { kind, span, len }.encode();
-        self.tables[rank.index()].set_own(at, word);
-        self.spread(rank, at, word);
-        self.ledger.committed(id, sender, index, fate);
-        self.hash.add(word);
-        note!(self, "m{rank} s{id} commits claim {index}: {kind:?} of {len} bytes");
-        let same = |app: &App| app.plan.member == rank && app.plan.subgroup == id;
+        let (fate, commit) = self.seal(&ring, claim, index, kind, len);
+        self.history.committed(process, id, number, fate);
+        let same = |app: &App| app.is_at(seat, id);
         let closes = self.plan.faults.early_close
             && self.apps.iter().all(|app| !same(app) || (app.left == 0 && app.holding.is_none()));
         if closes {
-            note!(self, "m{rank} s{id} closes its claims");
+            note!(self, "{seat} s{id} closes its claims");
         }
-        let claims = Arc::clone(&self.apps[i].claims);
-        let exclusive = self.apps[i].exclusive.clone();
-        if let Some(exclusive) = &exclusive {
-            let round = claims.guess_round(&exclusive.borrow());
-            self.tables[rank.index()].set_own(at + 8, round);
-            self.spread(rank, at + 8, round);
-        }
+        let claims = Arc::clone(&ring.claims);
         Box::new(move || {
+            commit();
+            if closes {
+                claims.close();
+            }
+        })
+    }
+
+    /// Writes the header of a frame whose payload stands in the row, and enters it in the ledger. Answers what became of it, and
+    /// the last step of the commit.
+    pub(super) fn seal(
+        &mut self,
+        ring: &OpenRing,
+        claim: Claim,
+        index: usize,
+        kind: Kind,
+        len: u64,
+    ) -> (Fate, Interruption) {
+        let (seat, id, sender) = (ring.seat, ring.subgroup, ring.sender);
+        let Seat { stage, rank } = seat;
+        let me = rank.index();
+        let at = claim.payload_offset(ring.claims.ring()) - HEADER_BYTES;
+        let bytes = self.stages[stage].tables[me].rows[me].slice(at + HEADER_BYTES, len);
+        let fate = if kind == Kind::Void { Fate::Void } else { Fate::Message { len, digest: digest(bytes) } };
+        // The header that `Claims::commit` is going to store, a moment earlier: the engine looks at it only behind the mark.
+        let span = frame_bytes(claim.len());
+        let word = Header { kind, span, len }.encode();
+        self.stages[stage].tables[me].set_own(at, word);
+        self.spread(seat, at, word);
+        self.stages[stage].ledger.committed(id, sender, index, fate);
+        self.hash.add(word);
+        note!(self, "{seat} s{id} commits claim {index}: {kind:?} of {len} bytes");
+        if let Some(exclusive) = &ring.exclusive {
+            let round = ring.claims.guess_round(&exclusive.borrow());
+            self.stages[stage].tables[me].set_own(at + 8, round);
+            self.spread(seat, at + 8, round);
+        }
+        let OpenRing { claims, exclusive, .. } = ring.clone();
+        let commit = move || {
             let ring = *claims.ring();
             let stores = |position, header| assert_eq!((ring.offset(position), header), (at, word));
             match exclusive {
                 Some(exclusive) => claims.commit_exclusive(&mut exclusive.borrow_mut(), claim, kind, len, stores),
                 None => claims.commit(claim, kind, len, stores),
             }
-            if closes {
-                claims.close();
-            }
-        })
+        };
+        (fate, Box::new(commit))
     }
 
     fn think(&mut self, i: usize) -> u64 {
@@ -146,10 +188,9 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn close(&mut self, id: SubgroupId, sender: usize) {
-        let rank = self.ledger.lane(id, sender).sender;
-        self.members[rank.index()].engine.claims(id).expect("a sender").close();
-        note!(self, "m{rank} s{id} closes its claims");
-        self.wake(rank);
+    pub(super) fn close(&mut self, seat: Seat, id: SubgroupId) {
+        self.stages[seat.stage].member(seat.rank).engine.claims(id).expect("a sender").close();
+        note!(self, "{seat} s{id} closes its claims");
+        self.wake(seat);
     }
 }

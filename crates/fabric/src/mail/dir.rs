@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes in the path of a Unix socket, without the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-const SOCKET_SUFFIX: &str = ".sock";
+/// No socket in the directory has a shorter name: that of a group of one letter and an id of one digit.
+const SHORTEST: &str = "a.1.mail";
 const LOCK_SUFFIX: &str = ".lock";
 
 /// A directory that belongs to this user alone.
@@ -22,7 +23,7 @@ pub struct RuntimeDir {
     path: PathBuf,
 }
 
-/// Why a directory can't be used for meetings.
+/// Why no group can meet in a directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirError {
@@ -75,11 +76,11 @@ impl RuntimeDir {
     /// The directory at `path`, made with mode 0700 (its missing parents too) if it isn't there.
     ///
     /// # Errors
-    /// Whatever could let somebody else take part in a meeting or prevent one, and what the system refuses.
+    /// Whatever could let somebody else take part in a group or prevent one, and what the system refuses.
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, DirError> {
         let path = path.into();
-        // A name of one character must fit; longer ones are checked when they are known.
-        check_length(&path.join(format!("a{SOCKET_SUFFIX}")))?;
+        // Longer names are checked when they are known.
+        check_length(&path.join(SHORTEST))?;
         match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(DirError::NotADirectory { path }),
@@ -119,18 +120,15 @@ impl RuntimeDir {
         &self.path
     }
 
-    /// The socket at which the founder of `group` hears newcomers.
-    ///
-    /// # Errors
-    /// [`DirError::PathTooLong`].
-    pub fn socket_path(&self, group: &GroupName) -> Result<PathBuf, DirError> {
-        let path = self.path.join(format!("{group}{SOCKET_SUFFIX}"));
+    /// A socket of this name.
+    pub(super) fn socket_in(&self, name: &str) -> Result<PathBuf, DirError> {
+        let path = self.path.join(name);
         check_length(&path)?;
         Ok(path)
     }
 
-    /// The file whose lock makes its holder the founder of `group`. It is never removed: a lock on a file without a
-    /// name excludes nobody.
+    /// The file under whose lock addresses and marks of `group` are given out. It is never removed: a lock on a file
+    /// without a name excludes nobody.
     pub fn lock_path(&self, group: &GroupName) -> PathBuf {
         self.path.join(format!("{group}{LOCK_SUFFIX}"))
     }
@@ -263,10 +261,10 @@ mod tests {
         let long = temp.path().join("x".repeat(100));
         assert!(matches!(RuntimeDir::new(&long), Err(DirError::PathTooLong { .. })));
         assert!(!long.exists());
-        let room = SOCKET_PATH_BYTES_MAX - temp.path().as_os_str().len() - "/a.sock".len() - 1;
+        let room = SOCKET_PATH_BYTES_MAX - temp.path().as_os_str().len() - "/".len() - SHORTEST.len() - "/".len();
         let dir = RuntimeDir::new(temp.path().join("x".repeat(room))).unwrap();
-        dir.socket_path(&GroupName::new("a").unwrap()).unwrap();
-        assert!(matches!(dir.socket_path(&GroupName::new("ab").unwrap()), Err(DirError::PathTooLong { .. })));
+        dir.socket_in(SHORTEST).unwrap();
+        assert!(matches!(dir.socket_in("a.10.mail"), Err(DirError::PathTooLong { .. })));
     }
 
     #[test]

@@ -1,0 +1,213 @@
+//! The members of `spindle bench views`, as the benchmark holds them: processes, and what they say.
+use super::Args;
+use super::member::Said;
+use anyhow::{Context, anyhow, bail};
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a member says about a change of the view.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) last_before_ns: u64,
+    pub(super) first_after_ns: u64,
+}
+
+/// What a member says when it is in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Joined {
+    pub(super) at_ns: u64,
+    pub(super) view: u64,
+    pub(super) restore_ns: u64,
+    pub(super) restored_bytes: u64,
+}
+
+/// The processes. Dropping it kills them.
+pub(super) struct Crew {
+    args: Args,
+    state: u64,
+    dir: PathBuf,
+    members: BTreeMap<u64, Member>,
+    next_id: u64,
+}
+
+struct Member {
+    process: Child,
+    orders: ChildStdin,
+    said: Receiver<Said>,
+    /// Heard and not asked for.
+    kept: VecDeque<Said>,
+}
+
+impl Crew {
+    /// A group whose application has so many bytes of state.
+    pub(super) fn start(args: &Args, state: u64) -> anyhow::Result<Crew> {
+        let dir = env::temp_dir().join(format!("spindle-bench-views-{}-{}", getuid().as_raw(), process::id()));
+        let mut crew = Crew { args: args.clone(), state, dir, members: BTreeMap::new(), next_id: 1 };
+        for _ in 0..args.members {
+            crew.spawn(args.members)?;
+        }
+        let ids: Vec<u64> = crew.members.keys().copied().collect();
+        for id in ids {
+            crew.joined(id)?;
+        }
+        Ok(crew)
+    }
+
+    /// Starts one more member.
+    pub(super) fn add(&mut self) -> anyhow::Result<u64> {
+        self.spawn(1)
+    }
+
+    fn spawn(&mut self, founders: u32) -> anyhow::Result<u64> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let args = &self.args;
+        let mut command = Command::new(env::current_exe().context("the own program is not to be found")?);
+        command.args(["bench", "views-member", "--dir"]).arg(&self.dir);
+        for (name, value) in [
+            ("--parent", u64::from(process::id())),
+            ("--id", id),
+            ("--members", founders.into()),
+            ("--rate", args.rate),
+            ("--size", args.size),
+            ("--suspect-after", args.suspect_after),
+            ("--state", self.state),
+        ] {
+            command.args([name.to_string(), value.to_string()]);
+        }
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no process")?;
+        let orders = process.stdin.take().context("a member without an input")?;
+        let output = process.stdout.take().context("a member without an output")?;
+        let (tell, said) = channel();
+        thread::Builder::new().name("listen".into()).spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let Ok(word) = serde_json::from_str(&line) else { return };
+                if tell.send(word).is_err() {
+                    return;
+                }
+            }
+        })?;
+        self.members.insert(id, Member { process, orders, said, kept: VecDeque::new() });
+        Ok(id)
+    }
+
+    /// Ranks go by age, and so do ids.
+    pub(super) fn oldest(&self) -> u64 {
+        *self.members.keys().next().expect("there are members")
+    }
+
+    pub(super) fn newest(&self) -> u64 {
+        *self.members.keys().next_back().expect("there are members")
+    }
+
+    fn member(&mut self, id: u64) -> anyhow::Result<&mut Member> {
+        self.members.get_mut(&id).with_context(|| format!("member {id} is not there"))
+    }
+
+    pub(super) fn signal(&mut self, id: u64, signal: Signal) -> anyhow::Result<()> {
+        let pid = Pid::from_child(&self.member(id)?.process);
+        kill_process(pid, signal).with_context(|| format!("member {id} takes no signal"))
+    }
+
+    pub(super) fn say(&mut self, id: u64, order: &str) -> anyhow::Result<()> {
+        writeln!(self.member(id)?.orders, "{order}").with_context(|| format!("member {id} is gone"))
+    }
+
+    /// What everybody else says about the change in which `gone` go and `come` come.
+    pub(super) fn told(&mut self, gone: &[u64], come: &[u64]) -> anyhow::Result<Vec<Told>> {
+        let others = self.members.iter_mut().filter(|(id, _)| !gone.contains(id) && !come.contains(id));
+        let mut told = vec![];
+        for (id, member) in others {
+            let is_it = |said: &Said| match said {
+                Said::Changed { joined, left, .. } => {
+                    gone.iter().all(|id| left.contains(id)) && come.iter().all(|id| joined.contains(id))
+                }
+                _ => false,
+            };
+            let Said::Changed { last_before_ns, first_after_ns, .. } = member.hear(*id, is_it)? else { continue };
+            told.push(Told { last_before_ns, first_after_ns });
+        }
+        Ok(told)
+    }
+
+    pub(super) fn joined(&mut self, id: u64) -> anyhow::Result<Joined> {
+        let said = self.member(id)?.hear(id, |said| matches!(said, Said::Joined { .. }))?;
+        let Said::Joined { at_ns, view, restore_ns, restored_bytes } = said else { bail!("{said:?} from member {id}") };
+        Ok(Joined { at_ns, view, restore_ns, restored_bytes })
+    }
+
+    /// The member learns that the others go on without it, and ends.
+    pub(super) fn evicted(&mut self, id: u64) -> anyhow::Result<()> {
+        self.member(id)?.hear(id, |said| matches!(said, Said::Evicted))?;
+        self.ended(id)
+    }
+
+    pub(super) fn ended(&mut self, id: u64) -> anyhow::Result<()> {
+        let mut member = self.members.remove(&id).with_context(|| format!("member {id} is not there"))?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if member.process.try_wait()?.is_some() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let _ = member.process.kill();
+                bail!("member {id} does not end");
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// It was killed.
+    pub(super) fn forget(&mut self, id: u64) {
+        if let Some(mut member) = self.members.remove(&id) {
+            let _ = member.process.wait();
+        }
+    }
+
+    /// All finish.
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+        let ids: Vec<u64> = self.members.keys().copied().collect();
+        for id in &ids {
+            self.say(*id, "finish")?;
+        }
+        ids.into_iter().try_for_each(|id| self.ended(id))
+    }
+}
+
+impl Member {
+    /// The first thing said that is wanted; what is said before it is kept.
+    fn hear(&mut self, id: u64, wanted: impl Fn(&Said) -> bool) -> anyhow::Result<Said> {
+        if let Some(at) = self.kept.iter().position(&wanted) {
+            return self.kept.remove(at).context("it was there");
+        }
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Said::Failed(why)) => bail!("member {id}: {why}"),
+                Ok(said) if wanted(&said) => return Ok(said),
+                Ok(said) => self.kept.push_back(said),
+                Err(RecvTimeoutError::Timeout) => bail!("member {id} has not said what was expected for {PATIENCE:?}"),
+                Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("member {id} has ended")),
+            }
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for member in self.members.values_mut() {
+            let _ = member.process.kill();
+            let _ = member.process.wait();
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}

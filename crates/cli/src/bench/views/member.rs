@@ -1,0 +1,188 @@
+//! A member of `spindle bench views`: sends at a steady rate and tells of each change of the view.
+use super::super::clock::now_ns;
+use anyhow::Context;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, SubgroupId, ViewChange};
+use std::io::{self, BufRead, Cursor, Read, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[arg(long)]
+    parent: u32,
+    #[arg(long)]
+    dir: PathBuf,
+    #[arg(long)]
+    id: u64,
+    #[arg(long)]
+    members: u32,
+    #[arg(long)]
+    rate: u64,
+    #[arg(long)]
+    size: u64,
+    #[arg(long)]
+    suspect_after: u64,
+    #[arg(long)]
+    state: u64,
+}
+
+/// A line of a member's output.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Said {
+    Joined { at_ns: u64, view: u64, restore_ns: u64, restored_bytes: u64 },
+    Changed { joined: Vec<u64>, left: Vec<u64>, last_before_ns: u64, first_after_ns: u64 },
+    Evicted,
+    Failed(String),
+}
+
+fn say(said: &Said) {
+    let mut out = io::stdout().lock();
+    let line = serde_json::to_string(said).expect("plain data");
+    // Nobody listens when the benchmark is gone, and then this process goes too.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Writes down when it delivers.
+struct Witness {
+    last_ns: u64,
+    /// The change after which nothing was delivered yet.
+    change: Option<(ViewChange, u64)>,
+    state: Arc<Vec<u8>>,
+    restored: Arc<Mutex<(u64, u64)>>,
+}
+
+impl Handler for Witness {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        let mut any = false;
+        batch.for_each(|_| any = true);
+        if !any {
+            return;
+        }
+        let now = now_ns();
+        if let Some((change, last_before_ns)) = self.change.take() {
+            let ids = |list: &[spindle::MemberId]| list.iter().map(|id| id.0).collect();
+            let (joined, left) = (ids(&change.joined), ids(&change.left));
+            say(&Said::Changed { joined, left, last_before_ns, first_after_ns: now });
+        }
+        self.last_ns = now;
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        // Two changes without a delivery between them are told as one.
+        let (earlier, since) = self.change.take().unzip();
+        let mut change = change.clone();
+        if let Some(earlier) = earlier {
+            change.joined.extend(earlier.joined);
+            change.left.extend(earlier.left);
+        }
+        self.change = Some((change, since.unwrap_or(self.last_ns)));
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        let len = Some(self.state.len() as u64);
+        Some(Snapshot { len, bytes: Box::new(Cursor::new(Shared(Arc::clone(&self.state)))) })
+    }
+
+    fn restore(&mut self, state: &mut State) -> io::Result<()> {
+        let start = Instant::now();
+        let mut bytes = vec![0; state.len.unwrap_or(0) as usize];
+        state.read_exact(&mut bytes)?;
+        state.read_to_end(&mut bytes)?;
+        let took = start.elapsed().as_nanos() as u64;
+        *self.restored.lock().unwrap_or_else(PoisonError::into_inner) = (took, bytes.len() as u64);
+        self.state = Arc::new(bytes);
+        Ok(())
+    }
+}
+
+/// State that several snapshots share.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Err(error) = serve(args) {
+        say(&Said::Failed(format!("{error:#}")));
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn serve(args: &Args) -> anyhow::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("can't tie this process to the benchmark")?;
+    if getppid().is_none_or(|pid| pid.as_raw_nonzero().get() as u32 != args.parent) {
+        return Ok(());
+    }
+    let mut config = Config::new("views", args.members);
+    config.id = Some(args.id);
+    config.runtime_dir = Some(args.dir.clone());
+    config.suspect_after = Some(Duration::from_millis(args.suspect_after));
+    config.subgroups[0].message_bytes_max = args.size.max(16);
+    config.subgroups[0].window = 1000;
+    let restored = Arc::new(Mutex::new((0, 0)));
+    let state = if args.members > 1 { vec![7; args.state as usize] } else { vec![] };
+    let mut witness =
+        Witness { last_ns: now_ns(), change: None, state: Arc::new(state), restored: Arc::clone(&restored) };
+    let mut node = config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?;
+    let mut publisher = node.publisher("all")?;
+    let group = node.start(witness)?;
+    let (restore_ns, restored_bytes) = *restored.lock().unwrap_or_else(PoisonError::into_inner);
+    say(&Said::Joined { at_ns: now_ns(), view: group.view().id.0, restore_ns, restored_bytes });
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, size, rate) = (Arc::clone(&stop), args.size, args.rate);
+    let sender = thread::Builder::new().name("sender".into()).spawn(move || {
+        let payload = vec![1; size as usize];
+        // In bursts of a millisecond, so that a sleeping sender keeps its rate.
+        let burst = rate.div_ceil(1000);
+        let step = Duration::from_nanos(burst * 1_000_000_000 / rate);
+        let mut next = Instant::now();
+        while !stopped.load(Ordering::Relaxed) {
+            for _ in 0..burst {
+                if publisher.send(&payload, PATIENCE).is_err() {
+                    return;
+                }
+            }
+            next += step;
+            match next.checked_duration_since(Instant::now()) {
+                Some(left) => thread::sleep(left),
+                // What was missed is not made up for.
+                None => next = Instant::now(),
+            }
+        }
+    })?;
+    let (tell, orders) = channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = tell.send(line);
+        }
+    });
+    let order = loop {
+        if matches!(group.ended(), Some(Ended::Evicted { .. })) {
+            say(&Said::Evicted);
+            return Ok(());
+        }
+        match orders.recv_timeout(Duration::from_millis(10)) {
+            Ok(order) => break order,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    };
+    stop.store(true, Ordering::Relaxed);
+    let _ = sender.join();
+    let ended = if order == "leave" { group.leave(PATIENCE) } else { group.finish(PATIENCE) };
+    ended.map(drop).map_err(|error: FinishError| error.into())
+}

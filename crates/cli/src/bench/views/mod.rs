@@ -1,0 +1,288 @@
+//! `spindle bench views`: how long a group stands still when its view changes.
+//!
+//! Members are processes that send at a steady rate and write down, for every change of the view, when they delivered last
+//! before it and first after it, on the clock that all processes share. A trial does one thing to the group and reads what the
+//! members that stayed say about it; then the group is made whole again.
+//!
+//! JSON: `members`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for; `memcpy_bytes_per_second` (of the state
+//! join); for each of `kill_member`, `kill_leader`, `stop`, `leave`, `join`, and with `--state` `join_with_state`: `trials`, and in
+//! ms, each with `min`, `p50`, `p90`, `max`: `stall` (last delivery before to first after, at each that stayed), and `after` (from the
+//! event to the first delivery after, of the last of them); `join_with_state` has `bytes`, `restore_bytes_per_second` too; with
+//! `--crowd`, `crowd`: `joins`, `views`, `seconds`.
+mod crew;
+pub(super) mod member;
+
+use super::clock::now_ns;
+use super::table::{Table, short};
+use crate::exit::{FAILED, Failure};
+use anyhow::{Context, ensure};
+use crew::{Crew, Told};
+use rustix::process::Signal;
+use serde::Serialize;
+use spindle_fabric::probe;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Arguments of `spindle bench views`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many members
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=16))]
+    members: u32,
+    /// Messages a second of each member
+    #[arg(long, value_name = "MESSAGES", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    rate: u64,
+    /// Bytes of a message
+    #[arg(long, value_name = "BYTES", default_value = "128", value_parser = super::args::bytes)]
+    size: u64,
+    /// How often each thing is done
+    #[arg(long, value_name = "TRIALS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    trials: u32,
+    /// The silence after which a hung member is left out
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(50..=60_000))]
+    suspect_after: u64,
+    /// Join with a state of so many bytes, too (10 trials)
+    #[arg(long, value_name = "BYTES", value_parser = super::args::bytes)]
+    state: Option<u64>,
+    /// Let so many processes join at once, too
+    #[arg(long, value_name = "PROCESSES", value_parser = clap::value_parser!(u32).range(1..=500))]
+    crowd: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Times in ms.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Spread {
+    min: f64,
+    p50: f64,
+    p90: f64,
+    max: f64,
+}
+
+/// What one kind of event came to.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Event {
+    trials: u32,
+    stall: Spread,
+    after: Spread,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restore_bytes_per_second: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Crowd {
+    joins: u32,
+    views: u64,
+    seconds: f64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+struct Report {
+    members: u32,
+    rate_per_second: u64,
+    size: u64,
+    suspect_after_ms: u64,
+    kill_member: Event,
+    kill_leader: Event,
+    stop: Event,
+    leave: Event,
+    join: Event,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    join_with_state: Option<Event>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memcpy_bytes_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crowd: Option<Crowd>,
+}
+
+/// The times of one kind of event, in ns.
+#[derive(Debug, Default)]
+struct Times {
+    trials: u32,
+    stalls: Vec<u64>,
+    after: Vec<u64>,
+}
+
+impl Times {
+    /// `at_ns` is when it happened; `told` what the members that stayed say.
+    fn add(&mut self, at_ns: u64, told: &[Told]) {
+        self.trials += 1;
+        self.stalls.extend(told.iter().map(|told| told.first_after_ns.saturating_sub(told.last_before_ns)));
+        let last = told.iter().map(|told| told.first_after_ns).max().unwrap_or(at_ns);
+        self.after.push(last.saturating_sub(at_ns));
+    }
+
+    fn event(&self) -> Event {
+        Event { trials: self.trials, stall: spread(&self.stalls), after: spread(&self.after), ..Event::default() }
+    }
+}
+
+fn spread(times: &[u64]) -> Spread {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let at = |part: f64| {
+        sorted.get(((sorted.len() as f64 - 1.0) * part).round() as usize).map_or(0.0, |ns| *ns as f64 / 1e6)
+    };
+    Spread { min: at(0.0), p50: at(0.5), p90: at(0.9), max: at(1.0) }
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let report = measure(args).map_err(|error| Failure::new(FAILED, format_args!("{error:#}")))?;
+    let mut out = io::stdout().lock();
+    let printed = if args.json {
+        serde_json::to_string_pretty(&report).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+    } else {
+        report.print(&mut out)
+    };
+    printed.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+}
+
+fn measure(args: &Args) -> anyhow::Result<Report> {
+    let mut report = Report {
+        members: args.members,
+        rate_per_second: args.rate,
+        size: args.size,
+        suspect_after_ms: args.suspect_after,
+        ..Report::default()
+    };
+    let mut crew = Crew::start(args, 0)?;
+    let (mut killed, mut leader, mut stopped, mut left, mut joined) = <(Times, Times, Times, Times, Times)>::default();
+    for trial in 0..args.trials {
+        if !args.json {
+            eprint!("\rtrial {} of {}", trial + 1, args.trials);
+        }
+        for (times, kill_leader) in [(&mut killed, false), (&mut leader, true)] {
+            let victim = if kill_leader { crew.oldest() } else { crew.newest() };
+            let at_ns = now_ns();
+            crew.signal(victim, Signal::KILL)?;
+            times.add(at_ns, &crew.told(&[victim], &[])?);
+            crew.forget(victim);
+            join(&mut crew, &mut joined)?;
+        }
+        let victim = crew.newest();
+        let at_ns = now_ns();
+        crew.signal(victim, Signal::STOP)?;
+        stopped.add(at_ns, &crew.told(&[victim], &[])?);
+        crew.signal(victim, Signal::CONT)?;
+        crew.evicted(victim)?;
+        join(&mut crew, &mut joined)?;
+        let victim = crew.newest();
+        let at_ns = now_ns();
+        crew.say(victim, "leave")?;
+        left.add(at_ns, &crew.told(&[victim], &[])?);
+        crew.ended(victim)?;
+        join(&mut crew, &mut joined)?;
+    }
+    if !args.json {
+        eprintln!();
+    }
+    (report.kill_member, report.kill_leader) = (killed.event(), leader.event());
+    (report.stop, report.leave, report.join) = (stopped.event(), left.event(), joined.event());
+    crew.finish()?;
+    if let Some(bytes) = args.state {
+        let (event, memcpy) = join_with_state(args, bytes)?;
+        (report.join_with_state, report.memcpy_bytes_per_second) = (Some(event), Some(memcpy));
+    }
+    if let Some(joins) = args.crowd {
+        report.crowd = Some(crowd(args, joins)?);
+    }
+    Ok(report)
+}
+
+fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
+    let at_ns = now_ns();
+    let id = crew.add()?;
+    times.add(at_ns, &crew.told(&[], &[id])?);
+    crew.joined(id).map(drop)
+}
+
+/// The stall of a join with a large state, and how fast that came, beside a copy of memory in the same run.
+fn join_with_state(args: &Args, bytes: u64) -> anyhow::Result<(Event, f64)> {
+    let mut crew = Crew::start(args, bytes)?;
+    let mut times = Times::default();
+    let (mut rates, mut copies) = (vec![], vec![]);
+    for _ in 0..args.trials.min(10) {
+        copies.push(probe::memcpy(64 << 20, Duration::from_millis(200))?.bytes_per_second);
+        let at_ns = now_ns();
+        let id = crew.add()?;
+        times.add(at_ns, &crew.told(&[], &[id])?);
+        let joined = crew.joined(id)?;
+        ensure!(joined.restored_bytes == bytes, "a state of {} bytes, not {bytes}", joined.restored_bytes);
+        rates.push(bytes as f64 * 1e9 / joined.restore_ns.max(1) as f64);
+        crew.say(id, "leave")?;
+        crew.told(&[id], &[])?;
+        crew.ended(id)?;
+    }
+    crew.finish()?;
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let rate = Some(median(rates));
+    let event = Event { bytes: Some(bytes), restore_bytes_per_second: rate, ..times.event() };
+    Ok((event, median(copies)))
+}
+
+/// Many processes join at once.
+fn crowd(args: &Args, joins: u32) -> anyhow::Result<Crowd> {
+    let mut crew = Crew::start(&Args { members: 3, rate: 100, ..args.clone() }, 0)?;
+    let at_ns = now_ns();
+    let ids: Vec<u64> = (0..joins).map(|_| crew.add()).collect::<anyhow::Result<_>>()?;
+    let mut last = (0, at_ns);
+    for id in ids {
+        let joined = crew.joined(id).context("a process of the crowd did not get in")?;
+        last = (last.0.max(joined.view), last.1.max(joined.at_ns));
+    }
+    // The founders' view is the first.
+    Ok(Crowd { joins, views: last.0 - 1, seconds: (last.1 - at_ns) as f64 / 1e9 })
+}
+
+impl Report {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let Report { members, rate_per_second, size, suspect_after_ms, .. } = self;
+        writeln!(
+            out,
+            "{members} members, each sends {rate_per_second} messages of {size} bytes a second; times in ms"
+        )?;
+        let mut table =
+            Table::new(&["", "trials", "stall p50", "p90", "max", "until the next delivery p50", "p90", "max"]);
+        let stop = format!("SIGSTOP (suspected after {suspect_after_ms} ms)");
+        let mut rows = vec![
+            ("kill -9 of a member", &self.kill_member),
+            ("kill -9 of the leader", &self.kill_leader),
+            (stop.as_str(), &self.stop),
+            ("leave", &self.leave),
+            ("join", &self.join),
+        ];
+        let state = self
+            .join_with_state
+            .as_ref()
+            .map(|event| (format!("join with {}B of state", short(event.bytes.unwrap_or(0) as f64)), event));
+        if let Some((name, event)) = &state {
+            rows.push((name, event));
+        }
+        for (name, Event { trials, stall, after, .. }) in rows {
+            let ms = [stall.p50, stall.p90, stall.max, after.p50, after.p90, after.max].map(|ms| format!("{ms:.2}"));
+            table.row([name.to_string(), trials.to_string()].into_iter().chain(ms).collect());
+        }
+        table.print(out)?;
+        if let (Some(event), Some(memcpy)) = (&self.join_with_state, self.memcpy_bytes_per_second) {
+            let rate = event.restore_bytes_per_second.unwrap_or(0.0);
+            let ratio = rate / memcpy;
+            writeln!(
+                out,
+                "the state comes with {}B/s, {ratio:.2} of a copy of memory ({}B/s)",
+                short(rate),
+                short(memcpy)
+            )?;
+        }
+        if let Some(Crowd { joins, views, seconds }) = self.crowd {
+            writeln!(out, "{joins} processes that join at once: {views} views, {seconds:.2} s")?;
+        }
+        Ok(())
+    }
+}

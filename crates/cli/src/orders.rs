@@ -1,0 +1,153 @@
+//! `spindle leave` and `spindle evict`: a member goes because somebody says so, and the others go on.
+use crate::exit::{FAILED, Failure, Outcome};
+use crate::place::Place;
+use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
+use anyhow::Context;
+use serde_json::{Value, json};
+use spindle::MemberId;
+use spindle_fabric::mail::Request;
+use std::io::{Write, stdout};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Arguments of both.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The group's name
+    group: String,
+
+    /// Which member
+    #[arg(long, value_name = "ID")]
+    id: u64,
+
+    /// Print one JSON object: "event" ("gone"), id, view, members: the view that goes on
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// How long the others may take to agree on a view without the member.
+const CHANGE_WAIT: Duration = Duration::from_secs(10);
+/// How often they are asked.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+pub(crate) fn leave(args: Args) -> Outcome {
+    ask_to_leave(&args).map_err(|failure| failure.told_as_json(args.json))
+}
+
+pub(crate) fn evict(args: Args) -> Outcome {
+    ask_to_evict(&args).map_err(|failure| failure.told_as_json(args.json))
+}
+
+fn ask_to_leave(args: &Args) -> Outcome {
+    let mut visitor = Visitor::open(&args.place, &args.group)?;
+    let id = MemberId(args.id);
+    check(&visitor, args)?;
+    if visitor.ask(&[id], Request::Leave)?.is_empty() && visitor.members()?.contains(&id) {
+        let message = format!(
+            "member {id} of group {} did not answer within {ANSWER_WAIT:?}; resume it, or use `spindle evict`",
+            args.group
+        );
+        return Err(Failure::new(FAILED, message));
+    }
+    wait_until_gone(&mut visitor, args)
+}
+
+fn ask_to_evict(args: &Args) -> Outcome {
+    let mut visitor = Visitor::open(&args.place, &args.group)?;
+    let id = MemberId(args.id);
+    let others = check(&visitor, args)?;
+    if others.is_empty() {
+        let message = format!(
+            "member {id} is the only one in group {}: nobody could go on without it; use `spindle leave`, or end it",
+            args.group
+        );
+        return Err(Failure::new(FAILED, message));
+    }
+    let answers = visitor.ask(&others, Request::Status)?;
+    let Some(judge) = judge(&answers, id) else {
+        let message = format!("none of the other members of group {} answered within {ANSWER_WAIT:?}", args.group);
+        return Err(Failure::new(FAILED, message));
+    };
+    visitor.ask(&[judge], Request::Evict(id))?;
+    wait_until_gone(&mut visitor, args)
+}
+
+/// The others, if the member is one.
+fn check(visitor: &Visitor, args: &Args) -> Outcome<Vec<MemberId>> {
+    let mut members = visitor.members()?;
+    let id = MemberId(args.id);
+    if !members.contains(&id) {
+        let (group, ids) = (&args.group, list(members.iter().map(|id| id.0)));
+        let message = match visitor.present()?.contains(&id) {
+            true => format!("process {id} of group {group} is not let in yet; stop it with Ctrl-C"),
+            false => format!("group {group} has no member {id}; its members are {ids}"),
+        };
+        return Err(Failure::new(FAILED, message));
+    }
+    members.retain(|member| *member != id);
+    Ok(members)
+}
+
+/// Who shall evict `id`: the leader of the newest view, or the first other one.
+fn judge(answers: &Answers, id: MemberId) -> Option<MemberId> {
+    let base = newest(answers)?;
+    let leader = base["members"].as_array().into_iter().flatten().find(|member| member["leads"] == true);
+    let leader = leader.and_then(|leader| leader["id"].as_u64()).map(MemberId);
+    leader.filter(|leader| *leader != id && answers.contains_key(leader)).or_else(|| answers.keys().next().copied())
+}
+
+/// Until the others' view is one without the member.
+fn wait_until_gone(visitor: &mut Visitor, args: &Args) -> Outcome {
+    let deadline = Instant::now() + CHANGE_WAIT;
+    loop {
+        let members = visitor.members()?;
+        let others: Vec<MemberId> = members.iter().copied().filter(|member| member.0 != args.id).collect();
+        let answers = visitor.ask(&others, Request::Status)?;
+        let gone = answers.values().all(|answer| !members_of(answer).contains(&args.id));
+        match newest(&answers) {
+            Some(view) if gone => return tell(args, Some(view)),
+            None if members.is_empty() => return tell(args, None),
+            _ => {}
+        }
+        if Instant::now() >= deadline {
+            return Err(still_there(args, newest(&answers)));
+        }
+        thread::sleep(ASK_EVERY);
+    }
+}
+
+fn still_there(args: &Args, view: Option<&Value>) -> Failure {
+    let Args { group, id, .. } = args;
+    let member = |view: &Value| {
+        let found = view["members"].as_array()?.iter().find(|member| member["id"] == *id)?;
+        found["pid"].as_u64()
+    };
+    let why = match view {
+        None => "the others do not answer".to_string(),
+        Some(view) if view["blocked"] == true => match member(view) {
+            Some(pid) => format!("the others are too few to agree while it hangs; end or resume process {pid}"),
+            None => "the others are too few to agree".to_string(),
+        },
+        Some(_) => "the others are still about it; see `spindle status`".to_string(),
+    };
+    Failure::new(FAILED, format_args!("member {id} of group {group} is still in the view after {CHANGE_WAIT:?}: {why}"))
+}
+
+fn tell(args: &Args, view: Option<&Value>) -> Outcome {
+    let (id, ids) = (args.id, view.map(members_of).unwrap_or_default());
+    let number = view.and_then(|view| view["view"].as_u64());
+    let line = match number {
+        _ if args.json => json!({"event": "gone", "id": id, "view": number, "members": ids}).to_string(),
+        Some(number) => format!("member {id} is gone; view {number}: {}", list(ids)),
+        None => format!("member {id} is gone; it was the last one in group {}", args.group),
+    };
+    Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
+}
+
+fn list(ids: impl IntoIterator<Item = u64>) -> String {
+    let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
+    if ids.is_empty() { "none".to_string() } else { ids.join(", ") }
+}

@@ -1,0 +1,222 @@
+//! `spindle status`: how a group stands, as its members tell it.
+use crate::exit::{FAILED, Failure, Outcome};
+use crate::place::Place;
+use crate::screen::Screen;
+use crate::signals::Stop;
+use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
+use anyhow::Context;
+use serde_json::{Value, json};
+use spindle::MemberId;
+use spindle_fabric::mail::Request;
+use std::io::{IsTerminal, stdout};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Arguments of `spindle status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The group's name
+    group: String,
+
+    /// Go on showing it every second, until the group has ended or Ctrl-C
+    #[arg(short, long)]
+    watch: bool,
+
+    /// Print one JSON object, with --watch one a second.
+    ///
+    /// "group", "view", "changing" (the view is coming to its end), "blocked" (it can't: too few members are there to agree),
+    /// "members", a list by rank of {id, pid, rank, answers, view (its newest, if it answers), leads, asleep, suspected,
+    /// finished}, "subgroups", a list of {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting":
+    /// ids of processes that are not in the view.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// How often `--watch` looks.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let json = args.json;
+    show(&args).map_err(|failure| failure.told_as_json(json))
+}
+
+fn show(args: &Args) -> Outcome {
+    let mut visitor = Visitor::open(&args.place, &args.group)?;
+    let live = args.watch && stdout().is_terminal() && !args.json;
+    let mut screen = Screen::new(live);
+    let (tell, signals) = channel();
+    // A watch that has ended hears nothing any more.
+    let _stop = Stop::on_signals(move |_| tell.send(()).unwrap_or_default())?;
+    loop {
+        let Some(group) = look(&mut visitor, args)? else {
+            let gone = Failure::new(FAILED, format_args!("nobody is in group {} any more", args.group));
+            if !args.watch {
+                return Err(gone);
+            }
+            let end = match args.json {
+                true => summary(&args.group, &[], &[], &Answers::new()).to_string(),
+                false => format!("group {} has ended", args.group),
+            };
+            return Ok(screen.line(&end).context("can't write to the standard output")?);
+        };
+        let lines = if args.json { vec![group.to_string()] } else { table(&group) };
+        let drawn = match live {
+            true => screen.redraw(&lines),
+            false => lines.iter().try_for_each(|line| screen.line(line)),
+        };
+        drawn.context("can't write to the standard output")?;
+        if !args.watch {
+            let silent = group["members"].as_array().is_none_or(|all| all.iter().all(|m| m["answers"] == false));
+            let message = format!(
+                "no member of group {} answered within {ANSWER_WAIT:?}: stopped, or still waiting for others?",
+                args.group
+            );
+            return if silent { Err(Failure::new(FAILED, message)) } else { Ok(()) };
+        }
+        match signals.recv_timeout(WATCH_EVERY) {
+            Err(RecvTimeoutError::Timeout) => {}
+            // Ctrl-C is how a watch ends.
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// The group at this moment; `None`: nobody is in it.
+fn look(visitor: &mut Visitor, args: &Args) -> Outcome<Option<Value>> {
+    let members = visitor.members()?;
+    let answers = visitor.ask(&members, Request::Status)?;
+    // Who went meanwhile is no member that does not answer.
+    let present = visitor.present()?;
+    let members: Vec<MemberId> = members.into_iter().filter(|id| present.contains(id)).collect();
+    if present.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(summary(&args.group, &members, &present, &answers)))
+}
+
+fn summary(group: &str, members: &[MemberId], present: &[MemberId], answers: &Answers) -> Value {
+    let Some(base) = newest(answers) else {
+        let silent: Vec<Value> = members.iter().map(|id| json!({"id": id.0, "answers": false})).collect();
+        let waiting = present.iter().filter(|id| !members.contains(id)).map(|id| id.0);
+        let waiting: Vec<u64> = waiting.collect();
+        return json!({"group": group, "view": null, "members": silent, "subgroups": [], "waiting": waiting});
+    };
+    let ids = members_of(base);
+    let any = |id: u64, what: &str| {
+        let told = answers.values().flat_map(|answer| answer["members"].as_array().into_iter().flatten());
+        told.into_iter().any(|member| member["id"] == id && member[what] == true)
+    };
+    let listed = base["members"].as_array().into_iter().flatten().zip(0u32..).map(|(member, rank)| {
+        let mut member = member.clone();
+        let id = member["id"].as_u64().unwrap_or(0);
+        let answer = answers.get(&MemberId(id));
+        member["rank"] = rank.into();
+        member["answers"] = answer.is_some().into();
+        member["view"] = answer.map_or(Value::Null, |answer| answer["view"].clone());
+        member["suspected"] = any(id, "suspected").into();
+        member
+    });
+    let waiting: Vec<u64> = present.iter().map(|id| id.0).filter(|id| !ids.contains(id)).collect();
+    let is = |what: &str| answers.values().any(|answer| answer["view"] == base["view"] && answer[what] == true);
+    json!({
+        "group": group,
+        "view": base["view"],
+        "changing": is("changing"),
+        "blocked": is("blocked"),
+        "members": listed.collect::<Vec<_>>(),
+        "subgroups": base["subgroups"],
+        "waiting": waiting,
+    })
+}
+
+/// What [`summary`] says, for people.
+fn table(group: &Value) -> Vec<String> {
+    let members: Vec<&Value> = group["members"].as_array().into_iter().flatten().collect();
+    let name = group["group"].as_str().unwrap_or_default();
+    let mut lines = vec![match group["view"].as_u64() {
+        None => format!("group {name}: nobody answers"),
+        Some(view) => {
+            let state = match (group["blocked"] == true, group["changing"] == true) {
+                (true, _) => ", which can't end: too few members are there to agree on the next",
+                (false, true) => ", which is changing",
+                (false, false) => "",
+            };
+            let plural = if members.len() == 1 { "" } else { "s" };
+            format!("group {name}: {} member{plural} in view {view}{state}", members.len())
+        }
+    }];
+    lines.push(format!("{:>10} {:>9} {:>6}  state", "member", "process", "rank"));
+    for member in members {
+        let number = |what: &str| member[what].as_u64().map_or("-".to_string(), |n| n.to_string());
+        let [id, pid, rank] = ["id", "pid", "rank"].map(number);
+        lines.push(format!("{id:>10} {pid:>9} {rank:>6}  {}", state(member, &group["view"])));
+    }
+    for subgroup in group["subgroups"].as_array().into_iter().flatten() {
+        let name = subgroup["name"].as_str().unwrap_or_default();
+        lines.push(format!("subgroup {name}: {} places of the order are stable in this view", subgroup["stable"]));
+        lines.push(format!("{:>10} {:>16} {:>16} {:>16} {:>10}", "member", "rounds", "received", "delivered", "lag"));
+        for member in subgroup["members"].as_array().into_iter().flatten() {
+            let [id, rounds, received, delivered, lag] =
+                ["id", "rounds", "received", "delivered", "lag"].map(|what| member[what].as_u64().unwrap_or(0));
+            lines.push(format!("{id:>10} {rounds:>16} {received:>16} {delivered:>16} {lag:>10}"));
+        }
+    }
+    let waiting: Vec<String> = group["waiting"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    if !waiting.is_empty() {
+        lines.push(format!("not in the view, but here: {}", waiting.join(", ")));
+    }
+    lines
+}
+
+fn state(member: &Value, view: &Value) -> String {
+    let is = |what: &str| member[what] == true;
+    let mut words = vec![];
+    if is("leads") {
+        words.push("leads".to_string());
+    }
+    if is("suspected") {
+        words.push("suspected".to_string());
+    }
+    if !is("answers") {
+        words.push("does not answer".to_string());
+    } else if is("asleep") {
+        words.push("asleep".to_string());
+    }
+    if is("finished") {
+        words.push("has sent all".to_string());
+    }
+    if is("answers") && member["view"] != *view {
+        words.push(format!("still in view {}", member["view"]));
+    }
+    if words.is_empty() {
+        words.push("awake".to_string());
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(id: u64, view: u64, ids: &[u64]) -> Value {
+        let members = ids.iter().map(|other| json!({"id": other, "pid": 10 + other, "leads": *other == ids[0]}));
+        let members: Vec<Value> = members.collect();
+        json!({"id": id, "view": view, "changing": false, "blocked": false, "members": members, "subgroups": []})
+    }
+
+    #[test]
+    fn the_newest_view_counts_and_who_is_behind_or_silent_is_told() {
+        let ids = [1, 2, 3, 4].map(MemberId);
+        let answers = [(1, answer(1, 2, &[1, 2, 3])), (2, answer(2, 3, &[2, 3, 1]))];
+        let answers: Answers = answers.into_iter().map(|(id, answer)| (MemberId(id), answer)).collect();
+        let group = summary("g", &ids[..3], &ids, &answers);
+        assert_eq!((&group["view"], &group["waiting"]), (&json!(3), &json!([4])));
+        let lines = table(&group);
+        assert_eq!(lines[0], "group g: 3 members in view 3");
+        let states: Vec<&str> = lines[2..5].iter().map(|line| line[29..].trim()).collect();
+        assert_eq!(states, ["leads", "does not answer", "still in view 2"], "{lines:#?}");
+    }
+}

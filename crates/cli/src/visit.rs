@@ -1,0 +1,121 @@
+//! Asking the members of a running group, as a visitor that takes no part in it.
+use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::place::Place;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+use spindle::{MailError, MemberId};
+use spindle_fabric::mail::{GroupName, Letter, Mailbox, Outbox, Request, RuntimeDir, disclose};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long a member may take to answer. Its polling thread does so between two polls.
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of an answer, at most: far more than the largest group takes.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// One who asks.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    dir: RuntimeDir,
+    group: GroupName,
+    mailbox: Mailbox,
+    outbox: Outbox,
+    /// The number of the next request.
+    next: u64,
+}
+
+/// What a member says of itself and its view; see `Status::to_json` of the library.
+pub(crate) type Answers = BTreeMap<MemberId, Value>;
+
+impl Visitor {
+    /// Visits a group in which somebody is.
+    pub(crate) fn open(place: &Place, group: &str) -> Outcome<Visitor> {
+        let dir = place.open().map_err(|error| Failure::new(FAILED, error))?;
+        let group = GroupName::new(group).map_err(|error| Failure::new(USAGE, error))?;
+        // Before the address: who asks for a group that nobody knows shall leave nothing behind.
+        if Mailbox::present(&dir, &group).map_err(failed)?.is_empty() {
+            let place = dir.path().display();
+            let message = format!("nobody is in group {group} at {place}; start a member, or name its --runtime-dir");
+            return Err(Failure::new(FAILED, message));
+        }
+        let mailbox = Mailbox::visit(&dir, &group).map_err(failed)?;
+        // Answers to an earlier visitor at this address may still come.
+        let next = u64::from(std::process::id()) << 32;
+        Ok(Visitor { dir, group, mailbox, outbox: Outbox::new(), next })
+    }
+
+    /// Who founded the group, or was let in, and lives; by ascending id.
+    pub(crate) fn members(&self) -> Outcome<Vec<MemberId>> {
+        Mailbox::members(&self.dir, &self.group).map_err(failed)
+    }
+
+    /// Who has an address in the group and lives: also those who wait to be let in.
+    pub(crate) fn present(&self) -> Outcome<Vec<MemberId>> {
+        Mailbox::present(&self.dir, &self.group).map_err(failed)
+    }
+
+    /// Asks all of `members` and waits for their answers, [`ANSWER_WAIT`] at most. Who does not answer is missing in what
+    /// comes back.
+    pub(crate) fn ask(&mut self, members: &[MemberId], what: Request) -> Outcome<Answers> {
+        let from = self.mailbox.id();
+        let mut open = BTreeMap::new();
+        for member in members {
+            let reply = self.next;
+            self.next += 1;
+            open.insert(reply, *member);
+            self.outbox.push(*member, Letter::Request { from, reply, what }, &[]).map_err(failed)?;
+        }
+        let deadline = Instant::now() + ANSWER_WAIT;
+        let mut answers = Answers::new();
+        while !open.is_empty() {
+            let gone = self.outbox.flush(&self.mailbox).map_err(failed)?;
+            open.retain(|_, member| !gone.contains(member));
+            while let Some((letter, fds)) = self.mailbox.receive() {
+                match letter {
+                    Letter::Answer { reply, bytes } => {
+                        let Some(member) = open.remove(&reply) else { continue };
+                        let text = disclose(&fds[0], bytes, ANSWER_BYTES_MAX).map_err(failed)?;
+                        if let Ok(answer) = serde_json::from_slice(&text) {
+                            answers.insert(member, answer);
+                        }
+                    }
+                    Letter::Refused { why } => return Err(Failure::new(FAILED, why)),
+                    _ => {}
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.wait(self.outbox.patience().map_or(left, |patience| patience.min(left)));
+        }
+        // Who has not read it by now gets no old request later.
+        members.iter().for_each(|member| self.outbox.forget(*member));
+        Ok(answers)
+    }
+
+    /// Until there is a letter.
+    fn wait(&self, at_most: Duration) {
+        let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+        // A signal only makes the caller look earlier.
+        let _ = poll(&mut [PollFd::new(&self.mailbox, PollFlags::IN)], Some(&at_most));
+    }
+}
+
+fn failed(error: MailError) -> Failure {
+    Failure::new(FAILED, error)
+}
+
+/// The ids of the view that an answer speaks of, by rank.
+pub(crate) fn members_of(answer: &Value) -> Vec<u64> {
+    let members = answer["members"].as_array().into_iter().flatten();
+    members.filter_map(|member| member["id"].as_u64()).collect()
+}
+
+/// Of all answers that of the newest view; where several are of it, that of the lowest rank.
+pub(crate) fn newest(answers: &Answers) -> Option<&Value> {
+    answers.values().min_by_key(|answer| {
+        let rank = members_of(answer).iter().position(|id| Some(*id) == answer["id"].as_u64());
+        (std::cmp::Reverse(answer["view"].as_u64()), rank)
+    })
+}

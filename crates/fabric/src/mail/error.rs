@@ -1,0 +1,97 @@
+//! Why a process has no place in its group's post.
+use super::dir::{DirError, GroupName};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use spindle_core::MemberId;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What went wrong with a mailbox. Nothing that another process writes into it is an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MailError {
+    /// The directory won't do.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// Somebody lives at this address.
+    #[error("id {id} is in use in group {group} (at {}); choose another, or none", path.display())]
+    IdInUse {
+        /// The id.
+        id: MemberId,
+        /// The group.
+        group: GroupName,
+        /// The address.
+        path: PathBuf,
+    },
+    /// An id that only visitors have.
+    #[error("id {id} is not for members; choose one below {max}", max = super::VISITOR_IDS_FROM)]
+    IdReserved {
+        /// The id.
+        id: MemberId,
+    },
+    /// Somebody keeps the group's lock, which is never held for long.
+    #[error(
+        "another process kept {} locked for {waited:?}; end or resume the one that `fuser` names for it",
+        path.display()
+    )]
+    Locked {
+        /// The lock's file.
+        path: PathBuf,
+        /// How long this process waited for it.
+        waited: Duration,
+    },
+    /// The caller asked to stop.
+    #[error("cancelled while waiting for the group's lock")]
+    Cancelled,
+    /// This process, or the system, has no file descriptor left.
+    #[error("no file descriptor left to {doing} (this process may have {limit}); raise the limit with `ulimit -n`")]
+    FdLimit {
+        /// What needed one.
+        doing: &'static str,
+        /// The soft limit (RLIMIT_NOFILE).
+        limit: u64,
+    },
+    /// Too many letters wait for others to empty their mailboxes.
+    #[error("{max} letters wait to be taken; forget the members that take none")]
+    OutboxFull {
+        /// How many may wait.
+        max: u64,
+    },
+    /// An enclosure that is larger than this process wants.
+    #[error("an enclosure of {bytes} bytes; at most {max} were expected")]
+    EnclosureTooLong {
+        /// Its length by the letter.
+        bytes: u64,
+        /// The longest that is read.
+        max: u64,
+    },
+    /// An enclosure that is not what [`enclose`](super::enclose) makes, of the length that the letter says.
+    #[error("an enclosure that is no sealed memory of {bytes} bytes; the sender does not keep to the protocol, end it")]
+    EnclosureUnsound {
+        /// Its length by the letter.
+        bytes: u64,
+    },
+    /// The system refused something.
+    #[error("can't {doing}{}: {source}", path.as_ref().map(|p| format!(" {}", p.display())).unwrap_or_default())]
+    Io {
+        /// What was refused.
+        doing: &'static str,
+        /// Which file, where there is one.
+        path: Option<PathBuf>,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl MailError {
+    /// What the system refused, with [`MailError::FdLimit`] told apart.
+    pub(super) fn io(doing: &'static str, path: Option<&Path>, source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        let errno = source.raw_os_error();
+        if [Errno::MFILE, Errno::NFILE].iter().any(|limit| errno == Some(limit.raw_os_error())) {
+            return Self::FdLimit { doing, limit: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) };
+        }
+        Self::Io { doing, path: path.map(Path::to_owned), source }
+    }
+}

@@ -1,0 +1,32 @@
+//! Every maximum of the mail, with the relations that they must keep.
+use spindle_core::limits::MEMBERS_MAX;
+use std::time::Duration;
+
+/// Bytes in the name of a group.
+pub(super) const GROUP_NAME_BYTES_MAX: usize = 64;
+/// How long a process waits before it tries for the lock again, at first.
+pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(1);
+/// The same after some attempts; each waits twice as long as the one before.
+pub(super) const BACK_OFF_MAX: Duration = Duration::from_millis(20);
+/// Bytes in one letter between mailboxes.
+pub(super) const LETTER_BYTES_MAX: usize = 16 << 10;
+/// Descriptors in one letter: a member's row, doorbell and process.
+pub(super) const LETTER_FDS_MAX: usize = 3;
+/// Letters that are no letters which one look into a mailbox throws away, so that whoever floods it does not hold its
+/// owner.
+pub(super) const GARBAGE_PER_LOOK: usize = 64;
+/// Bytes of a mailbox's own letters that may lie in others' queues; the system may allow less.
+pub(super) const SEND_BUFFER_BYTES: usize = 1 << 20;
+/// How long to wait for a group's lock where the caller gave no deadline. Its holders keep it for well under a
+/// millisecond, unless they are stopped.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// Letters that wait for room in others' queues: some to each of the most members that there can be.
+pub(super) const OUTBOX_LETTERS_MAX: usize = 8 * MEMBERS_MAX;
+/// The pause before letters are sent again to somebody whose queue was full; nothing tells when that changes.
+pub(super) const RESEND_PAUSE: Duration = Duration::from_millis(1);
+/// Events that the watch takes from the kernel at once.
+pub(super) const EVENTS_PER_WAIT: usize = 64;
+
+// The longest letter is the one that lists who is here, 12 bytes each.
+const _: () = assert!(MEMBERS_MAX * 12 + 128 <= LETTER_BYTES_MAX);
+const _: () = assert!(LETTER_BYTES_MAX < SEND_BUFFER_BYTES);

@@ -1,0 +1,108 @@
+//! Letters that wait until others have emptied their mailboxes: a mailbox may hold as few as ten, and a view change
+//! sends one to everybody at once.
+use super::error::MailError;
+use super::limits::{OUTBOX_LETTERS_MAX, RESEND_PAUSE};
+use super::mailbox::{Delivery, Mailbox};
+use super::wire::Letter;
+use spindle_core::MemberId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Letters to be sent, in order for each addressee. Nobody waits here for anybody else's mailbox.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    letters: VecDeque<Outgoing>,
+    /// Whose mailbox was full, and when to try again. A try costs as much as a letter.
+    full: BTreeMap<MemberId, Instant>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    to: MemberId,
+    letter: Letter,
+    fds: Vec<Arc<OwnedFd>>,
+}
+
+impl Outbox {
+    /// An empty one.
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// Adds a letter; the next [`flush`](Self::flush) sends it.
+    ///
+    /// # Errors
+    /// [`MailError::OutboxFull`].
+    pub fn push(&mut self, to: MemberId, letter: Letter, fds: &[Arc<OwnedFd>]) -> Result<(), MailError> {
+        if self.letters.len() >= OUTBOX_LETTERS_MAX {
+            return Err(MailError::OutboxFull { max: OUTBOX_LETTERS_MAX as u64 });
+        }
+        self.letters.push_back(Outgoing { to, letter, fds: fds.to_vec() });
+        Ok(())
+    }
+
+    /// Sends what can be sent now, without waiting; whose mailbox was full a moment ago is not tried. The answer: who is gone. The letters to them are dropped.
+    ///
+    /// # Errors
+    /// The first that is no matter of a full queue. That letter is dropped, all others were tried.
+    ///
+    /// # Panics
+    /// As [`Mailbox::send`].
+    pub fn flush(&mut self, mailbox: &Mailbox) -> Result<BTreeSet<MemberId>, MailError> {
+        let now = Instant::now();
+        let Self { letters, full } = self;
+        full.retain(|_, again_at| *again_at > now);
+        let mut gone = BTreeSet::new();
+        let mut failed = None;
+        letters.retain(|Outgoing { to, letter, fds }| {
+            if full.contains_key(to) {
+                return true;
+            }
+            let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+            match mailbox.send(*to, letter, &fds) {
+                Ok(Delivery::Done) => false,
+                Ok(Delivery::Full) => {
+                    full.insert(*to, now + RESEND_PAUSE);
+                    true
+                }
+                Ok(Delivery::Gone) => {
+                    gone.insert(*to);
+                    false
+                }
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    false
+                }
+            }
+        });
+        match failed {
+            None => Ok(gone),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Drops the letters to somebody.
+    pub fn forget(&mut self, to: MemberId) {
+        self.letters.retain(|letter| letter.to != to);
+        self.full.remove(&to);
+    }
+
+    /// How long to wait at most before the next [`flush`](Self::flush); `None`: nothing waits to be sent.
+    pub fn patience(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let again_at = self.full.values().min().copied();
+        (!self.letters.is_empty()).then(|| again_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)))
+    }
+
+    /// How many letters wait.
+    pub fn len(&self) -> usize {
+        self.letters.len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.letters.is_empty()
+    }
+}

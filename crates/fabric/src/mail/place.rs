@@ -1,0 +1,293 @@
+//! A group's place in the runtime directory: who has an address there, who is a member, and the lock under which both
+//! change.
+//!
+//! Per process there is a socket, `<group>.<id>.mail`; a second name of the same socket, `<group>.<id>.live`, says that
+//! its owner is a member. So a mark without a process behind it is told from one with by connecting, the same way as an
+//! address is, and nothing has to be cleaned up for the truth to be known. The lock file holds the incarnation of the
+//! group that was founded last.
+use super::dir::{DirError, GroupName, RuntimeDir};
+use super::error::MailError;
+use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open, stat, unlink};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use spindle_core::MemberId;
+use std::fmt::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// From here on ids are those of visitors: processes that write to a group and hear its answers, but never take part.
+pub const VISITOR_IDS_FROM: u64 = 1 << 63;
+
+const ADDRESS: &str = ".mail";
+const MARK: &str = ".live";
+/// Where in the lock file the highest id stands that was given out, behind the incarnation.
+const HIGHEST_AT: u64 = 16;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) dir: RuntimeDir,
+    pub(super) group: GroupName,
+}
+
+impl Place {
+    pub(super) fn new(dir: &RuntimeDir, group: &GroupName) -> Self {
+        Self { dir: dir.clone(), group: group.clone() }
+    }
+
+    pub(super) fn address(&self, id: MemberId) -> Result<PathBuf, DirError> {
+        self.dir.socket_in(&self.name(id, ADDRESS))
+    }
+
+    pub(super) fn mark(&self, id: MemberId) -> Result<PathBuf, DirError> {
+        self.dir.socket_in(&self.name(id, MARK))
+    }
+
+    /// Whose address a path is, by its last part: what stands before depends on how its owner names the directory.
+    pub(super) fn owner(&self, address: &[u8]) -> Option<MemberId> {
+        let name = address.rsplit(|byte| *byte == b'/').next()?;
+        self.parse(str::from_utf8(name).ok()?, ADDRESS)
+    }
+
+    fn name(&self, id: MemberId, suffix: &str) -> String {
+        let mut name = format!("{}.", self.group);
+        let written = match id.0.checked_sub(VISITOR_IDS_FROM) {
+            Some(number) => write!(name, "v{number}{suffix}"),
+            None => write!(name, "{id}{suffix}"),
+        };
+        debug_assert!(written.is_ok(), "writing to a string can't fail");
+        name
+    }
+
+    fn parse(&self, name: &str, suffix: &str) -> Option<MemberId> {
+        let number = name.strip_prefix(self.group.as_str())?.strip_prefix('.')?.strip_suffix(suffix)?;
+        let id = match number.strip_prefix('v') {
+            Some(number) => number.parse::<u64>().ok()?.checked_add(VISITOR_IDS_FROM)?,
+            None => number.parse().ok()?,
+        };
+        // Numbers can be written in more ways than ours.
+        (self.name(MemberId(id), suffix) == name).then_some(MemberId(id))
+    }
+
+    /// Everybody who has an address and lives, visitors too, by ascending id.
+    pub(super) fn addressees(&self) -> Result<Vec<MemberId>, MailError> {
+        self.living(ADDRESS)
+    }
+
+    /// Every member that lives, by ascending id.
+    pub(super) fn members(&self) -> Result<Vec<MemberId>, MailError> {
+        self.living(MARK)
+    }
+
+    fn living(&self, suffix: &str) -> Result<Vec<MemberId>, MailError> {
+        let probe = Probe::new()?;
+        let mut found = Vec::new();
+        for (id, path) in self.list(suffix)? {
+            if probe.answers(&path)? {
+                found.push(id);
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Who is there; and removes what dead processes left behind. Under the lock only: a socket that is being made looks
+    /// the same.
+    pub(super) fn census(&self, _held: &Lock) -> Result<Census, MailError> {
+        let probe = Probe::new()?;
+        let living = |suffix| -> Result<Vec<MemberId>, MailError> {
+            let mut found = Vec::new();
+            for (id, path) in self.list(suffix)? {
+                match probe.answers(&path)? {
+                    true => found.push(id),
+                    false => remove(&path)?,
+                }
+            }
+            found.sort_unstable();
+            Ok(found)
+        };
+        Ok(Census { addressees: living(ADDRESS)?, members: living(MARK)? })
+    }
+
+    fn list(&self, suffix: &str) -> Result<Vec<(MemberId, PathBuf)>, MailError> {
+        let path = self.dir.path();
+        let failed = |source| MailError::io("list", Some(path), source);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if let Some(id) = entry.file_name().to_str().and_then(|name| self.parse(name, suffix)) {
+                found.push((id, entry.path()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes the group's lock.
+    pub(super) fn lock(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Lock, MailError> {
+        let begin = Instant::now();
+        let mut back_off = BACK_OFF_MIN;
+        loop {
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(MailError::Cancelled);
+            }
+            if let Some(lock) = self.try_lock()? {
+                return Ok(lock);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return Err(MailError::Locked { path: self.dir.lock_path(&self.group), waited: begin.elapsed() });
+            }
+            std::thread::sleep(back_off.min(left));
+            back_off = (2 * back_off).min(BACK_OFF_MAX);
+        }
+    }
+
+    fn try_lock(&self) -> Result<Option<Lock>, MailError> {
+        let path = self.dir.lock_path(&self.group);
+        let failed = |doing| {
+            let path = path.clone();
+            move |errno: Errno| MailError::io(doing, Some(&path), errno)
+        };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(failed("open the lock file"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
+            Err(errno) => return Err(failed("lock")(errno)),
+        }
+        // Somebody may have removed the file between open and lock; then the lock excludes nobody. Try again later.
+        let held = fstat(&file).map_err(failed("look at the lock file"))?;
+        let named = stat(&path).is_ok_and(|named| (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino));
+        Ok(named.then_some(Lock { file, path }))
+    }
+}
+
+/// Who is at a place, while its lock is held.
+pub(super) struct Census {
+    /// As [`Place::addressees`].
+    pub(super) addressees: Vec<MemberId>,
+    /// As [`Place::members`].
+    pub(super) members: Vec<MemberId>,
+}
+
+/// The exclusive right to give out addresses and marks of a group, for a moment. Ends with its process.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: OwnedFd,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// The group that was founded last; `None`: none since the file is there.
+    pub(super) fn incarnation(&self) -> Result<Option<u128>, MailError> {
+        let mut bytes = [0; 16];
+        match rustix::io::pread(&self.file, &mut bytes, 0) {
+            // Zeros: the file was made anew, by somebody who was given an id; the group it spoke of is not known here any more.
+            Ok(16) => Ok(Some(u128::from_le_bytes(bytes)).filter(|incarnation| *incarnation != 0)),
+            // A founder that died on the way here founded nothing.
+            Ok(_) => Ok(None),
+            Err(errno) => Err(MailError::io("read", Some(&self.path), errno)),
+        }
+    }
+
+    /// The highest id that was given out to somebody who had asked for none, in this group; 0: none was.
+    pub(super) fn highest_given(&self) -> Result<u64, MailError> {
+        let mut bytes = [0; 8];
+        match rustix::io::pread(&self.file, &mut bytes, HIGHEST_AT) {
+            Ok(8) => Ok(u64::from_le_bytes(bytes)),
+            Ok(_) => Ok(0),
+            Err(errno) => Err(MailError::io("read", Some(&self.path), errno)),
+        }
+    }
+
+    pub(super) fn set_highest_given(&self, id: u64) -> Result<(), MailError> {
+        match rustix::io::pwrite(&self.file, &id.to_le_bytes(), HIGHEST_AT) {
+            Ok(8) => Ok(()),
+            Ok(_) => Err(MailError::io("write", Some(&self.path), Errno::NOSPC)),
+            Err(errno) => Err(MailError::io("write", Some(&self.path), errno)),
+        }
+    }
+
+    pub(super) fn set_incarnation(&self, incarnation: u128) -> Result<(), MailError> {
+        match rustix::io::pwrite(&self.file, &incarnation.to_le_bytes(), 0) {
+            Ok(16) => Ok(()),
+            Ok(_) => Err(MailError::io("write", Some(&self.path), Errno::NOSPC)),
+            Err(errno) => Err(MailError::io("write", Some(&self.path), errno)),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing would do, except that a child that was forked meanwhile could hold the lock on.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Tells whether somebody lives at an address, without leaving a trace there.
+pub(super) struct Probe(OwnedFd);
+
+impl Probe {
+    pub(super) fn new() -> Result<Self, MailError> {
+        Ok(Self(new_socket()?))
+    }
+
+    pub(super) fn answers(&self, path: &Path) -> Result<bool, MailError> {
+        let failed = |errno: Errno| MailError::io("reach", Some(path), errno);
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
+        match connect(&self.0, &address) {
+            Ok(()) => Ok(true),
+            // A socket that is none of ours, but somebody's.
+            Err(Errno::PROTOTYPE | Errno::PERM) => Ok(true),
+            Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+}
+
+/// Keeps programs that remove old files out of a directory: those of systemd respect this lock. Others may hold it too. A
+/// wish: what they would remove is missed only by newcomers.
+pub(super) fn keep_cleaners_out(dir: &RuntimeDir) -> Option<OwnedFd> {
+    let opened = open(dir.path(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    flock(&opened, FlockOperation::NonBlockingLockShared).ok()?;
+    Some(opened)
+}
+
+pub(super) fn new_socket() -> Result<OwnedFd, MailError> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+        .map_err(|errno| MailError::io("make a socket", None, errno))
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), MailError> {
+    match unlink(path) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(MailError::io("remove the stale socket", Some(path), errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::TempDir;
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written_and_no_others() {
+        let temp = TempDir::new();
+        let place = Place::new(&RuntimeDir::new(temp.path()).unwrap(), &GroupName::new("a.1").unwrap());
+        for id in [0, 1, VISITOR_IDS_FROM - 1, VISITOR_IDS_FROM, u64::MAX].map(MemberId) {
+            let path = place.address(id).unwrap();
+            assert_eq!(place.owner(path.as_os_str().as_encoded_bytes()), Some(id));
+        }
+        assert_eq!(place.address(MemberId(VISITOR_IDS_FROM + 3)).unwrap(), temp.path().join("a.1.v3.mail"));
+        for other in
+            ["a.2.mail", "a.1.mail", "a.1.x.mail", "a.1.01.mail", "a.1.+1.mail", "a.1.1.live", "", "a.1.1.mail/"]
+        {
+            assert_eq!(place.owner(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(place.owner(format!("a.1.{VISITOR_IDS_FROM}.mail").as_bytes()), None);
+        assert_eq!(place.owner(b"a.1.\xff.mail"), None);
+    }
+}

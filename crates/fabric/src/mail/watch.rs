@@ -1,0 +1,173 @@
+//! The watch: one thread that sleeps in the kernel until a process ends that is watched, there is mail, or it is told to
+//! stop. Whom it watches may change at any time. While nothing happens it costs nothing.
+use super::error::MailError;
+use super::limits::EVENTS_PER_WAIT;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The pause after a wait that the system refused, for want of memory.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+
+/// What the kernel tells beside the serial numbers of watched processes.
+const STOP: u64 = 0;
+const MAIL: u64 = 1;
+const SERIALS_FROM: u64 = 2;
+
+/// What a [`Watch`] reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// The process watched under this token has ended. It is not watched any more. What it wrote before may be in the
+    /// mailbox still, and is all there by now.
+    Death(u64),
+    /// There are letters in the mailbox. Not said again before [`Watch::mail_read`].
+    Mail,
+}
+
+/// Watches over processes and a mailbox until it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    epoll: OwnedFd,
+    bell: OwnedFd,
+    mailbox: OwnedFd,
+    stopped: AtomicBool,
+    watched: Mutex<Watched>,
+}
+
+/// An event may be taken from the kernel when its process is no longer watched and its token has another. So the kernel
+/// is given serial numbers, each of which is used once.
+#[derive(Debug)]
+struct Watched {
+    next: u64,
+    tokens: BTreeMap<u64, u64>,
+    by_token: BTreeMap<u64, (u64, OwnedFd)>,
+}
+
+impl Watch {
+    /// Starts the thread, on which `on_notice` is called. It must not panic: nothing would be watched any more.
+    ///
+    /// # Errors
+    /// [`MailError::FdLimit`], or [`MailError::Io`] if there can be no more threads.
+    pub fn spawn(mailbox: impl AsFd, on_notice: impl FnMut(Notice) + Send + 'static) -> Result<Watch, MailError> {
+        let failed = |errno: Errno| MailError::io("set up the watch", None, errno);
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        let mailbox = mailbox.as_fd().try_clone_to_owned().map_err(|e| MailError::io("set up the watch", None, e))?;
+        epoll::add(&epoll, &bell, EventData::new_u64(STOP), EventFlags::IN).map_err(failed)?;
+        epoll::add(&epoll, &mailbox, EventData::new_u64(MAIL), ONCE).map_err(failed)?;
+        let watched = Watched { next: SERIALS_FROM, tokens: BTreeMap::new(), by_token: BTreeMap::new() };
+        let stopped = AtomicBool::new(false);
+        let shared = Arc::new(Shared { epoll, bell, mailbox, stopped, watched: Mutex::new(watched) });
+        let seen = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("spindle-watch".into())
+            .spawn(move || watch(&seen, on_notice))
+            .map_err(|source| MailError::io("start the watch's thread", None, source))?;
+        Ok(Watch { shared, thread: Some(thread) })
+    }
+
+    /// Watches over a process, which may be dead already: its death is reported once, as [`Notice::Death`] of `token`. Who was
+    /// watched under the same token is not any more.
+    ///
+    /// # Errors
+    /// [`MailError::Io`] if this is no descriptor that can be watched, or the system has no memory for it.
+    pub fn watch(&self, token: u64, pidfd: OwnedFd) -> Result<(), MailError> {
+        let mut watched = self.shared.watched();
+        self.shared.forget(&mut watched, token);
+        let serial = watched.next;
+        watched.next += 1;
+        epoll::add(&self.shared.epoll, &pidfd, EventData::new_u64(serial), EventFlags::IN)
+            .map_err(|errno| MailError::io("watch over a process", None, errno))?;
+        watched.tokens.insert(serial, token);
+        watched.by_token.insert(token, (serial, pidfd));
+        Ok(())
+    }
+
+    /// Ends the watch over a process. If the answer is true its death was not reported and never will be; otherwise it was, is
+    /// being reported now, or nobody was watched under this token.
+    pub fn unwatch(&self, token: u64) -> bool {
+        let mut watched = self.shared.watched();
+        self.shared.forget(&mut watched, token)
+    }
+
+    /// From now on mail is reported again, at once if there is any. To be called when the mailbox was found empty, or when its
+    /// reader has done enough for one turn; after a pause if it [is starved](super::Mailbox::is_starved).
+    pub fn mail_read(&self) {
+        // It is registered for as long as this lives, and nothing else makes the call fail.
+        let _ = epoll::modify(&self.shared.epoll, &self.shared.mailbox, EventData::new_u64(MAIL), ONCE);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        // An eventfd takes eight bytes unless its count overflows, which one write can't do.
+        let _ = rustix::io::write(&self.shared.bell, &1_u64.to_ne_bytes());
+        let Some(thread) = self.thread.take() else { return };
+        // Dropped by `on_notice` itself: the thread stops after it.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A full mailbox would wake the thread over and over until somebody else has read it.
+const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+
+impl Shared {
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        // Nothing in here panics halfway.
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, watched: &mut Watched, token: u64) -> bool {
+        let Some((serial, pidfd)) = watched.by_token.remove(&token) else { return false };
+        watched.tokens.remove(&serial);
+        // Closing would not do: other processes hold copies of the descriptor.
+        let _ = epoll::delete(&self.epoll, &pidfd);
+        true
+    }
+
+    /// What an event means now.
+    fn notice(&self, event: u64) -> Option<Notice> {
+        if event == MAIL {
+            return Some(Notice::Mail);
+        }
+        let mut watched = self.watched();
+        let token = *watched.tokens.get(&event)?;
+        self.forget(&mut watched, token);
+        Some(Notice::Death(token))
+    }
+}
+
+fn watch(shared: &Shared, mut on_notice: impl FnMut(Notice)) {
+    let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_WAIT);
+    while !shared.stopped.load(Ordering::Relaxed) {
+        events.clear();
+        match epoll::wait(&shared.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => std::thread::sleep(REFUSED_PAUSE),
+        }
+        for event in &events {
+            if shared.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            if let Some(notice) = shared.notice(event.data.u64()) {
+                on_notice(notice);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What must be true once nothing happens any more: one group at work, or nobody who could be one.
+use super::stage::{Seat, Stage};
+use super::{Checked, Event, Life, Process, World};
+use crate::checkers::{liveness, no_storms, null_rule, validity};
+use spindle_core::Rank;
+use spindle_core::layout::membership;
+
+impl World<'_> {
+    /// Nothing happens any more. Answers the stage on which a group is at work, if there is one.
+    pub(super) fn check_rest(&mut self) -> Result<Option<usize>, crate::checkers::Violation> {
+        no_storms::views(self.outcome.views, self.outcome.reasons)?;
+        let last = self.stages.iter().rposition(|stage| stage.members.iter().any(Option::is_some)).unwrap_or(0);
+        let (mut live, mut blocked) = (None, false);
+        for process in 0..self.processes.len() {
+            let Some(seat) = self.processes[process].seat.filter(|_| self.is_member(process)) else { continue };
+            let member = self.stages[seat.stage].member(seat.rank);
+            if member.finished {
+                continue;
+            }
+            match self.rest_of(seat) {
+                Rest::Works if seat.stage == last => live = Some(last),
+                Rest::Works => return liveness::stuck(seat, "works in a view that others have ended".into()),
+                Rest::Blocked => blocked = true,
+                Rest::Stuck(why) => return liveness::stuck(seat, why),
+            }
+        }
+        self.outcome.blocked = blocked && live.is_none();
+        let Some(stage) = live else { return Ok(None) };
+        for process in 0..self.processes.len() {
+            let Process { life, leaving, .. } = self.processes[process];
+            if life == Life::Asking {
+                return liveness::never_admitted(self.plan.members[process].id);
+            }
+            if life == Life::Member && leaving {
+                return liveness::never_let_go(self.plan.members[process].id);
+            }
+        }
+        liveness::at_rest(&self.stages[stage].ledger)?;
+        self.check_validity(stage)?;
+        self.compare_copies(stage)?;
+        Ok(live)
+    }
+
+    /// How a member stands that has not finished.
+    fn rest_of(&self, seat: Seat) -> Rest {
+        let stage = &self.stages[seat.stage];
+        let engine = &stage.member(seat.rank).engine;
+        let suspects = |rank: &Rank| {
+            let word = stage.monotone.newest(seat.rank, membership::SUSPECTED + u64::from(rank.0) / 64 * 8);
+            word >> (rank.0 % 64) & 1 == 1
+        };
+        let here = |rank: &Rank| {
+            let process = stage.cast[rank.index()];
+            let on = Seat { stage: seat.stage, rank: *rank };
+            self.is_member(process) && self.processes[process].seat == Some(on)
+        };
+        let with_me: Vec<Rank> = stage.view.ranks().filter(|rank| !suspects(rank)).collect();
+        let missing = with_me.iter().find(|rank| !here(rank));
+        if !engine.is_wedged() {
+            return match missing {
+                Some(rank) => Rest::Stuck(format!("goes on with m{rank}, which is not there any more")),
+                None => Rest::Works,
+            };
+        }
+        // It is the leader that counts, and what it knows of the dead.
+        let leader = with_me.iter().copied().find(here).unwrap_or(seat.rank);
+        if 2 * with_me.len() <= stage.view.members.len() - self.known_dead(Seat { rank: leader, ..seat }) {
+            return Rest::Blocked;
+        }
+        match missing {
+            Some(rank) => {
+                Rest::Stuck(format!("waits for m{rank}, which is not there any more, and does not suspect it"))
+            }
+            None => Rest::Stuck("is wedged although a quorum is there".into()),
+        }
+    }
+
+    /// How many members are dead, or gone, as far as the member at `seat` can know: what others posted may never arrive.
+    fn known_dead(&self, seat: Seat) -> usize {
+        let stage = &self.stages[seat.stage];
+        let is_known = |rank: &Rank| {
+            let row = &stage.tables[seat.rank.index()].rows[rank.index()];
+            let said = [membership::LEFT, membership::ABANDONED].iter().any(|word| row.word(*word) != 0);
+            said || self.is_proven_dead(seat.stage, *rank)
+        };
+        stage.view.ranks().filter(is_known).count()
+    }
+
+    /// What survivors sent has been delivered.
+    fn check_validity(&self, stage: usize) -> Checked {
+        let on = &self.stages[stage];
+        for (id, group) in (0..).map(spindle_core::SubgroupId).zip(&on.ledger.groups) {
+            for lane in &group.lanes {
+                let sender = on.cast[lane.sender.index()];
+                let sent = self.history.sent(sender, id);
+                let name = on.view.members[lane.sender.index()];
+                validity::delivered(name, id, sent)?;
+                for receiver in &group.members {
+                    let process = on.cast[receiver.index()];
+                    if let Some(next) = self.history.next(process, id, sender) {
+                        validity::reached(on.view.members[receiver.index()], name, id, next, sent)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the group that is at work finish.
+    pub(super) fn close_all(&mut self, stage: usize) {
+        note!(self, "-- claims are closed");
+        self.last_change = self.last_change.max(self.now);
+        for (id, sender) in self.stages[stage].lanes() {
+            let at = self.now + self.random.below(20_000);
+            let rank = self.stages[stage].ledger.lane(id, sender).sender;
+            self.push(at, Event::Close(Seat { stage, rank }, id));
+        }
+    }
+
+    /// Polls everybody at rest.
+    pub(super) fn poke(&mut self, stage: usize) -> Checked {
+        note!(self, "-- at rest: everybody is polled, nobody may find anything to do");
+        for _ in 0..3 {
+            for rank in self.stages[stage].view.clone().ranks() {
+                let (worked, posts) = self.poll(Seat { stage, rank })?;
+                null_rule::at_rest(rank, worked, posts)?;
+            }
+        }
+        self.drain()
+    }
+
+    /// Everybody at work has finished.
+    pub(super) fn check_end(&self, stage: usize) -> Checked {
+        for member in self.stages[stage].members.iter().flatten() {
+            liveness::ended(member.engine.me(), member.engine.state())?;
+        }
+        self.compare_copies(stage)
+    }
+
+    /// At rest, every peer's copy of every word that concerns it is what its owner stored last.
+    pub(super) fn compare_copies(&self, stage: usize) -> Checked {
+        let Stage { view, layout, tables, monotone, .. } = &self.stages[stage];
+        for owner in view.ranks() {
+            let common = (membership::ASLEEP..membership::LEFT + 8).step_by(8);
+            for peer in view.ranks() {
+                let shared = view.subgroups_of(owner).filter(|(_, spec)| spec.members.contains(&peer));
+                let entries = shared.filter_map(|(id, _)| layout.row(owner).place(id));
+                let words = entries.flat_map(|place| (place.entry..place.end).step_by(8));
+                for at in common.clone().chain(words) {
+                    let copy = tables[peer.index()].rows[owner.index()].word(at);
+                    liveness::copied(peer, owner, at, copy, monotone.newest(owner, at))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a member stands when nothing happens any more.
+enum Rest {
+    /// It could do something, with everybody in its view.
+    Works,
+    /// Too few are with it.
+    Blocked,
+    Stuck(String),
+}

@@ -1,0 +1,223 @@
+//! A stage: one view, and all that belongs to it alone. Its memory, its members' engines and consumers, and what the
+//! checkers of one view know. What outlives a view (time, processes, applications) is the world's.
+use crate::apps::Consumer;
+use crate::checkers::monotone::Monotone;
+use crate::checkers::null_rule::NullRule;
+use crate::checkers::primary::Primary;
+use crate::checkers::total_order::TotalOrder;
+use crate::checkers::uniformity::Uniformity;
+use crate::happenings::Step;
+use crate::ledger::Ledger;
+use crate::plan::Plan;
+use crate::table::{Extent, SimTable};
+use spindle_core::layout::{entry, membership};
+use spindle_core::{Engine, Layout, Order, Rank, RowLayout, SubgroupId, View};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A member in one stage.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Seat {
+    pub(crate) stage: usize,
+    pub(crate) rank: Rank,
+}
+
+/// What a word of a control block is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Word {
+    Unused,
+    Membership(&'static str, Option<Step>),
+    Ballot,
+    Committed,
+    Heartbeat,
+    Proposal,
+    Entry(SubgroupId, &'static str),
+    BySender(SubgroupId, usize),
+}
+
+/// A member that has installed the view.
+pub(super) struct Member {
+    pub(super) engine: Engine,
+    pub(super) scheduled: bool,
+    /// It has nothing to do with this view any more.
+    pub(super) finished: bool,
+    /// It knows how the view ends.
+    pub(super) knows_end: bool,
+    /// When it asked to be polled even if nothing happens.
+    pub(super) alarm: Option<u64>,
+    /// Polls that it will still make without having anything to do.
+    pub(super) spins: u64,
+    pub(super) words: Vec<Word>,
+    pub(super) subgroups: u64,
+    /// By subgroup: how far it was stable when the trace was last told.
+    pub(super) stable: Vec<u64>,
+}
+
+pub(super) struct Stage {
+    pub(super) view: View,
+    pub(super) layout: Layout,
+    /// By rank: its process.
+    pub(super) cast: Vec<usize>,
+    /// By rank: those that have installed the view.
+    pub(super) members: Vec<Option<Member>>,
+    pub(super) tables: Vec<SimTable>,
+    /// Stores and posts so far in the poll that is going on.
+    pub(super) count: Rc<Cell<u64>>,
+    pub(super) consumers: Vec<Consumer>,
+    pub(super) ledger: Ledger,
+    pub(super) total_order: TotalOrder,
+    pub(super) monotone: Monotone,
+    pub(super) null_rule: NullRule,
+    pub(super) uniformity: Uniformity,
+    pub(super) primary: Primary,
+}
+
+impl std::fmt::Display for Seat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "v{} m{}", self.stage + 1, self.rank)
+    }
+}
+
+impl Stage {
+    /// The stage of `view`, which nobody has installed yet. `cast` are its members' processes.
+    pub(super) fn new(plan: &Plan, view: &View, cast: Vec<usize>) -> Stage {
+        let layout = Layout::new(view).expect("a view that was agreed on is well formed");
+        let extent = |row: &RowLayout| Extent { size: row.size, control: row.control, free: row.proposals.clone() };
+        let extents: Vec<Extent> = layout.rows().iter().map(extent).collect();
+        let control: Vec<u64> = extents.iter().map(|extent| extent.control).collect();
+        let count = Rc::new(Cell::new(0));
+        let chance = |rank: Rank| plan.seed ^ u64::from(rank.0) ^ view.id.0 << 32;
+        let mid_poll = |rank: Rank| plan.faults.mid_poll_arrivals.then_some(chance(rank));
+        let tables = view
+            .ranks()
+            .map(|me| SimTable::new(me, &extents, !plan.faults.late_copies, mid_poll(me), Rc::clone(&count)));
+        let ring = |rank: Rank, id| layout.row(rank).place(id).and_then(|place| place.ring).expect("a sender's ring");
+        Stage {
+            tables: tables.collect(),
+            count,
+            ledger: Ledger::new(view, ring),
+            total_order: TotalOrder::new(view.subgroups.len(), view.members.len()),
+            monotone: Monotone::new(&control),
+            null_rule: NullRule::new(view.subgroups.iter().map(|spec| spec.senders.len())),
+            uniformity: Uniformity::new(view.subgroups.len()),
+            primary: Primary::new(view.members.len()),
+            members: view.ranks().map(|_| None).collect(),
+            consumers: vec![],
+            view: view.clone(),
+            layout,
+            cast,
+        }
+    }
+
+    /// The member of `engine` installs the view, and hands the deliveries of `hand_offs` to consumers.
+    pub(super) fn install(&mut self, mut engine: Engine, hand_offs: &[SubgroupId]) {
+        let me = engine.me();
+        for &id in hand_offs {
+            if let Some((cursor, handoff)) = engine.hand_off(id) {
+                self.consumers.push(Consumer::new(me, id, cursor, handoff));
+            }
+        }
+        self.members[me.index()] = Some(Member {
+            engine,
+            scheduled: false,
+            finished: false,
+            knows_end: false,
+            alarm: None,
+            spins: 0,
+            words: words_of(&self.layout, &self.view, me),
+            subgroups: self.view.subgroups_of(me).count() as u64,
+            stable: vec![0; self.view.subgroups.len()],
+        });
+    }
+
+    /// A member that has installed the view.
+    pub(super) fn member(&self, rank: Rank) -> &Member {
+        self.members[rank.index()].as_ref().expect("it has installed the view")
+    }
+
+    pub(super) fn member_mut(&mut self, rank: Rank) -> &mut Member {
+        self.members[rank.index()].as_mut().expect("it has installed the view")
+    }
+
+    /// Whether a process sends in a subgroup; None if it is not in it.
+    pub(super) fn role(&self, process: usize, subgroup: SubgroupId) -> Option<bool> {
+        let rank = Rank(self.cast.iter().position(|one| *one == process)? as u32);
+        let spec = &self.view.subgroups[subgroup.index()];
+        spec.members.contains(&rank).then(|| spec.senders.contains(&rank))
+    }
+
+    /// All (subgroup, sender rank).
+    pub(super) fn lanes(&self) -> Vec<(SubgroupId, usize)> {
+        let groups = (0..).map(SubgroupId).zip(&self.ledger.groups);
+        groups.flat_map(|(id, group)| (0..group.lanes.len()).map(move |sender| (id, sender))).collect()
+    }
+
+    /// The memory of two members.
+    pub(super) fn pair(&mut self, from: Rank, to: Rank) -> [&mut SimTable; 2] {
+        self.tables.get_disjoint_mut([from.index(), to.index()]).expect("two members")
+    }
+}
+
+/// A member's copies as they are, without letting anything in.
+pub(super) struct Still<'a>(pub(super) &'a SimTable);
+
+impl spindle_core::Rows for Still<'_> {
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        self.0.rows[member.index()].word(at)
+    }
+
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        self.0.rows[member.index()].slice(at, len)
+    }
+
+    type Frames<'a>
+        = spindle_core::Lookup<'a, Self>
+    where
+        Self: 'a;
+
+    fn frames(&self, member: Rank, ring: &spindle_core::Ring) -> spindle_core::Lookup<'_, Self> {
+        spindle_core::Lookup::new(self, member, ring)
+    }
+}
+
+fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
+    let mut words = vec![Word::Unused; layout.row(me).control as usize / 8];
+    let mut name = |at: u64, word: Word| words[at as usize / 8] = word;
+    name(membership::FINISHED, Word::Membership("finished sending", None));
+    name(membership::LEFT, Word::Membership("leaving", None));
+    name(membership::ABANDONED, Word::Membership("gone", None));
+    name(membership::HEARTBEAT, Word::Heartbeat);
+    name(membership::CLOSING, Word::Membership("for ending the view", None));
+    name(membership::WEDGED, Word::Membership("wedged", Some(Step::Wedges)));
+    name(membership::LEAVING, Word::Membership("asking to be left out", None));
+    name(membership::BALLOT, Word::Ballot);
+    name(membership::COMMITTED, Word::Committed);
+    name(membership::ENDED, Word::Membership("through with the view", Some(Step::Ends)));
+    for i in 0..view.members.len().div_ceil(64) as u64 {
+        name(membership::SUSPECTED + 8 * i, Word::Membership("suspicious", Some(Step::Suspects)));
+    }
+    for at in layout.row(me).proposals.clone().step_by(8) {
+        name(at, Word::Proposal);
+    }
+    for (id, spec) in view.subgroups_of(me) {
+        let place = layout.row(me).place(id).expect("a member has a place");
+        let names = [
+            (entry::PUBLISHED, "published"),
+            (entry::ROUNDS, "rounds"),
+            (entry::SPOKEN, "spoken"),
+            (entry::FREED, "freed"),
+            (entry::RECEIVED, "received"),
+            (entry::DELIVERED, "delivered"),
+            (entry::PERSISTED, "persisted"),
+        ];
+        for (at, name) in names {
+            words[(place.entry + at) as usize / 8] = Word::Entry(id, name);
+        }
+        if spec.order == Order::Fifo {
+            for sender in 0..spec.senders.len() {
+                words[place.by_sender as usize / 8 + sender] = Word::BySender(id, sender);
+            }
+        }
+    }
+    words
+}

@@ -1,0 +1,224 @@
+//! What engines and applications do to memory, on its way to the others.
+use super::stage::{Seat, Word};
+use super::{Checked, Event, World};
+use crate::checkers::{Violation, monotone};
+use crate::happenings::Step;
+use crate::options::Visibility;
+use crate::table::{Action, Travel};
+use spindle_core::{Rank, SubgroupId};
+use std::ops::Range;
+
+impl World<'_> {
+    /// What an engine stored and posted goes its way, as long as its process lives. Answers how many stores and posts that were,
+    /// and how many of them posts.
+    pub(super) fn carry(&mut self, seat: Seat, actions: &[Action]) -> Result<(usize, u64), Violation> {
+        let process = self.process_of(seat);
+        let mut posts = 0;
+        for (carried, action) in actions.iter().enumerate() {
+            if let Some(doom) = &mut self.processes[process].doom {
+                if doom.actions == 0 {
+                    self.crash(process);
+                    return Ok((carried, posts));
+                }
+                doom.actions -= 1;
+            }
+            match action {
+                Action::Store { at, value } => self.stored(seat, *at, *value)?,
+                Action::Post { peers, range, copied } => {
+                    posts += 1;
+                    self.posted(seat, *peers, range, *copied);
+                }
+            }
+        }
+        if self.processes[process].doom.is_some_and(|doom| doom.actions == 0 || doom.last_poll) {
+            self.crash(process);
+        }
+        Ok((actions.len(), posts))
+    }
+
+    fn stored(&mut self, seat: Seat, at: u64, value: u64) -> Checked {
+        let rank = seat.rank;
+        self.outcome.stores += 1;
+        self.hash.add(at ^ u64::from(rank.0) << 48);
+        self.hash.add(value);
+        let stage = &mut self.stages[seat.stage];
+        if at >= stage.layout.row(rank).control {
+            let groups = (0..).map(SubgroupId).zip(&mut stage.ledger.groups);
+            let mut mine = groups.filter_map(|(id, group)| Some((id, group.sender_rank(rank)?, group)));
+            let within = |lane: &crate::ledger::Lane| (lane.ring.at..lane.ring.at + lane.ring.size()).contains(&at);
+            if let Some((_, sender, group)) = mine.find(|(_, sender, group)| within(&group.lanes[*sender])) {
+                monotone::stamped(&group.lanes[sender], at)?;
+            }
+        } else {
+            let word = stage.member(rank).words[at as usize / 8];
+            if word == Word::Proposal {
+                stage.monotone.replaced(rank, at, value);
+                self.spread(seat, at, value);
+                return Ok(());
+            }
+            let before = stage.monotone.stored(rank, rank, at, value)?;
+            if word != Word::Heartbeat {
+                self.last_change = self.last_change.max(self.now);
+            }
+            match word {
+                Word::Membership(name, step) => {
+                    match step {
+                        Some(Step::Suspects) if value == before => {}
+                        Some(Step::Suspects) => {
+                            let whom: Vec<String> =
+                                (0..64).filter(|bit| value >> bit & 1 == 1).map(|bit| format!("m{bit}")).collect();
+                            note!(self, "{seat} suspects {}", whom.join(" "));
+                        }
+                        _ => note!(self, "{seat} is {name}"),
+                    }
+                    if let Some(step) = step.filter(|_| value != before) {
+                        self.took(seat, step);
+                    }
+                }
+                Word::Ballot => {
+                    stage.primary.adopted(rank, value >> 1);
+                    note!(self, "{seat} adopts ballot {}.{}", value >> 33, value >> 1 & 0xffff_ffff);
+                    self.took(seat, Step::Adopts);
+                }
+                Word::Committed => {
+                    let dead = self.proven_dead(seat.stage);
+                    note!(self, "{seat} knows that ballot {}.{} is decided", value >> 33, value >> 1 & 0xffff_ffff);
+                    self.stages[seat.stage].primary.decided(rank, value >> 1, dead)?;
+                    self.took(seat, Step::Decides);
+                }
+                Word::Heartbeat | Word::Proposal => {}
+                Word::Entry(id, name) => {
+                    if name != "delivered" {
+                        note!(self, "{seat} s{id} {name} {before} -> {value}");
+                    }
+                    let group = &mut stage.ledger.groups[id.index()];
+                    match (name, group.sender_rank(rank)) {
+                        ("published", Some(sender)) => {
+                            let row = &stage.tables[rank.index()].rows[rank.index()];
+                            let lane = &mut group.lanes[sender];
+                            let count = monotone::announced(lane, value, |at| row.word(at))?;
+                            for frame in &lane.frames[lane.announced - count..lane.announced] {
+                                stage.null_rule.stamped(id, sender, frame.round.expect("announced"))?;
+                            }
+                        }
+                        ("rounds", Some(sender)) => stage.null_rule.announced(group, id, sender, value)?,
+                        _ => {}
+                    }
+                }
+                // `believe` looks at them, after the deliveries.
+                Word::BySender(..) | Word::Unused => {}
+            }
+        }
+        self.spread(seat, at, value);
+        Ok(())
+    }
+
+    /// In shared memory a store travels to every peer by itself.
+    pub(super) fn spread(&mut self, seat: Seat, at: u64, value: u64) {
+        if self.plan.visibility == Visibility::Posted {
+            return;
+        }
+        let Seat { stage, rank } = seat;
+        for peer in self.stages[stage].view.ranks().filter(|peer| *peer != rank) {
+            let due = self.next_moment(seat, peer);
+            self.stages[stage].tables[peer.index()].expect_word(rank, at, value, due);
+            self.schedule(seat, peer);
+        }
+    }
+
+    /// The longest time of a post from `seat` to `peer`.
+    fn link_ns(&self, seat: Seat, peer: Rank) -> u64 {
+        let cast = &self.stages[seat.stage].cast;
+        self.plan.link_ns[cast[seat.rank.index()]][cast[peer.index()]]
+    }
+
+    /// When the next store of `seat` is seen by `peer`: mostly together with the one before it, now and then later.
+    fn next_moment(&mut self, seat: Seat, peer: Rank) -> u64 {
+        let table = &self.stages[seat.stage].tables[peer.index()];
+        let due = table.inbound[seat.rank.index()].borrow().due.max(self.now);
+        if !self.random.one_in(4) {
+            return due;
+        }
+        let slow = self.link_ns(seat, peer);
+        let most = if self.plan.faults.delayed_posts && self.random.one_in(64) {
+            self.outcome.faults += 1;
+            20_000
+        } else {
+            slow / 10
+        };
+        due + self.random.range(1, most)
+    }
+
+    fn posted(&mut self, seat: Seat, peers: u64, range: &Range<u64>, copied: usize) {
+        let Seat { stage, rank } = seat;
+        for peer in self.stages[stage].view.ranks().filter(|peer| *peer != rank && peers >> peer.0 & 1 == 1) {
+            if self.plan.visibility == Visibility::Shared {
+                let due = self.next_moment(seat, peer);
+                self.stages[stage].tables[peer.index()].expect_bell(rank, due);
+                self.schedule(seat, peer);
+                continue;
+            }
+            let faults = self.plan.faults;
+            let longest = self.link_ns(seat, peer);
+            let mut due = self.now + self.random.range(longest / 4, longest);
+            if faults.delayed_posts && self.random.one_in(16) {
+                due += self.random.range(5_000, 100_000);
+                self.outcome.faults += 1;
+            }
+            let torn = faults.tearing && self.random.one_in(2);
+            let steps = if torn { self.random.range(2, 4) } else { 1 };
+            let merge = faults.merged_posts && self.random.one_in(2);
+            let travel = Travel { due, steps, salt: self.random.word(), merge, since: u64::MAX };
+            let [from, to] = self.stages[stage].pair(rank, peer);
+            let merged = to.expect_post(from, range, copied, travel);
+            self.outcome.faults += u64::from(merged) + u64::from(torn);
+            self.schedule(seat, peer);
+        }
+    }
+
+    /// Sees to it that there is an event for what is on the way from `owner` to `peer`.
+    pub(super) fn schedule(&mut self, owner: Seat, peer: Rank) {
+        let Seat { stage, rank: owner } = owner;
+        let is_there = self.stages[stage].members[peer.index()].is_some();
+        let table = &self.stages[stage].tables[peer.index()];
+        let mut link = table.inbound[owner.index()].borrow_mut();
+        if link.cut || !is_there || link.is_empty() {
+            return;
+        }
+        if !std::mem::replace(&mut link.scheduled, true) {
+            drop(link);
+            let due = table.next_due(owner).expect("something is on the way");
+            self.push(due.max(self.now), Event::Land { stage, owner, peer });
+        }
+    }
+
+    pub(super) fn land(&mut self, stage: usize, owner: Rank, peer: Rank) -> Checked {
+        let gap = self.random.range(20, 3_000);
+        let link = &self.stages[stage].tables[peer.index()].inbound[owner.index()];
+        if link.borrow().cut {
+            link.borrow_mut().scheduled = false;
+            return Ok(());
+        }
+        let now = self.now;
+        let [from, to] = self.stages[stage].pair(owner, peer);
+        let landed = to.land(from, now, gap);
+        to.inbound[owner.index()].borrow_mut().scheduled = landed.next.is_some();
+        self.went_back(stage, peer)?;
+        if let Some(next) = landed.next {
+            self.push(next, Event::Land { stage, owner, peer });
+        }
+        if landed.woken {
+            let seat = Seat { stage, rank: peer };
+            note!(self, "{seat} <- m{owner} arrives");
+            self.wake(seat);
+        }
+        Ok(())
+    }
+
+    pub(super) fn went_back(&mut self, stage: usize, holder: Rank) -> Checked {
+        match self.stages[stage].tables[holder.index()].went_back.take() {
+            Some((owner, at, before, now)) => monotone::went_back(holder, owner, at, before, now),
+            None => Ok(()),
+        }
+    }
+}

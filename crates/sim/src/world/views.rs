@@ -1,0 +1,385 @@
+//! From one view to the next: the end of a stage for a member, its place on the next one, and what it sends again there.
+use super::stage::{Seat, Stage, Still};
+use super::{Checked, Event, Life, World};
+use crate::apps::{App, OpenRing};
+use crate::checkers::{Violation, atomicity, no_invention};
+use crate::happenings::Step;
+use crate::options::Visibility;
+use spindle_core::layout::membership;
+use spindle_core::ring::HEADER_BYTES;
+use spindle_core::{Engine, Order, Rank, Resend, Resent, SubgroupId, View};
+use std::collections::VecDeque;
+
+/// A ring into which nobody may claim before its member has sent again what earlier views left undelivered.
+pub(super) struct Moving {
+    ring: OpenRing,
+    /// The newest view first: what stands in its ring was sent before what is left in older ones.
+    sources: VecDeque<Source>,
+    /// The applications have closed the old ring.
+    closed: bool,
+}
+
+/// Where undelivered messages stand.
+pub(super) struct Source {
+    seat: Seat,
+    resend: Resend,
+    /// Taken out, and not sent yet.
+    waiting: Option<Resent>,
+}
+
+/// What a member takes along from the ring of one subgroup.
+pub(super) struct Luggage {
+    subgroup: SubgroupId,
+    sources: VecDeque<Source>,
+    closed: bool,
+}
+
+impl World<'_> {
+    /// The stage of `view`, which may be new.
+    pub(super) fn stage_of(&mut self, view: &View) -> usize {
+        let index = (view.id.0 - self.plan.view.id.0) as usize;
+        if index == self.stages.len() {
+            let process =
+                |id| self.plan.members.iter().position(|member| member.id == id).expect("a process of the plan");
+            let cast = view.members.iter().map(|id| process(*id)).collect();
+            self.stages.push(Stage::new(self.plan, view, cast));
+            let cuts: Vec<_> = self.cuts.keys().copied().collect();
+            for (from, to) in cuts {
+                self.set_cut(from, to, true);
+            }
+        }
+        index
+    }
+
+    /// The engine at `seat` knows how its view ends.
+    pub(super) fn note_decision(&mut self, seat: Seat) -> Checked {
+        let member = self.stages[seat.stage].member_mut(seat.rank);
+        let Some(decision) = member.engine.decision() else { return Ok(()) };
+        if std::mem::replace(&mut member.knows_end, true) {
+            return Ok(());
+        }
+        let spindle_core::Decision { ballot, next, trims } = decision;
+        let ids: Vec<String> = next.members.iter().map(|id| format!("#{id}")).collect();
+        note!(
+            self,
+            "{seat} knows the decision: by ballot {}.{} view {} follows, of {}, and this one ends at {trims:?}",
+            ballot.leader,
+            ballot.round,
+            next.id,
+            ids.join(" ")
+        );
+        let stage = &self.stages[seat.stage];
+        let (id, old) = (stage.view.members[seat.rank.index()], stage.view.id);
+        let decision = self.stages[seat.stage].member(seat.rank).engine.decision().expect("it is there");
+        self.view_sequence.decided(id, old, &decision.next, &decision.trims)
+    }
+
+    /// The view has ended for the member at `seat`: it goes on to the next, or is out.
+    pub(super) fn end(&mut self, seat: Seat) -> Checked {
+        let process = self.process_of(seat);
+        note!(self, "{seat} has ended the view");
+        self.stages[seat.stage].member_mut(seat.rank).finished = true;
+        let subgroups: Vec<SubgroupId> =
+            self.stages[seat.stage].view.subgroups_of(seat.rank).map(|(id, _)| id).collect();
+        for &id in &subgroups {
+            let is_mine = |consumer: &crate::apps::Consumer| consumer.member == seat.rank && consumer.subgroup == id;
+            match self.stages[seat.stage].consumers.iter().position(is_mine) {
+                Some(consumer) => self.expect_consumer(seat.stage, consumer),
+                None => self.ended(seat, id)?,
+            }
+        }
+        let luggage = self.pack(seat, &subgroups);
+        let next = self.stages[seat.stage].member_mut(seat.rank).engine.successor();
+        let Some(engine) = next else {
+            note!(self, "{seat} is out");
+            self.processes[process].life = Life::Left;
+            self.processes[process].seat = None;
+            return Ok(());
+        };
+        self.install(process, engine, Some(seat), luggage)?;
+        for i in 0..self.apps.len() {
+            let app = &mut self.apps[i];
+            if app.plan.member != process || app.ring.as_ref().is_none_or(|ring| ring.seat != seat) {
+                continue;
+            }
+            if app.parked {
+                app.parked = false;
+                let at = self.now + self.random.range(10, 2_000);
+                self.push(at, Event::App(i));
+            } else if app.left == 0 {
+                self.leave_ended_ring(i);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the member at `seat` delivered in this subgroup is complete.
+    pub(super) fn ended(&mut self, seat: Seat, id: SubgroupId) -> Checked {
+        let Seat { stage, rank } = seat;
+        let stage = &mut self.stages[stage];
+        let engine = &stage.member(rank).engine;
+        let decision = engine.decision().expect("the view has ended");
+        let trims = decision.trims[id.index()].clone();
+        let group = &stage.ledger.groups[id.index()];
+        atomicity::ended(group, id, rank, &trims)?;
+        if group.order == Order::Total {
+            let (count, list) = stage.total_order.counts(id, rank);
+            stage.uniformity.ended(id, rank, count, list)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the rings of a view that has ended, and takes along what is undelivered in them.
+    fn pack(&mut self, seat: Seat, subgroups: &[SubgroupId]) -> Vec<Luggage> {
+        let process = self.process_of(seat);
+        let mut moving = std::mem::take(&mut self.processes[process].moving);
+        self.processes[process].open.clear();
+        let mut luggage = vec![];
+        for &subgroup in subgroups {
+            let engine = &self.stages[seat.stage].member(seat.rank).engine;
+            let Some(claims) = engine.claims(subgroup) else { continue };
+            claims.revoke();
+            let resend = engine.resend(subgroup).expect("it has sent there");
+            let mut closed = claims.is_closed();
+            let mut sources = VecDeque::from([Source { seat, resend, waiting: None }]);
+            if let Some(i) = moving.iter().position(|moving| moving.ring.subgroup == subgroup) {
+                let older = moving.swap_remove(i);
+                older.ring.leave();
+                closed |= older.closed;
+                sources.extend(older.sources);
+            }
+            luggage.push(Luggage { subgroup, sources, closed });
+        }
+        luggage
+    }
+
+    /// A process installs the view of `engine`, coming from `from` unless it joins.
+    pub(super) fn install(
+        &mut self,
+        process: usize,
+        mut engine: Engine,
+        from: Option<Seat>,
+        mut luggage: Vec<Luggage>,
+    ) -> Checked {
+        let stage = self.stage_of(engine.view());
+        let seat = Seat { stage, rank: engine.me() };
+        let id = self.plan.members[process].id;
+        let before = from.map(|from| self.stages[from.stage].view.id);
+        self.view_sequence.installed(id, engine.view(), before)?;
+        note!(self, "{seat} is #{id}, p{process}, and has installed the view");
+        self.last_change = self.last_change.max(self.now);
+        self.outcome.installs += 1;
+        self.outcome.views += u64::from(self.stages[stage].members.iter().all(Option::is_none));
+        if self.processes[process].leaving {
+            engine.leave();
+        }
+        self.stages[stage].install(engine, &self.plan.members[process].hand_offs);
+        let me = &mut self.processes[process];
+        (me.seat, me.life) = (Some(seat), Life::Member);
+        self.line_up_consumers(seat, from);
+        for (id, _) in self.stages[stage].view.clone().subgroups_of(seat.rank) {
+            let handed_off = |consumer: &crate::apps::Consumer| consumer.member == seat.rank && consumer.subgroup == id;
+            if !self.stages[stage].consumers.iter().any(handed_off) {
+                self.note_since(seat, id);
+            }
+        }
+        for peer in self.stages[stage].view.clone().ranks().filter(|peer| *peer != seat.rank) {
+            self.schedule(Seat { stage, rank: peer }, seat.rank);
+            let other = &self.processes[self.stages[stage].cast[peer.index()]];
+            let dead = matches!(other.life, Life::Crashed | Life::Evicted);
+            if dead && self.plan.visibility == Visibility::Shared {
+                self.announce_death(stage, peer, seat.rank);
+            }
+        }
+        for (subgroup, spec) in self.stages[stage].view.clone().subgroups_of(seat.rank) {
+            let Some(sender) = spec.sender_rank(seat.rank) else { continue };
+            let claims = self.stages[stage].member(seat.rank).engine.claims(subgroup).expect("a sender has claims");
+            let mine = |app: &&App| app.plan.member == process && app.plan.subgroup == subgroup;
+            let alone = self.apps.iter().find(mine).is_some_and(|app| app.alone);
+            let ring = OpenRing::new(seat, subgroup, claims, sender, alone);
+            match luggage.iter().position(|luggage| luggage.subgroup == subgroup) {
+                Some(i) => {
+                    let Luggage { sources, closed, .. } = luggage.swap_remove(i);
+                    self.processes[process].moving.push(Moving { ring, sources, closed });
+                }
+                None => self.open(process, ring),
+            }
+        }
+        self.took(seat, Step::Installs);
+        self.wake(seat);
+        self.send_again(seat)
+    }
+
+    /// From now on `seat` has to deliver what it did not in earlier views.
+    pub(super) fn note_since(&mut self, seat: Seat, id: SubgroupId) {
+        let receiver = self.process_of(seat);
+        let stage = &mut self.stages[seat.stage];
+        for lane in &mut stage.ledger.groups[id.index()].lanes {
+            let sender = stage.cast[lane.sender.index()];
+            lane.since[seat.rank.index()] = self.history.next(receiver, id, sender).unwrap_or(0);
+        }
+    }
+
+    /// Applications may claim in this ring.
+    fn open(&mut self, process: usize, ring: OpenRing) {
+        let subgroup = ring.subgroup;
+        let alone = ring.exclusive.is_some();
+        self.processes[process].open.insert(subgroup, ring);
+        for i in 0..self.apps.len() {
+            let app = &self.apps[i];
+            if app.plan.member == process && app.plan.subgroup == subgroup && app.ring.is_none() {
+                self.let_in(i);
+                assert!(!alone || !self.processes[process].open.contains_key(&subgroup), "it is alone in its ring");
+            }
+        }
+    }
+
+    /// An application goes on in its member's open ring.
+    fn let_in(&mut self, i: usize) {
+        let app = &mut self.apps[i];
+        let open = &mut self.processes[app.plan.member].open;
+        app.ring = match app.alone {
+            true => open.remove(&app.plan.subgroup),
+            false => open.get(&app.plan.subgroup).cloned(),
+        };
+        if app.ring.is_none() {
+            return;
+        }
+        app.parked = false;
+        let wait = if std::mem::replace(&mut app.started, true) { 500 } else { app.plan.think_ns };
+        if app.left > 0 {
+            let at = self.now + self.random.below(wait);
+            self.push(at, Event::App(i));
+        }
+    }
+
+    /// An application that can claim no more in the ring of an ended view leaves it, and waits for the next one.
+    pub(super) fn leave_ended_ring(&mut self, i: usize) {
+        let app = &mut self.apps[i];
+        let seat = self.processes[app.plan.member].seat;
+        let has_ended = app.ring.as_ref().is_some_and(|ring| Some(ring.seat) != seat);
+        if !has_ended || app.holding.is_some() {
+            return;
+        }
+        let ring = app.ring.take().expect("it has one");
+        note!(self, "{} s{} an application leaves the old ring", ring.seat, ring.subgroup);
+        ring.leave();
+        if let Some(seat) = seat {
+            self.let_in(i);
+            self.wake(seat);
+        }
+    }
+
+    /// The member at `seat` sends again what earlier views left undelivered, as far as there is room, and opens the rings for
+    /// which that is done.
+    pub(super) fn send_again(&mut self, seat: Seat) -> Checked {
+        let process = self.process_of(seat);
+        let mut i = 0;
+        while i < self.processes[process].moving.len() {
+            let mut moving = self.processes[process].moving.swap_remove(i);
+            let done = self.move_on(seat, &mut moving);
+            if done? {
+                note!(self, "{seat} s{} has sent everything again", moving.ring.subgroup);
+                if moving.closed {
+                    moving.ring.claims.close();
+                }
+                self.open(process, moving.ring);
+                self.wake(seat);
+            } else {
+                self.processes[process].moving.push(moving);
+                let last = self.processes[process].moving.len() - 1;
+                self.processes[process].moving.swap(i, last);
+                i += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything is sent again.
+    fn move_on(&mut self, seat: Seat, moving: &mut Moving) -> Result<bool, Violation> {
+        while let Some(source) = moving.sources.front_mut() {
+            let old = source.seat;
+            let waiting = source.waiting.take();
+            let table = &self.stages[old.stage].tables[old.rank.index()];
+            let Some(resent) = waiting.or_else(|| source.resend.next(&Still(table))) else {
+                if !source.resend.is_done() {
+                    return Ok(false);
+                }
+                moving.closed |= source.resend.is_closed();
+                moving.sources.pop_front();
+                continue;
+            };
+            let Some(claim) = moving.ring.claim(resent.len) else {
+                source.waiting = Some(resent);
+                return Ok(false);
+            };
+            let subgroup = moving.ring.subgroup;
+            let lanes = &self.stages[old.stage].ledger.groups[subgroup.index()];
+            let lane = &lanes.lanes[lanes.sender_rank(old.rank).expect("it has sent there")];
+            let at = resent.at - HEADER_BYTES;
+            let frame = *lane.frames.iter().rev().find(|frame| frame.at == at).expect("somebody has claimed there");
+            note!(self, "{seat} s{subgroup} sends message {} of view {} again", frame.number, old.stage + 1);
+            self.outcome.resent += 1;
+            let bytes =
+                self.stages[old.stage].tables[old.rank.index()].rows[old.rank.index()].slice(resent.at, resent.len);
+            let bytes = bytes.to_vec();
+            let (index, at) = self.enter(&moving.ring, &claim, frame.number)?;
+            self.write(seat, at + HEADER_BYTES, resent.len, |to| to.copy_from_slice(&bytes));
+            let (fate, commit) = self.seal(&moving.ring, claim, index, resent.kind, resent.len);
+            commit();
+            no_invention::sent_again(seat.rank, subgroup, frame.number, frame.fate, fate)?;
+            self.wake(seat);
+        }
+        Ok(true)
+    }
+
+    /// The consumers at `seat` begin where those of the view before end.
+    fn line_up_consumers(&mut self, seat: Seat, from: Option<Seat>) {
+        let Some(from) = from else { return };
+        for i in 0..self.stages[seat.stage].consumers.len() {
+            let consumer = &self.stages[seat.stage].consumers[i];
+            if consumer.member != seat.rank {
+                continue;
+            }
+            let id = consumer.subgroup;
+            let is_before = |old: &crate::apps::Consumer| old.member == from.rank && old.subgroup == id;
+            let Some(old) = self.stages[from.stage].consumers.iter().position(is_before) else { continue };
+            self.stages[seat.stage].consumers[i].behind = Some((from.stage, old));
+            if self.stages[from.stage].consumers[old].at_end {
+                self.follow(seat.stage, i);
+            }
+        }
+    }
+
+    /// The consumer before this one has delivered all of its view.
+    pub(super) fn follow(&mut self, stage: usize, i: usize) {
+        let (before, old) = self.stages[stage].consumers[i].behind.take().expect("there is one before it");
+        let [old_stage, new_stage] = self.stages.get_disjoint_mut([before, stage]).expect("two stages");
+        let consumer = &mut new_stage.consumers[i];
+        let (rank, id) = (consumer.member, consumer.subgroup);
+        let (old_view, new_view) = (&old_stage.view, &new_stage.view);
+        consumer.cursor.follow(&old_stage.consumers[old].cursor, |sender| {
+            let rank = old_view.subgroups[id.index()].senders[sender];
+            new_view.subgroups[id.index()].sender_rank(new_view.rank_of(old_view.members[rank.index()])?)
+        });
+        self.note_since(Seat { stage, rank }, id);
+        self.expect_consumer(stage, i);
+    }
+
+    /// Members whose rows are final for certain, because their processes are no more or because they say so.
+    pub(super) fn proven_dead(&self, stage: usize) -> usize {
+        let on = &self.stages[stage];
+        let is_dead = |rank: &Rank| {
+            let said =
+                [membership::LEFT, membership::ABANDONED].iter().any(|word| on.monotone.newest(*rank, *word) != 0);
+            said || self.is_proven_dead(stage, *rank)
+        };
+        on.view.ranks().filter(is_dead).count()
+    }
+
+    /// Whether the machine tells everybody that this process is no more.
+    pub(super) fn is_proven_dead(&self, stage: usize, rank: Rank) -> bool {
+        let life = self.processes[self.stages[stage].cast[rank.index()]].life;
+        matches!(life, Life::Crashed | Life::Evicted) && self.plan.visibility == Visibility::Shared
+    }
+}

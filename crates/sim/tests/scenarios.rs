@@ -1,0 +1,302 @@
+//! Situations that a protocol of views must survive, by name: those that are known to have broken others, and those that the
+//! design of ours leans on. Each is a small plan that forces the situation, played with many seeds, since the seed still draws
+//! every delay. The checkers say whether it went well; what a test asserts is that the situation came about.
+use spindle_core::*;
+use spindle_sim::*;
+
+const SUSPECT_AFTER_NS: u64 = 500_000;
+const BOTH: [Visibility; 2] = [Visibility::Posted, Visibility::Shared];
+
+/// A group of so many members, and so many processes that may join, all of which send all the time in a subgroup with a total
+/// order and in a Fifo subgroup.
+fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> Plan {
+    let subgroup = |name: &str, order| SubgroupSpec {
+        name: name.into(),
+        members: vec![],
+        senders: vec![],
+        member_rule: Rule::Everyone,
+        sender_rule: Rule::Everyone,
+        order,
+        window: 4,
+        message_bytes_max: 40,
+    };
+    // Whoever takes ids for ranks, or believes that they ascend, is wrong.
+    let ids: Vec<MemberId> = (0..(members + joiners) as u64).map(|i| MemberId(1000 - i * 37 % 101)).collect();
+    let subgroups = vec![subgroup("total", Order::Total), subgroup("fifo", Order::Fifo)];
+    let view = View { id: ViewId(0), members: vec![], subgroups }.next(|_| true, &ids[..members], &[]);
+    let process =
+        |id: &MemberId| MemberPlan { id: *id, poll_ns: 500, pauses: vec![], clock_jumps: vec![], hand_offs: vec![] };
+    let app = |member: usize, subgroup: u32| AppPlan {
+        member,
+        subgroup: SubgroupId(subgroup),
+        claims: 40,
+        think_ns: 5_000,
+        hold_ns: 500,
+    };
+    Plan {
+        seed,
+        members: ids.iter().map(process).collect(),
+        apps: (0..ids.len()).flat_map(|member| [app(member, 0), app(member, 1)]).collect(),
+        link_ns: vec![vec![2_000; ids.len()]; ids.len()],
+        happenings: vec![],
+        suspect_after_ns: Some(SUSPECT_AFTER_NS),
+        view,
+        visibility,
+        ablation: Ablation::default(),
+        faults: Faults { membership: true, delayed_posts: true, ..Faults::NONE },
+        consumer_ns: 1_500,
+        events_max: 5_000_000,
+    }
+}
+
+/// Plays a plan with these happenings, in which no invariant may break.
+fn play(plan: Plan, happenings: &[Happening]) -> Outcome {
+    let plan = Plan { happenings: happenings.to_vec(), ..plan };
+    let outcome = run(&plan);
+    assert_eq!(outcome.violations, [], "{}", explain(&plan).1);
+    outcome
+}
+
+fn crash(process: usize) -> What {
+    What::Crash { process, actions: 0 }
+}
+
+/// Nothing from any of `one` to any of `other`, for ever.
+fn cut_off(one: &[usize], other: &[usize]) -> Vec<Happening> {
+    let pairs = one.iter().flat_map(|from| other.iter().map(move |to| (*from, *to)));
+    pairs.map(|(from, to)| Happening::at(50_000, What::Cut { from, to, ns: u64::MAX })).collect()
+}
+
+/// Whatever it had written by then, the next leader finds enough to go on, and with the same decision if there was one.
+#[test]
+fn the_leader_dies_at_each_point_of_the_agreement() {
+    for visibility in BOTH {
+        for step in [Step::Wedges, Step::Adopts, Step::Decides] {
+            for actions in 0..12 {
+                let suspect = Happening::at(50_000, What::Suspect { by: 1, whom: 3 });
+                let dies = Happening::on(0, 1, step, What::Crash { process: 0, actions });
+                let outcome = play(group(actions, 5, 0, visibility), &[suspect, dies]);
+                assert!(outcome.crashes == 1 && outcome.views >= 1 && !outcome.blocked, "{outcome:?}");
+            }
+        }
+    }
+}
+
+/// The two that are left of four are no majority; on one machine they go on all the same, because the dead are known to be dead.
+#[test]
+fn two_die_at_once() {
+    for seed in 0..20 {
+        for visibility in BOTH {
+            let both = [0, 2].map(|process| Happening::at(60_000, crash(process)));
+            let four = play(group(seed, 4, 0, visibility), &both);
+            assert_eq!(four.blocked, visibility == Visibility::Posted);
+            let five = play(group(seed, 5, 0, visibility), &both);
+            assert!(!five.blocked && five.views >= 1, "{five:?}");
+        }
+    }
+}
+
+/// The others install a view whose leader is dead, and end it again.
+#[test]
+fn the_leader_dies_while_the_next_view_is_built() {
+    for seed in 0..20 {
+        for visibility in BOTH {
+            let join = Happening::at(50_000, What::Join { process: 4 });
+            let dies = Happening::on(0, 2, Step::Installs, crash(0));
+            let outcome = play(group(seed, 4, 1, visibility), &[join, dies]);
+            assert!(outcome.views == 2 && !outcome.blocked, "{outcome:?}");
+        }
+    }
+}
+
+/// It is a member of a view that it never installs.
+#[test]
+fn a_joiner_dies_before_it_installs() {
+    for seed in 0..20 {
+        for visibility in BOTH {
+            let join = Happening::at(50_000, What::Join { process: 3 });
+            let dies = Happening::on(0, 1, Step::Adopts, crash(3));
+            let outcome = play(group(seed, 3, 1, visibility), &[join, dies]);
+            assert!(outcome.views == 2 && outcome.crashes == 1 && !outcome.blocked, "{outcome:?}");
+        }
+    }
+}
+
+/// Messages of a subgroup without order are delivered on receipt: some beyond the trim, which come again and are passed over.
+#[test]
+fn fifo_messages_cross_a_view_change() {
+    let mut resent = 0;
+    for seed in 0..20 {
+        for visibility in BOTH {
+            let joins = [3, 4].map(|process| Happening::at(process as u64 * 20_000, What::Join { process }));
+            let outcome = play(group(seed, 3, 2, visibility), &joins);
+            assert!(outcome.views >= 1 && !outcome.blocked, "{outcome:?}");
+            resent += outcome.resent;
+        }
+    }
+    assert!(resent > 100, "{resent}");
+}
+
+/// The leader is the member that has been there longest, which has the highest id here.
+#[test]
+fn ids_are_in_no_relation_to_ranks() {
+    let mut plan = group(1, 3, 1, Visibility::Shared);
+    plan.happenings = vec![Happening::at(5_000, What::Join { process: 3 })];
+    // A story that is told in full.
+    plan.apps.iter_mut().for_each(|app| app.claims = 2);
+    let ids: Vec<u64> = plan.members.iter().map(|member| member.id.0).collect();
+    assert!(!ids.is_sorted() && ids[..3].iter().all(|id| *id <= ids[0]), "{ids:?}");
+    let (outcome, story) = explain(&plan);
+    assert_eq!((outcome.violations, outcome.views), (vec![], 1));
+    let follows = format!("by ballot 0.1 view 2 follows, of #{} #{} #{} #{}", ids[0], ids[1], ids[2], ids[3]);
+    assert!(story.contains(&follows), "{story}");
+}
+
+/// Whatever is new after the proposal goes into another, or into the view after the next.
+#[test]
+fn a_view_change_during_a_view_change() {
+    for seed in 0..20 {
+        for visibility in BOTH {
+            for step in [Step::Wedges, Step::Adopts, Step::Decides, Step::Ends] {
+                let first = Happening::at(50_000, What::Suspect { by: 0, whom: 1 });
+                let joins = Happening::on(0, 1, step, What::Join { process: 5 });
+                let dies = Happening::on(2, 1, step, crash(2));
+                let outcome = play(group(seed, 5, 1, visibility), &[first, joins, dies]);
+                assert!(outcome.views >= 1 && outcome.joins == 1 && !outcome.blocked, "{outcome:?}");
+            }
+        }
+    }
+}
+
+/// It comes back to a group that has gone on, learns so, and delivers nothing more.
+#[test]
+fn a_suspected_member_was_only_slow() {
+    for seed in 0..20 {
+        for visibility in BOTH {
+            let hang = Happening::at(50_000, What::Hang { process: 0, ns: 3 * SUSPECT_AFTER_NS });
+            let outcome = play(group(seed, 3, 0, visibility), &[hang]);
+            assert_eq!((outcome.views, outcome.evictions, outcome.blocked), (1, 1, false));
+        }
+    }
+}
+
+/// Nobody is suspected for a pause that is shorter than the others wait.
+#[test]
+fn short_pauses_change_nothing() {
+    for seed in 0..20 {
+        for visibility in BOTH {
+            let hang = |process| What::Hang { process, ns: SUSPECT_AFTER_NS * 85 / 100 };
+            let hangs = [0, 1, 2].map(|process| Happening::at(50_000 + 1_000 * process as u64, hang(process)));
+            assert_eq!(play(group(seed, 3, 0, visibility), &hangs).views, 0);
+        }
+    }
+}
+
+/// The trims count rounds; those of nulls come and go with the view, and nobody waits for them in the next.
+#[test]
+fn nulls_are_in_flight_at_the_wedge() {
+    for seed in 0..40 {
+        for visibility in BOTH {
+            let mut plan = group(seed, 4, 1, visibility);
+            plan.apps.retain(|app| app.member == 1 || app.member == 4);
+            let join = Happening::at(30_000 + 500 * seed, What::Join { process: 4 });
+            let outcome = play(plan, &[join]);
+            assert!(outcome.nulls > 50 && outcome.views == 1 && !outcome.blocked, "{outcome:?}");
+        }
+    }
+}
+
+/// No part of a group that falls into three is a majority: all of them stop, and none goes on alone.
+#[test]
+fn a_partition_into_two_two_and_one_stops_everybody() {
+    for seed in 0..10 {
+        let sides: [(&[usize], &[usize]); 6] =
+            [(&[0, 1], &[2, 3, 4]), (&[2, 3, 4], &[0, 1]), (&[2, 3], &[4]), (&[4], &[2, 3]), (&[], &[]), (&[], &[])];
+        let cuts: Vec<Happening> = sides.iter().flat_map(|(one, other)| cut_off(one, other)).collect();
+        let outcome = play(group(seed, 5, 0, Visibility::Posted), &cuts);
+        assert_eq!((outcome.views, outcome.blocked), (0, true));
+    }
+}
+
+/// The larger part goes on, the smaller stops.
+#[test]
+fn of_a_partition_into_three_and_two_the_three_go_on() {
+    for seed in 0..10 {
+        let cuts = [cut_off(&[0, 1], &[2, 3, 4]), cut_off(&[2, 3, 4], &[0, 1])].concat();
+        let outcome = play(group(seed, 5, 0, Visibility::Posted), &cuts);
+        assert_eq!((outcome.views, outcome.blocked), (1, false));
+    }
+}
+
+/// The one that nobody hears is suspected by those it hears, and learns so from them.
+#[test]
+fn silence_in_one_direction_evicts_one_member() {
+    for seed in 0..10 {
+        let outcome = play(group(seed, 4, 0, Visibility::Posted), &cut_off(&[1], &[0, 2, 3]));
+        assert_eq!((outcome.views, outcome.evictions, outcome.blocked), (1, 1, false));
+    }
+}
+
+/// {A, B, C} with C dead and A and B paused past the time of suspicion and resumed together: they must not become two groups.
+#[test]
+fn two_that_suspect_each_other_do_not_both_go_on() {
+    for seed in 0..40 {
+        let hang = |process| Happening::at(51_000, What::Hang { process, ns: 3 * SUSPECT_AFTER_NS });
+        let told = |by, whom| Happening::at(51_000 + 3 * SUSPECT_AFTER_NS, What::Suspect { by, whom });
+        let outcome = play(
+            group(seed, 3, 0, Visibility::Shared),
+            &[Happening::at(50_000, crash(2)), hang(0), hang(1), told(0, 1), told(1, 0)],
+        );
+        assert!(outcome.evictions <= 1 && outcome.views >= 1, "{outcome:?}");
+        let paused = [Happening::at(50_000, crash(2)), hang(0), hang(1)];
+        let outcome = play(group(seed, 3, 0, Visibility::Shared), &paused);
+        assert!(!outcome.blocked && outcome.evictions == 0, "{outcome:?}");
+    }
+}
+
+/// A and B decide without C, then die. C reads their rows, finds itself excluded, and stops.
+#[test]
+fn the_last_one_reads_that_it_was_excluded() {
+    for seed in 0..20 {
+        let hang = Happening::at(50_000, What::Hang { process: 2, ns: 6 * SUSPECT_AFTER_NS });
+        let die = [0, 1].map(|process| Happening::on(process, 2, Step::Installs, crash(process)));
+        let outcome = play(group(seed, 3, 0, Visibility::Shared), &[hang, die[0], die[1]]);
+        assert_eq!((outcome.views, outcome.crashes, outcome.evictions, outcome.blocked), (1, 2, 1, false));
+    }
+}
+
+/// A process that crashed comes back as another member, with an id of its own.
+#[test]
+fn a_crashed_member_comes_back_under_a_new_id() {
+    for seed in 0..20 {
+        for visibility in BOTH {
+            let crash = Happening::at(50_000, crash(1));
+            let join = Happening::at(60_000, What::Join { process: 3 });
+            let outcome = play(group(seed, 3, 1, visibility), &[crash, join]);
+            assert!(outcome.views >= 1 && !outcome.blocked && outcome.installs >= 3, "{outcome:?}");
+        }
+    }
+}
+
+/// Many who ask at once are let in together.
+#[test]
+fn joins_are_batched() {
+    for visibility in BOTH {
+        let joins: Vec<Happening> = (3..9).map(|process| Happening::at(50_000, What::Join { process })).collect();
+        let outcome = play(group(3, 3, 6, visibility), &joins);
+        assert!((1..=2).contains(&outcome.views) && !outcome.blocked, "{outcome:?}");
+    }
+}
+
+/// A planned leave loses nothing of those who stay, and the one who leaves acknowledges the view that is without it.
+#[test]
+fn members_leave_until_one_is_left() {
+    for seed in 0..10 {
+        for visibility in BOTH {
+            let leaves =
+                [0, 1, 2].map(|process| Happening::at(500_000 * (process as u64 + 1), What::Leave { process }));
+            let outcome = play(group(seed, 4, 0, visibility), &leaves);
+            assert_eq!((outcome.leaves, outcome.views, outcome.blocked, outcome.evictions), (3, 3, false, 0));
+        }
+    }
+}

@@ -1,0 +1,582 @@
+//! One member of a chaos run: it joins, sends numbered messages in several subgroups, and writes down all that happens to it,
+//! until it is told to leave or to finish, or killed. `cargo xtask chaos` starts many of these and judges what they wrote.
+//!
+//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states [BUG]`. Commands come by lines on the standard
+//! input: `leave` while it sends, `retire` after it has sent all, `finish`, `status`. Status 0: it finished, or left; 3: it was evicted; 1: what should not be.
+#![allow(missing_docs)]
+#[allow(dead_code, reason = "reading is for the driver, which includes this file too")]
+mod record;
+
+use record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
+use spindle::{
+    Batch, Config, Ended, FinishError, Frame, Group, Handler, JoinError, Message, Node, Order, Publisher, ReceiveError,
+    Receiver, SendError, SharedPublisher, Snapshot, State, Subgroup, SubgroupId, View, ViewChange,
+};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// By number: name, order, largest message. The polling thread delivers the even ones, a thread each the odd ones.
+const SUBGROUPS: [(&str, Order, u64); 4] = [
+    ("orders", Order::Total, 256),
+    ("facts", Order::Total, 2000),
+    ("gossip", Order::Fifo, 256),
+    ("feed", Order::Fifo, 1000),
+];
+const HEADER_BYTES: u64 = 24;
+/// Numbers that a sender asks for at a time.
+const RESERVE: u64 = 64;
+/// Longer than any view change should take; then the claim is tried again, since only the driver decides what is too long.
+const CLAIM_WAIT: Duration = Duration::from_secs(2);
+/// Shorter than the driver's patience, so that who is stuck says so.
+const FINISH_WAIT: Duration = Duration::from_secs(20);
+const EVICTED: u8 = 3;
+
+/// Where everything is written down.
+#[derive(Clone)]
+struct Log(Arc<File>);
+
+impl Log {
+    fn write(&self, records: &[Record]) {
+        let bytes: Vec<u8> = records.iter().flat_map(Record::encode).collect();
+        // One call, so that the records of a batch stay together, and survive this process as far as they were written.
+        (&*self.0).write_all(&bytes).expect("the log can be written");
+    }
+
+    fn view(&self, view: &View) {
+        let mut records = vec![Record::new(Kind::View, NO_SUBGROUP, [view.id.0, view.members.len() as u64, now()])];
+        records.extend(view.members.iter().map(|id| Record::new(Kind::Member, NO_SUBGROUP, [view.id.0, 0, id.0])));
+        self.write(&records);
+    }
+}
+
+/// Nanoseconds on a clock that all processes share.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Numbers that look like chance.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0) % end
+    }
+
+    fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// What the application makes of the totally ordered subgroups: a number that depends on every message and on their order, and
+/// how many there were.
+type States = [(u64, u64); 2];
+
+/// Bytes of a snapshot beside the states, so that it takes its time.
+const BALLAST: u64 = 300_000;
+
+/// What is delivered on the polling thread.
+struct Deliver {
+    log: Log,
+    records: Vec<Record>,
+    dice: Dice,
+    /// Whether this process is a member: views before are only those of what it learns.
+    joined: bool,
+    /// Of a round in which all subgroups are delivered here, and who joins learns the states.
+    states: Option<Arc<Mutex<States>>>,
+}
+
+impl Deliver {
+    fn apply(&self, subgroup: u8, message: &Message<'_>) {
+        let Some(states) = &self.states else { return };
+        if let Some(state) = lock(states).get_mut(usize::from(subgroup)) {
+            let sum = message
+                .payload
+                .iter()
+                .fold(message.round, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+            *state = (mix(state.0 ^ sum), state.1 + 1);
+        }
+    }
+
+    fn note_states(&self, view: u64) {
+        if let Some(states) = &self.states {
+            note_states(&self.log, &lock(states), view);
+        }
+    }
+}
+
+fn note_states(log: &Log, states: &States, view: u64) {
+    let state = |(subgroup, (sum, count)): (u8, &(u64, u64))| Record::new(Kind::State, subgroup, [view, *sum, *count]);
+    let records: Vec<Record> = (0..).zip(states).map(state).collect();
+    log.write(&records);
+}
+
+fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
+    states.lock().expect("nobody panics with it")
+}
+
+impl Handler for Deliver {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        let subgroup = subgroup.0 as u8;
+        self.records.push(Record::new(Kind::Batch, subgroup, [now(), 0, 0]));
+        // Sometimes a part is left for the next time.
+        let most = if self.dice.one_in(8) { 1 + self.dice.below(5) as usize } else { usize::MAX };
+        for message in batch.take(most) {
+            self.apply(subgroup, &message);
+            self.records.push(delivered(subgroup, &message));
+        }
+        self.log.write(&self.records);
+        self.records.clear();
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        if !self.joined {
+            return;
+        }
+        self.log.view(&change.new);
+        stretches(&self.log, &change.new, |subgroup| subgroup % 2 == 0 || self.states.is_some());
+        self.note_states(change.new.id.0);
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        let states = lock(self.states.as_ref()?);
+        let words = states.iter().flat_map(|(sum, count)| [sum.to_le_bytes(), count.to_le_bytes()]);
+        let words: Vec<u8> = words.flatten().collect();
+        let bytes = Cursor::new(words).chain(std::io::repeat(7).take(BALLAST));
+        Some(Snapshot { len: None, bytes: Box::new(bytes) })
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        let mut bytes = vec![];
+        state.read_to_end(&mut bytes)?;
+        let word = |i: usize| bytes.get(8 * i..8 * i + 8).map(|word| u64::from_le_bytes(word.try_into().expect("8")));
+        let [Some(a), Some(b), Some(c), Some(d)] = [0, 1, 2, 3].map(word) else {
+            return Err(ErrorKind::UnexpectedEof.into());
+        };
+        if bytes.len() as u64 != 32 + BALLAST || bytes[32..].iter().any(|byte| *byte != 7) {
+            return Err(std::io::Error::other(format!("a state of {} bytes that nobody sent", bytes.len())));
+        }
+        if let Some(states) = &self.states {
+            *lock(states) = [(a, b), (c, d)];
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, _: &View, subgroup: SubgroupId, message: &Message<'_>) {
+        self.apply(subgroup.0 as u8, message);
+    }
+}
+
+/// Which group it is stands in the lock file, and can't change while a member lives.
+fn joined(dir: &Path, group: &str, id: u64) -> Result<Record, String> {
+    let incarnation = std::fs::read(dir.join(format!("{group}.lock"))).map_err(|error| error.to_string())?;
+    let word = |i: usize| incarnation.get(8 * i..8 * i + 8).map(|word| u64::from_le_bytes(word.try_into().expect("8")));
+    let [Some(low), Some(high)] = [word(0), word(1)] else { return Err("the lock file holds no incarnation".into()) };
+    Ok(Record::new(Kind::Joined, NO_SUBGROUP, [id, low, high]))
+}
+
+fn stretches(log: &Log, view: &View, wanted: impl Fn(u8) -> bool) {
+    let stretch = |subgroup| Record::new(Kind::Stretch, subgroup, [view.id.0, 0, now()]);
+    let records: Vec<Record> = (0..SUBGROUPS.len() as u8).filter(|subgroup| wanted(*subgroup)).map(stretch).collect();
+    log.write(&records);
+}
+
+/// What is written down of a message: its number if it is one of ours, byte for byte.
+fn delivered(subgroup: u8, message: &Message<'_>) -> Record {
+    let payload = message.payload;
+    let word =
+        |at: usize| payload.get(at..at + 8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+    let [Some(head), Some(number), Some(sum)] = [word(0), word(8), word(16)] else {
+        return Record::new(Kind::Garbage, subgroup, [message.round, 0, 0]).extra(message.sender.0 as u8);
+    };
+    let (instance, thread) = ((head >> 16) as u32, head as u8);
+    let right = (head >> 8) as u8 == subgroup
+        && sum == digest(instance, subgroup, thread, number)
+        && payload[HEADER_BYTES as usize..].iter().all(|byte| *byte == sum as u8);
+    let words = [message.round, u64::from(instance) << 32 | sum & 0xffff_ffff, if right { number } else { head }];
+    let kind = if right { Kind::Deliver } else { Kind::Garbage };
+    Record::new(kind, subgroup, words).thread(thread).extra(message.sender.0 as u8)
+}
+
+fn fill(mut frame: Frame<'_>, instance: u32, subgroup: u8, thread: u8, number: u64) {
+    let sum = digest(instance, subgroup, thread, number);
+    let head = u64::from(instance) << 16 | u64::from(subgroup) << 8 | u64::from(thread);
+    for (at, word) in [(0, head), (8, number), (16, sum)] {
+        frame[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    frame[HEADER_BYTES as usize..].fill(sum as u8);
+    frame.commit();
+}
+
+/// Both kinds of senders.
+enum Sender {
+    Own(Publisher),
+    Shared(SharedPublisher),
+}
+
+impl Sender {
+    fn claim(&mut self, len: u64, waits: bool) -> Result<Option<Frame<'_>>, SendError> {
+        let claimed = match (self, waits) {
+            (Sender::Own(publisher), true) => publisher.claim(len, CLAIM_WAIT).map(Some),
+            (Sender::Own(publisher), false) => publisher.try_claim(len),
+            (Sender::Shared(publisher), true) => publisher.claim(len, CLAIM_WAIT).map(Some),
+            (Sender::Shared(publisher), false) => publisher.try_claim(len),
+        };
+        match claimed {
+            Err(SendError::Full { .. }) => Ok(None),
+            claimed => claimed,
+        }
+    }
+}
+
+/// One stream of numbered messages.
+struct Stream {
+    subgroup: u8,
+    thread: u8,
+    sender: Sender,
+    next: u64,
+    reserved: u64,
+    told: u64,
+}
+
+/// A thread that sends in some streams.
+struct Sending {
+    instance: u32,
+    log: Log,
+    streams: Vec<Stream>,
+    dice: Dice,
+    stop: Arc<AtomicBool>,
+}
+
+impl Sending {
+    /// Sends until told to stop, and then one last message in each stream. An error that is not the end of the group is told.
+    fn run(mut self) -> Result<(), SendError> {
+        let result = self.send_all();
+        (0..self.streams.len()).for_each(|i| self.tell(i));
+        result
+    }
+
+    fn send_all(&mut self) -> Result<(), SendError> {
+        while !self.stop.load(Ordering::Acquire) {
+            let i = self.dice.below(self.streams.len() as u64) as usize;
+            let burst = if self.dice.one_in(50) { 300 } else { 1 + self.dice.below(24) };
+            for _ in 0..burst {
+                if !self.send(i)? {
+                    break;
+                }
+            }
+            self.tell(i);
+            let pause_us = if self.dice.one_in(40) { self.dice.below(30_000) } else { self.dice.below(2_000) };
+            thread::sleep(Duration::from_micros(pause_us));
+        }
+        for i in 0..self.streams.len() {
+            while !self.send(i)? {}
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, i: usize) -> Result<bool, SendError> {
+        let (instance, dice, stream) = (self.instance, &mut self.dice, &mut self.streams[i]);
+        if stream.next == stream.reserved {
+            stream.reserved += RESERVE;
+            let record = Record::new(Kind::Reserve, stream.subgroup, [stream.reserved, 0, 0]);
+            self.log.write(&[record.thread(stream.thread)]);
+        }
+        let most = SUBGROUPS[stream.subgroup as usize].2;
+        let len = HEADER_BYTES + if dice.one_in(20) { most - HEADER_BYTES } else { dice.below(100) };
+        let waits = !dice.one_in(3);
+        let Some(frame) = stream.sender.claim(len, waits)? else { return Ok(false) };
+        match dice.below(600) {
+            // Held while views may change.
+            0 => thread::sleep(Duration::from_micros(dice.below(20_000))),
+            // Given up: a void.
+            1..4 => return Ok(true),
+            _ => {}
+        }
+        fill(frame, instance, stream.subgroup, stream.thread, stream.next);
+        stream.next += 1;
+        Ok(true)
+    }
+
+    fn tell(&mut self, i: usize) {
+        let stream = &mut self.streams[i];
+        if stream.next > stream.told {
+            stream.told = stream.next;
+            let record = Record::new(Kind::Sent, stream.subgroup, [stream.next, 0, 0]);
+            self.log.write(&[record.thread(stream.thread)]);
+        }
+    }
+}
+
+/// Receives in `subgroup` until the group ends.
+fn receive(mut receiver: Receiver, subgroup: u8, log: &Log, mut dice: Dice) -> Result<(), ReceiveError> {
+    let (mut view, mut finished) = (receiver.view().id.0, false);
+    while !finished {
+        let mut records = vec![];
+        let most = if dice.one_in(8) { 1 + dice.below(5) as usize } else { usize::MAX };
+        match receiver.receive(Duration::from_secs(1)) {
+            Ok(mut deliveries) => {
+                records.push(Record::new(Kind::Batch, subgroup, [now(), 0, 0]));
+                records.extend(deliveries.iter().take(most).map(|message| delivered(subgroup, &message)));
+            }
+            Err(ReceiveError::TimedOut { .. }) => {}
+            Err(ReceiveError::Finished) => finished = true,
+            Err(error) => return Err(error),
+        }
+        // The view is that of what was received; those passed over brought nothing.
+        let is = receiver.view().id.0;
+        let stretch = |id| Record::new(Kind::Stretch, subgroup, [id, 0, now()]);
+        records.splice(0..0, (view + 1..=is).map(stretch));
+        view = is;
+        if !records.is_empty() {
+            log.write(&records);
+        }
+        if dice.one_in(200) {
+            thread::sleep(Duration::from_micros(dice.below(30_000)));
+        }
+    }
+    Ok(())
+}
+
+/// What the command line says.
+struct Orders {
+    dir: PathBuf,
+    group: String,
+    members: u32,
+    instance: u32,
+    suspect_after: Duration,
+    /// Whether who joins takes over the states of the others.
+    states: bool,
+}
+
+fn main() -> ExitCode {
+    // The driver's death is this one's; it may have died before this was said.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |i: usize| words[i].parse::<u64>().expect("a number");
+    if rustix::process::getppid().is_none_or(|parent| u64::from(parent.as_raw_pid() as u32) != number(5)) {
+        return ExitCode::FAILURE;
+    }
+    if let Some(bug) = words.get(7) {
+        plant(bug);
+    }
+    let orders = Orders {
+        dir: PathBuf::from(&words[0]),
+        group: words[1].clone(),
+        members: number(2) as u32,
+        instance: number(3) as u32,
+        suspect_after: Duration::from_millis(number(4)),
+        states: words[6] == "states",
+    };
+    let path = orders.dir.join(format!("{}.log", orders.instance));
+    let file = OpenOptions::new().create(true).append(true).open(path).expect("the log can be made");
+    let log = Log(Arc::new(file));
+    log.write(&[Record::new(Kind::Start, NO_SUBGROUP, [orders.instance.into(), now(), 0])]);
+    let end = match run(&orders, &log) {
+        Ok(end) => end,
+        Err(text) => {
+            eprintln!("{text}");
+            log.write(&Record::texts(&text));
+            End::Failed
+        }
+    };
+    log.write(&[Record::new(Kind::End, NO_SUBGROUP, [end as u64, now(), 0])]);
+    match end {
+        End::Finished | End::Left => ExitCode::SUCCESS,
+        End::Evicted => ExitCode::from(EVICTED),
+        End::Failed => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(planted)]
+fn plant(bug: &str) {
+    use spindle_core::planted::{Bug, activate};
+    let found = Bug::ALL.iter().find(|known| format!("{known:?}") == bug);
+    activate(Some(*found.expect("a bug that can be planted")));
+}
+
+#[cfg(not(planted))]
+fn plant(_: &str) {
+    panic!("this build has no planted bugs: build it with --cfg planted");
+}
+
+fn run(orders: &Orders, log: &Log) -> Result<End, String> {
+    let mut config = Config::new(&orders.group, orders.members);
+    config.runtime_dir = Some(orders.dir.clone());
+    config.suspect_after = Some(orders.suspect_after);
+    config.subgroups = SUBGROUPS
+        .map(|(name, order, message_bytes_max)| Subgroup {
+            order,
+            // Who learns reads what stands in the rings, and may be slow.
+            window: if orders.states { 1024 } else { 64 },
+            message_bytes_max,
+            ..Subgroup::new(name)
+        })
+        .into();
+    let dice = |salt: u64| Dice(mix(u64::from(orders.instance) << 8 | salt));
+    let states = orders.states.then(Arc::default);
+    let mut handler =
+        Deliver { log: log.clone(), records: vec![], dice: dice(20), joined: false, states: states.clone() };
+    let mut node = if orders.states {
+        learn(&config, &mut handler)?
+    } else {
+        config.join().map_err(|error| format!("joining: {error}"))?
+    };
+    log.write(&[joined(&orders.dir, &orders.group, node.id().0)?]);
+    log.view(node.view());
+    stretches(log, node.view(), |_| true);
+    handler.note_states(node.view().id.0);
+    handler.joined = true;
+    let (stop, mut threads) = (Arc::new(AtomicBool::new(false)), vec![]);
+    let mut publisher = |name: &str| node.publisher(name).map_err(|error| error.to_string());
+    let alone = vec![(0, 0, Sender::Own(publisher("orders")?)), (2, 0, Sender::Own(publisher("gossip")?))];
+    let (facts, feed) = (publisher("facts")?.share(), publisher("feed")?.share());
+    let both = |thread: u8| vec![(1, thread, Sender::Shared(facts.clone())), (3, thread, Sender::Shared(feed.clone()))];
+    let streams = [alone, both(1), both(2)];
+    drop((facts, feed));
+    let busy = Arc::new(AtomicUsize::new(streams.len()));
+    for (streams, salt) in streams.into_iter().zip(1..) {
+        let stream = |(subgroup, thread, sender)| Stream { subgroup, thread, sender, next: 0, reserved: 0, told: 0 };
+        let streams = streams.into_iter().map(stream).collect();
+        let (log, stop) = (log.clone(), Arc::clone(&stop));
+        let sending = Sending { instance: orders.instance, log, streams, dice: dice(salt), stop };
+        let busy = Arc::clone(&busy);
+        threads.push(thread::spawn(move || {
+            let result = sending.run();
+            busy.fetch_sub(1, Ordering::AcqRel);
+            unless_ended(result.map_err(Trouble::from))
+        }));
+    }
+    let received: &[(&str, u8)] = if orders.states { &[] } else { &[("facts", 1), ("feed", 3)] };
+    for (name, subgroup) in received.iter().copied() {
+        let receiver = node.receiver(name).map_err(|error| error.to_string())?;
+        let (log, dice) = (log.clone(), dice(10 + u64::from(subgroup)));
+        threads
+            .push(thread::spawn(move || unless_ended(receive(receiver, subgroup, &log, dice).map_err(Trouble::from))));
+    }
+    let group = node.start(handler).map_err(|error| error.to_string())?;
+    let end = obey(group, &orders.dir.join(format!("{}.status", orders.instance)), &stop, &busy);
+    stop.store(true, Ordering::Release);
+    let mut trouble = vec![];
+    for thread in threads {
+        match thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(text)) => trouble.push(text),
+            Err(_) => trouble.push("a thread panicked".to_string()),
+        }
+    }
+    let end = end?;
+    if let (End::Finished, Some(states)) = (end, states) {
+        note_states(log, &lock(&states), u64::MAX);
+    }
+    if trouble.is_empty() { Ok(end) } else { Err(trouble.join("; ")) }
+}
+
+/// Joins with the state of the others, however often they die meanwhile.
+fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, String> {
+    let begin = Instant::now();
+    loop {
+        match config.clone().learn(handler, &mut |_| {}, &AtomicBool::new(false)) {
+            Ok(node) => return Ok(node),
+            Err(JoinError::Source(_) | JoinError::Lapped(_) | JoinError::GroupGone)
+                if begin.elapsed() < FINISH_WAIT => {}
+            Err(error) => return Err(format!("learning: {error}")),
+        }
+    }
+}
+
+/// What a thread of the application met.
+enum Trouble {
+    Ended(Ended),
+    Other(String),
+}
+
+impl From<SendError> for Trouble {
+    fn from(error: SendError) -> Trouble {
+        match error {
+            SendError::Ended(ended) => Trouble::Ended(ended),
+            other => Trouble::Other(format!("sending: {other}")),
+        }
+    }
+}
+
+impl From<ReceiveError> for Trouble {
+    fn from(error: ReceiveError) -> Trouble {
+        match error {
+            ReceiveError::Ended(ended) => Trouble::Ended(ended),
+            other => Trouble::Other(format!("receiving: {other}")),
+        }
+    }
+}
+
+fn unless_ended(result: Result<(), Trouble>) -> Result<(), String> {
+    match result {
+        Ok(()) | Err(Trouble::Ended(Ended::Evicted { .. } | Ended::Left)) => Ok(()),
+        // The polling thread says why.
+        Err(Trouble::Ended(Ended::Dropped)) => Ok(()),
+        Err(Trouble::Ended(ended)) => Err(ended.to_string()),
+        Err(Trouble::Other(text)) => Err(text),
+    }
+}
+
+/// Runs the group until a command ends it, or it ends by itself.
+fn obey(group: Group, status: &Path, stop: &AtomicBool, busy: &AtomicUsize) -> Result<End, String> {
+    let commands = commands();
+    let evicted = |error: FinishError| match error {
+        FinishError::Ended(Ended::Evicted { .. }) => Ok(End::Evicted),
+        other => Err(other.to_string()),
+    };
+    loop {
+        match group.ended() {
+            Some(Ended::Evicted { .. }) => return Ok(End::Evicted),
+            Some(other) => return Err(other.to_string()),
+            None => {}
+        }
+        let command = match commands.recv_timeout(Duration::from_millis(20)) {
+            Ok(command) => command,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Err("the driver is gone".into()),
+        };
+        match command.as_str() {
+            "status" => {
+                let text = format!("{:#}\n", group.status().to_json());
+                std::fs::write(status, text).map_err(|error| error.to_string())?;
+            }
+            "retire" => {
+                stop.store(true, Ordering::Release);
+                while busy.load(Ordering::Acquire) > 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                return group.leave(FINISH_WAIT).map_or_else(evicted, |_| Ok(End::Left));
+            }
+            "leave" => return group.leave(FINISH_WAIT).map_or_else(evicted, |_| Ok(End::Left)),
+            "finish" => {
+                stop.store(true, Ordering::Release);
+                return group.finish(FINISH_WAIT).map_or_else(evicted, |_| Ok(End::Finished));
+            }
+            other => return Err(format!("unknown command {other:?}")),
+        }
+    }
+}
+
+/// What the driver says, line by line.
+fn commands() -> Inbox<String> {
+    let (say, hear) = channel();
+    thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { return };
+            if say.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    hear
+}

@@ -1,0 +1,482 @@
+//! The processes behind the members: who lives, whose memory has arrived, who wants to join, and what else they write to each
+//! other beside the rows.
+//!
+//! A [`Crew`] has no say in who is in a view; the engine agrees on that. It carries what the agreement is about, and what is
+//! needed to begin the next view: everybody's row, doorbell and process.
+use crate::error::JoinError;
+use crate::gathering::{Gathering, Present};
+use spindle_core::{MemberId, View, ViewId};
+use spindle_fabric::mail::{Letter, Mailbox, Notice, Outbox, Refusal, Request, VERSION, Watch, disclose, enclose};
+use spindle_fabric::{Doorbell, PeerParts};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// Bytes of an encoded view, at most: far more than a view of all limits takes.
+const VIEW_BYTES_MAX: u64 = 64 << 20;
+/// The pause after a letter for whose descriptors there was no room.
+const STARVED_PAUSE: Duration = Duration::from_millis(20);
+/// Views ahead of which memory is kept for.
+const VIEWS_AHEAD_MAX: u64 = 4;
+
+/// What somebody in this process's crew has done.
+#[derive(Debug)]
+pub(crate) enum News {
+    Died(MemberId),
+    Asks {
+        id: MemberId,
+        pid: u32,
+        config: u64,
+        observer: bool,
+    },
+    /// The state of an application begins to come.
+    State {
+        view: ViewId,
+        pipe: [OwnedFd; 2],
+    },
+    Requests {
+        from: MemberId,
+        reply: u64,
+        what: Request,
+    },
+    /// To somebody who waits to be let in.
+    Refused(Refusal),
+    Waits(Gathering),
+    View {
+        incarnation: u128,
+        view: View,
+    },
+}
+
+/// One process's post: its address, what waits to be sent, and the watch over the others.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    post: Post,
+    pub(crate) me: MemberId,
+    incarnation: u128,
+    /// What members have handed over for views to come.
+    parts: BTreeMap<(ViewId, MemberId), (u128, PeerParts)>,
+    pids: BTreeMap<MemberId, u32>,
+    /// Whose processes are watched over.
+    watched: BTreeSet<MemberId>,
+    dead: BTreeSet<MemberId>,
+    /// When to read on, if there was no descriptor left for what is in the mailbox.
+    starved_until: Option<Instant>,
+    /// Who follows without being a member.
+    observers: BTreeSet<MemberId>,
+    notices: Arc<Notices>,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
+enum Post {
+    Mail {
+        mailbox: Mailbox,
+        outbox: Outbox,
+        watch: Watch,
+        pidfd: Arc<OwnedFd>,
+    },
+    /// All members are in this process.
+    Local(Arc<Board>),
+}
+
+/// Where the members of one process leave their memory for each other.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    parts: Mutex<BTreeMap<(ViewId, MemberId, MemberId), PeerParts>>,
+    bells: Mutex<BTreeMap<MemberId, Arc<Notices>>>,
+}
+
+/// What the watch tells the polling thread.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    any: AtomicBool,
+    mail: AtomicBool,
+    deaths: Mutex<Vec<u64>>,
+    doorbell: Mutex<Option<Doorbell>>,
+    /// Who waits for news without a row.
+    waiter: Mutex<Option<Thread>>,
+}
+
+impl Notices {
+    fn tell(&self, notice: Notice) {
+        match notice {
+            Notice::Death(token) => lock(&self.deaths).push(token),
+            Notice::Mail => self.mail.store(true, Ordering::Release),
+        }
+        self.ring();
+    }
+
+    /// Wakes whoever polls this member, or waits for its news, in whatever view it is.
+    pub(crate) fn ring(&self) {
+        // Release: who sees it finds what was noted.
+        self.any.store(true, Ordering::Release);
+        if let Some(doorbell) = &*lock(&self.doorbell) {
+            doorbell.ring();
+        }
+        if let Some(waiter) = &*lock(&self.waiter) {
+            waiter.unpark();
+        }
+    }
+
+    /// From now on whoever polls is woken by this.
+    fn set_doorbell(&self, doorbell: Doorbell) {
+        *lock(&self.doorbell) = Some(doorbell);
+    }
+}
+
+impl Crew {
+    /// The crew of a process with an address of its own.
+    pub(crate) fn new(mailbox: Mailbox) -> Result<Crew, JoinError> {
+        let notices = Arc::new(Notices::default());
+        let told = Arc::clone(&notices);
+        let watch = Watch::spawn(&mailbox, move |notice| told.tell(notice))?;
+        let pidfd = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+        let pidfd = Arc::new(pidfd.map_err(|errno| JoinError::Descriptors(errno.into()))?);
+        let me = mailbox.id();
+        Ok(Crew::with(Post::Mail { mailbox, outbox: Outbox::new(), watch, pidfd }, me, notices))
+    }
+
+    /// That of one of several members in this process.
+    pub(crate) fn local(board: &Arc<Board>, me: MemberId) -> Crew {
+        let notices = Arc::new(Notices::default());
+        lock(&board.bells).insert(me, Arc::clone(&notices));
+        Crew::with(Post::Local(Arc::clone(board)), me, notices)
+    }
+
+    fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
+        let (parts, pids, watched, dead) = Default::default();
+        let (starved_until, observers) = Default::default();
+        Crew { post, me, incarnation: 0, parts, pids, watched, dead, starved_until, observers, notices }
+    }
+
+    pub(crate) fn notices(&self) -> &Arc<Notices> {
+        &self.notices
+    }
+
+    /// Waits for news, `at_most` that long.
+    pub(crate) fn wait(&self, at_most: Duration) {
+        *lock(&self.notices.waiter) = Some(thread::current());
+        let at_most = self.patience().map_or(at_most, |patience| patience.min(at_most));
+        // A wake-up that comes before the park is kept.
+        if !self.notices.any.load(Ordering::Acquire) {
+            thread::park_timeout(at_most);
+        }
+        *lock(&self.notices.waiter) = None;
+    }
+
+    pub(crate) fn mailbox(&self) -> Option<&Mailbox> {
+        match &self.post {
+            Post::Mail { mailbox, .. } => Some(mailbox),
+            Post::Local(_) => None,
+        }
+    }
+
+    /// Which group it is. What others have sent of it already was kept.
+    pub(crate) fn set_incarnation(&mut self, incarnation: u128) {
+        self.incarnation = incarnation;
+        self.parts.retain(|_, (of, _)| *of == incarnation);
+    }
+
+    pub(crate) fn set_doorbell(&self, doorbell: Doorbell) {
+        self.notices.set_doorbell(doorbell);
+    }
+
+    pub(crate) fn pid(&self, id: MemberId) -> u32 {
+        if id == self.me || matches!(self.post, Post::Local(_)) {
+            return std::process::id();
+        }
+        self.pids.get(&id).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn observers(&self) -> &BTreeSet<MemberId> {
+        &self.observers
+    }
+
+    pub(crate) fn add_observer(&mut self, id: MemberId) {
+        self.observers.insert(id);
+    }
+
+    pub(crate) fn is_dead(&self, id: MemberId) -> bool {
+        self.dead.contains(&id)
+    }
+
+    /// Whether there may be news.
+    #[inline]
+    pub(crate) fn has_notice(&self) -> bool {
+        self.notices.any.load(Ordering::Acquire)
+    }
+
+    /// Whether there are no news, and no letters that could be sent now.
+    pub(crate) fn is_calm(&self) -> bool {
+        !self.has_notice() && self.outbox().is_none_or(Outbox::is_empty) && self.starved_until.is_none()
+    }
+
+    fn outbox(&self) -> Option<&Outbox> {
+        match &self.post {
+            Post::Mail { outbox, .. } => Some(outbox),
+            Post::Local(_) => None,
+        }
+    }
+
+    /// When to come again for letters that could not be sent.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let starved = self.starved_until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.outbox().and_then(Outbox::patience).into_iter().chain(starved).min()
+    }
+
+    /// Takes in what has happened. Bounded work: what is left makes noise again.
+    pub(crate) fn news(&mut self) -> Vec<News> {
+        let mut news = vec![];
+        self.notices.any.store(false, Ordering::Relaxed);
+        // Acquire: pairs with the release of `ring`. What was noted before is found now.
+        std::sync::atomic::fence(Ordering::Acquire);
+        let starved = self.starved_until.take_if(|until| *until <= Instant::now()).is_some();
+        if self.notices.mail.swap(false, Ordering::AcqRel) || starved {
+            // Before the deaths: what the dead have sent is here.
+            self.read(&mut news);
+        }
+        let deaths = std::mem::take(&mut *lock(&self.notices.deaths));
+        if !deaths.is_empty() && matches!(self.post, Post::Mail { .. }) {
+            self.read(&mut news);
+        }
+        for id in deaths.into_iter().map(MemberId) {
+            self.dead.insert(id);
+            news.push(News::Died(id));
+        }
+        self.flush(&mut news);
+        news
+    }
+
+    fn flush(&mut self, news: &mut Vec<News>) {
+        let Post::Mail { mailbox, outbox, .. } = &mut self.post else { return };
+        // Letters that can't be sent for a reason of this process are lost; their addressees will miss this member, and say so.
+        let gone = outbox.flush(mailbox).unwrap_or_default();
+        for id in gone {
+            outbox.forget(id);
+            self.observers.remove(&id);
+            if self.dead.insert(id) {
+                news.push(News::Died(id));
+            }
+        }
+    }
+
+    /// Reads what is in the mailbox.
+    fn read(&mut self, news: &mut Vec<News>) {
+        loop {
+            let Post::Mail { mailbox, watch, .. } = &mut self.post else { return };
+            let Some((letter, fds)) = mailbox.receive() else {
+                if mailbox.is_starved() {
+                    self.starved_until = Some(Instant::now() + STARVED_PAUSE);
+                } else {
+                    watch.mail_read();
+                }
+                return;
+            };
+            self.take(letter, fds, news);
+        }
+    }
+
+    fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, news: &mut Vec<News>) {
+        match letter {
+            // Who waits to be let in does not know yet which group it will be.
+            Letter::Parts { incarnation, view, from, pid } if [incarnation, 0].contains(&self.incarnation) => {
+                self.keep_parts(incarnation, view, from, pid, fds);
+            }
+            Letter::Ask { from, pid, config, version, observer } => {
+                // A new process may have the address of a dead one, which is a member until the view has changed.
+                if !self.watched.contains(&from) {
+                    self.pids.insert(from, pid);
+                    self.dead.remove(&from);
+                }
+                if version == VERSION {
+                    news.push(News::Asks { id: from, pid, config, observer });
+                }
+            }
+            Letter::Refused { why } => news.push(News::Refused(why)),
+            Letter::Wait { members, present, .. } => {
+                let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
+                news.push(News::Waits(Gathering { members, present }));
+            }
+            Letter::View { incarnation, bytes, .. } => {
+                let words = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());
+                let words = words.map(|bytes| bytes.chunks_exact(8).map(word).collect::<Vec<u64>>());
+                if let Some(view) = words.and_then(|words| View::decode(&words)) {
+                    news.push(News::View { incarnation, view });
+                }
+            }
+            Letter::State { view, .. } => {
+                if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
+                    news.push(News::State { view, pipe });
+                }
+            }
+            Letter::Request { from, reply, what } => news.push(News::Requests { from, reply, what }),
+            _ => {}
+        }
+    }
+
+    fn keep_parts(&mut self, incarnation: u128, view: ViewId, from: MemberId, pid: u32, fds: Vec<OwnedFd>) {
+        let Ok([row, bell, pidfd]) = <[OwnedFd; 3]>::try_from(fds) else { return };
+        let newest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
+        if view.0 > newest + VIEWS_AHEAD_MAX {
+            return;
+        }
+        if let Post::Mail { watch, .. } = &self.post
+            && self.watched.insert(from)
+            && watch.watch(from.0, pidfd).is_err()
+        {
+            self.watched.remove(&from);
+            return;
+        }
+        self.pids.insert(from, pid);
+        self.parts.insert((view, from), (incarnation, PeerParts { row, bell }));
+    }
+
+    /// What `member` has handed over for `view`.
+    pub(crate) fn take_parts(&mut self, view: ViewId, member: MemberId) -> Option<PeerParts> {
+        if let Post::Local(board) = &self.post {
+            return lock(&board.parts).remove(&(view, member, self.me));
+        }
+        self.parts.remove(&(view, member)).map(|(_, parts)| parts)
+    }
+
+    /// Who of these has no address any more.
+    pub(crate) fn look_for(&mut self, ids: &[MemberId]) -> Vec<MemberId> {
+        let Post::Mail { mailbox, .. } = &self.post else { return vec![] };
+        let is_gone = |id: &MemberId| mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
+        let gone: Vec<MemberId> = ids.iter().copied().filter(is_gone).collect();
+        self.dead.extend(&gone);
+        gone
+    }
+
+    pub(crate) fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
+        match &self.post {
+            Post::Local(board) => lock(&board.parts).contains_key(&(view, member, self.me)),
+            Post::Mail { .. } => self.parts.contains_key(&(view, member)),
+        }
+    }
+
+    /// Hands my memory for `view` to `others`.
+    pub(crate) fn hand_over(&mut self, view: ViewId, parts: &Handover, others: &[MemberId]) {
+        match &mut self.post {
+            Post::Local(board) => {
+                for other in others {
+                    if let Ok(parts) = parts.try_clone() {
+                        lock(&board.parts).insert((view, self.me, *other), parts);
+                    }
+                    if let Some(notices) = lock(&board.bells).get(other) {
+                        notices.ring();
+                    }
+                }
+            }
+            Post::Mail { outbox, pidfd, .. } => {
+                let (incarnation, from, pid) = (self.incarnation, self.me, std::process::id());
+                let fds = [Arc::clone(&parts.row), Arc::clone(&parts.bell), Arc::clone(pidfd)];
+                for other in others {
+                    let letter = Letter::Parts { incarnation, view, from, pid };
+                    // Full: who takes no letters is suspected soon.
+                    let _ = outbox.push(*other, letter, &fds);
+                }
+            }
+        }
+    }
+
+    /// Whether everything that was to be sent to these is on its way.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.outbox().is_none_or(Outbox::is_empty)
+    }
+
+    /// Tells those who join of a view that was decided.
+    pub(crate) fn tell_view(&mut self, view: &View, to: impl IntoIterator<Item = MemberId>) {
+        let Post::Mail { outbox, .. } = &mut self.post else { return };
+        let mut to = to.into_iter().peekable();
+        if to.peek().is_none() {
+            return;
+        }
+        let bytes: Vec<u8> = view.encode().iter().flat_map(|word| word.to_le_bytes()).collect();
+        let Ok(fd) = enclose(&bytes).map(Arc::new) else { return };
+        let (incarnation, id, from) = (self.incarnation, view.id, self.me);
+        for joiner in to {
+            let letter = Letter::View { incarnation, view: id, from, bytes: bytes.len() as u64 };
+            let _ = outbox.push(joiner, letter, &[Arc::clone(&fd)]);
+        }
+    }
+
+    /// Asks `to` to be let in, or only to see the view.
+    pub(crate) fn ask(&mut self, to: MemberId, config: u64, observer: bool) {
+        let (from, pid) = (self.me, std::process::id());
+        self.post(to, Letter::Ask { from, pid, config, version: VERSION, observer });
+    }
+
+    /// Hands the ends of a pipe to somebody who wants this application's state.
+    pub(crate) fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
+        let from = self.me;
+        if let Post::Mail { outbox, .. } = &mut self.post {
+            let _ = outbox.push(to, Letter::State { view, from }, &pipe.map(Arc::new));
+        }
+    }
+
+    pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
+        if let Post::Mail { outbox, .. } = &mut self.post {
+            let _ = outbox.push(to, letter, &[]);
+        }
+    }
+
+    /// Answers a request with a text.
+    pub(crate) fn answer(&mut self, to: MemberId, reply: u64, text: &str) {
+        if let Post::Mail { outbox, .. } = &mut self.post
+            && let Ok(fd) = enclose(text.as_bytes())
+        {
+            let letter = Letter::Answer { reply, bytes: text.len() as u64 };
+            let _ = outbox.push(to, letter, &[Arc::new(fd)]);
+        }
+    }
+
+    /// A view has begun: forgets what concerns earlier ones, and who is not in it.
+    pub(crate) fn begin(&mut self, view: &View) {
+        self.parts.retain(|(id, _), _| *id > view.id);
+        let parts = &self.parts;
+        let is_wanted = |id: &MemberId| view.members.contains(id) || parts.keys().any(|(_, from)| from == id);
+        if let Post::Mail { watch, .. } = &self.post {
+            for id in self.watched.extract_if(.., |id| !is_wanted(id)) {
+                watch.unwatch(id.0);
+            }
+        }
+        self.observers.retain(|id| !view.members.contains(id));
+        self.pids.retain(|id, _| is_wanted(id));
+        self.dead.retain(is_wanted);
+    }
+}
+
+/// What a member hands to all others.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    row: Arc<OwnedFd>,
+    bell: Arc<OwnedFd>,
+}
+
+impl Handover {
+    pub(crate) fn new(parts: PeerParts) -> Handover {
+        Handover { row: Arc::new(parts.row), bell: Arc::new(parts.bell) }
+    }
+
+    fn try_clone(&self) -> std::io::Result<PeerParts> {
+        Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()? })
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A moment after `now`, or the farthest that there is.
+pub(crate) fn after(now: Instant, wait: Duration) -> Instant {
+    now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()))
+}

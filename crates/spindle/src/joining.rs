@@ -1,0 +1,498 @@
+//! How a process becomes a member: it founds the group with others, or asks those who are in it.
+use crate::config::Config;
+use crate::crew::{Crew, Handover, News, after};
+use crate::error::JoinError;
+use crate::gathering::{Gathering, Present};
+use crate::learning::{Follower, Item, Queue};
+use crate::node::{Installing, Node, Terms};
+use crate::{Batch, Handler};
+use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
+use spindle_fabric::mail::{GroupName, Letter, MailError, Mailbox, Refusal, Role, RuntimeDir, Standing, found_or_find};
+use spindle_fabric::{MemberBell, ShmError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long to wait for news before looking at the clock and the flag again.
+const TICK: Duration = Duration::from_millis(20);
+/// How often somebody who waits asks again.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+/// How long those who ask are collected before a view lets them in, while nobody else has just come.
+const QUIET_ALONE: Duration = Duration::from_millis(1);
+/// The same while many come: a view for each would keep the group busy with itself.
+const QUIET_CROWDED: Duration = Duration::from_millis(300);
+/// For how long after a join the next one counts as part of a crowd.
+const CROWDED_FOR: Duration = Duration::from_secs(2);
+/// How often a state is asked for before that is an error.
+const LEARN_ATTEMPTS: u32 = 5;
+/// The longest that anybody waits for others to come along.
+const COLLECT_MAX: Duration = Duration::from_secs(1);
+
+/// Who wants to join, at a member.
+#[derive(Debug)]
+pub(crate) struct Joins {
+    asking: BTreeMap<MemberId, u32>,
+    /// When the first of them asked, and the newest.
+    since: Option<(Instant, Instant)>,
+    /// Who has been passed on to the engine.
+    admitted: BTreeSet<MemberId>,
+    last_join: Option<Instant>,
+    handover: Handover,
+}
+
+impl Joins {
+    pub(crate) fn new(handover: Handover) -> Joins {
+        let (asking, since, admitted, last_join) = Default::default();
+        Joins { asking, since, admitted, last_join, handover }
+    }
+
+    /// This member's memory in the view, for those who have to be told again.
+    pub(crate) fn handover(&self) -> &Handover {
+        &self.handover
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.since.is_some()
+    }
+
+    pub(crate) fn ask(&mut self, id: MemberId, pid: u32, now: Instant) {
+        if self.admitted.contains(&id) || self.asking.insert(id, pid).is_some() {
+            return;
+        }
+        let first = self.since.map_or(now, |(first, _)| first);
+        self.since = Some((first, now));
+    }
+
+    pub(crate) fn forget(&mut self, id: MemberId) {
+        self.asking.remove(&id);
+        self.admitted.remove(&id);
+        if self.asking.is_empty() {
+            self.since = None;
+        }
+    }
+
+    fn due_at(&self, now: Instant) -> Option<Instant> {
+        let (first, newest) = self.since?;
+        let crowded = self.last_join.is_some_and(|last| now.duration_since(last) < CROWDED_FOR);
+        let quiet = if crowded { QUIET_CROWDED } else { QUIET_ALONE };
+        Some((newest + quiet).min(first + COLLECT_MAX))
+    }
+
+    pub(crate) fn patience(&self, now: Instant) -> Option<Duration> {
+        self.due_at(now).map(|at| at.saturating_duration_since(now))
+    }
+
+    /// Those who are to be let in now.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<MemberId> {
+        if self.due_at(now).is_none_or(|at| at > now) {
+            return vec![];
+        }
+        (self.since, self.last_join) = (None, Some(now));
+        let due: Vec<MemberId> = std::mem::take(&mut self.asking).into_keys().collect();
+        self.admitted.extend(&due);
+        due
+    }
+
+    /// Those who were passed on to an engine and are in no view yet.
+    pub(crate) fn admitted(&self) -> impl Iterator<Item = MemberId> {
+        self.admitted.iter().copied()
+    }
+
+    /// A view has begun.
+    pub(crate) fn begin(&mut self, handover: Handover, old: &View, new: &View, now: Instant) {
+        self.handover = handover;
+        self.admitted.retain(|id| !new.members.contains(id));
+        // Others may have let them in.
+        self.asking.retain(|id, _| !new.members.contains(id));
+        if self.asking.is_empty() {
+            self.since = None;
+        }
+        if new.members.iter().any(|id| !old.members.contains(id)) {
+            self.last_join = Some(now);
+        }
+    }
+}
+
+/// The handler of those who have no state. Nobody calls it.
+struct NoState;
+
+impl Handler for NoState {
+    fn deliver(&mut self, _: SubgroupId, _: &mut Batch<'_>) {}
+}
+
+/// A process that is not a member yet.
+struct Candidate<'a> {
+    config: &'a Config,
+    digest: u64,
+    deadline: Instant,
+    cancelled: &'a AtomicBool,
+    progress: &'a mut dyn FnMut(&Gathering),
+    seen: Gathering,
+}
+
+impl Config {
+    /// Joins the group, or founds it together with the others that this configuration asks for.
+    ///
+    /// # Errors
+    /// [`JoinError`].
+    pub fn join(self) -> Result<Node, JoinError> {
+        self.join_with(&mut |_| {}, &AtomicBool::new(false))
+    }
+
+    /// As [`join`](Self::join); tells `progress` who is there and who is missing, and gives up soon after `cancelled` is set.
+    ///
+    /// # Errors
+    /// [`JoinError`].
+    pub fn join_with(self, progress: &mut dyn FnMut(&Gathering), cancelled: &AtomicBool) -> Result<Node, JoinError> {
+        self.check()?;
+        let (dir, group) = self.place()?;
+        let seen = Gathering { members: self.members, present: vec![] };
+        let deadline = after(Instant::now(), self.gather_timeout);
+        let digest = self.digest();
+        let mut candidate = Candidate { config: &self, digest, deadline, cancelled, progress, seen };
+        candidate.join(&dir, &group, &mut None::<&mut NoState>)
+    }
+
+    /// As [`join_with`](Self::join_with), for applications that have a state: `handler` [restores](Handler::restore) that of a member,
+    /// [learns](Handler::learn) what was sent since, and has the same state as all members when the answer is there. The group does not
+    /// wait meanwhile. If the group is founded just now there is no state, and nothing to learn.
+    ///
+    /// # Errors
+    /// [`JoinError`]; [`JoinError::Restore`] if the handler could not restore the state.
+    pub fn learn(
+        self,
+        handler: &mut impl Handler,
+        progress: &mut dyn FnMut(&Gathering),
+        cancelled: &AtomicBool,
+    ) -> Result<Node, JoinError> {
+        self.check()?;
+        let (dir, group) = self.place()?;
+        let seen = Gathering { members: self.members, present: vec![] };
+        let deadline = after(Instant::now(), self.gather_timeout);
+        let digest = self.digest();
+        let mut candidate = Candidate { config: &self, digest, deadline, cancelled, progress, seen };
+        let mut handler = Some(handler);
+        for _ in 1..LEARN_ATTEMPTS {
+            match candidate.join(&dir, &group, &mut handler) {
+                // The source died, or the group was too fast for a moment: another one, from the start.
+                Err(JoinError::Source(_) | JoinError::Lapped(_) | JoinError::GroupGone) => {}
+                joined => return joined,
+            }
+        }
+        candidate.join(&dir, &group, &mut handler)
+    }
+
+    fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
+        let dir = match &self.runtime_dir {
+            Some(path) => RuntimeDir::new(path),
+            None => RuntimeDir::default_for_user(None),
+        };
+        Ok((dir?, GroupName::new(&self.group)?))
+    }
+
+    /// All members of the group, in this process: for tests and for trying things out.
+    ///
+    /// # Errors
+    /// [`JoinError`].
+    pub fn local(&self) -> Result<Vec<Node>, JoinError> {
+        self.check()?;
+        let board = Arc::default();
+        let view = self.view((1..=u64::from(self.members)).map(MemberId).collect());
+        // Nodes of one process may be polled by one thread, which is silent at all but one of them.
+        let terms = Terms { suspect_after: None, ..self.terms() };
+        let installing = |id: &MemberId| -> Result<_, JoinError> {
+            let mut crew = Crew::local(&board, *id);
+            let bell = new_bell()?;
+            let me = view.rank_of(*id).expect("a member of its own view");
+            let engine = Engine::new(view.clone(), me, terms.ablation)?;
+            let installing = Installing::new(engine, &mut crew, &bell, &terms)?;
+            Ok((crew, installing, bell))
+        };
+        let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
+        members.into_iter().map(|(crew, installing, bell)| Node::new(crew, installing, bell, terms)).collect()
+    }
+
+    fn check(&self) -> Result<(), JoinError> {
+        if self.subgroups.is_empty() {
+            return Err(JoinError::NoSubgroup);
+        }
+        if self.members == 0 || self.members as usize > limits::MEMBERS_MAX {
+            return Err(JoinError::Members { got: self.members });
+        }
+        Ok(self.view((1..=u64::from(self.members)).map(MemberId).collect()).check()?)
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            spin_for: self.spin_for,
+            suspect_after: self.suspect_after,
+            ablation: self.ablation,
+            digest: self.digest(),
+        }
+    }
+}
+
+impl Candidate<'_> {
+    fn join<H: Handler>(
+        &mut self,
+        dir: &RuntimeDir,
+        group: &GroupName,
+        handler: &mut Option<&mut H>,
+    ) -> Result<Node, JoinError> {
+        let role = found_or_find(dir, group, self.config.id.map(MemberId), self.deadline, self.cancelled);
+        let role = role.map_err(|error| self.named(error))?;
+        let (mailbox, mut standing) = match role {
+            Role::Founder { mailbox, incarnation } => (mailbox, Standing::Founder { incarnation }),
+            Role::Joiner { mailbox, members } => (mailbox, Standing::Joiner { members }),
+        };
+        let mut crew = Crew::new(mailbox)?;
+        self.see(Gathering { members: self.config.members, present: vec![present(&crew, crew.me)] });
+        let view = loop {
+            let came = match standing {
+                Standing::Founder { incarnation } => {
+                    crew.set_incarnation(incarnation);
+                    Some(self.gather(&mut crew)?)
+                }
+                Standing::Joiner { .. } if handler.is_some() => {
+                    let Some(handler) = handler else { continue };
+                    let (back, view) = self.learn(crew, dir, group, *handler)?;
+                    crew = back;
+                    view
+                }
+                Standing::Joiner { members } => self.ask(&mut crew, members, dir, group)?,
+            };
+            if let Some(view) = came {
+                break view;
+            }
+            // All members were gone before they let this process in.
+            let mailbox = crew.mailbox().expect("a process that joins has an address");
+            standing = mailbox.found(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
+        };
+        self.install(crew, view)
+    }
+
+    /// As the founder: waits for the others, and makes the first view.
+    fn gather(&mut self, crew: &mut Crew) -> Result<View, JoinError> {
+        let mut asking: BTreeMap<MemberId, u32> = BTreeMap::new();
+        // Whether all who wait have been told who is there, and still live by the time of that.
+        let mut settled = self.config.members == 1;
+        while !settled {
+            let (mut asked, mut died) = (false, false);
+            for news in self.news(crew)? {
+                match news {
+                    News::Asks { id, config, .. } if config != self.digest => {
+                        crew.post(id, Letter::Refused { why: Refusal::Config(self.digest) });
+                    }
+                    News::Asks { id, pid, .. } => {
+                        asked = true;
+                        if asking.contains_key(&id) || (asking.len() as u32) + 1 < self.config.members {
+                            asking.insert(id, pid);
+                        }
+                    }
+                    News::Died(id) => died |= asking.remove(&id).is_some(),
+                    _ => {}
+                }
+            }
+            // Who waits and ends closes its mailbox, which shows when it is written to.
+            let here = asking.iter().map(|(id, pid)| Present { id: *id, pid: *pid }).chain([present(crew, crew.me)]);
+            let mut here: Vec<Present> = here.collect();
+            here.sort_by_key(|present| present.id);
+            let gathering = Gathering { members: self.config.members, present: here };
+            settled = gathering.missing() == 0 && gathering == self.seen && !died;
+            if gathering != self.seen || asked {
+                let told: Vec<(MemberId, u32)> = gathering.present.iter().map(|p| (p.id, p.pid)).collect();
+                for id in asking.keys() {
+                    let (members, leader) = (self.config.members, crew.me);
+                    crew.post(*id, Letter::Wait { members, leader, present: told.clone() });
+                }
+                self.see(gathering);
+            }
+        }
+        let mut ids: Vec<MemberId> = asking.into_keys().chain([crew.me]).collect();
+        ids.sort_unstable();
+        let view = self.config.view(ids);
+        view.check()?;
+        let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
+        crew.tell_view(&view, others);
+        Ok(view)
+    }
+
+    /// As somebody who finds members: asks until one tells the view that lets this process in. `None` if they are all gone.
+    fn ask(
+        &mut self,
+        crew: &mut Crew,
+        mut members: Vec<MemberId>,
+        dir: &RuntimeDir,
+        group: &GroupName,
+    ) -> Result<Option<View>, JoinError> {
+        let mut asked: Option<Instant> = None;
+        loop {
+            if asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+                if asked.is_some() {
+                    members = Mailbox::members(dir, group)?;
+                }
+                if members.is_empty() {
+                    return Ok(None);
+                }
+                for member in &members {
+                    crew.ask(*member, self.digest, false);
+                }
+                asked = Some(Instant::now());
+            }
+            for news in self.news(crew)? {
+                match news {
+                    News::Refused(why) => return Err(JoinError::Refused(why)),
+                    News::Waits(gathering) => {
+                        let is_founding = gathering.missing() > 0;
+                        let (ours, theirs) = (self.config.members, gathering.members);
+                        if is_founding && ours != theirs && ours > 1 {
+                            return Err(JoinError::MembersMismatch { ours, theirs });
+                        }
+                        self.see(gathering);
+                    }
+                    News::View { incarnation, view } if view.rank_of(crew.me).is_some() => {
+                        let mailbox = crew.mailbox().expect("a process that joins has an address");
+                        if !mailbox.enter(incarnation)? {
+                            continue;
+                        }
+                        crew.set_incarnation(incarnation);
+                        return Ok(Some(view));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// As somebody who finds members and wants their application's state.
+    fn learn<H: Handler>(
+        &mut self,
+        crew: Crew,
+        dir: &RuntimeDir,
+        group: &GroupName,
+        handler: &mut H,
+    ) -> Result<(Crew, Option<View>), JoinError> {
+        let queue = Arc::new(Queue::default());
+        let seen = Arc::new(Mutex::new(self.seen.clone()));
+        let follower =
+            Follower::new(crew, self.digest, dir.clone(), group.clone(), Arc::clone(&queue), Arc::clone(&seen));
+        let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || follower.run());
+        let thread = thread.map_err(JoinError::Thread)?;
+        let learned = self.apply(handler, &queue, &seen);
+        queue.stop.store(true, Ordering::Release);
+        let _ = thread.join();
+        let (crew, incarnation, view) = learned?;
+        let mailbox = crew.mailbox().expect("a process that joins has an address");
+        if !mailbox.enter(incarnation)? {
+            return Err(JoinError::GroupGone);
+        }
+        Ok((crew, Some(view)))
+    }
+
+    /// Applies what the follower brings, until it says that this process is let in.
+    fn apply<H: Handler>(
+        &mut self,
+        handler: &mut H,
+        queue: &Queue,
+        seen: &Mutex<Gathering>,
+    ) -> Result<(Crew, u128, View), JoinError> {
+        // Places of the view in which the state was taken; nothing is applied before it.
+        let mut state: Option<(Arc<View>, Vec<Option<u64>>)> = None;
+        loop {
+            let here = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.see(here);
+            let tick = self.tick()?;
+            match queue.take(tick) {
+                None => {}
+                Some(Item::State { state: mut taken, view }) => {
+                    if let Err(error) = handler.restore(&mut taken) {
+                        return Err(if taken.broken { JoinError::Source(error) } else { JoinError::Restore(error) });
+                    }
+                    queue.restored.store(true, Ordering::Relaxed);
+                    state = Some((view, taken.places));
+                }
+                Some(Item::Message { subgroup, sender, round, payload }) => {
+                    let Some((view, places)) = &state else { continue };
+                    let senders = &view.subgroups[subgroup.index()].senders;
+                    let place =
+                        senders.binary_search(&sender).ok().map(|rank| round * senders.len() as u64 + rank as u64);
+                    let is_known = places.get(subgroup.index()).copied().flatten().zip(place);
+                    if is_known.is_none_or(|(state, place)| place >= state) {
+                        handler.learn(view, subgroup, &Message { sender, round, payload: &payload });
+                    }
+                }
+                Some(Item::Changed(change)) => {
+                    if let Some((view, places)) = &mut state {
+                        // Everything in the new view comes after the state.
+                        *view = Arc::clone(&change.new);
+                        places.clear();
+                        handler.view_changed(&change);
+                    }
+                }
+                Some(Item::Admitted(admitted)) => return Ok(*admitted),
+                Some(Item::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Begins the first view of this process.
+    fn install(&mut self, mut crew: Crew, view: View) -> Result<Node, JoinError> {
+        let terms = self.config.terms();
+        let bell = new_bell()?;
+        let me = view.rank_of(crew.me).expect("it is in the view");
+        let engine = Engine::new(view, me, terms.ablation)?;
+        let installing = Installing::new(engine, &mut crew, &bell, &terms)?;
+        while !installing.is_ready(&crew) {
+            for news in self.news(&mut crew)? {
+                // The others may not have heard of the view yet.
+                if let News::Asks { id, .. } = news {
+                    installing.hand_over_to(&mut crew, id);
+                }
+            }
+        }
+        Node::new(crew, installing, bell, terms)
+    }
+
+    /// What has happened, after a short wait for it.
+    fn news(&mut self, crew: &mut Crew) -> Result<Vec<News>, JoinError> {
+        let tick = self.tick()?;
+        crew.wait(tick);
+        Ok(crew.news())
+    }
+
+    /// How long to wait for the next event at most; an error if the wait is over.
+    fn tick(&self) -> Result<Duration, JoinError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(JoinError::Cancelled { gathering: self.seen.clone() });
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(JoinError::TimedOut { gathering: self.seen.clone() });
+        }
+        Ok(left.min(TICK))
+    }
+
+    fn see(&mut self, gathering: Gathering) {
+        if gathering != self.seen {
+            (self.progress)(&gathering);
+            self.seen = gathering;
+        }
+    }
+
+    fn named(&self, error: MailError) -> JoinError {
+        match error {
+            MailError::Cancelled => JoinError::Cancelled { gathering: self.seen.clone() },
+            error => error.into(),
+        }
+    }
+}
+
+fn new_bell() -> Result<MemberBell, ShmError> {
+    MemberBell::create().map_err(|source| ShmError::Region { rank: Rank(0), part: "doorbell", source })
+}
+
+fn present(crew: &Crew, id: MemberId) -> Present {
+    Present { id, pid: crew.pid(id) }
+}

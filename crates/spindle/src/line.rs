@@ -1,0 +1,211 @@
+//! One subgroup of this member, from view to view: its handles, and what they are fed with.
+use crate::port::{Port, Relay};
+use crate::publisher::Publisher;
+use crate::receiver::{Inlet, Receiver, Stretch};
+use crate::shared::Shared;
+use spindle_core::{Engine, SubgroupId, View};
+use spindle_fabric::{Fabric, Room, ShmFabric};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A subgroup by its name.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    /// Its number in this view, if this member is in it.
+    id: Option<SubgroupId>,
+    port: Arc<Port>,
+    /// The ring of this view, until an application has it.
+    ring: Option<spindle_fabric::Publisher>,
+    /// Where those wait who claim in this view's ring.
+    room: Option<Room>,
+    /// What stands in the rings of ended views, the newest first.
+    relays: VecDeque<Relay>,
+    handle: Handle,
+    inlet: Option<Arc<Inlet>>,
+    /// Messages that could not be sent on: there was no ring for them any more.
+    pub(crate) lost: u64,
+}
+
+/// Whether an application sends. In subgroups that are created while the group runs, it may ask at any time before the group
+/// finishes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Handle {
+    /// It may still ask for the publisher.
+    Free,
+    Taken,
+    /// Nobody wanted it.
+    None,
+}
+
+impl Line {
+    pub(crate) fn new(name: String, shared: &Arc<Shared>) -> Line {
+        let (ring, room, relays, inlet) = Default::default();
+        let port = Arc::new(Port::new(Arc::clone(shared)));
+        Line { name, id: None, port, ring, room, relays, handle: Handle::Free, inlet, lost: 0 }
+    }
+
+    /// A view begins, in which the subgroup is `id`, if this member is in it.
+    pub(crate) fn begin(&mut self, id: Option<SubgroupId>, engine: &mut Engine, fabric: &ShmFabric, view: &Arc<View>) {
+        self.id = id;
+        self.port.set_engine(fabric.doorbell());
+        let claims = id.and_then(|id| engine.claims(id));
+        match claims {
+            Some(claims) => {
+                let publisher = fabric.publisher(claims);
+                self.room = Some(publisher.room());
+                self.ring = Some(publisher);
+            }
+            None => {
+                self.ring = None;
+                self.port.refuse();
+            }
+        }
+        if let (Some(inlet), Some(id)) = (&self.inlet, id) {
+            inlet.put(stretch(id, engine, fabric, view));
+        }
+        self.settle();
+    }
+
+    /// Nobody who has not asked for the publisher by now will.
+    pub(crate) fn seal(&mut self) {
+        if self.handle == Handle::Free {
+            self.handle = Handle::None;
+            self.ring = None;
+        }
+    }
+
+    pub(crate) fn publisher(&mut self) -> Option<Publisher> {
+        let ring = self.ring.take()?;
+        self.handle = Handle::Taken;
+        Some(Publisher::new(ring, Arc::clone(&self.port)))
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.handle == Handle::Taken
+    }
+
+    pub(crate) fn has_receiver(&self) -> bool {
+        self.inlet.is_some()
+    }
+
+    pub(crate) fn receiver(
+        &mut self,
+        id: SubgroupId,
+        engine: &mut Engine,
+        fabric: &ShmFabric,
+        view: &Arc<View>,
+    ) -> Receiver {
+        let inlet = Arc::new(Inlet::new());
+        self.inlet = Some(Arc::clone(&inlet));
+        Receiver::new(stretch(id, engine, fabric, view), inlet, Arc::clone(&self.port.shared))
+    }
+
+    /// The view has ended; `engine` is that of it.
+    pub(crate) fn end_view(&mut self, engine: &Engine, fabric: &ShmFabric) {
+        let Some(id) = self.id else { return };
+        if let Some(claims) = engine.claims(id) {
+            claims.revoke();
+        }
+        if let Some(room) = self.room.take() {
+            room.end();
+        }
+        // A ring that no application has is this member's own: nothing comes from there any more.
+        for mut ring in [self.ring.take(), self.port.close_ring()].into_iter().flatten() {
+            ring.retire();
+        }
+        if let Some(resend) = engine.resend(id) {
+            // What stands in this ring was sent before what still stands in older ones.
+            let relay = Relay::new(resend, fabric.reader(), engine.me(), fabric.linger());
+            self.relays.push_front(relay);
+        }
+    }
+
+    /// Sends on what is left of earlier views, and lets the application into this one's ring once that is all. Whether anything
+    /// happened.
+    pub(crate) fn step(&mut self) -> bool {
+        if self.relays.is_empty() {
+            return false;
+        }
+        let before = self.relays.len();
+        self.settle();
+        before != self.relays.len()
+    }
+
+    fn settle(&mut self) {
+        while let Some(relay) = self.relays.front_mut() {
+            let is_done = match &mut self.ring {
+                Some(ring) => relay.step(ring, &mut self.lost),
+                // No ring to send it in any more.
+                None => relay.give_up(&mut self.lost),
+            };
+            if !is_done {
+                return;
+            }
+            self.relays.pop_front();
+        }
+        match self.handle {
+            Handle::Free => {}
+            Handle::Taken if !self.port.is_closed() => {
+                if let Some(ring) = self.ring.take() {
+                    self.port.offer(ring);
+                }
+            }
+            // Dropped: this member has finished sending.
+            Handle::Taken | Handle::None => self.ring = None,
+        }
+    }
+
+    /// Whether rings of earlier views still feed this one's.
+    pub(crate) fn is_relaying(&self) -> bool {
+        !self.relays.is_empty()
+    }
+
+    /// Whether something of earlier views waits for room. What an application still commits there does not count.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.relays.len() > 1 || self.relays.front().is_some_and(Relay::waits)
+    }
+
+    pub(crate) fn relays(&mut self) -> impl Iterator<Item = &mut Relay> {
+        self.relays.iter_mut()
+    }
+
+    /// The last handle went while its ring waited in the port.
+    pub(crate) fn drop_unwanted(&mut self) {
+        if self.handle == Handle::Taken && self.port.is_closed() {
+            drop(self.port.close_ring());
+        }
+    }
+
+    pub(crate) fn make_room(&self) {
+        if let Some(room) = &self.room {
+            room.ring_if_waiting();
+        }
+    }
+
+    pub(crate) fn wake_receiver(&self) {
+        if let Some(inlet) = &self.inlet {
+            inlet.bell.ring();
+        }
+    }
+
+    /// How many views its receiver is behind.
+    pub(crate) fn behind(&self) -> usize {
+        self.inlet.as_ref().map_or(0, |inlet| inlet.behind())
+    }
+
+    /// The group has ended for this member.
+    pub(crate) fn end(&mut self) {
+        if let Some(room) = &self.room {
+            room.end();
+        }
+        self.port.end();
+        self.wake_receiver();
+    }
+}
+
+fn stretch(id: SubgroupId, engine: &mut Engine, fabric: &ShmFabric, view: &Arc<View>) -> Stretch {
+    let (cursor, handoff) = engine.hand_off(id).expect("this member is in the subgroup");
+    let (rows, engine) = (fabric.reader(), fabric.doorbell());
+    Stretch { view: Arc::clone(view), subgroup: id, cursor, handoff, rows, engine, closed: false }
+}

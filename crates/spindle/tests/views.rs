@@ -1,0 +1,268 @@
+//! Groups whose members come and go, all of them in this process.
+use spindle::{
+    Batch, Change, Config, Handler, MemberId, Node, Order, Poll, Receiver, Rule, SendError, SubgroupId, SubgroupSpec,
+    ViewChange, ViewId,
+};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// What one member has delivered, and the changes of the view between.
+#[derive(Default)]
+struct Log(Vec<String>);
+
+impl Handler for Log {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|message| self.0.push(String::from_utf8(message.payload.to_vec()).unwrap()));
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        self.0.push(format!("view {}: -{:?} +{:?}", change.new.id, change.left, change.joined));
+    }
+}
+
+/// Polls all nodes until `done`.
+fn poll_until(nodes: &mut [(Node, Log)], mut done: impl FnMut(&[(Node, Log)]) -> bool) {
+    let patience = Instant::now() + LONG;
+    while !done(nodes) {
+        for (node, log) in nodes.iter_mut() {
+            node.poll(log).unwrap();
+        }
+        assert!(
+            Instant::now() < patience,
+            "{:?}",
+            nodes.iter().map(|(node, log)| (node.status(), &log.0)).collect::<Vec<_>>()
+        );
+    }
+}
+
+fn group(members: u32, order: Order) -> Vec<(Node, Log)> {
+    let mut config = Config::new("views", members);
+    config.subgroups[0].order = order;
+    config.local().unwrap().into_iter().map(|node| (node, Log::default())).collect()
+}
+
+#[test]
+fn the_others_go_on_when_a_member_is_gone() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut nodes = group(3, order);
+        let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        for (i, publisher) in publishers.iter_mut().enumerate() {
+            publisher.send(format!("early {i}").as_bytes(), LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 3));
+        // Committed, and announced by nobody when the first member goes.
+        publishers[1].send(b"between 1", LONG).unwrap();
+        publishers[2].send(b"between 2", LONG).unwrap();
+        drop(nodes.remove(0));
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, log)| node.view().id == ViewId(2) && log.0.len() == 6));
+        for publisher in &mut publishers[1..] {
+            publisher.send(b"late", LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 8));
+        let logs: Vec<_> = nodes.iter().map(|(_, log)| log.0.clone()).collect();
+        let change = logs[0].iter().position(|line| line.starts_with("view 2: -[MemberId(1)] +[]")).unwrap();
+        assert!((3..=5).contains(&change), "{:?}", logs[0]);
+        if order == Order::Total {
+            assert_eq!(logs[0], logs[1]);
+        }
+        publishers.truncate(0);
+        poll_until_finished(nodes);
+    }
+}
+
+fn poll_until_finished(mut nodes: Vec<(Node, Log)>) {
+    let patience = Instant::now() + LONG;
+    while !nodes.is_empty() {
+        nodes.retain_mut(|(node, log)| node.poll(log).unwrap() != Poll::Finished);
+        assert!(Instant::now() < patience);
+    }
+}
+
+#[test]
+fn a_member_that_leaves_loses_nothing_and_the_last_one_may_leave_too() {
+    let mut nodes = group(2, Order::Total);
+    let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+    publishers[1].send(b"my last words", LONG).unwrap();
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 1));
+    nodes[1].0.leave();
+    let patience = Instant::now() + LONG;
+    let left = loop {
+        let (node, log) = &mut nodes[0];
+        node.poll(log).unwrap();
+        let (node, log) = &mut nodes[1];
+        if let Err(ended) = node.poll(log) {
+            break ended;
+        }
+        assert!(Instant::now() < patience);
+    };
+    assert!(matches!(left, spindle::Ended::Left), "{left}");
+    nodes.pop();
+    poll_until(&mut nodes, |nodes| nodes[0].0.view().members.len() == 1);
+    publishers[0].send(b"alone", LONG).unwrap();
+    poll_until(&mut nodes, |nodes| nodes[0].1.0.len() == 3);
+    nodes[0].0.leave();
+    let patience = Instant::now() + LONG;
+    let (node, log) = &mut nodes[0];
+    while node.poll(log).is_ok() {
+        assert!(Instant::now() < patience);
+    }
+}
+
+/// A receiver that is a view behind gets the rest of the old view first, and then the new one's.
+#[test]
+fn a_receiver_goes_from_view_to_view_at_its_own_pace() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut nodes = group(3, order);
+        let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        let mut slow: Receiver = nodes[2].0.receiver("all").unwrap();
+        for i in 0..5 {
+            publishers[1].send(format!("old {i}").as_bytes(), LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes[1].1.0.len() == 5);
+        drop(nodes.remove(0));
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+        for i in 0..5 {
+            publishers[1].send(format!("new {i}").as_bytes(), LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes[0].1.0.len() == 11);
+        let mut got = vec![];
+        while got.len() < 10 {
+            let view = slow.view().id;
+            let mut deliveries = slow.receive(LONG).unwrap();
+            let before = got.len();
+            got.extend(deliveries.iter().map(|message| String::from_utf8(message.payload.to_vec()).unwrap()));
+            drop(deliveries);
+            let _ = (before, view);
+            for (node, log) in &mut nodes {
+                node.poll(log).unwrap();
+            }
+        }
+        let expected: Vec<String> =
+            ["old", "new"].iter().flat_map(|age| (0..5).map(move |i| format!("{age} {i}"))).collect();
+        assert_eq!(got, expected, "{order:?}");
+        assert_eq!(slow.view().id, ViewId(2));
+    }
+}
+
+#[test]
+fn subgroups_are_created_and_dropped_while_the_group_runs() {
+    let mut nodes = group(3, Order::Total);
+    let spec = SubgroupSpec {
+        name: "later".to_string(),
+        members: vec![],
+        senders: vec![],
+        member_rule: Rule::Only(vec![MemberId(2), MemberId(3)]),
+        sender_rule: Rule::Everyone,
+        order: Order::Total,
+        window: 8,
+        message_bytes_max: 100,
+    };
+    assert!(nodes[0].0.wish(Change::Create(spec.clone())), "by one who will not be in it");
+    assert!(!nodes[0].0.wish(Change::Create(SubgroupSpec { window: 0, ..spec })), "no such window");
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+    assert!(nodes[0].0.publisher("later").is_err());
+    let mut publisher = nodes[1].0.publisher("later").unwrap();
+    publisher.send(b"hello", LONG).unwrap();
+    poll_until(&mut nodes, |nodes| nodes[1..].iter().all(|(_, log)| log.0.len() == 2));
+    assert_eq!(nodes[0].1.0.len(), 1, "the view, and no message");
+    assert!(nodes[2].0.wish(Change::Drop("later".to_string())));
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(3)));
+    // It may know of room in the ring of the view that has ended; what it puts there is counted as lost.
+    let refused = (0..1000).find_map(|_| publisher.send(b"too late", LONG).err());
+    assert!(matches!(refused, Some(SendError::NoSender)), "{refused:?}");
+    poll_until(&mut nodes, |nodes| nodes[1].0.status().lost > 0);
+    nodes.iter_mut().for_each(|(node, _)| node.seal());
+    poll_until_finished(nodes);
+}
+
+/// Handles of the next view's ring that nobody holds any more don't keep a member from finishing.
+#[test]
+fn members_finish_after_a_change_however_they_send() {
+    for shared in [false, true] {
+        for sends_after in [false, true] {
+            let mut nodes = group(3, Order::Total);
+            let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+            drop((nodes.remove(0), publishers.remove(0)));
+            let mut shares: Vec<_> =
+                if shared { publishers.drain(..).map(spindle::Publisher::share).collect() } else { vec![] };
+            poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+            if sends_after {
+                for sent in shares.iter_mut().map(|p| p.try_claim(0).map(|frame| frame.map(spindle::Frame::commit))) {
+                    sent.unwrap();
+                }
+                for sent in publishers.iter_mut().map(|p| p.try_claim(0).map(|frame| frame.map(spindle::Frame::commit)))
+                {
+                    sent.unwrap();
+                }
+            }
+            for _ in 0..3 {
+                for (node, log) in &mut nodes {
+                    node.poll(log).unwrap();
+                }
+            }
+            publishers.clear();
+            shares.clear();
+            poll_until_finished(nodes);
+        }
+    }
+}
+
+/// What was sent before the wish to leave is delivered, also where the others have yet to see it, or the view changes between.
+#[test]
+fn what_a_leaver_has_sent_is_delivered() {
+    for order in [Order::Total, Order::Fifo] {
+        for (shared, crash) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut nodes = group(3, order);
+            let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+            let mut shares = if shared { vec![publishers.remove(1).share()] } else { vec![] };
+            for i in 0..50 {
+                let text = format!("{i}");
+                match shares.first_mut() {
+                    Some(share) => share.send(text.as_bytes(), LONG).unwrap(),
+                    None => publishers[1].send(text.as_bytes(), LONG).unwrap(),
+                }
+            }
+            nodes[1].0.leave();
+            if crash {
+                drop(nodes.remove(2));
+            }
+            let patience = Instant::now() + LONG;
+            let mut left = false;
+            while !left || nodes[0].0.view().members.len() != nodes.len() - 1 {
+                let gone = left;
+                for (i, (node, log)) in nodes.iter_mut().enumerate().filter(|(i, _)| !gone || *i != 1) {
+                    left |= node.poll(log).is_err() && i == 1;
+                }
+                assert!(Instant::now() < patience);
+            }
+            let delivered = nodes[0].1.0.iter().filter(|line| !line.starts_with("view")).count();
+            assert_eq!(delivered, 50, "{order:?}, shared {shared}, crash {crash}");
+        }
+    }
+}
+
+/// A wish to leave that comes while the view changes for another reason is heard in the next one.
+#[test]
+fn a_member_may_leave_at_any_moment_of_a_change() {
+    for polls in 0..40 {
+        let mut nodes = group(3, Order::Total);
+        // Held, or everybody would have finished.
+        let _publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        nodes[0].0.leave();
+        let mut gone = [false; 3];
+        let patience = Instant::now() + LONG;
+        for i in 0.. {
+            if i == polls {
+                nodes[2].0.leave();
+            }
+            for (n, (node, log)) in nodes.iter_mut().enumerate().filter(|(n, _)| !gone[*n]).collect::<Vec<_>>() {
+                gone[n] = node.poll(log).is_err();
+            }
+            if gone[0] && gone[2] && nodes[1].0.view().members.len() == 1 {
+                break;
+            }
+            assert!(Instant::now() < patience, "after {polls} polls: {gone:?}");
+        }
+    }
+}

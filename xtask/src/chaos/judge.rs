@@ -1,0 +1,730 @@
+//! Whether what the members wrote down can be true of one group: the invariants of the simulator's checkers, by the same
+//! numbers and names, for processes that are killed, are replaced, and are heard with a delay.
+//!
+//! The simulator's own checkers want a ledger of what really happened, with ranks of one view. Here only the members' word is
+//! known, record by record, each in its own time: who is heard first makes the list, and the others are compared with it.
+//! Memory is bounded by how far the members' logs are apart.
+use super::record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
+
+/// The subgroups with a total order; in the others only senders' own orders count.
+const TOTAL: [u8; 2] = [0, 1];
+/// All subgroups.
+const SUBGROUPS: usize = 4;
+
+/// An invariant that was broken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Breach {
+    pub(super) number: u8,
+    pub(super) name: &'static str,
+    pub(super) what: String,
+}
+
+/// What one process said.
+#[derive(Debug, Default)]
+pub(super) struct Witness {
+    era: Option<usize>,
+    pub(super) id: Option<u64>,
+    /// The newest view at its engine.
+    pub(super) view: u64,
+    /// A view whose members are being read: how many, and who so far.
+    reading: Option<(u64, u64, Vec<u64>)>,
+    streams: [Stream; SUBGROUPS],
+    /// By sender's instance, subgroup and thread: the number of the next message.
+    next: HashMap<Lane, u64>,
+    pub(super) end: Option<End>,
+    /// It was asked to send all that it had, and to leave then.
+    retires: bool,
+    /// Everything that it ever wrote was read.
+    gone: bool,
+    pub(super) text: Vec<u8>,
+    pub(super) delivered: u64,
+}
+
+type Lane = (u32, u8, u8);
+/// A state, and which process said so.
+type Said = ((u64, u64), u32);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    view: u64,
+    place: u64,
+    time: u64,
+}
+
+/// What a sender said of one lane, and what was heard of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    reserved: u64,
+    accepted: u64,
+    /// One more than the highest number that anybody delivered.
+    heard: u64,
+}
+
+/// One incarnation of the group.
+#[derive(Debug)]
+struct Era {
+    incarnation: (u64, u64),
+    views: BTreeMap<u64, Vec<u64>>,
+    /// When its first view began anywhere, as far as it was heard.
+    began: u64,
+}
+
+/// The one order of a subgroup in a view.
+#[derive(Debug, Default)]
+struct List {
+    /// How many entries were dropped in front: everybody has passed them.
+    base: u64,
+    entries: VecDeque<u64>,
+    /// How many there are in all, and who said so.
+    ended: Option<(u64, u32)>,
+    /// Who delivered farthest.
+    farthest: u32,
+}
+
+/// A kill, and who has not delivered anything in a later view yet.
+#[derive(Debug)]
+struct Gap {
+    killed_at: u64,
+    view: u64,
+    waiting: BTreeSet<u32>,
+    alone: bool,
+}
+
+/// The judge of one round.
+#[derive(Debug, Default)]
+pub(super) struct Judge {
+    pub(super) witnesses: BTreeMap<u32, Witness>,
+    eras: Vec<Era>,
+    lists: BTreeMap<(usize, u64, u8), List>,
+    /// The application's state of a subgroup when a view began, and who said so first.
+    states: BTreeMap<(usize, u64, u8), Said>,
+    sent: HashMap<Lane, Sent>,
+    gaps: Vec<Gap>,
+    /// From kills to the next delivery at each survivor, in ns, and whether nothing else happened meanwhile.
+    pub(super) measured: Vec<(u64, bool)>,
+}
+
+/// What a round came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Sums {
+    pub(super) views: u64,
+    pub(super) eras: u64,
+    pub(super) accepted: u64,
+    pub(super) deliveries: u64,
+    /// Accepted by members that left, and delivered by nobody.
+    pub(super) lost_by_leavers: u64,
+    /// Those of them that were accepted before the member asked to leave.
+    pub(super) lost_by_retired: u64,
+}
+
+fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> {
+    Err(Breach { number, name, what })
+}
+
+impl Judge {
+    pub(super) fn started(&mut self, instance: u32) {
+        self.witnesses.insert(instance, Witness::default());
+    }
+
+    /// `instance` was told to send all that it has, and to leave then.
+    pub(super) fn retires(&mut self, instance: u32) {
+        self.witness(instance).retires = true;
+    }
+
+    /// `victim`'s log was read to its end; `survivors` should deliver something without it.
+    pub(super) fn killed(&mut self, victim: u32, killed_at: u64, survivors: BTreeSet<u32>, alone: bool) {
+        let view = self.witnesses[&victim].view;
+        if view > 0 {
+            self.gaps.push(Gap { killed_at, view, waiting: survivors, alone });
+        }
+    }
+
+    /// Something else happened, or will: the kills that are still waited for were not alone.
+    pub(super) fn disturbed(&mut self) {
+        self.gaps.iter_mut().for_each(|gap| gap.alone = false);
+    }
+
+    /// `instance` wrote `record`.
+    pub(super) fn record(&mut self, instance: u32, record: &Record) -> Result<(), Breach> {
+        let subgroup = record.subgroup;
+        if subgroup != NO_SUBGROUP && usize::from(subgroup) >= SUBGROUPS {
+            return breach(2, "no invention", format!("process {instance} speaks of subgroup {subgroup}"));
+        }
+        match record.kind {
+            Kind::Start => Ok(()),
+            Kind::Joined => self.joined(instance, record.a, (record.b, record.c)),
+            Kind::View => {
+                self.overlap(instance, record.c)?;
+                self.witness(instance).reading = Some((record.a, record.b, vec![]));
+                Ok(())
+            }
+            Kind::Member => self.member(instance, record.c),
+            Kind::State => self.state(instance, subgroup, record.a, (record.b, record.c)),
+            Kind::Stretch => self.stretch(instance, subgroup, record.a),
+            Kind::Batch => self.batch(instance, subgroup, record.a),
+            Kind::Deliver => self.delivered(instance, record),
+            Kind::Garbage => breach(
+                2,
+                "no invention",
+                format!(
+                    "process {instance} was given bytes in subgroup {subgroup} that nobody sent: view {}, round {}, sender's \
+                     rank {}, process {}, word {:#x}",
+                    self.witnesses[&instance].streams[usize::from(subgroup)].view,
+                    record.a,
+                    record.extra,
+                    record.b >> 32,
+                    record.c
+                ),
+            ),
+            Kind::Reserve => {
+                self.sent.entry((instance, subgroup, record.thread)).or_default().reserved = record.a;
+                Ok(())
+            }
+            Kind::Sent => {
+                self.sent.entry((instance, subgroup, record.thread)).or_default().accepted = record.a;
+                Ok(())
+            }
+            Kind::End => self.ended(instance, record.a),
+            Kind::Text => {
+                let text = record.text();
+                self.witness(instance).text.extend(text);
+                Ok(())
+            }
+        }
+    }
+
+    fn witness(&mut self, instance: u32) -> &mut Witness {
+        self.witnesses.entry(instance).or_default()
+    }
+
+    fn joined(&mut self, instance: u32, id: u64, incarnation: (u64, u64)) -> Result<(), Breach> {
+        let era = self.eras.iter().position(|era| era.incarnation == incarnation).unwrap_or_else(|| {
+            self.eras.push(Era { incarnation, views: BTreeMap::new(), began: u64::MAX });
+            self.eras.len() - 1
+        });
+        let witness = self.witness(instance);
+        (witness.era, witness.id) = (Some(era), Some(id));
+        Ok(())
+    }
+
+    fn era_of(&self, instance: u32) -> Result<usize, Breach> {
+        let era = self.witnesses.get(&instance).and_then(|witness| witness.era);
+        era.map_or_else(|| breach(5, "one view sequence", format!("process {instance} is in no group")), Ok)
+    }
+
+    /// 6: no group goes on once another one has begun.
+    fn overlap(&mut self, instance: u32, time: u64) -> Result<(), Breach> {
+        let era = self.era_of(instance)?;
+        self.eras[era].began = self.eras[era].began.min(time);
+        let later = self.eras.iter().enumerate().find(|(i, other)| *i > era && other.began < time);
+        match later {
+            Some((other, _)) => breach(
+                6,
+                "primary component",
+                format!("process {instance} goes on in group {era} of this round after group {other} has begun"),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn member(&mut self, instance: u32, id: u64) -> Result<(), Breach> {
+        let Some((view, count, members)) = &mut self.witness(instance).reading else { return Ok(()) };
+        members.push(id);
+        if members.len() as u64 == *count {
+            let (view, members) = (*view, std::mem::take(members));
+            self.witness(instance).reading = None;
+            return self.installed(instance, view, members);
+        }
+        Ok(())
+    }
+
+    /// 5: one chain of views.
+    fn installed(&mut self, instance: u32, view: u64, members: Vec<u64>) -> Result<(), Breach> {
+        const NAME: &str = "one view sequence";
+        let era = self.era_of(instance)?;
+        let witness = self.witness(instance);
+        if witness.view > 0 && view != witness.view + 1 {
+            return breach(5, NAME, format!("process {instance} goes from view {} to view {view}", witness.view));
+        }
+        if !witness.id.is_some_and(|id| members.contains(&id)) {
+            return breach(5, NAME, format!("process {instance} is in view {view} and not among {members:?}"));
+        }
+        witness.view = view;
+        let known = self.eras[era].views.entry(view).or_insert_with(|| members.clone());
+        if *known == members {
+            return Ok(());
+        }
+        breach(5, NAME, format!("view {view} of process {instance} has members {members:?}, and elsewhere {known:?}"))
+    }
+
+    /// 4 and 8: who goes on has delivered what all have who go on, and nobody ever delivered more.
+    fn leaves_list(&mut self, instance: u32, subgroup: u8) -> Result<(), Breach> {
+        let (era, stream) = (self.era_of(instance)?, self.witnesses[&instance].streams[usize::from(subgroup)]);
+        if stream.view == 0 || !TOTAL.contains(&subgroup) {
+            return Ok(());
+        }
+        let list = self.lists.entry((era, stream.view, subgroup)).or_default();
+        let (place, view) = (stream.place, stream.view);
+        let (count, first) = *list.ended.get_or_insert((place, instance));
+        if count != place {
+            return breach(
+                4,
+                "atomicity",
+                format!(
+                    "process {instance} delivered {place} messages in view {view} of subgroup {subgroup}, and process {first} {count}"
+                ),
+            );
+        }
+        let known = list.base + list.entries.len() as u64;
+        if known > count {
+            return breach(
+                8,
+                "uniformity",
+                format!(
+                    "process {} delivered {known} messages in view {view} of subgroup {subgroup}, and process {instance}, which went on, {count}",
+                    list.farthest
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// 4, as applications see it: one state at the beginning of each view, also at those who took it over from others.
+    fn state(&mut self, instance: u32, subgroup: u8, view: u64, state: (u64, u64)) -> Result<(), Breach> {
+        let era = self.era_of(instance)?;
+        let (known, first) = *self.states.entry((era, view, subgroup)).or_insert((state, instance));
+        if known == state {
+            return Ok(());
+        }
+        let what = format!(
+            "the state of process {instance} in subgroup {subgroup} is {:x} after {} messages when view {view} begins, and that of \
+             process {first} {:x} after {}",
+            state.0, state.1, known.0, known.1
+        );
+        breach(4, "atomicity", what)
+    }
+
+    fn stretch(&mut self, instance: u32, subgroup: u8, view: u64) -> Result<(), Breach> {
+        let was = self.witness(instance).streams[usize::from(subgroup)].view;
+        if was > 0 && view != was + 1 {
+            let what = format!("process {instance} goes from view {was} to {view} in subgroup {subgroup}");
+            return breach(5, "one view sequence", what);
+        }
+        self.leaves_list(instance, subgroup)?;
+        let stream = &mut self.witness(instance).streams[usize::from(subgroup)];
+        (stream.view, stream.place) = (view, 0);
+        Ok(())
+    }
+
+    fn batch(&mut self, instance: u32, subgroup: u8, time: u64) -> Result<(), Breach> {
+        // A receiver's thread may be behind its group.
+        if subgroup.is_multiple_of(2) {
+            self.overlap(instance, time)?;
+        }
+        let stream = &mut self.witness(instance).streams[usize::from(subgroup)];
+        stream.time = time;
+        let view = stream.view;
+        for gap in &mut self.gaps {
+            if view > gap.view && time > gap.killed_at && gap.waiting.remove(&instance) {
+                self.measured.push((time - gap.killed_at, gap.alone));
+            }
+        }
+        self.gaps.retain(|gap| !gap.waiting.is_empty());
+        Ok(())
+    }
+
+    fn delivered(&mut self, instance: u32, record: &Record) -> Result<(), Breach> {
+        let (sender, number) = ((record.b >> 32) as u32, record.c);
+        let (subgroup, thread) = (record.subgroup, record.thread);
+        let lane = (sender, subgroup, thread);
+        self.was_sent(instance, lane, record)?;
+        let view = self.witnesses[&instance].streams[usize::from(subgroup)].view;
+        if view == 0 {
+            return breach(5, "one view sequence", format!("process {instance} delivers outside of any view"));
+        }
+        let witness = self.witness(instance);
+        witness.delivered += 1;
+        let next = witness.next.entry(lane).or_insert(number);
+        if *next != number {
+            let next = *next;
+            return breach(
+                3,
+                "no duplicate, no gap, FIFO",
+                format!(
+                    "process {instance} delivers message {number} of process {sender}, thread {thread}, in subgroup {subgroup} and \
+                     view {view}, where {next} is next"
+                ),
+            );
+        }
+        *next += 1;
+        if TOTAL.contains(&subgroup) { self.ordered(instance, record) } else { Ok(()) }
+    }
+
+    /// 2: no invention.
+    fn was_sent(&mut self, instance: u32, lane: Lane, record: &Record) -> Result<(), Breach> {
+        const NAME: &str = "no invention";
+        let (sender, subgroup, thread) = lane;
+        let number = record.c;
+        let text = format!("message {number} of process {sender}, thread {thread}, in subgroup {subgroup}");
+        let Some(from) = self.witnesses.get(&sender) else {
+            return breach(2, NAME, format!("process {instance} delivers {text}, which never was"));
+        };
+        let (era, gone, id) = (from.era, from.gone, from.id);
+        let here = self.era_of(instance)?;
+        if era.is_some_and(|era| era != here) {
+            return breach(2, NAME, format!("process {instance} delivers {text}, which is of another group"));
+        }
+        if digest(sender, subgroup, thread, number) as u32 != record.b as u32 {
+            return breach(2, NAME, format!("process {instance} delivers {text} with other bytes"));
+        }
+        // A receiver may speak of a view before the polling thread does.
+        let view = self.witnesses[&instance].streams[usize::from(subgroup)].view;
+        let members = self.eras[here].views.get(&view);
+        if let (Some(members), Some(id)) = (members, id)
+            && members.get(usize::from(record.extra)) != Some(&id)
+        {
+            let what = format!("process {instance} delivers {text} as of rank {}, which is not {id}", record.extra);
+            return breach(2, NAME, what);
+        }
+        let sent = self.sent.entry(lane).or_default();
+        sent.heard = sent.heard.max(number + 1);
+        if gone && number >= sent.reserved {
+            return breach(2, NAME, format!("process {instance} delivers {text}, which it never sent"));
+        }
+        Ok(())
+    }
+
+    /// 1: total order.
+    fn ordered(&mut self, instance: u32, record: &Record) -> Result<(), Breach> {
+        const NAME: &str = "total order";
+        let (era, subgroup) = (self.era_of(instance)?, record.subgroup);
+        let stream = &mut self.witness(instance).streams[usize::from(subgroup)];
+        let (view, place) = (stream.view, stream.place);
+        stream.place += 1;
+        let entry = mix(mix(record.a << 8 | u64::from(record.thread)) ^ record.b) ^ mix(record.c);
+        let list = self.lists.entry((era, view, subgroup)).or_default();
+        if let Some((count, first)) = list.ended
+            && place >= count
+        {
+            return breach(
+                8,
+                "uniformity",
+                format!(
+                    "process {instance} delivers message {place} of view {view} in subgroup {subgroup}, and process {first} went on after {count}"
+                ),
+            );
+        }
+        let Some(at) = place.checked_sub(list.base) else {
+            return breach(1, NAME, format!("process {instance} is behind everybody in subgroup {subgroup}"));
+        };
+        match list.entries.get(at as usize) {
+            None => {
+                list.entries.push_back(entry);
+                list.farthest = instance;
+                Ok(())
+            }
+            Some(known) if *known == entry => Ok(()),
+            Some(_) => breach(
+                1,
+                NAME,
+                format!(
+                    "delivery {place} of process {instance} in view {view} of subgroup {subgroup} is message {} of process {}, \
+                     round {}, and elsewhere another",
+                    record.c,
+                    record.b >> 32,
+                    record.a
+                ),
+            ),
+        }
+    }
+
+    fn ended(&mut self, instance: u32, end: u64) -> Result<(), Breach> {
+        self.witness(instance).end = End::decode(end);
+        match End::decode(end) {
+            // Both agreed on where the view ends.
+            Some(End::Finished | End::Left) => {
+                TOTAL.iter().try_for_each(|subgroup| self.leaves_list(instance, *subgroup))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The log of `instance` was read to its end, and it is dead.
+    pub(super) fn gone(&mut self, instance: u32) -> Result<(), Breach> {
+        self.witness(instance).gone = true;
+        for gap in &mut self.gaps {
+            gap.waiting.remove(&instance);
+        }
+        let invented = self.sent.iter().find(|((of, ..), sent)| *of == instance && sent.heard > sent.reserved);
+        match invented {
+            Some(((_, subgroup, thread), sent)) => breach(
+                2,
+                "no invention",
+                format!(
+                    "message {} of process {instance}, thread {thread}, was delivered in subgroup {subgroup}, and only {} could be sent",
+                    sent.heard - 1,
+                    sent.reserved
+                ),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Drops what everybody has passed.
+    pub(super) fn trim(&mut self) {
+        let living: Vec<&Witness> = self.witnesses.values().filter(|witness| !witness.gone).collect();
+        for ((era, view, subgroup), list) in &mut self.lists {
+            let place = |witness: &&Witness| match (witness.era, witness.streams[usize::from(*subgroup)]) {
+                (Some(other), _) if other != *era => None,
+                (_, stream) if stream.view > *view => None,
+                (_, stream) if stream.view == *view => Some(stream.place),
+                // It may still come here.
+                _ => Some(0),
+            };
+            let end = list.base + list.entries.len() as u64;
+            let passed = living.iter().filter_map(place).min().unwrap_or(end).min(end);
+            if passed > list.base {
+                list.entries.drain(..(passed - list.base) as usize);
+                list.base = passed;
+            }
+        }
+    }
+
+    /// 7: after the end, everything that a member accepted that stayed is delivered by all that stayed.
+    pub(super) fn finish(&self) -> Result<Sums, Breach> {
+        let stayed =
+            |instance: &u32| self.witnesses.get(instance).is_some_and(|witness| witness.end == Some(End::Finished));
+        let mut sums = Sums { eras: self.eras.len() as u64, ..Sums::default() };
+        for (lane @ (sender, subgroup, thread), sent) in &self.sent {
+            sums.accepted += sent.accepted;
+            if self.witnesses.get(sender).is_some_and(|witness| witness.end == Some(End::Left)) {
+                let lost = sent.accepted.saturating_sub(sent.heard);
+                sums.lost_by_leavers += lost;
+                sums.lost_by_retired += if self.witnesses[sender].retires { lost } else { 0 };
+            }
+            if !stayed(sender) {
+                continue;
+            }
+            for (instance, witness) in self.witnesses.iter().filter(|(instance, _)| stayed(instance)) {
+                let got = witness.next.get(lane).copied().unwrap_or(0);
+                if got != sent.accepted {
+                    return breach(
+                        7,
+                        "validity",
+                        format!(
+                            "process {sender} sent {} messages in subgroup {subgroup} by thread {thread}, and process {instance}, \
+                             which stayed to the end, delivered those before {got}",
+                            sent.accepted
+                        ),
+                    );
+                }
+            }
+        }
+        sums.views = self.eras.iter().map(|era| era.views.len() as u64).sum();
+        sums.deliveries = self.witnesses.values().map(|witness| witness.delivered).sum();
+        Ok(sums)
+    }
+
+    /// The newest view that `instance` speaks of, and who is in it, by rank.
+    pub(super) fn view_of(&self, instance: u32) -> Option<(u64, &[u64])> {
+        let witness = self.witnesses.get(&instance)?;
+        let members = self.eras.get(witness.era?)?.views.get(&witness.view)?;
+        Some((witness.view, members))
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invariant {} ({}): {}", self.number, self.name, self.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A round in a few words.
+    struct Story(Judge);
+
+    impl Story {
+        /// Processes 1 to `count`, founders of one group, whose ids are their numbers.
+        fn new(count: u32) -> Story {
+            let mut story = Story(Judge::default());
+            for instance in 1..=count {
+                story.0.started(instance);
+                story.joins(instance, 7).unwrap();
+                story.view(instance, 1, &(1..=count.into()).collect::<Vec<_>>()).unwrap();
+                for lane in 0..4 {
+                    story.says(instance, Record::new(Kind::Reserve, lane, [100, 0, 0])).unwrap();
+                }
+            }
+            story
+        }
+
+        fn says(&mut self, instance: u32, record: Record) -> Result<(), Breach> {
+            self.0.record(instance, &record)
+        }
+
+        fn joins(&mut self, instance: u32, incarnation: u64) -> Result<(), Breach> {
+            self.says(instance, Record::new(Kind::Joined, NO_SUBGROUP, [instance.into(), incarnation, 0]))
+        }
+
+        fn view(&mut self, instance: u32, view: u64, members: &[u64]) -> Result<(), Breach> {
+            self.view_at(instance, view, members, 10)
+        }
+
+        fn view_at(&mut self, instance: u32, view: u64, members: &[u64], at: u64) -> Result<(), Breach> {
+            self.says(instance, Record::new(Kind::View, NO_SUBGROUP, [view, members.len() as u64, at]))?;
+            for id in members {
+                self.says(instance, Record::new(Kind::Member, NO_SUBGROUP, [view, 0, *id]))?;
+            }
+            (0..4).try_for_each(|subgroup| self.says(instance, Record::new(Kind::Stretch, subgroup, [view, 0, at])))
+        }
+
+        fn delivers(&mut self, instance: u32, subgroup: u8, sender: u32, number: u64) -> Result<(), Breach> {
+            let words = [number, u64::from(sender) << 32 | digest(sender, subgroup, 0, number) & 0xffff_ffff, number];
+            self.says(instance, Record::new(Kind::Deliver, subgroup, words).extra(sender as u8 - 1))
+        }
+
+        fn finishes(&mut self, instance: u32) -> Result<(), Breach> {
+            self.says(instance, Record::new(Kind::End, NO_SUBGROUP, [End::Finished as u64, 0, 0]))?;
+            self.0.gone(instance)
+        }
+
+        fn sent(&mut self, instance: u32, subgroup: u8, count: u64) {
+            self.says(instance, Record::new(Kind::Sent, subgroup, [count, 0, 0])).unwrap();
+        }
+    }
+
+    fn number<T: fmt::Debug>(result: Result<T, Breach>) -> u8 {
+        result.unwrap_err().number
+    }
+
+    #[test]
+    fn a_good_history_passes_with_its_sums() {
+        let mut story = Story::new(3);
+        for instance in 1..=3 {
+            story.delivers(instance, 0, 1, 0).unwrap();
+            story.delivers(instance, 0, 2, 0).unwrap();
+        }
+        // 3 is killed. What it alone sent may be missing.
+        story.0.gone(3).unwrap();
+        for instance in 1..=2 {
+            story.view(instance, 2, &[1, 2]).unwrap();
+            story.delivers(instance, 0, 2, 1).unwrap();
+        }
+        story.0.trim();
+        story.sent(1, 0, 1);
+        story.sent(2, 0, 2);
+        story.finishes(1).unwrap();
+        story.finishes(2).unwrap();
+        let sums = story.0.finish().unwrap();
+        assert_eq!((sums.views, sums.accepted, sums.deliveries), (2, 3, 8));
+    }
+
+    #[test]
+    fn two_orders_are_found() {
+        let mut story = Story::new(2);
+        story.delivers(1, 0, 1, 0).unwrap();
+        assert_eq!(number(story.delivers(2, 0, 2, 0)), 1);
+        // In a Fifo subgroup both are right.
+        story.delivers(1, 2, 1, 0).unwrap();
+        story.delivers(2, 2, 2, 0).unwrap();
+    }
+
+    #[test]
+    fn inventions_are_found() {
+        let mut story = Story::new(2);
+        assert_eq!(number(story.delivers(1, 0, 9, 0)), 2, "of nobody");
+        story.delivers(1, 0, 2, 100).unwrap();
+        assert_eq!(number(story.0.gone(2)), 2, "a number that was not asked for");
+        assert_eq!(number(story.says(1, Record::new(Kind::Garbage, 0, [0; 3]))), 2, "other bytes");
+        let mut story = Story::new(2);
+        let words = [0, 2 << 32 | digest(2, 0, 0, 0) & 0xffff_ffff, 0];
+        assert_eq!(number(story.says(1, Record::new(Kind::Deliver, 0, words).extra(0))), 2, "another's rank");
+    }
+
+    #[test]
+    fn duplicates_and_gaps_are_found_across_views() {
+        let next = |number| {
+            let mut story = Story::new(2);
+            story.delivers(1, 3, 2, 4).unwrap();
+            story.view(1, 2, &[1, 2]).unwrap();
+            story.delivers(1, 3, 2, number)
+        };
+        next(5).unwrap();
+        assert_eq!(number(next(4)), 3, "a duplicate");
+        assert_eq!(number(next(6)), 3, "a gap");
+    }
+
+    #[test]
+    fn members_that_go_on_with_less_or_more_are_found() {
+        let mut story = Story::new(3);
+        story.delivers(1, 0, 1, 0).unwrap();
+        story.view(1, 2, &[1, 2]).unwrap();
+        assert_eq!(number(story.view(2, 2, &[1, 2])), 4);
+        let mut story = Story::new(3);
+        story.delivers(3, 0, 1, 0).unwrap();
+        story.0.gone(3).unwrap();
+        assert_eq!(number(story.view(1, 2, &[1, 2])), 8, "a dead one had more");
+        let mut story = Story::new(3);
+        story.view(1, 2, &[1, 2]).unwrap();
+        assert_eq!(number(story.delivers(3, 0, 1, 0)), 8, "and was heard later");
+    }
+
+    #[test]
+    fn states_that_differ_are_found() {
+        let mut story = Story::new(2);
+        let state = |subgroup, sum| Record::new(Kind::State, subgroup, [2, sum, 10]);
+        story.says(1, state(0, 5)).unwrap();
+        story.says(2, state(0, 5)).unwrap();
+        story.says(1, state(1, 6)).unwrap();
+        assert_eq!(number(story.says(2, state(1, 7))), 4);
+    }
+
+    #[test]
+    fn views_that_fork_or_jump_are_found() {
+        let mut story = Story::new(3);
+        story.view(1, 2, &[1, 2]).unwrap();
+        assert_eq!(number(story.view(3, 2, &[3])), 5);
+        assert_eq!(number(story.view(2, 3, &[2])), 5);
+        assert_eq!(number(Story::new(3).view(3, 2, &[1, 2])), 5, "not in its own view");
+    }
+
+    #[test]
+    fn two_groups_at_once_are_found() {
+        let mut story = Story::new(2);
+        story.0.started(3);
+        story.joins(3, 8).unwrap();
+        story.view_at(3, 1, &[3], 20).unwrap();
+        story.says(1, Record::new(Kind::Batch, 0, [19, 0, 0])).unwrap();
+        assert_eq!(number(story.says(1, Record::new(Kind::Batch, 0, [21, 0, 0]))), 6);
+    }
+
+    #[test]
+    fn what_stays_undelivered_is_found() {
+        let mut story = Story::new(2);
+        for instance in 1..=2 {
+            story.delivers(instance, 2, 1, 0).unwrap();
+        }
+        story.delivers(1, 2, 1, 1).unwrap();
+        story.sent(1, 2, 2);
+        story.finishes(1).unwrap();
+        story.finishes(2).unwrap();
+        assert_eq!(number(story.0.finish()), 7);
+    }
+
+    #[test]
+    fn the_gap_after_a_kill_is_that_to_a_later_view() {
+        let mut story = Story::new(3);
+        story.0.gone(3).unwrap();
+        story.0.killed(3, 100, BTreeSet::from([1, 2]), true);
+        story.says(1, Record::new(Kind::Batch, 0, [110, 0, 0])).unwrap();
+        story.view_at(1, 2, &[1, 2], 120).unwrap();
+        story.says(1, Record::new(Kind::Batch, 0, [130, 0, 0])).unwrap();
+        story.says(1, Record::new(Kind::Batch, 0, [140, 0, 0])).unwrap();
+        assert_eq!(story.0.measured, [(30, true)]);
+    }
+}

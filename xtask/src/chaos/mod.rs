@@ -1,0 +1,274 @@
+//! Chaos: real processes under load, to which everything is done that a machine does to processes, and whose histories are
+//! checked while they are made.
+//!
+//! [`plan`] draws from a seed what happens and when, [`round`] does it and waits for the group to come to rest and to finish,
+//! [`crowd`] holds the processes, and [`judge`] compares what they wrote down with the invariants. The member is the example
+//! `chaos_member` of the library. A round that fails is told with its seed: `--seed` plays it again, with the same events at the
+//! same times, on a machine that will schedule it otherwise.
+mod crowd;
+mod judge;
+mod plan;
+#[path = "../../../crates/spindle/examples/chaos_member/record.rs"]
+#[allow(dead_code, reason = "writing is for the members, which include this file too")]
+mod record;
+mod round;
+
+use crate::process::{Interrupted, Session, Signals};
+use anyhow::{Context, Result, bail};
+use cargo_metadata::MetadataCommand;
+use crowd::Folder;
+use round::{Failure, Round, Tally};
+use serde_json::{Value, json};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub(crate) const USAGE: &str = "\
+       cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--json]
+
+  --seconds N         how long: rounds are begun until then; 60 by default
+  --seed S            the first round's seed; by default by the clock
+  --members A..B      how many members; 3..5 by default
+  --suspect-after MS  the silence after which they evict each other; 300 by default
+  --bug NAME          plant this bug of the core's in the members
+  --json              print the result as one object";
+
+/// With how many rounds' worth of time a run counts as a smoke test, and what must have happened in it.
+const SMOKE_SECONDS: u64 = 60;
+const SMOKE_KILLS: u64 = 10;
+const SMOKE_STOPS: u64 = 5;
+/// Building may take this long, and the rest of the run after its last round began.
+const SPARE: Duration = Duration::from_secs(1200);
+
+/// What the command line asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Options {
+    seconds: u64,
+    seed: Option<u64>,
+    members: RangeInclusive<u32>,
+    suspect_after: Duration,
+    bug: Option<String>,
+    json: bool,
+}
+
+impl Options {
+    pub(crate) fn parse(args: &[String]) -> Result<Options> {
+        let mut options = Options {
+            seconds: SMOKE_SECONDS,
+            seed: None,
+            members: 3..=5,
+            suspect_after: Duration::from_millis(300),
+            bug: None,
+            json: false,
+        };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            if arg == "--json" {
+                options.json = true;
+                continue;
+            }
+            let value = args.next().with_context(|| format!("{arg} is unknown, or wants a value\n{USAGE}"))?;
+            let number = || value.parse::<u64>().with_context(|| format!("{arg} wants a number, not {value:?}"));
+            match arg.as_str() {
+                "--seconds" => options.seconds = number()?,
+                "--seed" => options.seed = Some(number()?),
+                "--members" => options.members = members(value)?,
+                "--suspect-after" => options.suspect_after = Duration::from_millis(number()?.max(20)),
+                "--bug" => options.bug = Some(value.clone()),
+                _ => bail!("unknown argument {arg:?}\n{USAGE}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn members(text: &str) -> Result<RangeInclusive<u32>> {
+    let (low, high) = text.split_once("..").unwrap_or((text, text));
+    match (low.parse::<u32>(), high.parse::<u32>()) {
+        (Ok(low), Ok(high)) if 1 <= low && low <= high && high <= 16 => Ok(low..=high),
+        _ => bail!("--members wants a number from 1 to 16, or two as in 3..5, not {text:?}"),
+    }
+}
+
+/// Runs it, and says what happened.
+pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
+    let signals = Signals::watch()?;
+    let session = Session::new(root, None, Instant::now() + Duration::from_secs(options.seconds) + SPARE, &signals);
+    let program = build(options, &session)?;
+    let folder = Folder::new()?;
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 >> 10);
+    let mut seed = options.seed.unwrap_or_else(clock);
+    let (begin, mut total, mut rounds) = (Instant::now(), Tally::default(), 0);
+    let failure = loop {
+        if begin.elapsed() >= Duration::from_secs(options.seconds) {
+            break None;
+        }
+        rounds += 1;
+        let round = Round::new(options, &program, &folder, &signals, seed, rounds);
+        match round.play() {
+            Ok(tally) => {
+                if !options.json {
+                    println!("round {rounds}, seed {seed}: {}", line(&tally));
+                }
+                total.add(tally);
+            }
+            Err(Failure::Broken(report, tally)) => {
+                total.add(*tally);
+                break Some(report);
+            }
+            Err(Failure::Other(error)) if error.is::<Interrupted>() => {
+                eprintln!("stopped after {} rounds", rounds - 1);
+                return Ok(ExitCode::from(130));
+            }
+            Err(Failure::Other(error)) => return Err(error),
+        }
+        // Only what is random itself makes seeds that don't meet.
+        seed = record::mix(seed) >> 16;
+    };
+    drop(folder);
+    tell(options, &total, rounds, begin.elapsed(), failure.as_ref().map(|report| (seed, report.as_str())));
+    if failure.is_some() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if options.seconds >= SMOKE_SECONDS && (total.kills < SMOKE_KILLS || total.stops < SMOKE_STOPS) {
+        bail!("only {} kills and {} stops: not {SMOKE_KILLS} and {SMOKE_STOPS}", total.kills, total.stops);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
+    let metadata = MetadataCommand::new().manifest_path(session.root().join("Cargo.toml")).no_deps().exec()?;
+    let mut target = metadata.target_directory;
+    let mut command = session.command("cargo");
+    command.args(["build", "--quiet", "--locked", "--release", "--package=spindle", "--example=chaos_member"]);
+    if options.bug.is_some() {
+        // As for the other builds with planted bugs: in a folder of its own, so that the others stay warm.
+        target = target.join("planted");
+        command.env("RUSTFLAGS", "--cfg planted").env("CARGO_TARGET_DIR", &target);
+    }
+    session.run(&mut command)?;
+    Ok(target.join("release/examples/chaos_member").into())
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        for (mine, theirs) in [
+            (&mut self.kills, other.kills),
+            (&mut self.stops, other.stops),
+            (&mut self.long_stops, other.long_stops),
+            (&mut self.joins, other.joins),
+            (&mut self.leaves, other.leaves),
+            (&mut self.restarts, other.restarts),
+            (&mut self.evictions, other.evictions),
+            (&mut self.unprovoked, other.unprovoked),
+            (&mut self.sums.views, other.sums.views),
+            (&mut self.sums.eras, other.sums.eras),
+            (&mut self.sums.accepted, other.sums.accepted),
+            (&mut self.sums.deliveries, other.sums.deliveries),
+            (&mut self.sums.lost_by_leavers, other.sums.lost_by_leavers),
+            (&mut self.sums.lost_by_retired, other.sums.lost_by_retired),
+        ] {
+            *mine += theirs;
+        }
+        self.gaps.extend(other.gaps);
+        self.calm_ms.extend(other.calm_ms);
+        self.finish_ms.extend(other.finish_ms);
+    }
+}
+
+fn line(tally: &Tally) -> String {
+    format!(
+        "{} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} evictions ({} unprovoked), {} groups, {} views, \
+         {} messages, {} deliveries, {} of leavers lost ({} before they asked)",
+        tally.kills,
+        tally.stops,
+        tally.long_stops,
+        tally.joins,
+        tally.leaves,
+        tally.restarts,
+        tally.evictions,
+        tally.unprovoked,
+        tally.sums.eras,
+        tally.sums.views,
+        tally.sums.accepted,
+        tally.sums.deliveries,
+        tally.sums.lost_by_leavers,
+        tally.sums.lost_by_retired
+    )
+}
+
+/// Median, 90th percentile and worst of `values`.
+fn spread(mut values: Vec<u64>) -> Option<[u64; 3]> {
+    values.sort_unstable();
+    let at = |part: usize| values.get((values.len().checked_sub(1)?) * part / 100).copied();
+    Some([at(50)?, at(90)?, at(100)?])
+}
+
+fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: Option<(u64, &str)>) {
+    let all = spread(total.gaps.iter().map(|(gap, _)| *gap / 1000).collect());
+    let alone = spread(total.gaps.iter().filter(|(_, alone)| *alone).map(|(gap, _)| *gap / 1000).collect());
+    let (calm, finish) = (spread(total.calm_ms.clone()), spread(total.finish_ms.clone()));
+    let seconds = took.as_secs_f64();
+    let per_second = (total.sums.accepted as f64 / seconds).round();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
+    if options.json {
+        let named = |spread: Option<[u64; 3]>| {
+            spread.map_or(Value::Null, |[m, p, w]| json!({"median": m, "p90": p, "worst": w}))
+        };
+        let value = json!({
+            "rounds": rounds, "seconds": seconds, "kills": total.kills, "stops": total.stops, "long_stops": total.long_stops,
+            "joins": total.joins, "leaves": total.leaves, "restarts": total.restarts, "evictions": total.evictions,
+            "unprovoked_evictions": total.unprovoked, "groups": total.sums.eras, "views": total.sums.views,
+            "messages": total.sums.accepted, "messages_per_second": per_second, "deliveries": total.sums.deliveries,
+            "lost_by_leavers": total.sums.lost_by_leavers, "lost_by_retired": total.sums.lost_by_retired, "gaps": total.gaps.len(), "gap_us": named(all),
+            "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
+            "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),
+        });
+        println!("{value}");
+        return;
+    }
+    println!("{rounds} rounds in {seconds:.0} s: {}", line(total));
+    println!("{per_second} messages/s; load {load}");
+    let show = |what: &str, unit: &str, spread: Option<[u64; 3]>| {
+        if let Some([median, p90, worst]) = spread {
+            println!("{what}: median {median} {unit}, 90 % within {p90} {unit}, worst {worst} {unit}");
+        }
+    };
+    show("from a kill to a survivor's next delivery", "us", all);
+    show("  the same where nothing else happened", "us", alone);
+    show("from the end of the storm to one view", "ms", calm);
+    show("from there to everybody's end", "ms", finish);
+    if let Some((seed, report)) = failure {
+        let members = format!("{}..{}", options.members.start(), options.members.end());
+        println!("\nFAILED: {report}\n\nagain: cargo xtask chaos --seconds 1 --seed {seed} --members {members}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options> {
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&args)
+    }
+
+    #[test]
+    fn arguments_are_read_and_nonsense_is_refused() {
+        let options = parsed("--seconds 5 --seed 7 --members 2..4 --json").unwrap();
+        assert_eq!((options.seconds, options.seed, options.members, options.json), (5, Some(7), 2..=4, true));
+        assert_eq!(parsed("--members 3").unwrap().members, 3..=3);
+        for wrong in ["--seconds", "--seconds x", "--members 5..3", "--members 0", "--nothing 1"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_values() {
+        assert_eq!(spread(vec![]), None);
+        assert_eq!(spread(vec![5]), Some([5, 5, 5]));
+        assert_eq!(spread((0..=100).rev().collect()), Some([50, 90, 100]));
+    }
+}

@@ -1,0 +1,487 @@
+//! One round: a group is founded, a plan is carried out on it under load, and then it has to come to rest and to finish.
+use super::Options;
+use super::crowd::{Folder, Process};
+use super::judge::{Breach, Judge, Sums};
+use super::plan::{Dice, Event, Plan, What};
+use super::record::End;
+use crate::process::{Interrupted, Signals};
+use anyhow::Result;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const TICK: Duration = Duration::from_millis(3);
+/// How soon after the last loss somebody is started instead, in ms.
+const REPLACE_MS: RangeInclusive<u64> = 20..=900;
+/// How long living members may take to be in one view after the storm. Far more than it takes, on a busy machine too.
+const CALM_MAX: Duration = Duration::from_secs(20);
+/// How long they may take to finish then. More than they take themselves before they give up.
+const FINISH_MAX: Duration = Duration::from_secs(25);
+/// The load goes on for so long after the group has come to rest.
+const REST: Duration = Duration::from_millis(200);
+/// How long members may take to tell their status for a report.
+const STATUS_WAIT: Duration = Duration::from_millis(1500);
+/// Members that were not silent and are evicted in one round, before it counts as a storm: a busy machine may do to a process what
+/// SIGSTOP does.
+const UNPROVOKED_MAX: u64 = 4;
+/// A kill is alone if nothing else happens for so long before and after it.
+const ALONE: Duration = Duration::from_millis(400);
+
+/// What was done, and what came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) kills: u64,
+    pub(super) stops: u64,
+    pub(super) long_stops: u64,
+    pub(super) joins: u64,
+    pub(super) leaves: u64,
+    pub(super) restarts: u64,
+    pub(super) evictions: u64,
+    /// Of members that had been stopped for less than they may be silent.
+    pub(super) unprovoked: u64,
+    pub(super) sums: Sums,
+    /// From kills to the next delivery at each survivor, in ns; whether nothing else happened meanwhile.
+    pub(super) gaps: Vec<(u64, bool)>,
+    /// From the end of the storm to one view, and to the end of all, in ms.
+    pub(super) calm_ms: Vec<u64>,
+    pub(super) finish_ms: Vec<u64>,
+}
+
+/// Why a round failed.
+pub(super) enum Failure {
+    /// It broke an invariant, was stuck, or a member failed. The text is the whole report.
+    Broken(String, Box<Tally>),
+    /// It could not be played.
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Other(error)
+    }
+}
+
+/// A round while it is played.
+pub(super) struct Round<'a> {
+    options: &'a Options,
+    program: &'a Path,
+    folder: &'a Folder,
+    signals: &'a Signals,
+    plan: Plan,
+    group: String,
+    start: Instant,
+    dice: Dice,
+    processes: Vec<Process>,
+    next_instance: u32,
+    judge: Judge,
+    tally: Tally,
+    /// When somebody is started instead of those lost.
+    replace_at: Option<Instant>,
+    /// Until the first view is heard of, who starts has to found the group with the others.
+    founding: bool,
+    finishing: bool,
+    history: Vec<String>,
+}
+
+impl<'a> Round<'a> {
+    pub(super) fn new(
+        options: &'a Options,
+        program: &'a Path,
+        folder: &'a Folder,
+        signals: &'a Signals,
+        seed: u64,
+        number: u32,
+    ) -> Round<'a> {
+        let plan = Plan::new(seed, &options.members, options.suspect_after);
+        Round {
+            options,
+            program,
+            folder,
+            signals,
+            dice: Dice::new(plan.seed ^ 1),
+            group: format!("chaos{number}"),
+            plan,
+            start: Instant::now(),
+            processes: vec![],
+            next_instance: 1,
+            judge: Judge::default(),
+            tally: Tally::default(),
+            replace_at: None,
+            founding: true,
+            finishing: false,
+            history: vec![],
+        }
+    }
+
+    /// Plays it to the end.
+    pub(super) fn play(mut self) -> Result<Tally, Failure> {
+        let result = self.storm().and_then(|()| self.calm()).and_then(|()| self.finish());
+        match result {
+            Ok(()) => {
+                self.tally.gaps = std::mem::take(&mut self.judge.measured);
+                Ok(self.tally)
+            }
+            Err(Trouble::Breach(breach)) => Err(self.broken(&breach.to_string())),
+            Err(Trouble::Stuck(what)) => Err(self.broken(&what)),
+            Err(Trouble::Other(error)) => Err(Failure::Other(error)),
+        }
+    }
+
+    fn storm(&mut self) -> Result<(), Trouble> {
+        self.found()?;
+        for i in 0..self.plan.events.len() {
+            let event = self.plan.events[i];
+            while self.start.elapsed() < event.at {
+                self.tick()?;
+                let left = event.at.saturating_sub(self.start.elapsed());
+                sleep(TICK.min(left));
+            }
+            let alone = self.plan.is_alone(i, ALONE);
+            if !alone {
+                self.judge.disturbed();
+            }
+            self.carry_out(event, alone)?;
+        }
+        Ok(())
+    }
+
+    fn found(&mut self) -> Result<(), Trouble> {
+        self.founding = true;
+        (0..self.plan.founders).try_for_each(|_| self.spawn())
+    }
+
+    fn spawn(&mut self) -> Result<(), Trouble> {
+        let instance = self.next_instance;
+        self.next_instance += 1;
+        let members = if self.founding { self.plan.founders } else { 1 };
+        let mut arguments = vec![
+            self.group.clone(),
+            members.to_string(),
+            instance.to_string(),
+            self.options.suspect_after.as_millis().to_string(),
+            std::process::id().to_string(),
+            if self.plan.states { "states" } else { "receivers" }.to_owned(),
+        ];
+        arguments.extend(self.options.bug.clone());
+        self.judge.started(instance);
+        self.processes.push(Process::start(self.program, self.folder, instance, &arguments)?);
+        self.note(format!("start process {instance}"));
+        Ok(())
+    }
+
+    fn note(&mut self, what: String) {
+        self.history.push(format!("{:>7} ms  {what}", self.start.elapsed().as_millis()));
+    }
+
+    /// Those who live and were not asked to leave, by age.
+    fn living(&self) -> Vec<usize> {
+        let lives = |process: &Process| process.is_alive() && !process.told_to_leave;
+        (0..self.processes.len()).filter(|i| lives(&self.processes[*i])).collect()
+    }
+
+    /// Who of the living has the lowest rank, as far as it was heard.
+    fn leader(&self) -> Option<usize> {
+        let rank = |i: &usize| {
+            let instance = self.processes[*i].instance;
+            let (view, members) = self.judge.view_of(instance)?;
+            let id = self.judge.witnesses.get(&instance)?.id?;
+            Some((std::cmp::Reverse(view), members.iter().position(|member| *member == id)?))
+        };
+        self.living().into_iter().filter(|i| rank(i).is_some()).min_by_key(rank)
+    }
+
+    fn carry_out(&mut self, event: Event, alone: bool) -> Result<(), Trouble> {
+        let living = self.living();
+        if living.is_empty() {
+            return Ok(());
+        }
+        let any = living[(event.pick % living.len() as u64) as usize];
+        let second = living[((event.pick >> 20) % living.len() as u64) as usize];
+        let leader = self.leader().unwrap_or(any);
+        let newest = *living.last().unwrap_or(&any);
+        // Somebody has to stay who knows the group; that all die is an event of its own.
+        let one_is_left = living.len() == 1;
+        match event.what {
+            What::Kill if !one_is_left => self.kill(&[any], alone),
+            What::KillLeader if !one_is_left => self.kill(&[leader], alone),
+            What::KillNewest if !one_is_left => self.kill(&[newest], alone),
+            What::KillTwo if living.len() > 2 && any != second => self.kill(&[any, second], false),
+            What::Stop(ms) => self.stop(&[any], ms),
+            What::StopLeader(ms) => self.stop(&[leader], ms),
+            What::StopMost(ms) => {
+                let most: Vec<usize> = living.iter().copied().skip(usize::from(event.pick.is_multiple_of(2))).collect();
+                self.stop(&most[..most.len().min(living.len() / 2 + 1)], ms)
+            }
+            What::StopAll(ms) => self.stop(&living, ms),
+            What::Join => self.join(1),
+            What::JoinThree => self.join(3),
+            What::Leave if !one_is_left => self.leave(any, event.pick & 1 << 40 == 0),
+            What::LeaveLeader if !one_is_left => self.leave(leader, event.pick & 1 << 40 == 0),
+            What::KillAll => {
+                self.tally.restarts += 1;
+                let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
+                self.kill(&all, false)?;
+                self.found()
+            }
+            _ => self.join(1),
+        }
+    }
+
+    fn instances(&self, of: &[usize]) -> String {
+        let instances: BTreeSet<String> = of.iter().map(|i| self.processes[*i].instance.to_string()).collect();
+        instances.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
+    fn kill(&mut self, victims: &[usize], alone: bool) -> Result<(), Trouble> {
+        self.note(format!("kill {}", self.instances(victims)));
+        let killed_at = now();
+        for victim in victims {
+            self.processes[*victim].kill();
+        }
+        for victim in victims {
+            self.tally.kills += 1;
+            self.processes[*victim].wait()?;
+        }
+        let is_awake = |process: &&Process| process.is_alive() && process.stopped.is_none();
+        let survivors: BTreeSet<u32> = self.processes.iter().filter(is_awake).map(|process| process.instance).collect();
+        for victim in victims {
+            let instance = self.processes[*victim].instance;
+            self.read(*victim)?;
+            self.judge.gone(instance)?;
+            self.judge.killed(instance, killed_at, survivors.clone(), alone);
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, whom: &[usize], ms: u64) -> Result<(), Trouble> {
+        let whom: BTreeSet<usize> = whom.iter().copied().collect();
+        let whom: Vec<usize> = whom.into_iter().collect();
+        self.note(format!("stop {} for {ms} ms", self.instances(&whom)));
+        for i in whom {
+            self.tally.stops += 1;
+            self.tally.long_stops += u64::from(u128::from(ms) >= self.options.suspect_after.as_millis());
+            self.processes[i].stop(Duration::from_millis(ms));
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, count: u32) -> Result<(), Trouble> {
+        for _ in 0..count {
+            // More would only make everything slow.
+            if self.living().len() > *self.options.members.end() as usize + 1 {
+                return Ok(());
+            }
+            self.tally.joins += 1;
+            self.spawn()?;
+        }
+        Ok(())
+    }
+
+    /// Somebody goes: in the middle of sending, or once it has sent everything.
+    fn leave(&mut self, who: usize, sending: bool) -> Result<(), Trouble> {
+        let how = if sending { "leave" } else { "retire" };
+        self.note(format!("{how} {}", self.instances(&[who])));
+        self.tally.leaves += 1;
+        self.processes[who].told_to_leave = true;
+        self.processes[who].say(how);
+        if !sending {
+            self.judge.retires(self.processes[who].instance);
+        }
+        Ok(())
+    }
+
+    /// Hears what everybody says, and does what is due.
+    fn tick(&mut self) -> Result<(), Trouble> {
+        if self.signals.arrived() {
+            return Err(Trouble::Other(Interrupted.into()));
+        }
+        let now = Instant::now();
+        // The dead first: a group that is founded anew begins after them.
+        for i in 0..self.processes.len() {
+            let process = &mut self.processes[i];
+            if process.status.is_none() && process.reap()? {
+                self.ended(i)?;
+            }
+        }
+        for i in 0..self.processes.len() {
+            let process = &mut self.processes[i];
+            if process.status.is_none() {
+                if process.stopped.is_some_and(|(_, until)| until <= now) {
+                    process.go_on();
+                }
+                self.read(i)?;
+            }
+        }
+        self.judge.trim();
+        self.replace(now)
+    }
+
+    /// Starts somebody instead of those lost, after a while.
+    fn replace(&mut self, now: Instant) -> Result<(), Trouble> {
+        let joined = self.processes.iter().any(|process| {
+            process.is_alive() && self.judge.witnesses.get(&process.instance).is_some_and(|witness| witness.view > 0)
+        });
+        self.founding &= !joined;
+        if self.finishing || self.living().len() >= *self.options.members.start() as usize {
+            self.replace_at = None;
+            return Ok(());
+        }
+        let wait = Duration::from_millis(self.dice.within(REPLACE_MS));
+        if now >= *self.replace_at.get_or_insert(now + wait) {
+            self.replace_at = None;
+            self.tally.joins += 1;
+            self.spawn()?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, i: usize) -> Result<(), Trouble> {
+        let records = self.processes[i].news()?;
+        let instance = self.processes[i].instance;
+        records.iter().try_for_each(|record| self.judge.record(instance, record)).map_err(Trouble::from)
+    }
+
+    /// A process has ended that was not killed.
+    fn ended(&mut self, i: usize) -> Result<(), Trouble> {
+        self.read(i)?;
+        let instance = self.processes[i].instance;
+        self.judge.gone(instance)?;
+        let process = &self.processes[i];
+        let end = self.judge.witnesses[&instance].end;
+        let (stop, allowed) = (process.longest_stop, self.options.suspect_after);
+        let what = match end {
+            Some(End::Finished) if self.finishing => "finished",
+            Some(End::Left) if process.told_to_leave => "left",
+            Some(End::Evicted) => {
+                self.tally.evictions += 1;
+                // Nine tenths of the silence are promised to be safe.
+                self.tally.unprovoked += u64::from(10 * stop < 9 * allowed);
+                if self.tally.unprovoked > UNPROVOKED_MAX {
+                    let what = format!("{} members were evicted that never were silent", self.tally.unprovoked);
+                    return Err(Breach { number: 16, name: "no false storms", what }.into());
+                }
+                "was evicted"
+            }
+            _ => {
+                let text = String::from_utf8_lossy(&self.judge.witnesses[&instance].text).trim().to_owned();
+                let status = process.status.map_or_else(String::new, |status| status.to_string());
+                return Err(Trouble::Stuck(format!("process {instance} ended with {end:?} ({status}): {text}")));
+            }
+        };
+        let what = format!("process {instance} {what} (longest stop {} ms)", stop.as_millis());
+        self.note(what);
+        Ok(())
+    }
+
+    /// Everybody lives and is let be: they have to be in one view soon.
+    fn calm(&mut self) -> Result<(), Trouble> {
+        self.note("the storm is over".to_owned());
+        self.processes.iter_mut().for_each(Process::go_on);
+        let begin = Instant::now();
+        while !self.is_calm() {
+            if begin.elapsed() > CALM_MAX {
+                return Err(Trouble::Stuck(format!("{CALM_MAX:?} after the storm the living are not in one view")));
+            }
+            self.tick()?;
+            sleep(TICK);
+        }
+        self.tally.calm_ms.push(begin.elapsed().as_millis() as u64);
+        self.note("all are in one view".to_owned());
+        let rested = Instant::now();
+        while rested.elapsed() < REST {
+            self.tick()?;
+            sleep(TICK);
+        }
+        Ok(())
+    }
+
+    fn is_calm(&self) -> bool {
+        let living: Vec<&Process> = self.processes.iter().filter(|process| process.is_alive()).collect();
+        let enough = living.len() >= *self.options.members.start() as usize;
+        let views: BTreeSet<_> = living.iter().map(|process| self.judge.view_of(process.instance)).collect();
+        let [Some((_, members))] = views.iter().copied().collect::<Vec<_>>()[..] else { return false };
+        enough && members.len() == living.len() && living.iter().all(|process| !process.told_to_leave)
+    }
+
+    fn finish(&mut self) -> Result<(), Trouble> {
+        self.finishing = true;
+        self.note("finish".to_owned());
+        let begin = Instant::now();
+        self.processes.iter_mut().filter(|process| process.is_alive()).for_each(|process| process.say("finish"));
+        while self.processes.iter().any(Process::is_alive) {
+            if begin.elapsed() > FINISH_MAX {
+                return Err(Trouble::Stuck(format!("{FINISH_MAX:?} after they were told, not all have finished")));
+            }
+            self.tick()?;
+            sleep(TICK);
+        }
+        self.tally.finish_ms.push(begin.elapsed().as_millis() as u64);
+        self.tally.sums = self.judge.finish()?;
+        Ok(())
+    }
+
+    fn broken(&mut self, what: &str) -> Failure {
+        Failure::Broken(self.report(what), Box::new(std::mem::take(&mut self.tally)))
+    }
+
+    /// All that is known, for whoever looks for the cause.
+    fn report(&mut self, what: &str) -> String {
+        for process in self.processes.iter_mut().filter(|process| process.is_alive()) {
+            process.go_on();
+            process.say("status");
+        }
+        sleep(STATUS_WAIT);
+        let mut text = format!("{what}\n\nseed {}, {} founders", self.plan.seed, self.plan.founders);
+        text += if self.plan.states { ", joining with states\n" } else { ", receiving on threads\n" };
+        for line in &self.history {
+            let _ = writeln!(text, "{line}");
+        }
+        for process in &mut self.processes {
+            // Those long gone are no help.
+            let _ = process.news();
+            let witness = self.judge.witnesses.get(&process.instance);
+            let (id, view, end) = witness.map_or((None, 0, None), |w| (w.id, w.view, w.end));
+            let fate = match (process.killed, process.status) {
+                (true, _) => "killed".to_owned(),
+                (_, Some(status)) => format!("{status} {end:?}"),
+                (_, None) => "running".to_owned(),
+            };
+            let _ = writeln!(text, "\nprocess {}: id {id:?}, view {view}, {fate}", process.instance);
+            text += &process.errors();
+            if process.is_alive() {
+                text += &process.answer();
+            }
+            for record in &process.tail {
+                let _ = writeln!(text, "    {record:x?}");
+            }
+        }
+        text
+    }
+}
+
+enum Trouble {
+    Breach(Breach),
+    Stuck(String),
+    Other(anyhow::Error),
+}
+
+impl From<Breach> for Trouble {
+    fn from(breach: Breach) -> Trouble {
+        Trouble::Breach(breach)
+    }
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Trouble {
+        Trouble::Other(error)
+    }
+}
+
+/// Nanoseconds on the clock that the members use, too.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
