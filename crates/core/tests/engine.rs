@@ -748,6 +748,26 @@ fn who_was_left_out_by_the_dead_stops() {
     assert_eq!(*group.engines[0].state(), State::Evicted);
 }
 
+/// Found by the search of small scopes: a leader that decided another's proposal, which leaves it out, ended as if it had wished to
+/// leave, and delivered below trims that need not be what it has.
+#[test]
+fn a_leader_that_decides_to_be_left_out_is_evicted() {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    group.engines[0].suspect(Rank(1));
+    while group.engines[0].ballot().is_none() {
+        group.poll(0);
+        group.poll(2);
+    }
+    group.engines[1].member_died(Rank(0));
+    group.engines[1].member_died(Rank(2));
+    for _ in 0..10 {
+        group.poll(1);
+    }
+    let decision = group.engines[1].decision().expect("it is alone, and the dead are heard");
+    assert_eq!(decision.next.members.len(), 2);
+    assert_eq!(*group.engines[1].state(), State::Evicted);
+}
+
 /// Found on paper, while writing down why two next views are never decided: the dead counted as if they had been with the leader,
 /// although they had helped a leader behind it over its fence.
 #[test]
