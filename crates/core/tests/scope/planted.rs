@@ -9,29 +9,34 @@ use std::panic;
 fn scopes() -> Vec<Scope> {
     let shared = Scope { early: true, ..calm(Memory::Shared) };
     let posted = Scope { early: true, ..calm(Memory::Posted) };
+    let stored = Scope { leaves: true, crashes: 1, ..silent(Memory::Stored) };
     let four = Scope { members: 4, ..silent(Memory::Shared) };
     vec![
         Scope { crashes: 1, ..shared.clone() },
         Scope { suspicions: 1, ..shared.clone() },
+        Scope { members: 2, suspicions: 2, ..silent(Memory::Shared) },
         Scope { suspicions: 2, ..silent(Memory::Shared) },
         Scope { crashes: 2, suspicions: 1, ..silent(Memory::Shared) },
         Scope { crashes: 2, ..shared },
         Scope { crashes: 1, ..posted.clone() },
         Scope { suspicions: 1, ..posted },
+        stored,
+        Scope { crashes: 2, suspicions: 1, ..silent(Memory::Posted) },
         Scope { suspicions: 2, leaves: true, ..four.clone() },
         Scope { suspicions: 3, ..four },
     ]
 }
 
-/// Those that these scopes find. `NeverAdopts` wants five members: two that acknowledge a decision and die, and two that were left
-/// out by it. `OneSlot` wants a proposal that changes while it is read, and a poll is one step here. `ReadsSuspected` only
-/// evicts members that might have stayed.
+/// Those that are about the agreement.
 const BUGS: &[Bug] = &[
     Bug::NoFence,
     Bug::DeadCountAsPresent,
     Bug::DeadRowsUnread,
     Bug::NoQuorum,
     Bug::RoundsBeforeRanks,
+    Bug::NeverAdopts,
+    Bug::OneSlot,
+    Bug::ReadsSuspected,
     Bug::DecidesAlone,
     Bug::TrimIsLongest,
     Bug::CutUnwritten,

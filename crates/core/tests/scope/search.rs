@@ -83,7 +83,7 @@ impl Search {
         let mut first = State([CUT; WORDS]);
         first.0[..members].copy_from_slice(&actors);
         for (from, to) in (0..members).flat_map(|from| (0..members).map(move |to| (from, to))) {
-            if from != to {
+            if from != to && !world.scope.is_absent(to, from) {
                 first.set_link(from, to, link);
             }
         }
@@ -174,7 +174,8 @@ impl Search {
             }
             let links: [Id; MEMBERS] = std::array::from_fn(|from| state.link(from, member));
             let links = &links[..self.members];
-            let choices = self.world.choices(member, state.0[member], links, dead, may_suspect);
+            let over = self.over(state, member);
+            let choices = self.world.choices(member, state.0[member], links, dead, over, may_suspect);
             for nth in 0..choices.len() {
                 self.polls(state, member, &choices, nth, crashes > 0, steps);
             }
@@ -188,7 +189,7 @@ impl Search {
                     let actor = self.world.dead(rank, state.0[rank]);
                     state = self.go(&state, rank, actor, 0, &[CUT; MEMBERS]);
                 }
-                let choices = self.world.choices(member, state.0[member], links, dead | dying, false);
+                let choices = self.world.choices(member, state.0[member], links, dead | dying, over, false);
                 for nth in (0..choices.len()).filter(|nth| choices[*nth].news & dying == dying) {
                     let before = steps.len();
                     self.polls(&state, member, &choices, nth, crashes > dying.count_ones(), steps);
@@ -196,6 +197,13 @@ impl Search {
                 }
             }
         }
+    }
+
+    /// Who has given up and is not heard by `member`, which is told instead: one bit a rank.
+    fn over(&self, state: &State, member: usize) -> u32 {
+        let absent = self.world.scope.absent.iter().filter(|(reader, _)| *reader == member);
+        let is_over = |other: &usize| self.standing(state, *other) == Standing::Evicted;
+        absent.map(|(_, other)| *other).filter(is_over).fold(0, |over, other| over | 1 << other)
     }
 
     /// A member polls, and does or does not die in the middle of it.
@@ -254,7 +262,7 @@ impl Search {
             let [one, other] = [one, other].map(|id| self.world.decision(id));
             return Some(format!("two decisions: {one:?} and {other:?}"));
         }
-        if self.world.scope.suspicions == 0 {
+        if self.world.scope.suspicions == 0 && self.world.scope.absent.is_empty() {
             let running =
                 actors.iter().take(self.members).filter_map(|actor| self.world.actor_of(*actor).running.as_ref());
             for engine in running.map(|running| &running.engine) {
@@ -299,8 +307,12 @@ impl Search {
             // Who follows waits as its leader does.
             let leader = engine.leader().index();
             let leads = actors[leader].running.is_some();
-            if !leads || self.world.has_quorum(state.0[leader], |rank| state.link(rank, leader)) {
-                return Some(format!("member {member} waits for ever, although {leader} is no longer blocked"));
+            if !leads {
+                return Some(format!("member {member} waits for ever for {leader}, which does not run"));
+            }
+            let count = self.world.count(state.0[leader], |rank| state.link(rank, leader));
+            if count.is_quorum() || count.is_all() {
+                return Some(format!("member {member} waits for ever, although {leader} has nothing to wait for"));
             }
             if engine.leader() == engine.me() && !engine.is_blocked() {
                 return Some(format!("member {member} has no quorum and does not say so"));
@@ -308,7 +320,12 @@ impl Search {
             blocked = true;
         }
         self.blocked += u64::from(blocked);
-        self.nobody += u64::from(!goes_on && !blocked && actors.iter().any(|actor| actor.standing != Standing::Dead));
+        let nobody = !goes_on && !blocked && actors.iter().any(|actor| actor.standing != Standing::Dead);
+        self.nobody += u64::from(nobody);
+        let Scope { crashes, suspicions, absent, .. } = &self.world.scope;
+        if nobody && *crashes == 0 && *suspicions < 3 && absent.is_empty() {
+            return Some("nobody is left, although no three suspected each other".to_owned());
+        }
         None
     }
 
@@ -346,8 +363,12 @@ impl Search {
             let _ = write!(text, ", with {take} writes of {from}");
         }
         let inputs = &choice.inputs;
-        let news =
-            [("told of the death of", &inputs.died), ("cut off from", &inputs.lost), ("suspecting", &inputs.suspected)];
+        let news = [
+            ("told of the death of", &inputs.died),
+            ("told of the unheard end of", &inputs.gone),
+            ("cut off from", &inputs.lost),
+            ("suspecting", &inputs.suspected),
+        ];
         for (what, ranks) in news {
             if !ranks.is_empty() {
                 let _ = write!(text, ", {what} {ranks:?}");
