@@ -22,8 +22,7 @@ fn scopes() -> Vec<Scope> {
         Scope { suspicions: 1, ..posted },
         stored,
         Scope { crashes: 2, suspicions: 1, ..silent(Memory::Posted) },
-        Scope { suspicions: 2, leaves: true, ..four.clone() },
-        Scope { suspicions: 3, ..four },
+        Scope { suspicions: 2, leaves: true, ..four },
     ]
 }
 
