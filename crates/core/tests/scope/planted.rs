@@ -18,10 +18,9 @@ fn scopes() -> Vec<Scope> {
         Scope { suspicions: 2, ..silent(Memory::Shared) },
         Scope { crashes: 2, suspicions: 1, ..silent(Memory::Shared) },
         Scope { crashes: 2, ..shared },
-        Scope { crashes: 1, ..posted.clone() },
-        Scope { suspicions: 1, ..posted },
         stored,
         Scope { crashes: 2, suspicions: 1, ..silent(Memory::Posted) },
+        Scope { suspicions: 1, messages: vec![1], ..posted },
         Scope { suspicions: 2, leaves: true, ..four },
     ]
 }
