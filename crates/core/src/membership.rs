@@ -531,6 +531,7 @@ impl Membership {
         if decided {
             let words = core::mem::take(&mut self.value);
             self.decide(view, ballot, &words, table).expect("I have made it, or checked it when I adopted it");
+            self.evicted |= self.is_left_behind(view, layout, table) && !planted!(EvictedGoesOn);
         }
         decided
     }

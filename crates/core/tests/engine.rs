@@ -748,6 +748,61 @@ fn who_was_left_out_by_the_dead_stops() {
     assert_eq!(*group.engines[0].state(), State::Evicted);
 }
 
+/// 0 and 1 are left, and 0 never got the rows of the others, which are dead to 1.
+fn two_are_left_of(members: u32) -> Group {
+    let mut group = Group::new(members, &[0], Order::Total, Ablation::default());
+    for rank in (2..members).map(Rank) {
+        group.engines[0].suspect(rank);
+        group.engines[0].member_gone(rank);
+        group.engines[1].member_died(rank);
+    }
+    for _ in 0..20 {
+        group.poll(0);
+        group.poll(1);
+    }
+    group
+}
+
+#[test]
+fn half_is_enough_where_the_other_half_is_gone() {
+    let group = two_are_left_of(4);
+    assert!(group.engines[..2].iter().all(|engine| *engine.state() == State::Ended));
+}
+
+#[test]
+fn who_follows_a_stranded_leader_goes_on_without_it() {
+    let mut group = two_are_left_of(5);
+    assert!(group.engines[0].is_stranded() && group.engines[0].decision().is_none());
+    assert!(!group.engines[1].is_stranded() && group.engines[1].decision().is_none());
+    group.engines[0].abandon(1, &mut group.memories[0]);
+    for _ in 0..20 {
+        group.poll(0);
+        group.poll(1);
+    }
+    assert_eq!(*group.engines[1].state(), State::Ended);
+    assert_eq!(group.engines[1].decision().unwrap().next.members.len(), 1);
+}
+
+/// Found by the search of small scopes: a leader that decided another's proposal, which leaves it out, ended as if it had wished to
+/// leave, and delivered below trims that need not be what it has.
+#[test]
+fn a_leader_that_decides_to_be_left_out_is_evicted() {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    group.engines[0].suspect(Rank(1));
+    while group.engines[0].ballot().is_none() {
+        group.poll(0);
+        group.poll(2);
+    }
+    group.engines[1].member_died(Rank(0));
+    group.engines[1].member_died(Rank(2));
+    for _ in 0..10 {
+        group.poll(1);
+    }
+    let decision = group.engines[1].decision().expect("it is alone, and the dead are heard");
+    assert_eq!(decision.next.members.len(), 2);
+    assert_eq!(*group.engines[1].state(), State::Evicted);
+}
+
 /// Found on paper, while writing down why two next views are never decided: the dead counted as if they had been with the leader,
 /// although they had helped a leader behind it over its fence.
 #[test]

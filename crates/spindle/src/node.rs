@@ -345,6 +345,8 @@ impl Node {
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if self.engine.is_blocked() {
             if self.engine.is_stranded() {
+                // Who follows need not wait until this node is dropped.
+                self.engine.abandon(1, &mut self.fabric);
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
             }
             worked |= self.look_for_the_suspected();

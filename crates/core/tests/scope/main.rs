@@ -16,6 +16,7 @@ mod world;
 
 use member::Memory;
 use search::{Report, Search};
+use std::time::Instant;
 use world::Scope;
 
 /// Three members of which two send one message each at any time, and nothing else happens.
@@ -28,6 +29,8 @@ fn calm(memory: Memory) -> Scope {
         proofs: true,
         suspicions: 0,
         leaves: false,
+        absent: vec![],
+        mistaken: false,
         memory,
     }
 }
@@ -36,6 +39,21 @@ fn calm(memory: Memory) -> Scope {
 /// group without senders is at its end.
 fn silent(memory: Memory) -> Scope {
     Scope { messages: vec![0], early: true, ..calm(memory) }
+}
+
+/// All ways in which so many rows may never come to somebody else.
+fn absences(members: usize, count: usize) -> Vec<Vec<(usize, usize)>> {
+    let pairs = (0..members).flat_map(|reader| (0..members).map(move |other| (reader, other)));
+    let pairs: Vec<_> = pairs.filter(|(reader, other)| reader != other).collect();
+    let mut ways = vec![vec![]];
+    for _ in 0..count {
+        let longer = |way: &Vec<(usize, usize)>| {
+            let behind = way.last().map_or(0, |last| 1 + pairs.iter().position(|pair| pair == last).unwrap());
+            pairs[behind..].iter().map(|pair| [&way[..], &[*pair]].concat()).collect::<Vec<_>>()
+        };
+        ways = ways.iter().flat_map(longer).collect();
+    }
+    ways
 }
 
 fn search(scope: &Scope) -> Report {
@@ -52,6 +70,29 @@ fn holds(scope: &Scope) {
     if let Some(wrong) = report.wrong {
         panic!("{scope}: {wrong}");
     }
+}
+
+/// Holds, whichever `count` rows never come.
+#[track_caller]
+fn holds_without(count: usize, scope: &Scope) {
+    let mut sum = [0; 5];
+    #[expect(clippy::disallowed_methods, reason = "how long it took is for people")]
+    let started = Instant::now();
+    for absent in absences(scope.members, count) {
+        let scope = Scope { absent, ..scope.clone() };
+        let report = search(&scope);
+        if let Some(wrong) = report.wrong {
+            panic!("{scope}: {wrong}");
+        }
+        let counts = [report.states as u64, report.transitions, report.ends, report.blocked, report.nobody];
+        sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    let [states, transitions, ends, blocked, nobody] = sum;
+    let rest = format!("{ends} states of rest ({blocked} with somebody blocked, {nobody} with nobody left)");
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "{scope}, {count} rows never come\n    {states} states, {transitions} transitions, {rest}, {seconds:.1} s"
+    );
 }
 
 #[test]
@@ -136,6 +177,55 @@ fn two_of_three_crash_and_two_are_suspected() {
 #[ignore = "wants a release build: cargo xtask scope"]
 fn two_of_four_crash() {
     holds(&Scope { members: 4, crashes: 2, ..silent(Memory::Shared) });
+}
+
+#[test]
+#[ignore = "wants a release build: cargo xtask scope"]
+fn rows_of_two_never_come() {
+    for count in [1, 2] {
+        holds_without(count, &Scope { members: 2, crashes: 1, suspicions: 2, ..silent(Memory::Shared) });
+    }
+}
+
+#[test]
+#[ignore = "wants a release build: cargo xtask scope"]
+fn rows_of_three_never_come() {
+    for count in [1, 2] {
+        for suspicions in [0, 1] {
+            holds_without(count, &Scope { crashes: 2, suspicions, ..silent(Memory::Shared) });
+        }
+        holds_without(count, &Scope { crashes: 1, early: true, ..calm(Memory::Shared) });
+        holds_without(count, &Scope { crashes: 2, ..silent(Memory::Posted) });
+    }
+}
+
+#[test]
+#[ignore = "wants a release build: cargo xtask scope"]
+fn rows_of_four_never_come() {
+    // One that knows of two that decide nothing but that they are gone, and one that knows nothing of anybody.
+    for absent in [vec![(2, 0), (2, 1)], vec![(3, 0), (3, 1), (3, 2)]] {
+        holds(&Scope { members: 4, crashes: 2, absent, ..silent(Memory::Shared) });
+    }
+}
+
+#[test]
+#[ignore = "takes long: cargo xtask scope --long"]
+fn long_rows_of_four_never_come() {
+    for count in [1, 2] {
+        holds_without(count, &Scope { members: 4, crashes: 2, ..silent(Memory::Shared) });
+        holds_without(count, &Scope { crashes: 2, early: true, ..calm(Memory::Shared) });
+    }
+}
+
+/// Whoever took zeros for the last words of two that have died would go on beside what they had decided.
+#[test]
+fn a_row_that_never_came_is_nobodys_last_word() {
+    for absent in absences(3, 2) {
+        let (reader, other) = (absent[0].0, absent[1].0);
+        let scope = Scope { crashes: 2, suspicions: 1, absent, mistaken: true, ..silent(Memory::Shared) };
+        let wrong = search(&scope).wrong.unwrap_or_default();
+        assert_eq!(wrong.starts_with("two decisions"), reader == other, "{scope}: {wrong}");
+    }
 }
 
 #[test]

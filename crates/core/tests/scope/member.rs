@@ -53,6 +53,8 @@ pub(crate) struct Inputs {
     pub(crate) commits: u8,
     /// Deaths that are proven to it.
     pub(crate) died: Vec<Rank>,
+    /// Of the dead, and of those that gave up: those whose rows never came.
+    pub(crate) gone: Vec<Rank>,
     /// The dead whose connections break.
     pub(crate) lost: Vec<Rank>,
     /// Members that live.
@@ -140,6 +142,8 @@ pub(crate) struct Polled {
     pub(crate) engine: Engine,
     pub(crate) row: Row,
     pub(crate) events: Vec<Event>,
+    /// Whether it has given up because all who could tell it how the view went on are gone.
+    pub(crate) is_stranded: bool,
 }
 
 impl Running {
@@ -153,6 +157,7 @@ impl Running {
             commit(&engine, &mut view, (me.0 as u8, nth));
         }
         inputs.died.iter().for_each(|rank| engine.member_died(*rank));
+        inputs.gone.iter().for_each(|rank| engine.member_gone(*rank));
         inputs.lost.iter().chain(&inputs.suspected).for_each(|rank| engine.suspect(*rank));
         if inputs.leaves {
             engine.leave();
@@ -171,11 +176,15 @@ impl Running {
             });
         };
         engine.poll(Time(0), &mut view, &mut upcall);
+        let is_stranded = engine.is_stranded();
+        if is_stranded {
+            engine.abandon(1, &mut view);
+        }
         if memory != Memory::Shared {
             engine.admit(engine.view().members[me.index()]);
         }
         let own = view.own;
-        Polled { engine, row: own, events: events.take() }
+        Polled { engine, row: own, events: events.take(), is_stranded }
     }
 
     /// What the member's application sends again, if it has ended.

@@ -1,6 +1,6 @@
 //! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
 use crate::intern::{Id, Mix};
-use crate::member::{Event, Inputs, Message};
+use crate::member::{Event, Message};
 use crate::world::{CUT, Choice, MEMBERS, Scope, Standing, World};
 use spindle_core::Rank;
 use std::collections::HashSet;
@@ -83,7 +83,7 @@ impl Search {
         let mut first = State([CUT; WORDS]);
         first.0[..members].copy_from_slice(&actors);
         for (from, to) in (0..members).flat_map(|from| (0..members).map(move |to| (from, to))) {
-            if from != to {
+            if from != to && !world.scope.is_absent(to, from) {
                 first.set_link(from, to, link);
             }
         }
@@ -164,47 +164,46 @@ impl Search {
 
     fn steps(&mut self, state: &State, steps: &mut Vec<Step>) {
         steps.clear();
-        let dead: Vec<Rank> = (0..self.members)
-            .filter(|member| self.standing(state, *member) == Standing::Dead)
-            .map(|member| Rank(member as u32))
-            .collect();
-        let crashes = self.world.scope.crashes - dead.len();
+        let is_dead = |member: &usize| self.standing(state, *member) == Standing::Dead;
+        let dead = (0..self.members).filter(is_dead).fold(0, |dead, member| dead | 1 << member);
+        let crashes = self.world.scope.crashes - u32::count_ones(dead);
         let may_suspect = state.0[WORDS - 1] < u32::from(self.world.scope.suspicions);
         for member in 0..self.members {
             if self.standing(state, member) != Standing::Running {
                 continue;
             }
-            let links: Vec<Id> = (0..self.members).map(|from| state.link(from, member)).collect();
-            let choices = self.world.choices(member, state.0[member], &links, &dead, may_suspect);
+            let links: [Id; MEMBERS] = std::array::from_fn(|from| state.link(from, member));
+            let links = &links[..self.members];
+            let over = self.over(state, member);
+            let choices = self.world.choices(member, state.0[member], links, dead, over, may_suspect);
             for nth in 0..choices.len() {
                 self.polls(state, member, &choices, nth, crashes > 0, steps);
             }
             // A crash between two polls is no step, but comes with the first news of it: until then the member has done nothing.
-            for mask in 1..1u32 << self.members {
-                let dying: Vec<Rank> =
-                    (0..self.members as u32).filter(|rank| mask >> rank & 1 == 1).map(Rank).collect();
-                let dies = |rank: &Rank| rank.index() != member && !dead.contains(rank);
-                if dying.len() > crashes || !dying.iter().all(dies) {
+            for dying in 1..1u32 << self.members {
+                if dying.count_ones() > crashes || dying & (dead | 1 << member) != 0 {
                     continue;
                 }
                 let mut state = *state;
-                for rank in &dying {
-                    let actor = self.world.dead(rank.index(), state.0[rank.index()]);
-                    state = self.go(&state, rank.index(), actor, 0, &[CUT; MEMBERS]);
+                for rank in (0..self.members).filter(|rank| dying >> rank & 1 == 1) {
+                    let actor = self.world.dead(rank, state.0[rank]);
+                    state = self.go(&state, rank, actor, 0, &[CUT; MEMBERS]);
                 }
-                let mut dead = [&dead[..], &dying].concat();
-                dead.sort_unstable();
-                let choices = self.world.choices(member, state.0[member], &links, &dead, false);
-                for nth in 0..choices.len() {
-                    let Inputs { died, lost, .. } = &choices[nth].inputs;
-                    if dying.iter().all(|rank| died.contains(rank) || lost.contains(rank)) {
-                        let before = steps.len();
-                        self.polls(&state, member, &choices, nth, crashes > dying.len(), steps);
-                        steps[before..].iter_mut().for_each(|step| step.chance = true);
-                    }
+                let choices = self.world.choices(member, state.0[member], links, dead | dying, over, false);
+                for nth in (0..choices.len()).filter(|nth| choices[*nth].news & dying == dying) {
+                    let before = steps.len();
+                    self.polls(&state, member, &choices, nth, crashes > dying.count_ones(), steps);
+                    steps[before..].iter_mut().for_each(|step| step.chance = true);
                 }
             }
         }
+    }
+
+    /// Who has given up and is not heard by `member`, which is told instead: one bit a rank.
+    fn over(&self, state: &State, member: usize) -> u32 {
+        let absent = self.world.scope.absent.iter().filter(|(reader, _)| *reader == member);
+        let is_over = |other: &usize| self.standing(state, *other) == Standing::Evicted;
+        absent.map(|(_, other)| *other).filter(is_over).fold(0, |over, other| over | 1 << other)
     }
 
     /// A member polls, and does or does not die in the middle of it.
@@ -263,6 +262,16 @@ impl Search {
             let [one, other] = [one, other].map(|id| self.world.decision(id));
             return Some(format!("two decisions: {one:?} and {other:?}"));
         }
+        if self.world.scope.suspicions == 0 && self.world.scope.absent.is_empty() {
+            let running =
+                actors.iter().take(self.members).filter_map(|actor| self.world.actor_of(*actor).running.as_ref());
+            for engine in running.map(|running| &running.engine) {
+                let lives = |rank: &Rank| matches!(faces[rank.index()].0, Standing::Running | Standing::Ended);
+                if let Some(rank) = engine.view().ranks().find(|rank| engine.suspects(*rank) && lives(rank)) {
+                    return Some(format!("member {} suspects {rank} for nothing", engine.me()));
+                }
+            }
+        }
         let lists: Vec<&[Message]> = faces.iter().map(|(_, list, _)| &self.world.lists.get(*list)[..]).collect();
         for ((standing, ..), list) in faces.iter().zip(&lists) {
             for other in &lists {
@@ -298,8 +307,12 @@ impl Search {
             // Who follows waits as its leader does.
             let leader = engine.leader().index();
             let leads = actors[leader].running.is_some();
-            if !leads || self.world.has_quorum(state.0[leader], |rank| state.link(rank, leader)) {
-                return Some(format!("member {member} waits for ever, although {leader} is no longer blocked"));
+            if !leads {
+                return Some(format!("member {member} waits for ever for {leader}, which does not run"));
+            }
+            let count = self.world.count(state.0[leader], |rank| state.link(rank, leader));
+            if count.is_quorum() || count.is_all() {
+                return Some(format!("member {member} waits for ever, although {leader} has nothing to wait for"));
             }
             if engine.leader() == engine.me() && !engine.is_blocked() {
                 return Some(format!("member {member} has no quorum and does not say so"));
@@ -307,7 +320,12 @@ impl Search {
             blocked = true;
         }
         self.blocked += u64::from(blocked);
-        self.nobody += u64::from(!goes_on && !blocked && actors.iter().any(|actor| actor.standing != Standing::Dead));
+        let nobody = !goes_on && !blocked && actors.iter().any(|actor| actor.standing != Standing::Dead);
+        self.nobody += u64::from(nobody);
+        let Scope { crashes, suspicions, absent, .. } = &self.world.scope;
+        if nobody && *crashes == 0 && *suspicions < 3 && absent.is_empty() {
+            return Some("nobody is left, although no three suspected each other".to_owned());
+        }
         None
     }
 
@@ -345,8 +363,12 @@ impl Search {
             let _ = write!(text, ", with {take} writes of {from}");
         }
         let inputs = &choice.inputs;
-        let news =
-            [("told of the death of", &inputs.died), ("cut off from", &inputs.lost), ("suspecting", &inputs.suspected)];
+        let news = [
+            ("told of the death of", &inputs.died),
+            ("told of the unheard end of", &inputs.gone),
+            ("cut off from", &inputs.lost),
+            ("suspecting", &inputs.suspected),
+        ];
         for (what, ranks) in news {
             if !ranks.is_empty() {
                 let _ = write!(text, ", {what} {ranks:?}");

@@ -22,13 +22,17 @@ pub(crate) struct Scope {
     pub(crate) messages: Vec<u8>,
     /// Whether all messages are committed before the first poll, and not at any time.
     pub(crate) early: bool,
-    pub(crate) crashes: usize,
+    pub(crate) crashes: u32,
     /// Whether a death is proven to the survivors, and not suspected.
     pub(crate) proofs: bool,
     /// Suspicions of members that live.
     pub(crate) suspicions: u8,
     /// Whether the member of the highest rank may leave: the view ends then without a suspicion.
     pub(crate) leaves: bool,
+    /// Members whose rows never come to others: the reader, and whose row it is. The reader suspects the other from the start.
+    pub(crate) absent: Vec<(usize, usize)>,
+    /// Whether a reader takes the row that never came for the last word of a member that has died.
+    pub(crate) mistaken: bool,
     pub(crate) memory: Memory,
 }
 
@@ -45,9 +49,10 @@ pub(crate) struct Actor {
     /// As long as it runs.
     pub(crate) running: Option<Running>,
     pub(crate) delivered: Id,
-    /// Of whose deaths it has heard, and which of them are proven: one bit a rank.
+    /// Of whose ends it has heard, which of them are proven deaths, and of which it can't read the row: one bit a rank.
     told: u8,
     proven: u8,
+    gone: u8,
     pub(crate) decision: Option<Id>,
 }
 
@@ -63,12 +68,15 @@ struct ActorKey {
     delivered: Id,
     told: u8,
     proven: u8,
+    gone: u8,
     decision: Option<Id>,
 }
 
 /// One step of one member.
 pub(crate) struct Choice {
     pub(crate) inputs: Inputs,
+    /// Of whose ends it hears: one bit a rank.
+    pub(crate) news: u32,
     /// By rank, how many writes it takes.
     pub(crate) takes: Vec<usize>,
     /// By rank, the links to it behind that.
@@ -150,7 +158,10 @@ impl World {
         let actors = view
             .ranks()
             .map(|rank| {
-                let running = Running { engine: engine(rank).fork(), row, shown: row, sent: 0 };
+                let mut engine = engine(rank).fork();
+                let absent = world.scope.absent.iter().filter(|(reader, _)| *reader == rank.index());
+                absent.for_each(|(_, other)| engine.suspect(Rank(*other as u32)));
+                let running = Running { engine, row, shown: row, sent: 0 };
                 world.actor(
                     rank.index(),
                     Actor {
@@ -159,6 +170,7 @@ impl World {
                         delivered,
                         told: 0,
                         proven: 0,
+                        gone: 0,
                         decision: None,
                     },
                 )
@@ -202,6 +214,7 @@ impl World {
             delivered: actor.delivered,
             told: actor.told,
             proven: actor.proven,
+            gone: actor.gone,
             decision: actor.decision,
         };
         let id = self.keys.id(key);
@@ -211,16 +224,18 @@ impl World {
         id
     }
 
-    /// What `me` can do where the links to it are these, by rank, and `dead` have died.
+    /// What `me` can do where the links to it are these, by rank, and `dead` have died and `over`, whose rows it does not have, have
+    /// given up: one bit a rank.
     pub(crate) fn choices(
         &mut self,
         me: usize,
         actor: Id,
         links: &[Id],
-        dead: &[Rank],
+        dead: u32,
+        over: u32,
         may_suspect: bool,
     ) -> Rc<Vec<Choice>> {
-        let mask = dead.iter().fold(u32::from(may_suspect) << 31, |mask, rank| mask | 1 << rank.0);
+        let mask = u32::from(may_suspect) << 31 | over << MEMBERS | dead;
         let mut key = [CUT; 2 + MEMBERS];
         key[..2].copy_from_slice(&[actor, mask]);
         key[2..2 + links.len()].copy_from_slice(links);
@@ -228,7 +243,7 @@ impl World {
             return Rc::clone(known);
         }
         let mut choices = Vec::new();
-        for inputs in self.inputs(me, actor, dead, may_suspect) {
+        for inputs in self.inputs(me, actor, dead, over, may_suspect) {
             self.choose(me, actor, links, dead, inputs, &mut choices);
         }
         let choices = Rc::new(choices);
@@ -237,22 +252,27 @@ impl World {
     }
 
     /// All that may happen to it before its poll.
-    fn inputs(&self, me: usize, actor: Id, dead: &[Rank], may_suspect: bool) -> Vec<Inputs> {
+    fn inputs(&self, me: usize, actor: Id, dead: u32, over: u32, may_suspect: bool) -> Vec<Inputs> {
         let actor = self.actor_of(actor);
         let running = actor.running.as_ref().expect("who has stopped has no choice");
         let left = self.scope.messages.get(me).map_or(0, |count| count - running.sent);
-        let untold: Vec<Rank> = dead.iter().copied().filter(|rank| actor.told >> rank.0 & 1 == 0).collect();
+        let untold = (dead | over) & !u32::from(actor.told);
+        let untold: Vec<Rank> =
+            (0..self.scope.members as u32).filter(|rank| untold >> rank & 1 == 1).map(Rank).collect();
         let mut all = Vec::new();
         // What is committed early is there at the first poll.
         let least = if self.scope.early { left } else { 0 };
         for commits in least..=left {
             for mask in 0..1u32 << untold.len() {
-                let told = (0..).zip(&untold).filter(|(i, _)| mask >> i & 1 == 1).map(|(_, rank)| *rank).collect();
+                let told = (0..).zip(&untold).filter(|(i, _)| mask >> i & 1 == 1).map(|(_, rank)| *rank);
+                let told: Vec<Rank> = told.collect();
+                let is_absent = |rank: &Rank| !self.scope.mistaken && self.scope.is_absent(me, rank.index());
+                let (gone, told): (Vec<Rank>, Vec<Rank>) = told.into_iter().partition(is_absent);
                 let (died, lost) = if self.scope.proofs { (told, vec![]) } else { (vec![], told) };
-                all.push(Inputs { commits, died, lost, ..Inputs::default() });
+                all.push(Inputs { commits, died, gone, lost, ..Inputs::default() });
             }
             let alive = (0..self.scope.members as u32).map(Rank).filter(|rank| {
-                rank.index() != me && !dead.contains(rank) && !running.engine.suspects(*rank) && may_suspect
+                rank.index() != me && dead >> rank.0 & 1 == 0 && !running.engine.suspects(*rank) && may_suspect
             });
             all.extend(alive.map(|rank| Inputs { commits, suspected: vec![rank], ..Inputs::default() }));
             if self.scope.leaves && me + 1 == self.scope.members && !running.engine.is_wedged() {
@@ -262,7 +282,7 @@ impl World {
         all
     }
 
-    fn choose(&mut self, me: usize, actor: Id, links: &[Id], dead: &[Rank], inputs: Inputs, choices: &mut Vec<Choice>) {
+    fn choose(&mut self, me: usize, actor: Id, links: &[Id], dead: u32, inputs: Inputs, choices: &mut Vec<Choice>) {
         let ranks = || (0..links.len() as u32).map(Rank);
         let most: Vec<usize> = links.iter().map(|link| self.links.get(*link).len().saturating_sub(1)).collect();
         // A death is proven when nothing of it is on the way any more.
@@ -271,7 +291,8 @@ impl World {
         // Without proof a death is noticed by a connection that breaks: what is on the way is lost with it.
         let breaks: Vec<bool> = ranks().map(|rank| inputs.lost.contains(&rank)).collect();
         let idle = (inputs == Inputs::default()).then_some((actor, 0));
-        let may_die = dead.len() < self.scope.crashes;
+        let news = inputs.died.iter().chain(&inputs.gone).chain(&inputs.lost).fold(0, |news, rank| news | 1 << rank.0);
+        let may_die = dead.count_ones() < self.scope.crashes;
         let mut found: Vec<(Vec<usize>, (Id, Id))> = Vec::new();
         let mut takes = least.clone();
         loop {
@@ -297,7 +318,15 @@ impl World {
                 let links = left.into_iter().map(|left| left.map_or(CUT, |left| self.links.id(left))).collect();
                 let events = if may_die { self.outputs.get(output).len() } else { 0 };
                 let deaths = (1..events).map(|count| self.dies(me, actor, after, output, count)).collect();
-                choices.push(Choice { inputs: inputs.clone(), takes: takes.clone(), links, after, output, deaths });
+                choices.push(Choice {
+                    inputs: inputs.clone(),
+                    news,
+                    takes: takes.clone(),
+                    links,
+                    after,
+                    output,
+                    deaths,
+                });
             }
             // Like an odometer, so that smaller ones come first.
             let Some(wheel) = (0..takes.len()).find(|rank| takes[*rank] < most[*rank]) else { return };
@@ -310,8 +339,9 @@ impl World {
     fn poll(&mut self, me: usize, actor: Id, sources: &[Id], inputs: &Inputs) -> (Id, Id) {
         let bits = |ranks: &[Rank]| ranks.iter().fold(0u32, |bits, rank| bits | 1 << rank.0);
         let (died, lost, suspected) = (bits(&inputs.died), bits(&inputs.lost), bits(&inputs.suspected));
-        let happens =
-            u32::from(inputs.leaves) << 31 | u32::from(inputs.commits) << 24 | died << 16 | lost << 8 | suspected;
+        let gone = bits(&inputs.gone);
+        let sets = [gone, died, lost, suspected].into_iter().fold(0, |sets, set| sets << MEMBERS | set);
+        let happens = u32::from(inputs.leaves) << 31 | u32::from(inputs.commits) << (4 * MEMBERS) | sets;
         let mut key = [0; 2 + MEMBERS];
         key[..2].copy_from_slice(&[actor, happens]);
         key[2..2 + sources.len()].copy_from_slice(sources);
@@ -332,14 +362,16 @@ impl World {
             _ => None,
         }));
         self.check_list(me, &delivered);
-        let (told, proven) = (before.told | (died | lost) as u8, before.proven | died as u8);
+        let (told, proven) = (before.told | (died | gone | lost) as u8, before.proven | died as u8);
+        let gone = before.gone | gone as u8;
         let leads = |decision: &&Decision| before.decision.is_none() && decision.ballot.leader == engine.me();
         if engine.decision().filter(leads).is_some() {
-            self.check_quorum(engine, &polled.row, &others, proven);
+            self.check_quorum(engine, &polled.row, &others, proven, gone);
         }
         let decision = engine.decision().map(|decision| (decision.next.clone(), decision.trims.clone()));
         let decision = decision.map(|decision| self.decisions.id(decision));
         let standing = match engine.state() {
+            State::Running if polled.is_stranded => Standing::Evicted,
             State::Running => Standing::Running,
             State::Ended => Standing::Ended,
             State::Evicted => Standing::Evicted,
@@ -369,8 +401,8 @@ impl World {
         let delivered = self.lists.id(delivered);
         let runs = standing == Standing::Running;
         let after = match runs {
-            true => Actor { standing, running: Some(running), delivered, told, proven, decision },
-            false => Actor { standing, running: None, delivered, told: 0, proven: 0, decision },
+            true => Actor { standing, running: Some(running), delivered, told, proven, gone, decision },
+            false => Actor { standing, running: None, delivered, told: 0, proven: 0, gone: 0, decision },
         };
         let after = self.actor(me, after);
         let output = self.outputs.id(events);
@@ -403,7 +435,7 @@ impl World {
             }
         }
         let delivered = self.lists.id(delivered);
-        let dead = Actor { standing: Standing::Dead, running: None, delivered, told: 0, proven: 0, decision };
+        let dead = Actor { standing: Standing::Dead, running: None, delivered, told: 0, proven: 0, gone: 0, decision };
         (self.actor(me, dead), cut)
     }
 
@@ -441,13 +473,13 @@ impl World {
         id
     }
 
-    /// Whether `actor`, which runs, has a quorum of those that it does not suspect: who is with it, and who is left out.
-    pub(crate) fn has_quorum(&self, actor: Id, link: impl Fn(usize) -> Id) -> bool {
+    /// What a member that runs, and knows all that there is to know, counts.
+    pub(crate) fn count(&self, actor: Id, link: impl Fn(usize) -> Id) -> Count {
         let actor = self.actor_of(actor);
         let row = |rank: usize| self.links.get(link(rank)).last().map_or(0, |row| *row);
         let rows: Vec<Rc<Row>> = (0..self.scope.members).map(|rank| Rc::clone(self.rows.get(row(rank)))).collect();
         let engine = &actor.running.as_ref().expect("it runs").engine;
-        is_quorum(engine, &rows, actor.proven)
+        Count::of(engine, &rows, actor.proven, actor.gone)
     }
 
     fn fail(&mut self, what: String) {
@@ -465,10 +497,10 @@ impl World {
     }
 
     /// INV-QUORUM, by what the leader's own copies say: all whom it does not suspect carry its ballot, and they are a quorum.
-    fn check_quorum(&mut self, engine: &Engine, own: &Row, others: &[Rc<Row>], proven: u8) {
+    fn check_quorum(&mut self, engine: &Engine, own: &Row, others: &[Rc<Row>], proven: u8, gone: u8) {
         let all: Vec<Rank> = engine.view().ranks().collect();
         let with: Vec<Rank> = all.iter().copied().filter(|rank| !engine.suspects(*rank)).collect();
-        if !is_quorum(engine, others, proven) {
+        if !Count::of(engine, others, proven, gone).is_quorum() {
             self.fail(format!("{} decides with {} of {}", engine.me(), with.len(), all.len()));
         }
         let row = |rank: Rank| if rank == engine.me() { own } else { &*others[rank.index()] };
@@ -489,6 +521,9 @@ impl World {
         }
         let decision = engine.decision().cloned().expect("a view ends by a decision");
         let goes_on = decision.next.rank_of(MemberId(me as u64)).is_some();
+        if !goes_on && word(row, membership::LEAVING) == 0 {
+            self.fail(format!("member {me} ends as if it had wanted to leave, by {decision:?}"));
+        }
         let next = engine.successor();
         if next.as_ref().map(Engine::view) != Some(&decision.next).filter(|_| goes_on) {
             self.fail(format!("member {me} goes on in {next:?} after {decision:?}"));
@@ -500,17 +535,48 @@ fn word(row: &Row, at: u64) -> u64 {
     u64::from_le_bytes(row[at as usize..at as usize + 8].try_into().unwrap())
 }
 
-/// Whether those whom a member does not suspect are more than half of the view, where the dead are left out. Those of them that
-/// suspected the member are not, if it suspects somebody behind itself who may live.
-fn is_quorum(engine: &Engine, rows: &[Rc<Row>], proven: u8) -> bool {
-    let (with, without): (Vec<Rank>, Vec<Rank>) = engine.view().ranks().partition(|rank| !engine.suspects(*rank));
-    let row = |rank: &Rank| &rows[rank.index()];
-    let (gone, unsure): (Vec<Rank>, Vec<Rank>) =
-        without.into_iter().partition(|rank| proven >> rank.0 & 1 == 1 || is_final(row(rank)));
-    let has_rival = unsure.iter().any(|rank| *rank > engine.me());
-    let is_against = |rank: &&Rank| word(row(rank), membership::SUSPECTED) >> engine.me().0 & 1 == 1;
-    let against = if has_rival { gone.iter().filter(is_against).count() } else { 0 };
-    2 * with.len() > rows.len() - (gone.len() - against)
+/// How many members stand how to one of them.
+pub(crate) struct Count {
+    /// Whom it does not suspect, itself included.
+    with: usize,
+    /// The others, but for the dead that it has heard to the end. Those of them that suspected it are among these, if it suspects
+    /// somebody behind itself who may live.
+    against: usize,
+    /// The others that do nothing any more, unheard.
+    gone: usize,
+    /// The others that may live.
+    unsure: usize,
+}
+
+impl Count {
+    fn of(engine: &Engine, rows: &[Rc<Row>], proven: u8, gone: u8) -> Count {
+        let (with, without): (Vec<Rank>, Vec<Rank>) = engine.view().ranks().partition(|rank| !engine.suspects(*rank));
+        let row = |rank: &Rank| &rows[rank.index()];
+        let (dead, unheard): (Vec<Rank>, Vec<Rank>) =
+            without.into_iter().partition(|rank| proven >> rank.0 & 1 == 1 || is_final(row(rank)));
+        let has_rival = unheard.iter().any(|rank| *rank > engine.me());
+        let is_against = |rank: &&Rank| word(row(rank), membership::SUSPECTED) >> engine.me().0 & 1 == 1;
+        let turned = if has_rival { dead.iter().filter(is_against).count() } else { 0 };
+        let gone = unheard.iter().filter(|rank| gone >> rank.0 & 1 == 1).count();
+        Count { with: with.len(), against: unheard.len() + turned, gone, unsure: unheard.len() - gone }
+    }
+
+    /// More than are against it; or as many, if these are all gone.
+    pub(crate) fn is_quorum(&self) -> bool {
+        self.with > self.against || self.with == self.against && self.against == self.gone
+    }
+
+    /// Nobody lives who could tell more.
+    pub(crate) fn is_all(&self) -> bool {
+        self.unsure == 0
+    }
+}
+
+impl Scope {
+    /// Whether the row of `other` never comes to `reader`.
+    pub(crate) fn is_absent(&self, reader: usize, other: usize) -> bool {
+        self.absent.contains(&(reader, other))
+    }
 }
 
 /// Whether its owner says in it that it will write no more.
@@ -520,11 +586,15 @@ fn is_final(row: &Row) -> bool {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scope { members, messages, early, crashes, proofs, suspicions, leaves, memory } = self;
+        let Scope { members, messages, early, crashes, proofs, suspicions, leaves, absent, mistaken, memory } = self;
         let when = if *early { "first" } else { "at any time" };
         let proof = if *proofs { "proven" } else { "unproven" };
         write!(f, "{members} members, {messages:?} messages sent {when}, {crashes} crashes {proof}, ")?;
         let leaving = if *leaves { "one may leave, " } else { "" };
-        write!(f, "{suspicions} false suspicions, {leaving}memory {memory:?}")
+        for (reader, other) in absent {
+            write!(f, "{reader} never sees {other}, ")?;
+        }
+        let mistaken = if *mistaken { "and takes that for its last word, " } else { "" };
+        write!(f, "{mistaken}{suspicions} false suspicions, {leaving}memory {memory:?}")
     }
 }
