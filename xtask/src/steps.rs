@@ -1,6 +1,6 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::Session;
-use crate::{instructions, licences, purity, readme};
+use crate::{chaos, instructions, licences, purity, readme};
 use anyhow::{Context, Result};
 use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
@@ -61,6 +61,12 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "scope", about: "every way in which three members can end a view holds", minutes: 10, run: scope },
     Step { name: "sim", about: "2,000 seeds of the simulator without a violation", minutes: 10, run: sim },
     Step { name: "planted", about: "the simulator finds every planted bug", minutes: 10, run: planted },
+    Step {
+        name: "chaos",
+        about: "real processes agree that are killed, stopped, started and asked to leave for a minute",
+        minutes: 10,
+        run: chaos::smoke,
+    },
 ];
 
 /// `scope`, with what takes too long for CI.

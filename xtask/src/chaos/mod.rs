@@ -91,6 +91,17 @@ fn members(text: &str) -> Result<RangeInclusive<u32>> {
     }
 }
 
+/// The step of CI: a run of a minute, in a process of its own, which cleans up when it is stopped.
+pub(crate) fn smoke(session: &Session<'_>) -> Result<String> {
+    let program = std::env::current_exe().context("this program has no path")?;
+    session.run(session.command(&program.to_string_lossy()).args([
+        "chaos",
+        "--seconds",
+        &SMOKE_SECONDS.to_string(),
+    ]))?;
+    Ok(String::new())
+}
+
 /// Runs it, and says what happened.
 pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     let signals = Signals::watch()?;
