@@ -20,7 +20,7 @@ fn scopes() -> Vec<Scope> {
         Scope { crashes: 2, ..shared },
         stored,
         Scope { crashes: 2, suspicions: 1, ..silent(Memory::Posted) },
-        Scope { suspicions: 1, messages: vec![1], ..posted },
+        Scope { suspicions: 1, ..posted },
         Scope { suspicions: 2, leaves: true, ..four },
     ]
 }
