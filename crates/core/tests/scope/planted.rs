@@ -25,7 +25,8 @@ fn scopes() -> Vec<Scope> {
     ]
 }
 
-/// Those that are about the agreement.
+/// Those that are about the agreement. `SuspicionKept` makes others wait for a member that hangs and is suspected; here everybody polls
+/// in the end, finds itself suspected, and says so in its final row.
 const BUGS: &[Bug] = &[
     Bug::NoFence,
     Bug::DeadCountAsPresent,
@@ -39,7 +40,6 @@ const BUGS: &[Bug] = &[
     Bug::TrimIsLongest,
     Bug::CutUnwritten,
     Bug::DeliversBeyondTrim,
-    Bug::SuspicionKept,
     Bug::EvictedGoesOn,
     Bug::BallotBeforeProposal,
     Bug::ResendsDelivered,
