@@ -359,6 +359,11 @@ impl Crew {
         }
     }
 
+    /// Forgets what was handed over for views before this one.
+    pub(crate) fn pass_over_until(&mut self, view: ViewId) {
+        self.parts.retain(|(id, _), _| *id >= view);
+    }
+
     /// Hands my memory for `view` to `others`.
     pub(crate) fn hand_over(&mut self, view: ViewId, parts: &Handover, others: &[MemberId]) {
         match &mut self.post {

@@ -2,8 +2,9 @@
 use crate::config::Config;
 use crate::crew::{Crew, Handover, News, after};
 use crate::error::JoinError;
+use crate::following::Follower;
 use crate::gathering::{Gathering, Present};
-use crate::learning::{Follower, Item, Queue};
+use crate::learning::{Item, Learner, Queue};
 use crate::node::{Installing, Node, Terms};
 use crate::{Batch, Handler};
 use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
@@ -376,9 +377,9 @@ impl Candidate<'_> {
     ) -> Result<(Crew, Option<View>), JoinError> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
-        let follower =
-            Follower::new(crew, self.digest, dir.clone(), group.clone(), Arc::clone(&queue), Arc::clone(&seen));
-        let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || follower.run());
+        let follower = Follower::new(crew, self.digest, dir.clone(), group.clone());
+        let learner = Learner::new(follower, Arc::clone(&queue), Arc::clone(&seen));
+        let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());
         let thread = thread.map_err(JoinError::Thread)?;
         let learned = self.apply(handler, &queue, &seen);
         queue.stop.store(true, Ordering::Release);

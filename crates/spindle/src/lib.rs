@@ -16,6 +16,7 @@ mod change;
 mod config;
 mod crew;
 mod error;
+mod following;
 mod gathering;
 mod group;
 mod joining;
