@@ -8,7 +8,7 @@ use crate::crew::{Crew, News};
 use crate::error::JoinError;
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Seen, SubgroupId, View};
 use spindle_fabric::ShmReader;
-use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
+use spindle_fabric::mail::{GroupName, Letter, Mailbox, Request, RuntimeDir};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -262,6 +262,16 @@ impl Follower {
         // Who has just come does not know of this process.
         self.asked = None;
         Some(ViewChange::new(Arc::clone(&followed.view), next))
+    }
+
+    /// Tells the members that it follows no more, if they take letters now. If not, they notice when they write to it.
+    pub(crate) fn take_leave(&mut self) {
+        let Some(view) = self.view().map(Arc::clone) else { return };
+        for member in &view.members {
+            let farewell = Letter::Request { from: self.crew.me, reply: 0, what: Request::Forget };
+            self.crew.post(*member, farewell);
+        }
+        self.crew.news();
     }
 
     /// Whether all members have finished, and everything that they have sent was yielded.

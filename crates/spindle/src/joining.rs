@@ -8,7 +8,9 @@ use crate::learning::{Item, Learner, Queue};
 use crate::node::{Installing, Node, Terms};
 use crate::{Batch, Handler};
 use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
-use spindle_fabric::mail::{GroupName, Letter, MailError, Mailbox, Refusal, Role, RuntimeDir, Standing, found_or_find};
+use spindle_fabric::mail::{
+    GroupName, Letter, MailError, Mailbox, Refusal, Role, RuntimeDir, Standing, VISITOR_IDS_FROM, found_or_find,
+};
 use spindle_fabric::{MemberBell, ShmError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,7 +187,7 @@ impl Config {
         candidate.join(&dir, &group, &mut handler)
     }
 
-    fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
+    pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
         let dir = match &self.runtime_dir {
             Some(path) => RuntimeDir::new(path),
             None => RuntimeDir::default_for_user(None),
@@ -283,8 +285,13 @@ impl Candidate<'_> {
             let (mut asked, mut died) = (false, false);
             for news in self.news(crew)? {
                 match news {
-                    News::Asks { id, config, .. } if config != self.digest => {
+                    News::Asks { id, config, observer, .. } if !Config::admits(self.digest, config, observer) => {
                         crew.post(id, Letter::Refused { why: Refusal::Config(self.digest) });
+                    }
+                    // Who only observes takes no part in the founding.
+                    News::Asks { id, .. } if id.0 >= VISITOR_IDS_FROM => {
+                        let present = self.seen.present.iter().map(|present| (present.id, present.pid)).collect();
+                        crew.post(id, Letter::Wait { members: self.config.members, leader: crew.me, present });
                     }
                     News::Asks { id, pid, .. } => {
                         asked = true;
@@ -448,7 +455,12 @@ impl Candidate<'_> {
         while !installing.is_ready(&crew) {
             for news in self.news(&mut crew)? {
                 // The others may not have heard of the view yet.
-                if let News::Asks { id, .. } = news {
+                if let News::Asks { id, config, observer, .. } = news
+                    && Config::admits(self.digest, config, observer)
+                {
+                    if observer && !installing.has(id) {
+                        crew.add_observer(id);
+                    }
                     installing.hand_over_to(&mut crew, id);
                 }
             }

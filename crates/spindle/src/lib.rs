@@ -6,6 +6,7 @@
 //!                     |  \--poll()                      or the caller polls
 //!                     +--> Publisher: claim, fill in place, commit
 //!                     +--> Receiver: messages in order, lent in place, on any thread
+//!        \--observe()--> Observing                      no member: follows, and nobody waits for it
 //! ```
 //!
 //! Read [`Config`] first, then [`Node`]. The order is that of the Derecho and Spindle papers: in rounds, one message of
@@ -23,6 +24,7 @@ mod joining;
 mod learning;
 mod line;
 mod node;
+mod observing;
 mod pace;
 mod port;
 mod publisher;
@@ -33,15 +35,16 @@ mod status;
 
 pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
-pub use error::{Ended, FinishError, HandleError, JoinError, ReceiveError, SendError};
+pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
 pub use gathering::{Gathering, Present};
 pub use group::Group;
 pub use node::{Node, Poll};
+pub use observing::{Missed, Observed, Observing};
 pub use publisher::{Publisher, SharedPublisher};
 pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{
-    Ablation, Change, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
+    Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};

@@ -1,4 +1,5 @@
 //! A member of a group before, or without, a polling thread.
+use crate::config::Config;
 use crate::crew::{Crew, Handover, News, Notices};
 use crate::error::{Ended, HandleError, JoinError};
 use crate::group::Group;
@@ -169,7 +170,11 @@ impl Installing {
         (crew.has_sent_all() && self.missing(crew).next().is_none()) || late
     }
 
-    /// Somebody has to be told again: it asks, though it is in.
+    pub(crate) fn has(&self, id: MemberId) -> bool {
+        self.view.rank_of(id).is_some()
+    }
+
+    /// Somebody has to be told again: it asks, though it is in, or follows.
     pub(crate) fn hand_over_to(&self, crew: &mut Crew, id: MemberId) {
         crew.tell_view(&self.view, [id]);
         crew.hand_over(self.view.id, &self.handover, &[id]);
@@ -210,6 +215,8 @@ impl Node {
         terms: Terms,
     ) -> Result<Node, JoinError> {
         let Begun { mut engine, fabric, view, handover, absent } = installing.begin(&mut crew)?;
+        // Who has asked while the view was being set up.
+        engine.set_observed(!crew.observers().is_empty());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
         let mut lines: Vec<Line> = view.subgroups.iter().map(|spec| Line::new(spec.name.clone(), &shared)).collect();
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
@@ -455,6 +462,7 @@ impl Node {
     #[cold]
     fn attend(&mut self) -> Result<bool, Ended> {
         self.clock.look();
+        let was_observed = !self.crew.observers().is_empty();
         let news = self.crew.news();
         let worked = !news.is_empty();
         for news in news {
@@ -468,6 +476,9 @@ impl Node {
                 News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
             }
         }
+        if was_observed && self.crew.observers().is_empty() {
+            self.engine.set_observed(false);
+        }
         let admitted = self.joins.due(Instant::now());
         for id in admitted {
             self.engine.admit(id);
@@ -477,7 +488,7 @@ impl Node {
 
     /// Somebody wants to join.
     fn asked(&mut self, id: MemberId, pid: u32, config: u64, observer: bool) {
-        if config != self.terms.digest {
+        if !Config::admits(self.terms.digest, config, observer) {
             return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
         }
         let is_in = |view: &View| view.rank_of(id).is_some();
@@ -493,8 +504,11 @@ impl Node {
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
         if observer {
-            // While a view changes it is told of the next one with everybody else.
             self.crew.add_observer(id);
+            if let Some(next) = &mut self.next {
+                next.engine.set_observed(true);
+                return next.hand_over_to(&mut self.crew, id);
+            }
             self.engine.set_observed(true);
             self.crew.tell_view(&self.view, [id]);
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
@@ -515,6 +529,7 @@ impl Node {
         match what {
             Request::Leave => self.leave(),
             Request::State => return self.states.push(from),
+            Request::Forget => return self.crew.forget_observer(from),
             Request::Evict(id) => match self.view.rank_of(id) {
                 Some(rank) if id != self.crew.me => self.engine.suspect(rank),
                 _ => {}
@@ -643,7 +658,9 @@ impl Node {
 
     /// How the group stands, as this member knows it.
     pub fn status(&self) -> Status {
-        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), self.lines.iter().map(|line| line.lost).sum())
+        let lost = self.lines.iter().map(|line| line.lost).sum();
+        let observers = self.crew.observers().len() as u64;
+        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), lost, observers)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
