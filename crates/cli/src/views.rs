@@ -1,6 +1,6 @@
 //! Telling of views on the standard error, for people or as JSON.
 use serde_json::json;
-use spindle::{MemberId, ViewChange};
+use spindle::{MemberId, ViewChange, ViewId};
 
 /// One line for a change.
 pub(crate) fn tell(change: &ViewChange, json: bool) {
@@ -17,6 +17,17 @@ pub(crate) fn tell(change: &ViewChange, json: bool) {
     let come = (!joined.is_empty()).then(|| format!("{} {} come", list(joined), is(joined, "has", "have")));
     let what: Vec<String> = [gone, come].into_iter().flatten().collect();
     eprintln!("view {view}: {}; {}", what.join(", "), list(members));
+}
+
+/// One line when a member can't go on to the next view, and one when it can again.
+pub(crate) fn tell_blocked(view: ViewId, is_blocked: bool, json: bool) {
+    match (json, is_blocked) {
+        (true, _) => eprintln!("{}", json!({"event": "blocked", "view": view.0, "blocked": is_blocked})),
+        (false, true) => eprintln!(
+            "view {view}: it can't end: too few members are here to agree on the next; waits until one is back, or has ended"
+        ),
+        (false, false) => eprintln!("view {view}: it goes on"),
+    }
 }
 
 /// "member 2", or "members 1, 3".

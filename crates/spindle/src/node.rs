@@ -54,6 +54,8 @@ pub struct Node {
     looked: Instant,
     /// Members of the view whose rows never came here.
     absent: BTreeSet<MemberId>,
+    /// Whether the handler was told that this member is blocked.
+    blocked: bool,
 }
 
 /// What a node keeps of its configuration.
@@ -245,6 +247,7 @@ impl Node {
             wake_at,
             looked: Instant::now(),
             absent,
+            blocked: false,
         })
     }
 
@@ -331,7 +334,10 @@ impl Node {
         }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
-        if self.engine.is_blocked() {
+        if self.engine.is_blocked() != self.blocked {
+            self.tell_blocked(handler);
+        }
+        if self.blocked {
             if self.engine.is_stranded() {
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
             }
@@ -351,6 +357,13 @@ impl Node {
             State::Evicted => Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id })),
             State::Failed(fault) => Err(self.broken(Ended::Stuck(fault.to_string()))),
         }
+    }
+
+    #[cold]
+    fn tell_blocked(&mut self, handler: &mut impl Handler) {
+        self.blocked = !self.blocked;
+        let _running = Upcall::enter();
+        handler.blocked(self.blocked);
     }
 
     /// What is seldom to be done beside the engine's work. Whether anything happened.

@@ -18,8 +18,10 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for an answer before looking at the clock and the flag again.
 const TICK: Duration = Duration::from_millis(20);
-/// The pause when there is nothing to follow: nobody rings for an observer.
-const PAUSE: Duration = Duration::from_micros(200);
+/// The pause when there is nothing to follow: nobody rings for an observer. A hundredth of the time since there was something, in
+/// these bounds: the longer it is, the fewer can be sent meanwhile without lapping the observer.
+const PAUSE_MIN: Duration = Duration::from_micros(200);
+const PAUSE_MAX: Duration = Duration::from_millis(1);
 
 /// A process that follows a group as it goes on from view to view. It takes no part: its messages are copies, and what it does not
 /// read in time it misses, and is told so.
@@ -218,9 +220,11 @@ impl Observing {
                     if waited >= at_most {
                         return Err(ObserveError::TimedOut { waited });
                     }
-                    match now.duration_since(*self.quiet_since.get_or_insert(now)) < self.spin_for {
+                    let quiet = now.duration_since(*self.quiet_since.get_or_insert(now));
+                    let pause = (quiet / 100).clamp(PAUSE_MIN, PAUSE_MAX);
+                    match quiet < self.spin_for {
                         true => std::thread::yield_now(),
-                        false => self.follower.wait(PAUSE.min(at_most - waited)),
+                        false => self.follower.wait(pause.min(at_most - waited)),
                     }
                 }
             }

@@ -113,7 +113,7 @@ pub(crate) struct Args {
     /// Tell what happens on the standard error, as one JSON object a line.
     ///
     /// Each has an "event": "waiting" (members, here: a list of id and pid), "joined" (view, rank, id, members: a list of
-    /// ids), "view" (view, members, joined, left: lists of ids), "evicted" (view, id, sent, delivered, unconfirmed), every
+    /// ids), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "evicted" (view, id, sent, delivered, unconfirmed), every
     /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
     /// (message, status).
     #[arg(long)]
@@ -137,6 +137,8 @@ enum OrderArg {
 enum Event {
     Signal(i32),
     View(ViewChange),
+    /// Whether too few members are there to agree on the next view.
+    Blocked(bool),
     Sent(Sent),
     Written(Written),
     /// A thread of this process panicked.
@@ -163,6 +165,10 @@ impl Handler for Teller {
     fn view_changed(&mut self, change: &ViewChange) {
         // Nobody listens once the end is known.
         let _ = self.0.send(Event::View(change.clone()));
+    }
+
+    fn blocked(&mut self, is_blocked: bool) {
+        let _ = self.0.send(Event::Blocked(is_blocked));
     }
 }
 
@@ -276,6 +282,7 @@ impl Member {
             match self.happened.recv_timeout(REPORT_EVERY) {
                 Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
                 Ok(Event::View(change)) => self.tell(&change),
+                Ok(Event::Blocked(is_blocked)) => views::tell_blocked(group.view().id, is_blocked, self.args.json),
                 Ok(Event::Sent(Sent::All)) => self.sent = true,
                 // The output says so, too, behind the last delivery.
                 Ok(Event::Sent(Sent::Ended | Sent::Halted)) => {}
