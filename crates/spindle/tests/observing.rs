@@ -287,7 +287,7 @@ fn an_observer_is_told_what_the_members_are_from_view_to_view() {
 #[test]
 fn an_observer_that_sleeps_delays_nobody_and_learns_what_it_missed() {
     for order in [Order::Total, Order::Fifo] {
-        for changes in [0, 1, 16] {
+        for changes in [0, 1, 8] {
             let scratch = Scratch::new(&format!("asleep-{order:?}-{changes}"));
             let mut members = found(&scratch, 2, order);
             let mut config = scratch.config(1);
