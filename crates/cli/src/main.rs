@@ -9,6 +9,7 @@ mod clock;
 mod demo;
 mod exit;
 mod member;
+mod observe;
 mod orders;
 mod pages;
 mod parent;
@@ -18,6 +19,7 @@ mod screen;
 mod signals;
 mod sim;
 mod status;
+mod views;
 mod visit;
 mod waiting;
 
@@ -56,6 +58,15 @@ enum Command {
     /// A line is what stands before a newline, in any encoding, a carriage return included. What is printed always ends
     /// with a newline, also where the last line of an input had none.
     Member(member::Args),
+    /// Prints what a running group delivers, without being a member: nobody waits for it
+    ///
+    /// It begins at the present and prints the lines of all members in their order, as a member would, through all changes of
+    /// the view, until every member has finished or left, or until Ctrl-C (status 0). It needs none of the members' settings.
+    ///
+    /// The members go on whether it reads or not. If it is too slow, because its output is a full pipe for instance, messages
+    /// are gone before it has read them: it goes on at the present and says on the standard error which rounds of which members
+    /// it has missed. Each is one message, or none where the member had nothing to send.
+    Observe(observe::Args),
     /// Shows how a running group stands: its view, who is in it, how far each member is
     ///
     /// The members are asked, and each may take a second to answer. One that does not answer is shown so: it is stopped, or
@@ -87,6 +98,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
         Command::Member(args) => member::run(args),
+        Command::Observe(args) => observe::run(args),
         Command::Status(args) => status::run(args),
         Command::Leave(args) => orders::leave(args),
         Command::Evict(args) => orders::evict(args),

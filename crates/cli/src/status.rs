@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
     /// Print one JSON object, with --watch one a second.
     ///
-    /// "group", "view", "changing" (the view is coming to its end), "blocked" (it can't: too few members are there to agree),
+    /// "group", "view", "observers" (how many processes follow it, as the newest view's first member knows), "changing" (the view is coming to its end), "blocked" (it can't: too few members are there to agree),
     /// "members", a list by rank of {id, pid, rank, answers, view (its newest, if it answers), leads, asleep, suspected,
     /// finished}, "subgroups", a list of {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting":
     /// ids of processes that are not in the view.
@@ -126,6 +126,7 @@ fn summary(group: &str, members: &[MemberId], present: &[MemberId], answers: &An
         "view": base["view"],
         "changing": is("changing"),
         "blocked": is("blocked"),
+        "observers": base["observers"],
         "members": listed.collect::<Vec<_>>(),
         "subgroups": base["subgroups"],
         "waiting": waiting,
@@ -165,6 +166,11 @@ fn table(group: &Value) -> Vec<String> {
         }
     }
     let waiting: Vec<String> = group["waiting"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    match group["observers"].as_u64().unwrap_or(0) {
+        0 => {}
+        1 => lines.push("one process observes".to_string()),
+        observers => lines.push(format!("{observers} processes observe")),
+    }
     if !waiting.is_empty() {
         lines.push(format!("not in the view, but here: {}", waiting.join(", ")));
     }

@@ -285,6 +285,26 @@ fn a_member_that_hangs_is_evicted_and_ends_with_status_3() {
 }
 
 #[test]
+fn of_two_members_the_one_that_is_left_says_that_it_can_t_go_on_and_when_it_can() {
+    let scratch = Scratch::new();
+    let mut members = founded(&scratch, "two", 2, &["--suspect-after", "0.3"]);
+    let hung = members.pop().unwrap();
+    hung.stop();
+    assert_eq!(members[0].event("blocked"), json!({"event": "blocked", "view": 1, "blocked": true}));
+    let status = Running::start(&mut scratch.spindle(["status", "two", "--json"])).done().expect(0);
+    assert_eq!(status.objects()[0]["blocked"], true);
+    // Its end is what can be known for sure.
+    hung.signal(Signal::KILL);
+    members[0].view(&[1]);
+    members[0].send(b"alone\n");
+    members[0].lines(1);
+    let done = members.remove(0).done().expect(0);
+    let told = done.errors.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let told: Vec<_> = told.filter(|told| told["event"] == "blocked").map(|told| told["blocked"].clone()).collect();
+    assert_eq!(told, [true, false]);
+}
+
+#[test]
 fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
     let scratch = Scratch::new();
     let words = ["--suspect-after", "0.3", "--rejoin", "--with-origin"];

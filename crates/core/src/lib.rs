@@ -45,7 +45,7 @@ pub use fault::Fault;
 pub use ids::{MemberId, Rank, SubgroupId, Time, ViewId};
 pub use layout::{Layout, RowLayout};
 pub use membership::{Ballot, Decision};
-pub use observer::{Lapped, Observer};
+pub use observer::{Gap, Lapped, Observer, Seen};
 pub use proposal::Trims;
 pub use resend::{Resend, Resent};
 pub use ring::Ring;

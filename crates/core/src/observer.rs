@@ -1,17 +1,19 @@
 //! Following a view from outside: an observer reads the rows as the members do, delivers what they deliver, and acknowledges
-//! nothing. So it delays nobody, and may be *lapped*: a frame may be written over before it has read it.
+//! nothing. So it delays nobody, and may be *lapped*: a frame may be written over before it has read it. It knows then which rounds
+//! it has missed, and goes on at the present.
 //!
 //! It copies each frame, and looks then whether the sender had given the space free meanwhile ([`entry::FREED`]): if not, the copy
-//! is good. A learner is an observer that is let in later: it follows a view to its end, which it finds in the rows as the
-//! members do, and has then delivered exactly what they have.
+//! is good. It follows a view to its end, which it finds in the rows as the members do, and has then delivered exactly what they
+//! have, and so can begin the next one where they do.
 use crate::cursor::{ROUNDS_MAX, places};
 use crate::ids::{Rank, SubgroupId};
-use crate::layout::{Layout, entry};
+use crate::layout::{Layout, entry, membership};
 use crate::membership::{Decision, read_decision};
 use crate::ring::{HEADER_BYTES, Header, Kind, Ring};
 use crate::table::Rows;
 use crate::view::{Order, View, ViewError};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// One view, as somebody follows it who is no member of it.
 #[derive(Debug)]
@@ -19,9 +21,22 @@ pub struct Observer {
     view: View,
     layout: Layout,
     streams: Vec<Stream>,
+    /// Which of them is being followed.
+    current: usize,
     decision: Option<Decision>,
     /// A frame's payload.
     copy: Vec<u8>,
+}
+
+/// A message that was delivered. Its bytes are [`Observer::payload`] until the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Where.
+    pub subgroup: SubgroupId,
+    /// Whose it is.
+    pub sender: Rank,
+    /// Its round.
+    pub round: u64,
 }
 
 /// One subgroup.
@@ -34,6 +49,8 @@ struct Stream {
     received: Vec<(Rank, u64)>,
     round: u64,
     lane: usize,
+    /// How far to follow before it is looked again: in a total order a place, otherwise a position in the ring of this lane.
+    frontier: u64,
 }
 
 /// One sender.
@@ -45,6 +62,8 @@ struct Lane {
     position: u64,
     /// No frame from `position` on has a smaller round.
     next: u64,
+    /// Rounds before this one were yielded in the view before.
+    known: u64,
     /// Rounds from this one on do not belong to the view.
     trim: u64,
 }
@@ -63,8 +82,17 @@ pub struct Lapped {
     pub round: u64,
 }
 
+/// Rounds of one sender that an observer has missed. Each was a message, or a null or void, of which nobody knows any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// Whose they were.
+    pub sender: Rank,
+    /// Which. The observer goes on with the first behind them.
+    pub rounds: Range<u64>,
+}
+
 /// A frame as it stands in a ring.
-struct Seen {
+struct Found {
     round: u64,
     span: u64,
     /// Bytes of payload, of a message.
@@ -79,28 +107,44 @@ impl Observer {
     pub fn new<R: Rows>(view: View, rows: &R) -> Result<Observer, ViewError> {
         let mut observer = Observer::at_start(view)?;
         for stream in &mut observer.streams {
-            stream.begin(rows);
+            stream.go_to_present(rows);
         }
         Ok(observer)
     }
 
-    /// An observer of `view` from its beginning: of one who has followed the view before it to the end.
+    /// An observer of the view that follows, from its beginning. To be called [at the end](Self::is_at_end) of this one.
     ///
     /// # Errors
     /// What [`View::check`] finds.
-    pub fn at_start(view: View) -> Result<Observer, ViewError> {
+    pub fn successor(&self, next: View) -> Result<Observer, ViewError> {
+        let mut observer = Observer::at_start(next)?;
+        for stream in observer.streams.iter_mut().filter(|stream| stream.order == Order::Fifo) {
+            let Some(old) = self.view.subgroup(&observer.view.subgroups[stream.id.index()].name) else { continue };
+            for lane in &mut stream.lanes {
+                let sender = observer.view.members[lane.sender.index()];
+                let mut lanes = self.streams[old.index()].lanes.iter();
+                let old = lanes.find(|lane| self.view.members[lane.sender.index()] == sender);
+                // What was delivered beyond its trim, its sender sends again, first of all.
+                lane.known = old.map_or(0, |old| old.next.max(old.known).saturating_sub(old.trim));
+            }
+        }
+        Ok(observer)
+    }
+
+    fn at_start(view: View) -> Result<Observer, ViewError> {
         let layout = Layout::new(&view)?;
-        let mut observer = Observer { streams: Vec::new(), decision: None, copy: Vec::new(), view, layout };
+        let (streams, current, decision, copy) = Default::default();
+        let mut observer = Observer { streams, current, decision, copy, view, layout };
         for (id, spec) in (0..).map(SubgroupId).zip(&observer.view.subgroups) {
             let place = |rank: Rank| observer.layout.row(rank).place(id).expect("a member has a place");
             let lanes = spec.senders.iter().map(|&sender| {
                 let place = place(sender);
                 let ring = place.ring.expect("a sender has a ring");
-                Lane { sender, ring, entry: place.entry, position: 0, next: 0, trim: ROUNDS_MAX }
+                Lane { sender, ring, entry: place.entry, position: 0, next: 0, known: 0, trim: ROUNDS_MAX }
             });
             let received = spec.members.iter().map(|&rank| (rank, place(rank).entry + entry::RECEIVED));
             let (order, lanes, received) = (spec.order, lanes.collect(), received.collect());
-            observer.streams.push(Stream { id, order, lanes, received, round: 0, lane: 0 });
+            observer.streams.push(Stream { id, order, lanes, received, round: 0, lane: 0, frontier: 0 });
         }
         Ok(observer)
     }
@@ -125,67 +169,127 @@ impl Observer {
         self.streams[subgroup.index()].place()
     }
 
+    /// By sender, which rounds of `subgroup` lie behind the observer, yielded or not.
+    pub fn behind(&self, subgroup: SubgroupId) -> Vec<Gap> {
+        let stream = &self.streams[subgroup.index()];
+        stream.rounds().zip(&stream.lanes).map(|(next, lane)| Gap { sender: lane.sender, rounds: 0..next }).collect()
+    }
+
     /// Whether the view has ended and everything that belongs to it was yielded.
     pub fn is_at_end<R: Rows>(&self, rows: &R) -> bool {
         self.decision.is_some() && self.streams.iter().all(|stream| stream.is_at_end(rows))
     }
 
-    /// Yields, as (subgroup, sender, round, payload), what is deliverable and was not yielded: of each subgroup in its order. Whether
-    /// there was any.
+    /// Whether all members have finished and everything that they have sent was yielded.
+    pub fn is_finished<R: Rows>(&self, rows: &R) -> bool {
+        // The flags speak of counters that were stored before them.
+        let is_finished = |rank| rows.load(rank, membership::FINISHED) != 0;
+        self.view.ranks().all(is_finished) && self.streams.iter().all(|stream| stream.is_finished(rows))
+    }
+
+    /// The next message that is deliverable and was not yielded: of each subgroup in its order. `None` if there is none now; a view
+    /// may have ended by that. After a bounded number of messages of one subgroup it is the next one's turn.
     ///
     /// # Errors
-    /// [`Lapped`]. What comes next is unknown then: a new observer begins at the present.
-    pub fn follow<R: Rows>(
-        &mut self,
-        rows: &R,
-        mut sink: impl FnMut(SubgroupId, Rank, u64, &[u8]),
-    ) -> Result<bool, Lapped> {
-        let mut any = false;
-        if self.decision.is_none()
-            && let Some(decision) = read_decision(&self.view, &self.layout, rows)
-        {
-            for stream in &mut self.streams {
-                for (lane, trim) in stream.lanes.iter_mut().zip(&decision.trims[stream.id.index()]) {
-                    lane.trim = *trim;
-                }
+    /// [`Lapped`], until it is told to [go on](Self::go_on) at the present.
+    pub fn next<R: Rows>(&mut self, rows: &R) -> Result<Option<Seen>, Lapped> {
+        // Once more the one in which it stopped: the others may have been looked at in between.
+        for _ in 0..=self.streams.len() {
+            if let Some(stream) = self.streams.get_mut(self.current)
+                && let Some(seen) = stream.next(rows, &mut self.copy)?
+            {
+                return Ok(Some(seen));
             }
-            self.decision = Some(decision);
-            any = true;
+            self.turn(rows);
         }
-        let is_over = self.decision.is_some();
+        Ok(None)
+    }
+
+    /// The bytes of the message that was [yielded](Self::next) last.
+    pub fn payload(&self) -> &[u8] {
+        &self.copy
+    }
+
+    /// Goes on at the present of a subgroup in which this observer was lapped. What it has missed by that: in a total order
+    /// something of all senders, otherwise of the one.
+    pub fn go_on<R: Rows>(&mut self, lapped: &Lapped, rows: &R) -> Vec<Gap> {
+        let stream = &mut self.streams[lapped.subgroup.index()];
+        let before: Vec<u64> = stream.rounds().collect();
+        match stream.order {
+            Order::Total => stream.go_to_present(rows),
+            Order::Fifo => {
+                let lane = stream.lanes.iter_mut().find(|lane| lane.sender == lapped.sender);
+                lane.expect("a sender of the subgroup").go_to_present(rows);
+            }
+        }
+        let after: Vec<u64> = stream.rounds().collect();
+        let gaps = stream.lanes.iter().zip(before).zip(after);
+        let gaps = gaps.map(|((lane, before), after)| Gap { sender: lane.sender, rounds: before..after });
+        gaps.filter(|gap| !gap.rounds.is_empty()).collect()
+    }
+
+    /// On to the next subgroup; and before the first one, looks whether the view has ended.
+    fn turn<R: Rows>(&mut self, rows: &R) {
+        self.current += 1;
+        if self.current >= self.streams.len() {
+            self.current = 0;
+            self.look_for_the_end(rows);
+        }
+        if let Some(stream) = self.streams.get_mut(self.current) {
+            stream.enter(rows, self.decision.is_some());
+        }
+    }
+
+    fn look_for_the_end<R: Rows>(&mut self, rows: &R) {
+        if self.decision.is_some() {
+            return;
+        }
+        let Some(decision) = read_decision(&self.view, &self.layout, rows) else { return };
         for stream in &mut self.streams {
-            any |= stream.follow(rows, is_over, &mut self.copy, &mut sink)?;
+            for (lane, trim) in stream.lanes.iter_mut().zip(&decision.trims[stream.id.index()]) {
+                lane.trim = *trim;
+            }
         }
-        Ok(any)
+        self.decision = Some(decision);
     }
 }
 
 impl Stream {
+    fn senders(&self) -> u64 {
+        self.lanes.len() as u64
+    }
+
+    /// How many places of the total order lie behind.
+    fn place(&self) -> u64 {
+        self.round * self.senders() + self.lane as u64
+    }
+
+    fn go_to(&mut self, place: u64) {
+        let senders = self.senders();
+        (self.round, self.lane) = (place / senders, (place % senders) as usize);
+    }
+
+    /// By sender: the first round that does not lie behind.
+    fn rounds(&self) -> impl Iterator<Item = u64> {
+        let (order, round, current) = (self.order, self.round, self.lane);
+        self.lanes.iter().enumerate().map(move |(rank, lane)| match order {
+            Order::Total => round + u64::from(rank < current),
+            Order::Fifo => lane.next,
+        })
+    }
+
     /// Goes to the present: in a total order to what is stable, which nobody has delivered further than.
-    fn begin<R: Rows>(&mut self, rows: &R) {
+    fn go_to_present<R: Rows>(&mut self, rows: &R) {
         if self.order == Order::Fifo || self.lanes.is_empty() {
-            for lane in &mut self.lanes {
-                lane.position = rows.load(lane.sender, lane.entry + entry::PUBLISHED);
-            }
+            self.lanes.iter_mut().for_each(|lane| lane.go_to_present(rows));
             return;
         }
-        let place = self.stable(rows);
-        let senders = self.lanes.len() as u64;
-        (self.round, self.lane) = (place / senders, (place % senders) as usize);
-        for (rank, lane) in (0..).zip(&mut self.lanes) {
+        // A view that has ended may have been followed beyond that.
+        self.go_to(self.stable(rows).max(self.place()));
+        for (rank, lane) in self.lanes.iter_mut().enumerate() {
+            // What is freed while it is passed over was delivered everywhere, so it lies before this round.
             let first = self.round + u64::from(rank < self.lane);
-            // What is freed while it is passed over was delivered everywhere, so it lies before `first`.
-            loop {
-                lane.position = lane.position.max(rows.load(lane.sender, lane.entry + entry::FREED));
-                let Some(seen) = lane.look(rows) else { break };
-                if lane.is_lapped(rows) {
-                    continue;
-                }
-                if seen.round >= first {
-                    break;
-                }
-                lane.pass(&seen);
-            }
+            lane.pass_until(rows, first);
             lane.next = lane.next.max(first);
         }
     }
@@ -194,45 +298,85 @@ impl Stream {
         self.received.iter().map(|(rank, at)| rows.load(*rank, *at)).min().unwrap_or(0)
     }
 
-    fn follow<R: Rows>(
-        &mut self,
-        rows: &R,
-        is_over: bool,
-        copy: &mut Vec<u8>,
-        sink: &mut impl FnMut(SubgroupId, Rank, u64, &[u8]),
-    ) -> Result<bool, Lapped> {
-        let mut any = false;
-        if self.order == Order::Fifo {
-            let id = self.id;
-            for lane in &mut self.lanes {
-                while let Some(seen) = lane.take(id, rows, copy)? {
-                    any |= seen.len.is_some();
-                    if seen.len.is_some() {
-                        sink(id, lane.sender, seen.round, copy);
-                    }
+    /// Looks how far it may be followed now.
+    fn enter<R: Rows>(&mut self, rows: &R, is_over: bool) {
+        self.frontier = match self.order {
+            Order::Total if is_over => self.end(),
+            Order::Total => self.stable(rows),
+            Order::Fifo => {
+                self.lane = 0;
+                self.lanes.first().map_or(0, |lane| lane.published(rows))
+            }
+        };
+    }
+
+    fn next<R: Rows>(&mut self, rows: &R, copy: &mut Vec<u8>) -> Result<Option<Seen>, Lapped> {
+        match self.order {
+            Order::Total => self.next_in_order(rows, copy),
+            Order::Fifo => self.next_of_anybody(rows, copy),
+        }
+    }
+
+    fn next_of_anybody<R: Rows>(&mut self, rows: &R, copy: &mut Vec<u8>) -> Result<Option<Seen>, Lapped> {
+        let subgroup = self.id;
+        while let Some(lane) = self.lanes.get_mut(self.lane) {
+            while lane.position < self.frontier
+                && let Some(found) = lane.take(subgroup, rows, copy)?
+            {
+                if found.len.is_some() && found.round >= lane.known {
+                    return Ok(Some(Seen { subgroup, sender: lane.sender, round: found.round }));
                 }
             }
-            return Ok(any);
+            self.lane += 1;
+            self.frontier = self.lanes.get(self.lane).map_or(0, |lane| lane.published(rows));
         }
-        let frontier = if is_over { self.end() } else { self.stable(rows) };
-        while self.place() < frontier {
-            let (id, round) = (self.id, self.round);
+        Ok(None)
+    }
+
+    fn next_in_order<R: Rows>(&mut self, rows: &R, copy: &mut Vec<u8>) -> Result<Option<Seen>, Lapped> {
+        // Lanes in a row that had nothing in their round.
+        let mut silent = 0;
+        while self.place() < self.frontier {
+            let (subgroup, round, announced) = (self.id, self.round, self.announced(self.lane));
             let lane = &mut self.lanes[self.lane];
-            // The round is announced, or beyond the trim: a frame that is not there is a null.
-            if lane.next <= round
-                && round < lane.trim
-                && let Some(seen) = lane.take_round(id, rows, round, copy)?
-                && seen.len.is_some()
-            {
-                any = true;
-                sink(id, lane.sender, round, copy);
-            }
+            let found = match lane.next <= round && round < lane.trim {
+                true => lane.take_round(subgroup, rows, round, announced, copy)?,
+                false => None,
+            };
+            let sender = lane.sender;
             self.lane += 1;
             if self.lane == self.lanes.len() {
                 (self.lane, self.round) = (0, round + 1);
             }
+            silent = if found.is_some() { 0 } else { silent + 1 };
+            if found.is_some_and(|found| found.len.is_some()) {
+                return Ok(Some(Seen { subgroup, sender, round }));
+            }
+            if silent == self.lanes.len() {
+                self.pass_silence();
+                silent = 0;
+            }
         }
-        Ok(any)
+        Ok(None)
+    }
+
+    /// Rounds of a lane before the frontier.
+    fn announced(&self, lane: usize) -> u64 {
+        self.frontier.saturating_sub(lane as u64).div_ceil(self.senders())
+    }
+
+    /// Nobody had anything in a whole round: goes to the first place where somebody may have. Rounds are skipped by millions.
+    fn pass_silence(&mut self) {
+        let senders = self.senders();
+        let next = self.lanes.iter().zip(0..).filter(|(lane, _)| lane.next < lane.trim);
+        let next = next.map(|(lane, rank)| lane.next * senders + rank).min().unwrap_or(u64::MAX);
+        self.go_to(next.min(self.frontier).max(self.place()));
+    }
+
+    /// Places of a total order that belong to the view, once its end is known.
+    fn end(&self) -> u64 {
+        let ends = self.lanes.iter().enumerate().map(|(rank, lane)| places(lane.trim, rank, self.lanes.len()));
+        ends.max().unwrap_or(0)
     }
 
     fn is_at_end<R: Rows>(&self, rows: &R) -> bool {
@@ -242,77 +386,126 @@ impl Stream {
         }
     }
 
-    /// Places of the total order that lie behind me.
-    fn place(&self) -> u64 {
-        self.round * self.lanes.len() as u64 + self.lane as u64
-    }
-
-    /// Places of the total order that belong to the view.
-    fn end(&self) -> u64 {
-        let ends = self.lanes.iter().enumerate().map(|(rank, lane)| places(lane.trim, rank, self.lanes.len()));
-        ends.max().unwrap_or(0)
+    fn is_finished<R: Rows>(&self, rows: &R) -> bool {
+        self.lanes.iter().zip(self.rounds()).all(|(lane, next)| match self.order {
+            Order::Fifo => lane.position >= lane.published(rows),
+            Order::Total => next >= rows.load(lane.sender, lane.entry + entry::SPOKEN),
+        })
     }
 }
 
 impl Lane {
+    fn published<R: Rows>(&self, rows: &R) -> u64 {
+        rows.load(self.sender, self.entry + entry::PUBLISHED)
+    }
+
     /// The frame at the position, if one is announced that belongs to the view. Whether it still was there, `is_lapped` tells.
-    fn look<R: Rows>(&self, rows: &R) -> Option<Seen> {
-        if self.position >= rows.load(self.sender, self.entry + entry::PUBLISHED) {
+    fn look<R: Rows>(&self, rows: &R) -> Option<Found> {
+        if self.position >= self.published(rows) {
             return None;
         }
         let at = self.ring.offset(self.position);
         let (word, round) = (rows.load(self.sender, at), rows.load(self.sender, at + 8));
         // Garbage ends the lane, as it does at the members; a frame that was overwritten looks like it.
         let header = Header::decode(word, &self.ring).filter(|_| (self.next..self.trim).contains(&round))?;
-        Some(Seen { round, span: header.span, len: (header.kind == Kind::Message).then_some(header.len) })
+        Some(Found { round, span: header.span, len: (header.kind == Kind::Message).then_some(header.len) })
     }
 
     /// Whether what was read at the position may have been written over meanwhile.
     fn is_lapped<R: Rows>(&self, rows: &R) -> bool {
         // Loads are acquiring, so this one comes after those of the frame.
-        rows.load(self.sender, self.entry + entry::FREED) > self.position
+        self.freed(rows) > self.position
     }
 
-    fn pass(&mut self, seen: &Seen) {
-        self.position = self.ring.after(self.position, seen.span);
-        self.next = seen.round + 1;
+    fn freed<R: Rows>(&self, rows: &R) -> u64 {
+        rows.load(self.sender, self.entry + entry::FREED)
+    }
+
+    fn pass(&mut self, found: &Found) {
+        self.position = self.ring.after(self.position, found.span);
+        self.next = found.round + 1;
+    }
+
+    /// Passes over what stands there by now, as far as it is before `round`.
+    fn pass_until<R: Rows>(&mut self, rows: &R, round: u64) {
+        let published = self.published(rows);
+        loop {
+            self.position = self.position.max(self.freed(rows));
+            if self.position >= published {
+                return;
+            }
+            let found = self.look(rows);
+            if self.is_lapped(rows) {
+                continue;
+            }
+            match found {
+                Some(found) if found.round < round => self.pass(&found),
+                _ => return,
+            }
+        }
+    }
+
+    /// Goes to the present of a sender whose messages wait for nobody's, and knows then which round is next.
+    fn go_to_present<R: Rows>(&mut self, rows: &R) {
+        self.pass_until(rows, ROUNDS_MAX);
+        loop {
+            self.position = self.position.max(self.freed(rows));
+            let found = self.look(rows);
+            if self.is_lapped(rows) {
+                continue;
+            }
+            let rounds = rows.load(self.sender, self.entry + entry::ROUNDS);
+            match found {
+                Some(found) => self.next = found.round,
+                // Announced behind `published`: if that has moved meanwhile, this may be beyond the position.
+                None if self.published(rows) <= self.position => self.next = self.next.max(rounds),
+                None if self.look(rows).is_some() => continue,
+                None => {}
+            }
+            return;
+        }
     }
 
     /// The next frame, copied.
-    fn take<R: Rows>(&mut self, id: SubgroupId, rows: &R, copy: &mut Vec<u8>) -> Result<Option<Seen>, Lapped> {
-        let seen = self.look(rows);
-        if let Some(len) = seen.as_ref().and_then(|seen| seen.len) {
+    fn take<R: Rows>(&mut self, id: SubgroupId, rows: &R, copy: &mut Vec<u8>) -> Result<Option<Found>, Lapped> {
+        let found = self.look(rows);
+        if let Some(len) = found.as_ref().and_then(|found| found.len) {
             self.copy(rows, len, copy);
         }
         if self.is_lapped(rows) {
             return Err(Lapped { subgroup: id, sender: self.sender, round: self.next });
         }
-        if let Some(seen) = &seen {
-            self.pass(seen);
+        if let Some(found) = &found {
+            self.pass(found);
         }
-        Ok(seen)
+        Ok(found)
     }
 
-    /// The frame of this round, copied, if there is one; passes over voids before it.
+    /// The frame of this round, copied, if there is one; passes over what is before it. All rounds before `announced` are.
     fn take_round<R: Rows>(
         &mut self,
         id: SubgroupId,
         rows: &R,
         round: u64,
+        announced: u64,
         copy: &mut Vec<u8>,
-    ) -> Result<Option<Seen>, Lapped> {
+    ) -> Result<Option<Found>, Lapped> {
         loop {
-            let before = (self.position, self.next);
+            let position = self.position;
             match self.take(id, rows, copy)? {
-                Some(seen) if seen.round < round => {}
-                Some(seen) if seen.round == round => return Ok(Some(seen)),
-                Some(seen) => {
+                Some(found) if found.round < round => {}
+                Some(found) if found.round == round => return Ok(Some(found)),
+                Some(found) => {
                     // For later: this round is a null.
-                    self.position = before.0;
-                    self.next = seen.round;
+                    self.position = position;
+                    self.next = found.round;
                     return Ok(None);
                 }
-                None => return Ok(None),
+                None => {
+                    // So are all that are announced.
+                    self.next = self.next.max(announced);
+                    return Ok(None);
+                }
             }
         }
     }

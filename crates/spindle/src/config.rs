@@ -93,6 +93,21 @@ impl Config {
         let text = format!("{} {:?} {:?}", env!("CARGO_PKG_VERSION"), self.suspect_after, self.subgroups);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
+
+    /// What an observer shows that takes any group of this version as it is.
+    pub(crate) fn any_digest() -> u64 {
+        Config { subgroups: vec![], ..Config::new("", 1) }.digest()
+    }
+
+    /// Whether somebody who shows `theirs` may have what `ours` has.
+    pub(crate) fn admits(ours: u64, theirs: u64, is_observer: bool) -> bool {
+        theirs == ours || is_observer && theirs == Config::any_digest()
+    }
+
+    /// What an observer of this configuration shows.
+    pub(crate) fn observer_digest(&self) -> u64 {
+        if self.subgroups.is_empty() { Config::any_digest() } else { self.digest() }
+    }
 }
 
 impl Subgroup {

@@ -5,8 +5,11 @@
 //! needed to begin the next view: everybody's row, doorbell and process.
 use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::{MemberId, View, ViewId};
-use spindle_fabric::mail::{Letter, Mailbox, Notice, Outbox, Refusal, Request, Watch, disclose, enclose};
+use spindle_fabric::mail::{
+    Letter, Mailbox, Notice, Outbox, Refusal, Request, VISITOR_IDS_FROM, Watch, disclose, enclose,
+};
 use spindle_fabric::{Doorbell, PeerParts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -19,6 +22,8 @@ use std::time::{Duration, Instant};
 const VIEW_BYTES_MAX: u64 = 64 << 20;
 /// The pause after a letter for whose descriptors there was no room.
 const STARVED_PAUSE: Duration = Duration::from_millis(20);
+/// How long letters to an observer that does not read them are kept.
+const DEAF_MAX: Duration = Duration::from_millis(200);
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
 
@@ -69,6 +74,8 @@ pub(crate) struct Crew {
     starved_until: Option<Instant>,
     /// Who follows without being a member.
     observers: BTreeSet<MemberId>,
+    /// Who of them does not read its letters, since when.
+    deaf: BTreeMap<MemberId, Instant>,
     notices: Arc<Notices>,
 }
 
@@ -136,7 +143,7 @@ impl Crew {
         let notices = Arc::new(Notices::default());
         let told = Arc::clone(&notices);
         let watch = Watch::spawn(&mailbox, move |notice| told.tell(notice))?;
-        let pidfd = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+        let pidfd = pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
         let pidfd = Arc::new(pidfd.map_err(|errno| JoinError::Descriptors(errno.into()))?);
         let me = mailbox.id();
         Ok(Crew::with(Post::Mail { mailbox, outbox: Outbox::new(), watch, pidfd }, me, notices))
@@ -151,8 +158,8 @@ impl Crew {
 
     fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, pids, watched, dead) = Default::default();
-        let (starved_until, observers) = Default::default();
-        Crew { post, me, incarnation: 0, parts, pids, watched, dead, starved_until, observers, notices }
+        let (starved_until, observers, deaf) = Default::default();
+        Crew { post, me, incarnation: 0, parts, pids, watched, dead, starved_until, observers, deaf, notices }
     }
 
     pub(crate) fn notices(&self) -> &Arc<Notices> {
@@ -198,8 +205,35 @@ impl Crew {
         &self.observers
     }
 
+    /// Somebody follows who is told of each view. It is forgotten when its process ends, or when it does not read what it is told.
     pub(crate) fn add_observer(&mut self, id: MemberId) {
         self.observers.insert(id);
+        // A visitor is never a member, so a wrong number only makes that it is forgotten, and asks again. For those who may become
+        // members their own word about their process would not do.
+        let Post::Mail { watch, .. } = &self.post else { return };
+        let pid = self.pids.get(&id).and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
+        if id.0 >= VISITOR_IDS_FROM
+            && let Some(pid) = pid
+            && self.watched.insert(id)
+        {
+            let pidfd = pidfd_open(pid, PidfdFlags::empty());
+            if !pidfd.is_ok_and(|pidfd| watch.watch(id.0, pidfd).is_ok()) {
+                self.watched.remove(&id);
+            }
+        }
+    }
+
+    /// It observes no more.
+    pub(crate) fn forget_observer(&mut self, id: MemberId) {
+        if !self.observers.remove(&id) {
+            return;
+        }
+        if let Post::Mail { watch, outbox, .. } = &mut self.post {
+            outbox.forget(id);
+            if id.0 >= VISITOR_IDS_FROM && self.watched.remove(&id) {
+                watch.unwatch(id.0);
+            }
+        }
     }
 
     pub(crate) fn is_dead(&self, id: MemberId) -> bool {
@@ -246,6 +280,9 @@ impl Crew {
             self.read(&mut news);
         }
         for id in deaths.into_iter().map(MemberId) {
+            if self.observers.remove(&id) {
+                self.watched.remove(&id);
+            }
             self.dead.insert(id);
             news.push(News::Died(id));
         }
@@ -263,6 +300,24 @@ impl Crew {
             if self.dead.insert(id) {
                 news.push(News::Died(id));
             }
+        }
+        self.forget_the_deaf();
+    }
+
+    /// Members wait for no observer: who lets its letters lie is forgotten with them. It asks again when it looks.
+    fn forget_the_deaf(&mut self) {
+        let Post::Mail { outbox, .. } = &mut self.post else { return };
+        if self.observers.is_empty() || outbox.is_empty() {
+            return self.deaf.clear();
+        }
+        let now = Instant::now();
+        self.deaf.retain(|id, _| outbox.holds_for(*id));
+        for id in self.observers.iter().filter(|id| outbox.holds_for(**id)) {
+            self.deaf.entry(*id).or_insert(now);
+        }
+        for (id, _) in self.deaf.extract_if(.., |_, since| now.duration_since(*since) >= DEAF_MAX) {
+            outbox.forget(id);
+            self.observers.remove(&id);
         }
     }
 
@@ -359,6 +414,11 @@ impl Crew {
         }
     }
 
+    /// Forgets what was handed over for views before this one.
+    pub(crate) fn pass_over_until(&mut self, view: ViewId) {
+        self.parts.retain(|(id, _), _| *id >= view);
+    }
+
     /// Hands my memory for `view` to `others`.
     pub(crate) fn hand_over(&mut self, view: ViewId, parts: &Handover, others: &[MemberId]) {
         match &mut self.post {
@@ -384,9 +444,10 @@ impl Crew {
         }
     }
 
-    /// Whether everything that was to be sent to these is on its way.
+    /// Whether everything that was to be sent is on its way, but for what observers don't read.
     pub(crate) fn has_sent_all(&self) -> bool {
-        self.outbox().is_none_or(Outbox::is_empty)
+        let is_for_observer = |to| self.observers.contains(&to);
+        self.outbox().is_none_or(|outbox| outbox.is_empty() || outbox.addressees().all(is_for_observer))
     }
 
     /// Tells those who join of a view that was decided.
@@ -439,15 +500,18 @@ impl Crew {
     pub(crate) fn begin(&mut self, view: &View) {
         self.parts.retain(|(id, _), _| *id > view.id);
         let parts = &self.parts;
-        let is_wanted = |id: &MemberId| view.members.contains(id) || parts.keys().any(|(_, from)| from == id);
+        let observers = &self.observers;
+        let is_wanted = |id: &MemberId| {
+            view.members.contains(id) || observers.contains(id) || parts.keys().any(|(_, from)| from == id)
+        };
         if let Post::Mail { watch, .. } = &self.post {
             for id in self.watched.extract_if(.., |id| !is_wanted(id)) {
                 watch.unwatch(id.0);
             }
         }
-        self.observers.retain(|id| !view.members.contains(id));
         self.pids.retain(|id, _| is_wanted(id));
         self.dead.retain(is_wanted);
+        self.observers.retain(|id| !view.members.contains(id));
     }
 }
 

@@ -4,6 +4,7 @@ use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::ShmError;
 use spindle_fabric::mail::{DirError, MailError, NameError, Refusal};
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why a group could not be joined.
@@ -33,6 +34,24 @@ pub enum JoinError {
     Members {
         /// How many were asked for.
         got: u32,
+    },
+    /// There is nobody to observe.
+    #[error("nobody is in group {group} at {}; start a member, or name the runtime_dir of the others", dir.display())]
+    NoGroup {
+        /// The group.
+        group: String,
+        /// Where it was looked for.
+        dir: PathBuf,
+    },
+    /// There are members, and none of them speaks.
+    #[error(
+        "no member of group {group} has answered within {waited:?}: they are stopped, or hang; resume or restart them"
+    )]
+    Silent {
+        /// The group.
+        group: String,
+        /// How long it was waited for.
+        waited: Duration,
     },
     /// All members were gone before they could let this process in.
     #[error("the group has ended while this process was joining it; start it again")]
@@ -144,6 +163,27 @@ pub enum ReceiveError {
     /// The group has ended.
     #[error("the group has ended: {0}")]
     Ended(#[from] Ended),
+}
+
+/// Why an observer got nothing. All but the first are final.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObserveError {
+    /// Nothing came in time.
+    #[error("nothing was delivered for {waited:?}")]
+    TimedOut {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// Every member has finished, or has left, and this was everything.
+    #[error("every member has finished or left, and this was everything")]
+    Finished,
+    /// No member lives.
+    #[error("all members of the group are gone: what they had agreed on by then was told, and perhaps not all of it")]
+    GroupGone,
+    /// What the members say can't be read.
+    #[error("this process can't follow the group any more: {0}; observe it again, which begins at the present")]
+    Stuck(String),
 }
 
 /// Why a subgroup's handle could not be given out.

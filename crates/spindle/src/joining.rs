@@ -2,12 +2,15 @@
 use crate::config::Config;
 use crate::crew::{Crew, Handover, News, after};
 use crate::error::JoinError;
+use crate::following::Follower;
 use crate::gathering::{Gathering, Present};
-use crate::learning::{Asking, Follower, Item, Queue};
+use crate::learning::{Item, Learner, Queue};
 use crate::node::{Installing, Node, Terms};
 use crate::{Batch, Handler};
 use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
-use spindle_fabric::mail::{GroupName, Letter, MailError, Mailbox, Refusal, Role, RuntimeDir, Standing, found_or_find};
+use spindle_fabric::mail::{
+    GroupName, Letter, MailError, Mailbox, Refusal, Role, RuntimeDir, Standing, VISITOR_IDS_FROM, found_or_find,
+};
 use spindle_fabric::{MemberBell, ShmError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -182,7 +185,7 @@ impl Config {
         candidate.join(&mut handler)
     }
 
-    fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
+    pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
         let dir = match &self.runtime_dir {
             Some(path) => RuntimeDir::new(path),
             None => RuntimeDir::default_for_user(None),
@@ -302,11 +305,16 @@ impl<'a> Candidate<'a> {
             let (mut asked, mut died) = (false, false);
             for news in self.news(crew)? {
                 match news {
-                    News::Asks { id, config, .. } if config != self.digest => {
+                    News::Asks { id, config, observer, .. } if !Config::admits(self.digest, config, observer) => {
                         crew.post(id, Letter::Refused { why: Refusal::Config(self.digest) });
                     }
                     News::Asks { id, members, .. } if ![1, self.config.members].contains(&members) => {
                         crew.post(id, Letter::Refused { why: Refusal::Founders(self.config.members) });
+                    }
+                    // Who only observes takes no part in the founding.
+                    News::Asks { id, .. } if id.0 >= VISITOR_IDS_FROM => {
+                        let present = self.seen.present.iter().map(|present| (present.id, present.pid)).collect();
+                        crew.post(id, Letter::Wait { members: self.config.members, leader: crew.me, present });
                     }
                     News::Asks { id, pid, .. } => {
                         asked = true;
@@ -380,11 +388,10 @@ impl<'a> Candidate<'a> {
     fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<(Crew, Option<View>), JoinError> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
-        let (founders, failed_source) = (self.config.members, self.failed_source);
-        let asking = Asking { digest: self.digest, founders, failed_source };
         let (dir, group) = (self.dir.clone(), self.group.clone());
-        let follower = Follower::new(crew, asking, dir, group, Arc::clone(&queue), Arc::clone(&seen));
-        let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || follower.run());
+        let follower = Follower::new(crew, self.digest, self.config.members, dir, group);
+        let learner = Learner::new(follower, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
+        let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());
         let thread = thread.map_err(JoinError::Thread)?;
         let learned = self.apply(handler, &queue, &seen);
         queue.stop.store(true, Ordering::Release);
@@ -457,7 +464,12 @@ impl<'a> Candidate<'a> {
         while !installing.look(&mut crew) {
             for news in self.news(&mut crew)? {
                 // The others may not have heard of the view yet.
-                if let News::Asks { id, .. } = news {
+                if let News::Asks { id, config, observer, .. } = news
+                    && Config::admits(self.digest, config, observer)
+                {
+                    if observer && !installing.has(id) {
+                        crew.add_observer(id);
+                    }
                     installing.hand_over_to(&mut crew, id);
                 }
             }

@@ -4,28 +4,29 @@
 //! come the messages since, in order; and only when it has caught up does it ask to be let in. The view in which that is decided
 //! it follows to its end, as the members do, and so begins the next one with exactly the state that they have.
 //!
-//! Two threads: one follows, reads the mail, and writes down what is delivered; the other is the caller's, and restores and applies.
+//! Two threads: one [follows](Follower), reads the mail, and writes down what is delivered; the other is the caller's, and restores and
+//! applies.
 use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
+use crate::following::{Begun, Follower};
 use crate::gathering::Gathering;
 use crate::state::State;
-use spindle_core::{MemberId, Observer, Rank, SubgroupId, View};
-use spindle_fabric::ShmReader;
-use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, RuntimeDir};
+use spindle_core::{MemberId, Rank, SubgroupId, View};
+use spindle_fabric::mail::{Letter, Request};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often it asks again.
-const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long a member may take until its state begins to come.
 const STATE_WAIT: Duration = Duration::from_secs(2);
 /// The pause of the thread that follows, when there is nothing to follow.
 const PAUSE: Duration = Duration::from_micros(200);
 /// Bytes that wait to be applied, at most. A joiner that is slower than the group is lapped.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
+/// Messages that are followed at once, at most.
+const BATCH_MAX: usize = 4096;
 /// With fewer messages waiting it has caught up.
 const CAUGHT_UP: usize = 1000;
 
@@ -100,83 +101,34 @@ impl Queue {
     }
 }
 
-/// What a process asks the members with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
-    /// The digest of what all must have configured alike.
-    pub(crate) digest: u64,
-    /// How many members it would found the group with.
-    pub(crate) founders: u32,
-    /// The member whose state broke off: the one after it is asked first.
-    pub(crate) failed_source: Option<MemberId>,
-}
-
 /// The thread that follows.
-pub(crate) struct Follower {
-    crew: Option<Crew>,
-    me: MemberId,
-    asking: Asking,
-    dir: RuntimeDir,
-    group: GroupName,
+pub(crate) struct Learner {
+    follower: Follower,
     queue: Arc<Queue>,
     seen: Arc<Mutex<Gathering>>,
-    incarnation: u128,
-    /// The view that is followed.
-    followed: Option<Followed>,
-    /// Views that were told, and whose rows have yet to come.
-    told: Option<View>,
-    asked: Option<Instant>,
     /// Whom the state was asked for, and until when it may take to send it.
     state_from: Option<(MemberId, Instant)>,
     /// How many had none to give.
     without_state: usize,
     has_state: bool,
-    /// What was delivered since the observation began, until the state comes.
+    /// By subgroup of the view in which the observation began: the first place that was observed.
+    start: Vec<u64>,
+    /// What was delivered since, until the state comes.
     early: Vec<Item>,
     early_bytes: u64,
 }
 
-struct Followed {
-    observer: Observer,
-    /// By subgroup: the first place that was observed.
-    start: Vec<u64>,
-    rows: ShmReader,
-    view: Arc<View>,
-}
-
-impl Follower {
+impl Learner {
+    /// One that asks for the state of the member after `failed`, whose state broke off before.
     pub(crate) fn new(
-        crew: Crew,
-        asking: Asking,
-        dir: RuntimeDir,
-        group: GroupName,
+        follower: Follower,
+        failed: Option<MemberId>,
         queue: Arc<Queue>,
         seen: Arc<Mutex<Gathering>>,
-    ) -> Follower {
-        Follower {
-            me: crew.me,
-            crew: Some(crew),
-            asking,
-            dir,
-            group,
-            queue,
-            seen,
-            incarnation: 0,
-            followed: None,
-            told: None,
-            asked: None,
-            state_from: asking.failed_source.map(|id| (id, Instant::now())),
-            without_state: 0,
-            has_state: false,
-            early: Vec::new(),
-            early_bytes: 0,
-        }
-    }
-
-    /// The view that founds the group, if this process is one of those who do.
-    fn founded(&mut self) -> Option<Item> {
-        let view = self.told.take_if(|view| !self.has_state && view.rank_of(self.me).is_some())?;
-        Some(Item::Admitted(Box::new((self.crew.take()?, self.incarnation, view))))
+    ) -> Learner {
+        let state_from = failed.map(|id| (id, Instant::now()));
+        let (without_state, has_state, start, early, early_bytes) = Default::default();
+        Learner { follower, queue, seen, state_from, without_state, has_state, start, early, early_bytes }
     }
 
     /// Runs until this process is let in, or can't be.
@@ -187,40 +139,73 @@ impl Follower {
             }
             match self.turn() {
                 Ok(None) => {}
-                Ok(Some(item)) => break item,
+                Ok(Some(view)) => {
+                    let (crew, incarnation) = self.follower.into_crew();
+                    break Item::Admitted(Box::new((crew, incarnation, view)));
+                }
                 Err(error) => break Item::Failed(error),
             }
         };
         self.queue.put([last]);
     }
 
-    fn crew(&mut self) -> &mut Crew {
-        self.crew.as_mut().expect("it goes with the last item only")
-    }
-
-    fn turn(&mut self) -> Result<Option<Item>, JoinError> {
+    /// The view in which this process is let in, if it is.
+    fn turn(&mut self) -> Result<Option<View>, JoinError> {
         self.ask()?;
-        if !self.crew().is_calm() {
-            for news in self.crew().news() {
-                self.hear(news)?;
-            }
+        for news in self.follower.news()? {
+            self.hear(news)?;
         }
-        if self.followed.is_none()
-            && let Some(founded) = self.founded()
-        {
+        if let Some(founded) = self.founded() {
             return Ok(Some(founded));
         }
-        self.begin()?;
-        let Some(followed) = &mut self.followed else {
-            self.crew().wait(PAUSE * 10);
+        if self.has_state && self.follower.is_passed_over() {
+            return Err(JoinError::Source(std::io::Error::other("the group has passed over a view meanwhile")));
+        }
+        if let Some(begun) = self.follower.begin()? {
+            self.begin(begun);
+        }
+        if !self.follower.is_following() {
+            self.follower.wait(PAUSE * 10);
             return Ok(None);
-        };
+        }
+        let any = self.follow()?;
+        if let Some(change) = self.follower.end() {
+            return self.end(change);
+        }
+        if !any {
+            self.follower.wait(PAUSE);
+        }
+        Ok(None)
+    }
+
+    /// The view that founds the group, if this process is one of those who do.
+    fn founded(&self) -> Option<View> {
+        let is_founder = !self.has_state && !self.follower.is_following();
+        self.follower.told().filter(|view| is_founder && view.rank_of(self.follower.me()).is_some()).cloned()
+    }
+
+    fn begin(&mut self, begun: Begun) {
+        if begun == Begun::Newest || !self.has_state {
+            self.start = self.follower.places();
+            self.ask_the_next();
+            self.early.clear();
+            self.early_bytes = 0;
+        }
+    }
+
+    /// Passes on what is deliverable, or keeps it until the state is here. Whether there was any.
+    fn follow(&mut self) -> Result<bool, JoinError> {
         let mut got = vec![];
-        let any = followed.observer.follow(&followed.rows, |subgroup, sender, round, payload| {
-            got.push(Item::Message { subgroup, sender, round, payload: payload.to_vec() });
-        })?;
-        let at_end = followed.observer.is_at_end(&followed.rows);
-        let waiting = if self.has_state && !got.is_empty() {
+        while got.len() < BATCH_MAX
+            && let Some(seen) = self.follower.next()?
+        {
+            let payload = self.follower.payload().to_vec();
+            got.push(Item::Message { subgroup: seen.subgroup, sender: seen.sender, round: seen.round, payload });
+        }
+        if got.is_empty() {
+            return Ok(false);
+        }
+        let waiting = if self.has_state {
             self.queue.put(got)
         } else {
             self.early_bytes += got.iter().map(Item::bytes).sum::<u64>();
@@ -230,40 +215,25 @@ impl Follower {
         if waiting > QUEUE_BYTES_MAX {
             return Err(JoinError::TooSlow { bytes: QUEUE_BYTES_MAX });
         }
-        if at_end {
-            return Ok(self.end());
-        }
-        if !any {
-            self.crew().wait(PAUSE);
-        }
-        Ok(None)
+        Ok(true)
     }
 
     /// The followed view has ended.
-    fn end(&mut self) -> Option<Item> {
-        let followed = self.followed.take()?;
-        let next = followed.observer.decision()?.next.clone();
-        let change = ViewChange::new(Arc::clone(&followed.view), Arc::new(next.clone()));
+    fn end(&mut self, change: ViewChange) -> Result<Option<View>, JoinError> {
+        let next = Arc::clone(&change.new);
         if next.members.is_empty() {
             // The last member has left.
-            return Some(Item::Failed(JoinError::GroupGone));
+            return Err(JoinError::GroupGone);
         }
-        // Without a state, the observation begins anew.
-        self.early.clear();
         if self.has_state {
             self.queue.put([Item::Changed(change)]);
         }
-        if next.rank_of(self.me).is_some() {
-            let crew = self.crew.take()?;
-            return Some(Item::Admitted(Box::new((crew, self.incarnation, next))));
-        }
-        self.told = Some(next);
-        None
+        Ok(next.rank_of(self.follower.me()).map(|_| View::clone(&next)))
     }
 
     /// Waits no longer for the state of who was asked.
     fn ask_the_next(&mut self) {
-        self.asked = None;
+        self.follower.ask_again();
         if let Some((_, until)) = &mut self.state_from {
             *until = Instant::now();
         }
@@ -271,127 +241,58 @@ impl Follower {
 
     /// Asks for what is missing: the view, its rows, the state, or to be let in.
     fn ask(&mut self) -> Result<(), JoinError> {
-        if self.asked.is_some_and(|at| at.elapsed() < ASK_EVERY) {
-            return Ok(());
-        }
-        self.asked = Some(Instant::now());
-        let members = Mailbox::members(&self.dir, &self.group)?;
-        if members.is_empty() {
-            return Err(JoinError::GroupGone);
-        }
-        let Asking { digest, founders, .. } = self.asking;
         let wants_in = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
-        if self.followed.is_none() || wants_in {
-            for member in &members {
-                self.crew().ask(*member, digest, founders, !wants_in);
-            }
-        }
-        let Some(followed) = &self.followed else { return Ok(()) };
-        if self.has_state || self.state_from.is_some_and(|(_, until)| Instant::now() < until) {
+        let is_time = self.follower.ask(wants_in)?;
+        if !is_time || self.has_state || self.state_from.is_some_and(|(_, until)| Instant::now() < until) {
             return Ok(());
         }
+        let Some(view) = self.follower.view().filter(|_| self.follower.is_following()) else { return Ok(()) };
         // The next one, if the last one asked has nothing to give.
-        let ids = &followed.view.members;
+        let ids = &view.members;
         let last = self.state_from.and_then(|(id, _)| ids.iter().position(|member| *member == id));
         let source = ids[last.map_or(0, |last| (last + 1) % ids.len())];
         self.state_from = Some((source, Instant::now() + STATE_WAIT));
-        let from = self.me;
-        self.crew().post(source, Letter::Request { from, reply: 0, what: Request::State });
+        let from = self.follower.me();
+        self.follower.crew().post(source, Letter::Request { from, reply: 0, what: Request::State });
         Ok(())
     }
 
     fn hear(&mut self, news: News) -> Result<(), JoinError> {
         match news {
-            News::Refused(Refusal::NoState) => {
+            News::Refused(why) => {
                 self.without_state += 1;
-                let members = self.followed.as_ref().map_or(1, |followed| followed.view.members.len());
-                if self.without_state >= members {
-                    return Err(JoinError::Refused(Refusal::NoState));
+                if self.follower.view().is_none_or(|view| self.without_state >= view.members.len()) {
+                    return Err(JoinError::Refused(why));
                 }
                 self.ask_the_next();
             }
-            News::Refused(why) => return Err(JoinError::Refused(why)),
             News::Waits(gathering) => *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = gathering,
-            News::View { incarnation, view } => {
-                if self.incarnation == 0 {
-                    self.incarnation = incarnation;
-                    self.crew().set_incarnation(incarnation);
-                }
-                if incarnation != self.incarnation {
-                    // All of the group that was followed are dead, and another has been founded. What was learned is not its state.
-                    return Err(JoinError::GroupGone);
-                }
-                // Only where to begin: from then on each view says which is the next.
-                if self.followed.is_some() || self.told.as_ref().is_some_and(|told| told.id >= view.id) {
-                    return Ok(());
-                }
-                let Some(told) = self.told.as_ref().filter(|_| self.has_state) else {
-                    // The members hand out the memory of their newest view only.
-                    self.told = Some(view);
+            News::State { view: id, pipe } => {
+                let Some(view) = self.follower.view().filter(|_| self.follower.is_following() && !self.has_state)
+                else {
                     return Ok(());
                 };
-                let (id, members) = (told.id, told.members.clone());
-                if !members.iter().all(|member| self.crew().has_parts(id, *member)) {
-                    return Err(JoinError::Source(std::io::Error::other("the group has passed over a view meanwhile")));
-                }
-            }
-            News::State { view, pipe } => {
-                let Some(followed) = self.followed.as_ref().filter(|_| !self.has_state) else { return Ok(()) };
                 let state = State::open(pipe).ok().filter(|state| {
                     // What came between the state and the begin of the observation would be missing.
-                    let places = state.places.iter().zip(&followed.start);
-                    followed.view.id == view
-                        && places.into_iter().all(|(place, start)| place.is_none_or(|place| place >= *start))
+                    let mut places = state.places.iter().zip(&self.start);
+                    view.id == id && places.all(|(place, start)| place.is_none_or(|place| place >= *start))
                 });
                 match state.zip(self.state_from) {
                     Some((state, (source, _))) => {
                         self.has_state = true;
-                        let view = Arc::clone(&followed.view);
+                        let view = Arc::clone(view);
                         self.queue.put([Item::State { state: Box::new(state), source, view }]);
                         self.queue.put(self.early.drain(..));
                     }
                     // The member had not delivered that far. It is asked again.
-                    None => (self.state_from, self.asked) = (None, None),
+                    None => {
+                        self.state_from = None;
+                        self.follower.ask_again();
+                    }
                 }
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    /// Begins to follow the view that was told, once the rows of all its members are here.
-    fn begin(&mut self) -> Result<(), JoinError> {
-        if self.followed.is_some() {
-            return Ok(());
-        }
-        let Some(view) = self.told.take_if(|view| self.has_state || view.rank_of(self.me).is_none()) else {
-            return Ok(());
-        };
-        let crew = self.crew.as_mut().expect("it goes with the last item only");
-        let missing: Vec<MemberId> =
-            view.members.iter().copied().filter(|id| !crew.has_parts(view.id, *id) && !crew.is_dead(*id)).collect();
-        if !missing.is_empty() {
-            crew.look_for(&missing);
-            self.told = Some(view);
-            return Ok(());
-        }
-        if !view.members.iter().all(|id| crew.has_parts(view.id, *id)) {
-            // Somebody died before its memory came here. The members have it, and may deliver messages from it; taken for a row
-            // of zeros, it would have sent none.
-            if self.has_state {
-                return Err(JoinError::Source(std::io::Error::other("a member died before it could be followed")));
-            }
-            // The next view is without it.
-            return Ok(());
-        }
-        let layout = spindle_core::Layout::new(&view)?;
-        let parts = view.members.iter().map(|id| crew.take_parts(view.id, *id)).collect();
-        let rows = ShmReader::of_others(&layout, parts)?;
-        let observer =
-            if self.has_state { Observer::at_start(view.clone())? } else { Observer::new(view.clone(), &rows)? };
-        self.ask_the_next();
-        let start = (0..view.subgroups.len() as u32).map(|id| observer.place(SubgroupId(id))).collect();
-        self.followed = Some(Followed { observer, start, rows, view: Arc::new(view) });
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 //!                     |  \--poll()                      or the caller polls
 //!                     +--> Publisher: claim, fill in place, commit
 //!                     +--> Receiver: messages in order, lent in place, on any thread
+//!        \--observe()--> Observing                      no member: follows, and nobody waits for it
 //! ```
 //!
 //! Read [`Config`] first, then [`Node`]. The order is that of the Derecho and Spindle papers: in rounds, one message of
@@ -16,12 +17,14 @@ mod change;
 mod config;
 mod crew;
 mod error;
+mod following;
 mod gathering;
 mod group;
 mod joining;
 mod learning;
 mod line;
 mod node;
+mod observing;
 mod pace;
 mod port;
 mod publisher;
@@ -32,15 +35,16 @@ mod status;
 
 pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
-pub use error::{Ended, FinishError, HandleError, JoinError, ReceiveError, SendError};
+pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
 pub use gathering::{Gathering, Present};
 pub use group::Group;
 pub use node::{Node, Poll};
+pub use observing::{Missed, Observed, Observing};
 pub use publisher::{Publisher, SharedPublisher};
 pub use receiver::{Deliveries, Messages, Receiver};
 pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{
-    Ablation, Change, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
+    Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};
@@ -62,6 +66,11 @@ pub trait Handler {
     /// The view has changed. Everything that was delivered before belongs to the old one, everything after to the new one, at all
     /// members: so "who was in when this message came" has one answer.
     fn view_changed(&mut self, _change: &ViewChange) {}
+
+    /// This member can't agree with anybody on the next view (`true`), or can again (`false`). It would have to lead, and too few are with
+    /// it: of two members, for instance, the other one hangs. Until it is not blocked any more nothing is delivered here, and claims
+    /// wait; who it waits for is told by the [`Status`]. It goes on by itself as soon as they are back, or their processes have ended.
+    fn blocked(&mut self, _is_blocked: bool) {}
 
     /// The state as it is now, between two deliveries, for somebody who joins; `None` if there is none. It is asked for only while all
     /// subgroups deliver to this handler. The group waits for this call: make it a copy that costs little (a shared or persistent

@@ -1,4 +1,5 @@
 //! A member of a group before, or without, a polling thread.
+use crate::config::Config;
 use crate::crew::{Crew, Handover, News, Notices};
 use crate::error::{Ended, HandleError, JoinError};
 use crate::group::Group;
@@ -54,6 +55,8 @@ pub struct Node {
     looked: Instant,
     /// Members of the view whose rows never came here.
     absent: BTreeSet<MemberId>,
+    /// Whether the handler was told that this member is blocked.
+    blocked: bool,
 }
 
 /// What a node keeps of its configuration.
@@ -188,7 +191,11 @@ impl Installing {
         false
     }
 
-    /// Somebody has to be told again: it asks, though it is in.
+    pub(crate) fn has(&self, id: MemberId) -> bool {
+        self.view.rank_of(id).is_some()
+    }
+
+    /// Somebody has to be told again: it asks, though it is in, or follows.
     pub(crate) fn hand_over_to(&self, crew: &mut Crew, id: MemberId) {
         crew.tell_view(&self.view, [id]);
         crew.hand_over(self.view.id, &self.handover, &[id]);
@@ -229,6 +236,8 @@ impl Node {
         terms: Terms,
     ) -> Result<Node, JoinError> {
         let Begun { mut engine, fabric, view, handover, absent } = installing.begin(&mut crew)?;
+        // Who has asked while the view was being set up.
+        engine.set_observed(!crew.observers().is_empty());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
         let mut lines: Vec<Line> = view.subgroups.iter().map(|spec| Line::new(spec.name.clone(), &shared)).collect();
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
@@ -257,6 +266,7 @@ impl Node {
             wake_at,
             looked: Instant::now(),
             absent,
+            blocked: false,
         })
     }
 
@@ -343,7 +353,10 @@ impl Node {
         }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
-        if self.engine.is_blocked() {
+        if self.engine.is_blocked() != self.blocked {
+            self.tell_blocked(handler);
+        }
+        if self.blocked {
             if self.engine.is_stranded() {
                 // Who follows need not wait until this node is dropped.
                 self.engine.abandon(1, &mut self.fabric);
@@ -365,6 +378,13 @@ impl Node {
             State::Evicted => Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id })),
             State::Failed(fault) => Err(self.broken(Ended::Stuck(fault.to_string()))),
         }
+    }
+
+    #[cold]
+    fn tell_blocked(&mut self, handler: &mut impl Handler) {
+        self.blocked = !self.blocked;
+        let _running = Upcall::enter();
+        handler.blocked(self.blocked);
     }
 
     /// What is seldom to be done beside the engine's work. Whether anything happened.
@@ -473,6 +493,7 @@ impl Node {
     #[cold]
     fn attend(&mut self) -> Result<bool, Ended> {
         self.clock.look();
+        let was_observed = !self.crew.observers().is_empty();
         let news = self.crew.news();
         let worked = !news.is_empty();
         for news in news {
@@ -486,6 +507,9 @@ impl Node {
                 News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
             }
         }
+        if was_observed && self.crew.observers().is_empty() {
+            self.engine.set_observed(false);
+        }
         let admitted = self.joins.due(Instant::now());
         for id in admitted {
             self.engine.admit(id);
@@ -495,7 +519,7 @@ impl Node {
 
     /// Somebody wants to join.
     fn asked(&mut self, id: MemberId, pid: u32, config: u64, observer: bool) {
-        if config != self.terms.digest {
+        if !Config::admits(self.terms.digest, config, observer) {
             return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
         }
         let is_in = |view: &View| view.rank_of(id).is_some();
@@ -511,8 +535,11 @@ impl Node {
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
         if observer {
-            // While a view changes it is told of the next one with everybody else.
             self.crew.add_observer(id);
+            if let Some(next) = &mut self.next {
+                next.engine.set_observed(true);
+                return next.hand_over_to(&mut self.crew, id);
+            }
             self.engine.set_observed(true);
             self.crew.tell_view(&self.view, [id]);
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
@@ -536,6 +563,7 @@ impl Node {
         match what {
             Request::Leave => self.leave(),
             Request::State => return self.states.push(from),
+            Request::Forget => return self.crew.forget_observer(from),
             Request::Evict(id) => match self.view.rank_of(id) {
                 Some(rank) if id != self.crew.me => self.engine.suspect(rank),
                 _ => {}
@@ -669,7 +697,9 @@ impl Node {
 
     /// How the group stands, as this member knows it.
     pub fn status(&self) -> Status {
-        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), self.lines.iter().map(|line| line.lost).sum())
+        let lost = self.lines.iter().map(|line| line.lost).sum();
+        let observers = self.crew.observers().len() as u64;
+        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), lost, observers)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -17,6 +17,8 @@ pub struct Status {
     pub is_changing: bool,
     /// Whether the change can't go on because too few members are with this one.
     pub is_blocked: bool,
+    /// How many processes follow the view without being members, as far as this member was asked by them.
+    pub observers: u64,
     /// Messages of this member that no view had a ring for any more.
     pub lost: u64,
     /// Counts of this member's engine.
@@ -75,7 +77,13 @@ pub struct MemberStatus {
 }
 
 impl Status {
-    pub(crate) fn of(engine: &Engine, rows: &impl Rows, pid: impl Fn(MemberId) -> u32, lost: u64) -> Status {
+    pub(crate) fn of(
+        engine: &Engine,
+        rows: &impl Rows,
+        pid: impl Fn(MemberId) -> u32,
+        lost: u64,
+        observers: u64,
+    ) -> Status {
         let (view, me) = (engine.view(), engine.me());
         let flag = |rank, word| rows.load(rank, word) != 0;
         let member = |rank: Rank| view.members[rank.index()];
@@ -107,6 +115,7 @@ impl Status {
             members: members.collect(),
             is_changing: engine.is_wedged(),
             is_blocked: engine.is_blocked(),
+            observers,
             lost,
             engine: engine.stats(),
             subgroups: subgroups.collect(),
@@ -148,6 +157,7 @@ impl Status {
             "view": self.view,
             "changing": self.is_changing,
             "blocked": self.is_blocked,
+            "observers": self.observers,
             "lost": self.lost,
             "members": members.collect::<Vec<_>>(),
             "subgroups": subgroups.collect::<Vec<_>>(),

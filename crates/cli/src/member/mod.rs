@@ -5,20 +5,21 @@
 //! one side fails the others go on without this member at once.
 mod counts;
 mod input;
-mod output;
+pub(crate) mod output;
 
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::place::Place;
 use crate::quantity;
 use crate::signals::Stop;
+use crate::views::{self, list, numbers};
 use crate::waiting::Waiting;
 use counts::Counts;
 use input::{Input, Sent};
 use output::{Output, Written};
 use serde_json::json;
 use spindle::{
-    Batch, Config, Ended, FinishError, Group, Handler, JoinError, MailError, MemberId, Node, Order, Publisher,
-    SubgroupId, View, ViewChange,
+    Batch, Config, Ended, FinishError, Group, Handler, JoinError, MailError, Node, Order, Publisher, SubgroupId, View,
+    ViewChange,
 };
 use spindle_fabric::mail::{GroupName, Mailbox};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -112,7 +113,7 @@ pub(crate) struct Args {
     /// Tell what happens on the standard error, as one JSON object a line.
     ///
     /// Each has an "event": "waiting" (members, here: a list of id and pid), "joined" (view, rank, id, members: a list of
-    /// ids), "view" (view, members, joined, left: lists of ids), "evicted" (view, id, sent, delivered, unconfirmed), every
+    /// ids), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "evicted" (view, id, sent, delivered, unconfirmed), every
     /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
     /// (message, status).
     #[arg(long)]
@@ -136,6 +137,8 @@ enum OrderArg {
 enum Event {
     Signal(i32),
     View(ViewChange),
+    /// Whether too few members are there to agree on the next view.
+    Blocked(bool),
     Sent(Sent),
     Written(Written),
     /// A thread of this process panicked.
@@ -162,6 +165,10 @@ impl Handler for Teller {
     fn view_changed(&mut self, change: &ViewChange) {
         // Nobody listens once the end is known.
         let _ = self.0.send(Event::View(change.clone()));
+    }
+
+    fn blocked(&mut self, is_blocked: bool) {
+        let _ = self.0.send(Event::Blocked(is_blocked));
     }
 }
 
@@ -275,6 +282,7 @@ impl Member {
             match self.happened.recv_timeout(REPORT_EVERY) {
                 Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
                 Ok(Event::View(change)) => self.tell(&change),
+                Ok(Event::Blocked(is_blocked)) => views::tell_blocked(group.view().id, is_blocked, self.args.json),
                 Ok(Event::Sent(Sent::All)) => self.sent = true,
                 // The output says so, too, behind the last delivery.
                 Ok(Event::Sent(Sent::Ended | Sent::Halted)) => {}
@@ -426,39 +434,13 @@ impl Member {
 
     fn tell(&mut self, change: &ViewChange) {
         self.see(&change.new);
-        let (view, members) = (change.new.id, &change.new.members);
-        if self.args.json {
-            let (joined, left) = (numbers(&change.joined), numbers(&change.left));
-            let members = numbers(members);
-            eprintln!(
-                "{}",
-                json!({"event": "view", "view": view.0, "members": members, "joined": joined, "left": left})
-            );
-            return;
-        }
-        let is = |ids: &[MemberId], one, many| if ids.len() == 1 { one } else { many };
-        let left = &change.left;
-        let gone = (!left.is_empty()).then(|| format!("{} {} gone", list(left), is(left, "is", "are")));
-        let joined = &change.joined;
-        let come = (!joined.is_empty()).then(|| format!("{} {} come", list(joined), is(joined, "has", "have")));
-        let what: Vec<String> = [gone, come].into_iter().flatten().collect();
-        eprintln!("view {view}: {}; {}", what.join(", "), list(members));
+        views::tell(change, self.args.json);
     }
 
     fn see(&mut self, view: &View) {
         let newest = view.members.iter().map(|id| id.0).max();
         self.ids_max = self.ids_max.max(newest.unwrap_or(0));
     }
-}
-
-/// "member 2", or "members 1, 3".
-fn list(ids: &[MemberId]) -> String {
-    let numbers: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    format!("member{} {}", if ids.len() == 1 { "" } else { "s" }, numbers.join(", "))
-}
-
-fn numbers(ids: &[MemberId]) -> Vec<u64> {
-    ids.iter().map(|id| id.0).collect()
 }
 
 /// Runs a thread and tells what it came to.

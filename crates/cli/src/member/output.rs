@@ -15,13 +15,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes written at once, about.
-const BLOCK_BYTES: usize = 128 << 10;
+pub(crate) const BLOCK_BYTES: usize = 128 << 10;
 /// The longest single wait; there are as many as it takes while the group lives.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// Where deliveries go.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     file: File,
     name: String,
     frames: bool,
@@ -40,7 +40,7 @@ pub(super) enum Written {
 }
 
 impl Output {
-    pub(super) fn open(path: &Path, input: &Path, frames: bool, with_origin: bool) -> Outcome<Output> {
+    pub(crate) fn open(path: &Path, input: &Path, frames: bool, with_origin: bool) -> Outcome<Output> {
         if path == Path::new("-") {
             let own = stdout().as_fd().try_clone_to_owned();
             let file = File::from(own.context("can't use the standard output")?);
@@ -80,9 +80,8 @@ impl Output {
                     break;
                 }
             }
-            let written = write(&mut self.file, &buffer);
-            if let Err(failure) = written.with_context(|| format!("can't write to {}; the others go on", self.name)) {
-                return Written::Failed(failure.into());
+            if let Err(failure) = self.write(&buffer) {
+                return Written::Failed(failure);
             }
             drop(deliveries);
             counts.delivered.fetch_add(messages, Ordering::Relaxed);
@@ -95,7 +94,14 @@ impl Output {
         &self.name
     }
 
-    fn append(&self, message: &Message<'_>, view: &View, buffer: &mut Vec<u8>) {
+    /// Writes what was [appended](Self::append) to `buffer`.
+    pub(crate) fn write(&mut self, buffer: &[u8]) -> Outcome {
+        let written = write(&mut self.file, buffer);
+        Ok(written.with_context(|| format!("can't write to {}; the others go on", self.name))?)
+    }
+
+    /// Adds a message, in the form of this output.
+    pub(crate) fn append(&self, message: &Message<'_>, view: &View, buffer: &mut Vec<u8>) {
         let Message { sender, round, payload } = *message;
         let (view, sender) = (view.id.0, view.members[sender.index()].0);
         if self.frames {

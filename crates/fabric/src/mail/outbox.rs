@@ -96,6 +96,16 @@ impl Outbox {
         (!self.letters.is_empty()).then(|| again_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)))
     }
 
+    /// To whom letters wait, one for each letter.
+    pub fn addressees(&self) -> impl Iterator<Item = MemberId> {
+        self.letters.iter().map(|letter| letter.to)
+    }
+
+    /// Whether a letter to `to` waits.
+    pub fn holds_for(&self, to: MemberId) -> bool {
+        self.addressees().any(|addressee| addressee == to)
+    }
+
     /// How many letters wait.
     pub fn len(&self) -> usize {
         self.letters.len()

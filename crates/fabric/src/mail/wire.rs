@@ -138,6 +138,8 @@ pub enum Request {
     Evict(MemberId),
     /// The application's state, to begin from.
     State,
+    /// That you forget the one who asks, which observed your group and does so no more. Not answered.
+    Forget,
 }
 
 impl Letter {
@@ -364,6 +366,7 @@ fn put_request(out: &mut Writer, request: Request) {
         Request::Status => out.u32(1),
         Request::Leave => out.u32(2),
         Request::State => out.u32(4),
+        Request::Forget => out.u32(5),
         Request::Evict(id) => {
             out.u32(3);
             out.u64(id.0);
@@ -377,6 +380,7 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
         2 => Request::Leave,
         3 => Request::Evict(MemberId(from.u64()?)),
         4 => Request::State,
+        5 => Request::Forget,
         _ => return Err(WireError::Value { field: "request" }),
     })
 }
@@ -405,6 +409,7 @@ mod tests {
             Letter::Request { from, reply: 99, what: Request::Evict(MemberId(5)) },
             Letter::Answer { reply: 99, bytes: 12 },
             Letter::Request { from, reply: 9, what: Request::State },
+            Letter::Request { from, reply: 0, what: Request::Forget },
             Letter::State { view, from },
         ]
     }

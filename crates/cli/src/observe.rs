@@ -1,0 +1,213 @@
+//! `spindle observe`: prints what a group delivers, without being one of its members.
+//!
+//! One thread follows and writes; this one waits for its end or for a signal, so that a full pipe keeps nobody from stopping it.
+use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::member::output::{BLOCK_BYTES, Output};
+use crate::place::Place;
+use crate::signals::Stop;
+use crate::views::{self, list, numbers};
+use crate::waiting::Waiting;
+use serde_json::json;
+use spindle::{Config, JoinError, Missed, ObserveError, Observed, Observing, View};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// The longest single wait; there are as many as it takes while the group lives.
+const WAIT: Duration = Duration::from_millis(100);
+/// How long the thread that writes may take to stop.
+const STOP_WAIT: Duration = Duration::from_secs(1);
+
+/// Arguments of `spindle observe`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The group's name
+    group: String,
+
+    /// Print what is delivered in this subgroup only [default: all]
+    #[arg(long, value_name = "NAME")]
+    subgroup: Option<String>,
+
+    /// Where deliveries go; `-` is the standard output. A file is overwritten
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+
+    /// Binary messages instead of lines: 4 bytes of length (little-endian), then so many bytes
+    #[arg(long)]
+    frames: bool,
+
+    /// Say where each message comes from, as members do: `VIEW:ID:ROUND ` before each line; with --frames, 8 bytes each
+    /// (little-endian) between the length and the bytes
+    #[arg(long)]
+    with_origin: bool,
+
+    /// How long to wait until a member answers
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    timeout: u64,
+
+    /// Tell what happens on the standard error, as one JSON object a line.
+    ///
+    /// Each has an "event": "waiting" (members, here: the group is being founded), "observing" (view, members: a list of
+    /// ids), "view" (view, members, joined, left: lists of ids), "missed" (view, subgroup, places, gaps: a list of {id, from,
+    /// until}, the rounds of a member from the first to before the last), "views_missed" (first, last), "finished" (messages,
+    /// bytes; also after Ctrl-C), or "error" (message, status).
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What the main thread waits for.
+enum Event {
+    Signal,
+    /// The group has ended, or it was told to stop.
+    Ended(Outcome),
+}
+
+/// What was printed.
+#[derive(Debug, Default)]
+struct Counts {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let json = args.json;
+    observe(args).map_err(|failure| failure.told_as_json(json))
+}
+
+fn observe(args: Args) -> Outcome {
+    let output = Output::open(&args.output, Path::new("-"), args.frames, args.with_origin)?;
+    let (events, happened) = channel();
+    let signals: Sender<Event> = events.clone();
+    let stop = Stop::on_signals(move |_| drop(signals.send(Event::Signal)))?;
+    let observing = open(&args, &stop)?;
+    check_subgroup(&args, observing.view())?;
+    tell_begin(observing.view(), args.json);
+    let (counts, json) = (Arc::new(Counts::default()), args.json);
+    let (flag, counted) = (Arc::clone(&stop.flag), Arc::clone(&counts));
+    let follow = move || drop(events.send(Event::Ended(follow(observing, output, &args, &flag, &counted))));
+    let thread = thread::Builder::new().name("observe".into()).spawn(follow);
+    thread.map_err(|error| Failure::new(FAILED, format_args!("no thread could be started: {error}")))?;
+    let panicked = |_| Failure::new(FAILED, "a thread panicked; please report it");
+    match happened.recv().map_err(panicked)? {
+        Event::Ended(outcome) => outcome?,
+        // Ctrl-C is how it ends as long as the group runs.
+        Event::Signal => match happened.recv_timeout(STOP_WAIT) {
+            Ok(Event::Ended(outcome)) => outcome?,
+            _ => return Err(Failure::interrupted(stop.signal(), "while the output took nothing")),
+        },
+    }
+    if json {
+        let (messages, bytes) = (counts.messages.load(Ordering::Relaxed), counts.bytes.load(Ordering::Relaxed));
+        eprintln!("{}", json!({"event": "finished", "messages": messages, "bytes": bytes}));
+    }
+    Ok(())
+}
+
+fn open(args: &Args, stop: &Stop) -> Outcome<Observing> {
+    let mut config = Config::new(&args.group, 1);
+    // Whatever it has.
+    config.subgroups.clear();
+    config.runtime_dir = args.place.dir();
+    config.gather_timeout = Duration::from_secs(args.timeout);
+    let waiting = Waiting::start(&args.group, args.json)?;
+    let opened = config.observe_with(&mut |gathering| waiting.see(gathering), &stop.flag);
+    opened.map_err(|error| match error {
+        JoinError::NoGroup { group, dir } => {
+            let dir = dir.display();
+            let message = format!("nobody is in group {group} at {dir}; start a member, or name its --runtime-dir");
+            Failure::new(FAILED, message)
+        }
+        JoinError::Cancelled { .. } => Failure::interrupted(stop.signal(), "while waiting for the group"),
+        error => error.into(),
+    })
+}
+
+fn check_subgroup(args: &Args, view: &View) -> Outcome {
+    let Some(name) = &args.subgroup else { return Ok(()) };
+    if view.subgroup(name).is_some() {
+        return Ok(());
+    }
+    let known: Vec<&str> = view.subgroups.iter().map(|subgroup| subgroup.name.as_str()).collect();
+    let message = format!("group {} has no subgroup {name:?}; it has: {}", args.group, known.join(", "));
+    Err(Failure::new(USAGE, message))
+}
+
+fn follow(mut observing: Observing, mut output: Output, args: &Args, stop: &AtomicBool, counts: &Counts) -> Outcome {
+    let is_wanted = |view: &View, name: spindle::SubgroupId| {
+        args.subgroup.as_ref().is_none_or(|wanted| view.subgroups[name.index()].name == *wanted)
+    };
+    let mut buffer = Vec::with_capacity(2 * BLOCK_BYTES);
+    while !stop.load(Ordering::Relaxed) {
+        // What is here is written before it waits for more.
+        match observing.next(if buffer.is_empty() { WAIT } else { Duration::ZERO }) {
+            Ok(Observed::Message { view, subgroup, message }) => {
+                if is_wanted(view, subgroup) {
+                    counts.messages.fetch_add(1, Ordering::Relaxed);
+                    counts.bytes.fetch_add(message.payload.len() as u64, Ordering::Relaxed);
+                    output.append(&message, view, &mut buffer);
+                }
+                if buffer.len() >= BLOCK_BYTES {
+                    write(&mut output, &mut buffer)?;
+                }
+            }
+            Err(ObserveError::TimedOut { .. }) => write(&mut output, &mut buffer)?,
+            other => {
+                write(&mut output, &mut buffer)?;
+                match other {
+                    Ok(Observed::ViewChanged(change)) => views::tell(&change, args.json),
+                    Ok(Observed::Missed(missed)) if is_wanted(&missed.view, missed.subgroup) => {
+                        tell_missed(&missed, args.json);
+                    }
+                    Ok(Observed::ViewsMissed { first, last }) => tell_views_missed(first.0, last.0, args.json),
+                    Ok(_) => {}
+                    Err(ObserveError::Finished) => return Ok(()),
+                    Err(end) => return Err(Failure::new(FAILED, end)),
+                }
+            }
+        }
+    }
+    write(&mut output, &mut buffer)
+}
+
+fn write(output: &mut Output, buffer: &mut Vec<u8>) -> Outcome {
+    let written = output.write(buffer);
+    buffer.clear();
+    written
+}
+
+fn tell_begin(view: &View, json: bool) {
+    if json {
+        let members = numbers(&view.members);
+        eprintln!("{}", json!({"event": "observing", "view": view.id.0, "members": members}));
+    } else {
+        eprintln!("view {}: {}; this process only observes", view.id, list(&view.members));
+    }
+}
+
+fn tell_missed(missed: &Missed, json: bool) {
+    if !json {
+        return eprintln!("too slow: {missed}");
+    }
+    let gaps = missed.gaps.iter().map(|gap| {
+        let id = missed.view.members[gap.sender.index()].0;
+        json!({"id": id, "from": gap.rounds.start, "until": gap.rounds.end})
+    });
+    let gaps: Vec<_> = gaps.collect();
+    let subgroup = &missed.view.subgroups[missed.subgroup.index()].name;
+    let (view, places) = (missed.view.id.0, missed.places());
+    eprintln!("{}", json!({"event": "missed", "view": view, "subgroup": subgroup, "places": places, "gaps": gaps}));
+}
+
+fn tell_views_missed(first: u64, last: u64, json: bool) {
+    if json {
+        eprintln!("{}", json!({"event": "views_missed", "first": first, "last": last}));
+    } else {
+        eprintln!("too slow: missed everything in views {first} to {last}");
+    }
+}

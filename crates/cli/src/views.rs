@@ -1,0 +1,41 @@
+//! Telling of views on the standard error, for people or as JSON.
+use serde_json::json;
+use spindle::{MemberId, ViewChange, ViewId};
+
+/// One line for a change.
+pub(crate) fn tell(change: &ViewChange, json: bool) {
+    let (view, members) = (change.new.id, &change.new.members);
+    if json {
+        let (joined, left, members) = (numbers(&change.joined), numbers(&change.left), numbers(members));
+        eprintln!("{}", json!({"event": "view", "view": view.0, "members": members, "joined": joined, "left": left}));
+        return;
+    }
+    let is = |ids: &[MemberId], one, many| if ids.len() == 1 { one } else { many };
+    let left = &change.left;
+    let gone = (!left.is_empty()).then(|| format!("{} {} gone", list(left), is(left, "is", "are")));
+    let joined = &change.joined;
+    let come = (!joined.is_empty()).then(|| format!("{} {} come", list(joined), is(joined, "has", "have")));
+    let what: Vec<String> = [gone, come].into_iter().flatten().collect();
+    eprintln!("view {view}: {}; {}", what.join(", "), list(members));
+}
+
+/// One line when a member can't go on to the next view, and one when it can again.
+pub(crate) fn tell_blocked(view: ViewId, is_blocked: bool, json: bool) {
+    match (json, is_blocked) {
+        (true, _) => eprintln!("{}", json!({"event": "blocked", "view": view.0, "blocked": is_blocked})),
+        (false, true) => eprintln!(
+            "view {view}: it can't end: too few members are here to agree on the next; waits until one is back, or has ended"
+        ),
+        (false, false) => eprintln!("view {view}: it goes on"),
+    }
+}
+
+/// "member 2", or "members 1, 3".
+pub(crate) fn list(ids: &[MemberId]) -> String {
+    let numbers: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    format!("member{} {}", if ids.len() == 1 { "" } else { "s" }, numbers.join(", "))
+}
+
+pub(crate) fn numbers(ids: &[MemberId]) -> Vec<u64> {
+    ids.iter().map(|id| id.0).collect()
+}

@@ -1,0 +1,283 @@
+//! How a process follows a group from outside, from view to view: what those who [observe](crate::Observing) it and those who
+//! [learn](crate::Config::learn) its state have in common.
+//!
+//! It asks the members for the newest view and for their memory in it, reads what they deliver there, and goes with them to the
+//! next view. Nobody waits for it. If the members pass over a view before it has their memory of it, it goes on with the newest.
+use crate::ViewChange;
+use crate::crew::{Crew, News};
+use crate::error::JoinError;
+use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Seen, SubgroupId, View};
+use spindle_fabric::ShmReader;
+use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, RuntimeDir};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often it asks again.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+/// How long the memory of a view may be on its way while the members are in a newer one already.
+const PARTS_WAIT: Duration = Duration::from_millis(200);
+
+/// Somebody who follows.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    crew: Crew,
+    digest: u64,
+    /// How many members it would found the group with; 1 if it minds no number.
+    founders: u32,
+    dir: RuntimeDir,
+    group: GroupName,
+    incarnation: u128,
+    followed: Option<Followed>,
+    /// The newest view that a member has told of, if it is newer than the one that is followed.
+    told: Option<View>,
+    asked: Option<Instant>,
+}
+
+/// The newest view that was begun.
+#[derive(Debug)]
+struct Followed {
+    observer: Observer,
+    rows: ShmReader,
+    view: Arc<View>,
+    /// Once it is followed to its end: the one that was decided on, and since when it is waited for.
+    next: Option<(Arc<View>, Instant)>,
+}
+
+/// Which view begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Begun {
+    /// The one behind the last, at its beginning.
+    Next,
+    /// The newest, at its present.
+    Newest,
+}
+
+impl Follower {
+    /// One with an address in `group`, which shows the members `digest` as its configuration's.
+    pub(crate) fn new(crew: Crew, digest: u64, founders: u32, dir: RuntimeDir, group: GroupName) -> Follower {
+        let (incarnation, followed, told, asked) = Default::default();
+        Follower { crew, digest, founders, dir, group, incarnation, followed, told, asked }
+    }
+
+    pub(crate) fn me(&self) -> MemberId {
+        self.crew.me
+    }
+
+    pub(crate) fn crew(&mut self) -> &mut Crew {
+        &mut self.crew
+    }
+
+    /// What is needed to take part in the group.
+    pub(crate) fn into_crew(self) -> (Crew, u128) {
+        (self.crew, self.incarnation)
+    }
+
+    /// Whether a view is being followed; if not, the next one has yet to begin.
+    pub(crate) fn is_following(&self) -> bool {
+        self.followed.as_ref().is_some_and(|followed| followed.next.is_none())
+    }
+
+    /// The newest view that was begun.
+    pub(crate) fn view(&self) -> Option<&Arc<View>> {
+        self.followed.as_ref().map(|followed| &followed.view)
+    }
+
+    /// The newest view that a member has told of and that has not begun here.
+    pub(crate) fn told(&self) -> Option<&View> {
+        self.told.as_ref()
+    }
+
+    /// By subgroup of the view that was begun: how many places of its order lie behind.
+    pub(crate) fn places(&self) -> Vec<u64> {
+        let place = |followed: &Followed| {
+            let ids = (0..followed.view.subgroups.len() as u32).map(SubgroupId);
+            ids.map(|id| followed.observer.place(id)).collect()
+        };
+        self.followed.as_ref().map(place).unwrap_or_default()
+    }
+
+    /// What of `subgroup` lies behind.
+    pub(crate) fn behind(&self, subgroup: SubgroupId) -> Vec<Gap> {
+        self.followed.as_ref().map(|followed| followed.observer.behind(subgroup)).unwrap_or_default()
+    }
+
+    /// Asks for the newest view and its members' memory, if none is being followed; or to be let in, if it `wants_in`. Whether it
+    /// was time to ask.
+    ///
+    /// # Errors
+    /// [`JoinError::GroupGone`], and what the system refuses.
+    pub(crate) fn ask(&mut self, wants_in: bool) -> Result<bool, JoinError> {
+        if self.asked.is_some_and(|at| at.elapsed() < ASK_EVERY) {
+            return Ok(false);
+        }
+        self.asked = Some(Instant::now());
+        let members = Mailbox::members(&self.dir, &self.group)?;
+        if members.is_empty() {
+            return Err(JoinError::GroupGone);
+        }
+        if wants_in || !self.is_following() {
+            for member in members {
+                self.crew.ask(member, self.digest, self.founders, !wants_in);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks at the next opportunity, whenever it did last.
+    pub(crate) fn ask_again(&mut self) {
+        self.asked = None;
+    }
+
+    /// Takes in what members have written. What is not about the views is passed on.
+    ///
+    /// # Errors
+    /// [`JoinError::Refused`]; [`JoinError::GroupGone`] if it is another group of the same name by now.
+    pub(crate) fn news(&mut self) -> Result<Vec<News>, JoinError> {
+        if self.crew.is_calm() {
+            return Ok(vec![]);
+        }
+        let mut rest = vec![];
+        for news in self.crew.news() {
+            match news {
+                News::Refused(why) if why != Refusal::NoState => return Err(JoinError::Refused(why)),
+                News::View { incarnation, view } => self.hear_of(incarnation, view)?,
+                // It may have been the last one.
+                News::Died(_) => self.ask_again(),
+                news => rest.push(news),
+            }
+        }
+        Ok(rest)
+    }
+
+    /// Whether there may be [`news`](Self::news).
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.crew.has_notice()
+    }
+
+    fn hear_of(&mut self, incarnation: u128, view: View) -> Result<(), JoinError> {
+        if self.incarnation == 0 {
+            self.incarnation = incarnation;
+            self.crew.set_incarnation(incarnation);
+        }
+        if incarnation != self.incarnation {
+            // All of the group that was followed are dead, and another has been founded.
+            return Err(JoinError::GroupGone);
+        }
+        let newest = self.told.as_ref().map(|told| told.id).max(self.view().map(|view| view.id));
+        if newest.is_none_or(|newest| newest < view.id) {
+            self.told = Some(view);
+        }
+        Ok(())
+    }
+
+    /// Waits for news, `at_most` that long.
+    pub(crate) fn wait(&self, at_most: Duration) {
+        self.crew.wait(at_most);
+    }
+
+    /// Whether the members are in a newer view than the one that comes next, and it is not here as a whole.
+    pub(crate) fn is_passed_over(&self) -> bool {
+        let Some((next, since)) = self.followed.as_ref().and_then(|followed| followed.next.as_ref()) else {
+            return false;
+        };
+        let is_newer = self.told.as_ref().is_some_and(|told| told.id > next.id);
+        is_newer && since.elapsed() >= PARTS_WAIT && !self.has_all_of(next)
+    }
+
+    /// Begins the next view, or the newest if that one was passed over or is the first; once the rows of all its members are here.
+    ///
+    /// # Errors
+    /// What the members have handed over is no memory of theirs, or the system has no room for it.
+    pub(crate) fn begin(&mut self) -> Result<Option<Begun>, JoinError> {
+        if let Some(last) = self.followed.take_if(|followed| followed.next.is_some()) {
+            let next = last.next.as_ref().map(|(next, _)| Arc::clone(next)).expect("it has ended");
+            if self.has_all_of(&next) {
+                let observer = last.observer.successor(View::clone(&next))?;
+                let rows = self.take_rows(&next)?;
+                self.followed = Some(Followed { observer, rows, view: next, next: None });
+                return Ok(Some(Begun::Next));
+            }
+            self.followed = Some(last);
+            if !self.is_passed_over() {
+                return Ok(None);
+            }
+        } else if self.followed.is_some() {
+            return Ok(None);
+        }
+        let me = self.me();
+        // A view of my own is not for following.
+        let Some(told) = self.told.as_ref().filter(|told| told.rank_of(me).is_none()) else { return Ok(None) };
+        self.crew.pass_over_until(told.id);
+        if !self.has_all_of(told) {
+            return Ok(None);
+        }
+        let view = Arc::new(told.clone());
+        let rows = self.take_rows(&view)?;
+        let observer = Observer::new(View::clone(&view), &rows)?;
+        self.followed = Some(Followed { observer, rows, view, next: None });
+        Ok(Some(Begun::Newest))
+    }
+
+    fn has_all_of(&self, view: &View) -> bool {
+        view.members.iter().all(|id| self.crew.has_parts(view.id, *id))
+    }
+
+    fn take_rows(&mut self, view: &View) -> Result<ShmReader, JoinError> {
+        let layout = Layout::new(view)?;
+        let parts = view.members.iter().map(|id| self.crew.take_parts(view.id, *id)).collect();
+        let rows = ShmReader::of_others(&layout, parts)?;
+        self.crew.begin(view);
+        self.told.take_if(|told| told.id <= view.id);
+        Ok(rows)
+    }
+
+    /// The next message, of those that are deliverable now. Its bytes are the [`payload`](Self::payload).
+    ///
+    /// # Errors
+    /// [`Lapped`], until it is told to [go on](Self::go_on).
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Seen>, Lapped> {
+        match &mut self.followed {
+            Some(Followed { observer, rows, next: None, .. }) => observer.next(rows),
+            _ => Ok(None),
+        }
+    }
+
+    /// The bytes of the newest message.
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.followed.as_ref().map_or(&[], |followed| followed.observer.payload())
+    }
+
+    /// Goes on at the present. What was missed by that.
+    pub(crate) fn go_on(&mut self, lapped: &Lapped) -> Vec<Gap> {
+        let Some(Followed { observer, rows, .. }) = &mut self.followed else { return vec![] };
+        observer.go_on(lapped, rows)
+    }
+
+    /// If the view has ended, and everything in it was yielded: the change to the next one. Told once.
+    pub(crate) fn end(&mut self) -> Option<ViewChange> {
+        let followed = self.followed.as_mut().filter(|followed| followed.next.is_none())?;
+        let decision = followed.observer.decision().filter(|_| followed.observer.is_at_end(&followed.rows))?;
+        let next = Arc::new(decision.next.clone());
+        followed.next = Some((Arc::clone(&next), Instant::now()));
+        // Who has just come does not know of this process.
+        self.asked = None;
+        Some(ViewChange::new(Arc::clone(&followed.view), next))
+    }
+
+    /// Tells the members that it follows no more, if they take letters now. If not, they notice when they write to it.
+    pub(crate) fn take_leave(&mut self) {
+        let Some(view) = self.view().map(Arc::clone) else { return };
+        for member in &view.members {
+            let farewell = Letter::Request { from: self.crew.me, reply: 0, what: Request::Forget };
+            self.crew.post(*member, farewell);
+        }
+        self.crew.news();
+    }
+
+    /// Whether all members have finished, and everything that they have sent was yielded.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.followed.as_ref().is_some_and(|followed| followed.observer.is_finished(&followed.rows))
+    }
+}
