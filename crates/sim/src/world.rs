@@ -264,6 +264,8 @@ impl<'a> World<'a> {
         self.drain()?;
         let live = self.check_rest()?;
         let Some(stage) = live else { return Ok(()) };
+        // Faults are over, also those that wait for something more to happen.
+        self.processes.iter_mut().for_each(|process| process.doom = None);
         if !self.plan.faults.early_close {
             if self.plan.suspect_after_ns.is_none() {
                 self.poke(stage)?;

@@ -300,3 +300,22 @@ fn members_leave_until_one_is_left() {
         }
     }
 }
+
+/// A member acknowledges, then suspects its leader, which decides meanwhile with all that it needs. Nobody will tell the leader of
+/// the suspicion any more, so what it has decided is read all the same.
+#[test]
+fn a_leader_is_suspected_when_it_decides() {
+    for what in [What::Join { process: 2 }, What::Leave { process: 1 }] {
+        let mut decided = 0;
+        for seed in 0..200 {
+            let suspect = Happening::on(1, 1, Step::Adopts, What::Suspect { by: 1, whom: 0 });
+            // Silence means nothing, so that nothing else can end the wait.
+            let plan = Plan { suspect_after_ns: None, ..group(seed, 2, 1, Visibility::Shared) };
+            let outcome = play(plan, &[Happening::at(50_000, what), suspect]);
+            assert!(outcome.suspicions == 1 && !outcome.blocked, "{outcome:?}");
+            // Mostly the leader hears in time that it is suspected.
+            decided += u32::from(outcome.evictions == 0);
+        }
+        assert!(decided >= 5, "{what:?}: {decided}");
+    }
+}

@@ -29,12 +29,12 @@ impl Primary {
     }
 
     /// `member` says that `ballot` is decided, when so many members are dead for certain. Answers whether it is the first to
-    /// say so.
+    /// say so. Above one that was decided nothing else can be, so that a higher one only says the same again.
     ///
     /// # Errors
     /// If no quorum has adopted it.
     pub fn decided(&mut self, member: Rank, ballot: u64, dead: usize) -> Result<bool, Violation> {
-        if self.decided.contains(&ballot) {
+        if self.decided.iter().any(|decided| *decided <= ballot) {
             return Ok(false);
         }
         self.decided.push(ballot);
@@ -66,5 +66,7 @@ mod tests {
         checker.adopted(Rank(0), 9);
         assert_eq!(checker.decided(Rank(1), 9, 0), Ok(true));
         assert_eq!(checker.decided(Rank(3), 9, 0), Ok(false));
+        assert_eq!(checker.decided(Rank(2), 11, 0), Ok(false), "a later leader has learnt of it");
+        assert!(checker.decided(Rank(2), 8, 0).is_err(), "one below it");
     }
 }
