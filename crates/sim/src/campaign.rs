@@ -38,6 +38,8 @@ pub struct Summary {
     pub suspicions: u64,
     /// Links cut.
     pub cuts: u64,
+    /// Members that began a view without the memory of another, each counted.
+    pub absences: u64,
     /// Processes that asked to be admitted.
     pub joins: u64,
     /// Members that asked to leave.
@@ -71,6 +73,7 @@ impl Summary {
         self.hangs += outcome.hangs;
         self.suspicions += outcome.suspicions;
         self.cuts += outcome.cuts;
+        self.absences += outcome.absences;
         self.joins += outcome.joins;
         self.leaves += outcome.leaves;
         self.evictions += outcome.evictions;

@@ -77,6 +77,8 @@ pub struct Outcome {
     pub suspicions: u64,
     /// Links cut.
     pub cuts: u64,
+    /// Members that began a view without the memory of another, each counted.
+    pub absences: u64,
     /// Processes that asked to be admitted.
     pub joins: u64,
     /// Members that asked to leave.

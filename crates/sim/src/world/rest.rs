@@ -27,11 +27,13 @@ impl World<'_> {
         self.outcome.blocked = blocked && live.is_none();
         let Some(stage) = live else { return Ok(None) };
         for process in 0..self.processes.len() {
-            let Process { life, leaving, .. } = self.processes[process];
+            let Process { life, leaving, seat, .. } = self.processes[process];
+            // One that is blocked in an older view can't know that the others have left it out.
+            let is_there = seat.is_some_and(|seat| seat.stage == stage);
             if life == Life::Asking {
                 return liveness::never_admitted(self.plan.members[process].id);
             }
-            if life == Life::Member && leaving {
+            if life == Life::Member && leaving && is_there {
                 return liveness::never_let_go(self.plan.members[process].id);
             }
         }
@@ -65,7 +67,11 @@ impl World<'_> {
         // It is the leader that counts, and what it knows of the others.
         let leader = with_me.iter().copied().find(here).unwrap_or(seat.rank);
         if !self.may_go_on(Seat { rank: leader, ..seat }) {
-            return Rest::Blocked;
+            let is_lost = |rank: Rank| rank == seat.rank || self.is_proven_dead(seat.stage, rank);
+            return match stage.view.ranks().all(is_lost) {
+                true => Rest::Stuck("waits for others, all of whom are dead".into()),
+                false => Rest::Blocked,
+            };
         }
         match missing {
             Some(rank) => {
@@ -99,7 +105,7 @@ impl World<'_> {
     fn is_heard_out(&self, seat: Seat, rank: Rank) -> bool {
         let row = &self.stages[seat.stage].tables[seat.rank.index()].rows[rank.index()];
         let said = [membership::LEFT, membership::ABANDONED].iter().any(|word| row.word(*word) != 0);
-        said || self.is_proven_dead(seat.stage, rank)
+        said || (self.is_proven_dead(seat.stage, rank) && !self.is_absent(seat, rank))
     }
 
     /// What survivors sent has been delivered.
