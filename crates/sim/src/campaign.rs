@@ -94,8 +94,13 @@ pub fn run(plan: &Plan) -> Outcome {
 pub fn explain(plan: &Plan) -> (Outcome, String) {
     let mut trace = Trace::default();
     let outcome = play(plan, Some(&mut trace));
-    let text = trace.render(plan.seed, &outcome.violations);
+    let text = trace.render(&replay_line(plan.seed, plan.always_membership), &outcome.violations);
     (outcome, format!("{plan}{text}"))
+}
+
+/// The command that tells the story of a seed again, drawn with [`Options::always_membership`] or without.
+pub fn replay_line(seed: u64, always_membership: bool) -> String {
+    format!("spindle sim {}--seed {seed}", if always_membership { "--views " } else { "" })
 }
 
 fn play(plan: &Plan, trace: Option<&mut Trace>) -> Outcome {

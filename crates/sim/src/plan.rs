@@ -63,6 +63,8 @@ pub struct Plan {
     pub consumer_ns: u64,
     /// Events after which the run is given up as restless.
     pub events_max: u64,
+    /// Whether it was drawn with [`Options::always_membership`], without which its seed is another plan.
+    pub always_membership: bool,
 }
 
 /// Processes that join, at most.
@@ -138,6 +140,7 @@ impl Plan {
             faults,
             apps,
             events_max: options.events_max,
+            always_membership: options.always_membership,
         }
     }
 }
