@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
 use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -86,11 +87,37 @@ impl<'a> Session<'a> {
 
     /// Runs `command` to its end, which must be a success.
     pub(crate) fn run(&self, command: &mut Command) -> Result<()> {
-        use std::os::unix::process::CommandExt;
-        command.stdin(Stdio::null()).process_group(0);
         if let Some(log) = &self.log {
             command.stdout(log.try_clone()?).stderr(log.try_clone()?);
         }
+        self.finish(command)
+    }
+
+    /// As [`run`](Self::run), and answers what it printed, which the log gets too, also if it fails.
+    pub(crate) fn read(&self, mut command: Command) -> Result<String> {
+        let (mut output, printed) = std::io::pipe()?;
+        command.stdout(printed);
+        if let Some(log) = &self.log {
+            command.stderr(log.try_clone()?);
+        }
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            output.read_to_string(&mut text).map(|_| text)
+        });
+        let finished = self.finish(&mut command);
+        // It holds the other end.
+        drop(command);
+        let text = reader.join().expect("reading does not panic")?;
+        match &self.log {
+            Some(log) => log.try_clone()?.write_all(text.as_bytes())?,
+            None => print!("{text}"),
+        }
+        finished.map(|()| text)
+    }
+
+    fn finish(&self, command: &mut Command) -> Result<()> {
+        use std::os::unix::process::CommandExt;
+        command.stdin(Stdio::null()).process_group(0);
         let shown = shown(command);
         let child = command.spawn().with_context(|| format!("can't start `{shown}`"))?;
         let status = self.wait(child, &shown)?;
@@ -156,6 +183,19 @@ mod tests {
         assert!(run("exit 3", long, false).unwrap_err().to_string().contains("exit status: 3"));
         assert!(run("exec sleep 1000", Duration::ZERO, false).unwrap_err().to_string().contains("time was up"));
         assert!(run("exec sleep 1000", long, true).unwrap_err().is::<Interrupted>());
+    }
+
+    #[test]
+    fn what_a_command_prints_can_be_read() {
+        let signals = Signals(Arc::new(AtomicBool::new(false)));
+        let session = Session::new(Path::new("."), None, Instant::now() + Duration::from_secs(60), &signals);
+        let script = |text: &str| {
+            let mut command = session.command("sh");
+            command.args(["-c", text]);
+            session.read(command)
+        };
+        assert_eq!(script("echo one; echo two").unwrap(), "one\ntwo\n");
+        assert!(script("echo one; exit 3").unwrap_err().to_string().contains("exit status: 3"));
     }
 
     #[test]

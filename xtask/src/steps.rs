@@ -1,7 +1,7 @@
 //! The steps of CI, in the order in which they run: quick ones first. To add one, add an entry.
 use crate::process::Session;
 use crate::{chaos, instructions, licences, purity, readme};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::process::{Command, Stdio};
 
@@ -60,6 +60,12 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step { name: "scope", about: "every way in which three members can end a view holds", minutes: 10, run: scope },
     Step { name: "sim", about: "2,000 seeds of the simulator without a violation", minutes: 10, run: sim },
+    Step {
+        name: "views",
+        about: "5,000 seeds in which members come and go, without a violation, and enough happens in them",
+        minutes: 15,
+        run: views,
+    },
     Step { name: "planted", about: "the simulator finds every planted bug", minutes: 10, run: planted },
     Step {
         name: "chaos",
@@ -102,6 +108,31 @@ const SCOPE: [&str; 7] =
 
 fn sim(session: &Session<'_>) -> Result<String> {
     session.cargo(&["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", "--seeds", "2000"])
+}
+
+/// So many seeds with changes of the view, and what has to happen in them at least.
+const VIEWS: [(&str, u64); 3] = [("seeds", 5_000), ("views", 10_000), ("faults", 200_000)];
+
+fn views(session: &Session<'_>) -> Result<String> {
+    let mut command = session.command("cargo");
+    command.args(["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", "--views", "--json"]);
+    command.args(["--seeds", &VIEWS[0].1.to_string()]);
+    let printed =
+        session.read(command).context("`spindle sim --views --seed N` tells the story of a seed N that failed")?;
+    let told: serde_json::Value = serde_json::from_str(&printed).context("`spindle sim --json` prints one object")?;
+    for (name, least) in VIEWS {
+        let count = told[name].as_u64().with_context(|| format!("no count of {name}"))?;
+        ensure!(count >= least, "{count} {name} are not the {least} that this step is there for");
+    }
+    let count = |name: &str| told[name].as_u64().unwrap_or(0);
+    Ok(format!(
+        "{} seeds in {:.0} s: {} view changes, {} faults, {} deliveries checked",
+        count("seeds"),
+        told["elapsed_s"].as_f64().unwrap_or(0.0),
+        count("views"),
+        count("faults"),
+        count("deliveries")
+    ))
 }
 
 fn planted(session: &Session<'_>) -> Result<String> {

@@ -3,7 +3,7 @@ use crate::exit::{FAILED, Failure, Outcome};
 use crate::signals::Stop;
 use anyhow::Context;
 use serde_json::{Value, json};
-use spindle_sim::{Options, Plan, Summary, Violation, campaign, explain};
+use spindle_sim::{Options, Plan, Summary, Violation, campaign, explain, replay_line};
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::Ordering;
 use std::thread::available_parallelism;
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Print one JSON object at the end.
     ///
     /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, views, installs, crashes, hangs, suspicions, cuts,
-    /// joins, leaves, evictions, resent, blocked, events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name,
+    /// absences, joins, leaves, evictions, resent, blocked, events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name,
     /// at_ns, what}. One seed: seed, all of these counts, blocked as true or false, trace_hash, failures, and with --trace the
     /// trace.
     #[arg(long)]
@@ -74,7 +74,8 @@ fn replay(seed: u64, args: &Args) -> Outcome {
             "seed": seed, "deliveries": outcome.deliveries, "messages": outcome.messages, "nulls": outcome.nulls,
             "polls": outcome.polls, "posts": outcome.posts, "faults": outcome.faults, "views": outcome.views,
             "installs": outcome.installs, "crashes": outcome.crashes, "hangs": outcome.hangs,
-            "suspicions": outcome.suspicions, "cuts": outcome.cuts, "joins": outcome.joins, "leaves": outcome.leaves,
+            "suspicions": outcome.suspicions, "cuts": outcome.cuts, "absences": outcome.absences,
+            "joins": outcome.joins, "leaves": outcome.leaves,
             "evictions": outcome.evictions, "resent": outcome.resent, "blocked": outcome.blocked,
             "events": outcome.events, "virtual_ns": outcome.virtual_ns,
             "trace_hash": format!("{:016x}", outcome.trace_hash), "failures": failures,
@@ -118,7 +119,7 @@ fn search(args: &Args) -> Outcome {
     if live {
         let _ = write!(stderr(), "\r\x1b[K");
     }
-    print(&describe(&summary, start.elapsed(), args.json))?;
+    print(&describe(&summary, start.elapsed(), args))?;
     if !summary.failures.is_empty() {
         let (failed, ran) = (summary.failures.len(), summary.seeds);
         return Err(Failure::new(FAILED, format_args!("{failed} of {ran} seeds break an invariant")));
@@ -130,17 +131,17 @@ fn search(args: &Args) -> Outcome {
     Ok(())
 }
 
-fn describe(summary: &Summary, elapsed: Duration, json: bool) -> String {
+fn describe(summary: &Summary, elapsed: Duration, args: &Args) -> String {
     let Summary { seeds, deliveries, messages, nulls, polls, posts, faults, views, installs, .. } = summary;
-    let Summary { crashes, hangs, suspicions, cuts, joins, leaves, evictions, resent, .. } = summary;
+    let Summary { crashes, hangs, suspicions, cuts, absences, joins, leaves, evictions, resent, .. } = summary;
     let Summary { blocked, events, virtual_ns, failures, .. } = summary;
     let elapsed = elapsed.as_secs_f64();
-    if json {
+    if args.json {
         let failures: Vec<Value> = failures.iter().map(|(seed, violation)| failure(*seed, violation)).collect();
         let object = json!({
             "seeds": seeds, "deliveries": deliveries, "messages": messages, "nulls": nulls, "polls": polls, "posts": posts,
             "faults": faults, "views": views, "installs": installs, "crashes": crashes, "hangs": hangs,
-            "suspicions": suspicions, "cuts": cuts, "joins": joins, "leaves": leaves, "evictions": evictions,
+            "suspicions": suspicions, "cuts": cuts, "absences": absences, "joins": joins, "leaves": leaves, "evictions": evictions,
             "resent": resent, "blocked": blocked, "events": events, "virtual_ns": virtual_ns, "elapsed_s": elapsed,
             "failures": failures,
         });
@@ -148,13 +149,13 @@ fn describe(summary: &Summary, elapsed: Duration, json: bool) -> String {
     }
     let mut text = String::new();
     for (seed, violation) in failures {
-        text += &format!("seed {seed}: {violation}\n  replay: spindle sim --seed {seed}\n");
+        text += &format!("seed {seed}: {violation}\n  replay: {}\n", replay_line(*seed, args.views));
     }
     let rate = *seeds as f64 / elapsed.max(1e-9);
     text + &format!(
         "{seeds} seeds in {elapsed:.1} s ({rate:.0}/s): {messages} messages, {deliveries} deliveries checked, {faults} faults, \
          {:.1} s of virtual time; {views} view changes after {crashes} crashes, {hangs} hangs, {suspicions} false suspicions, \
-         {cuts} cuts, {joins} joins and {leaves} leaves; {} seeds failed",
+         {cuts} cuts, {absences} rows that did not come, {joins} joins and {leaves} leaves; {} seeds failed",
         *virtual_ns as f64 / 1e9,
         failures.len()
     )

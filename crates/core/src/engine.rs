@@ -187,7 +187,7 @@ impl Engine {
     /// Tells the engine that `member` does nothing any more in this view, and that I can't read what it did: its row is not the one
     /// that I see.
     pub fn member_gone(&mut self, member: Rank) {
-        self.report(member, Certainty::Gone);
+        self.report(member, if planted!(AbsentRowsAreLastWords) { Certainty::Dead } else { Certainty::Gone });
     }
 
     /// Tells the engine that `member` has to go: its connection broke, or somebody wants it evicted. It may be alive.

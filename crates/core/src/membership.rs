@@ -446,23 +446,47 @@ impl Membership {
         self.everyone.iter().copied().filter(reads)
     }
 
-    /// Looks whether somebody knows the decision.
+    /// Looks whether somebody knows the decision. A decision is one whoever tells it: who is suspected may have made it with all that
+    /// it needed, and never hear of the suspicion.
     fn learn<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> Result<bool, Fault> {
-        let known = |rank| Some((rank, ballot_in(table, rank, membership::COMMITTED)?));
-        let known = self.readable().filter(|rank| *rank != self.me).find_map(known);
-        let Some((knows, ballot)) = known else { return Ok(false) };
+        for i in 0..self.peers.len() {
+            let peer = self.peers[i];
+            if self.dead.has(peer) && planted!(DeadRowsUnread) {
+                continue;
+            }
+            match self.learn_from(peer, view, layout, table) {
+                Ok(true) => return Ok(true),
+                Err(fault) if !self.suspected.has(peer) || self.dead.has(peer) => return Err(fault),
+                Ok(false) | Err(_) => {}
+            }
+        }
+        Ok(false)
+    }
+
+    fn learn_from<T: Table>(
+        &mut self,
+        knows: Rank,
+        view: &View,
+        layout: &Layout,
+        table: &mut T,
+    ) -> Result<bool, Fault> {
+        let Some(ballot) = ballot_in(table, knows, membership::COMMITTED) else { return Ok(false) };
         let words = match self.ballot {
-            Some(mine) if mine == ballot => core::mem::take(&mut self.value),
+            Some(mine) if mine == ballot => self.value.clone(),
             _ => match read_proposal(knows, layout, table) {
                 Some((found, words)) if found == ballot => words,
                 // It can't change any more: it only has to arrive.
                 _ => return Ok(false),
             },
         };
-        if self.ballot != Some(ballot) {
+        if proposal::decode(&words, view).is_none() {
+            return Err(Fault::Proposal { member: knows });
+        }
+        // A newer one that I hold has the same value, and a ballot never falls.
+        if self.ballot.is_none_or(|mine| mine.order() < ballot.order()) {
             self.adopt(ballot, &words, layout, table);
         }
-        self.decide(view, ballot, &words, table).ok_or(Fault::Proposal { member: knows })?;
+        self.decide(view, ballot, &words, table).expect("it was decoded above");
         self.evicted |= self.is_left_behind(view, layout, table) && !planted!(EvictedGoesOn);
         Ok(true)
     }

@@ -110,6 +110,8 @@ mod bugs {
         BallotBeforeProposal,
         /// All proposals of a member are written into the same slot.
         OneSlot,
+        /// A member whose row never came is held for dead, and the zeros that stand there for its last words.
+        AbsentRowsAreLastWords,
         /// What the old view has delivered is sent again.
         ResendsDelivered,
         /// What was announced and not delivered is not sent again.

@@ -38,6 +38,8 @@ pub struct Summary {
     pub suspicions: u64,
     /// Links cut.
     pub cuts: u64,
+    /// Members that began a view without the memory of another, each counted.
+    pub absences: u64,
     /// Processes that asked to be admitted.
     pub joins: u64,
     /// Members that asked to leave.
@@ -71,6 +73,7 @@ impl Summary {
         self.hangs += outcome.hangs;
         self.suspicions += outcome.suspicions;
         self.cuts += outcome.cuts;
+        self.absences += outcome.absences;
         self.joins += outcome.joins;
         self.leaves += outcome.leaves;
         self.evictions += outcome.evictions;
@@ -91,8 +94,13 @@ pub fn run(plan: &Plan) -> Outcome {
 pub fn explain(plan: &Plan) -> (Outcome, String) {
     let mut trace = Trace::default();
     let outcome = play(plan, Some(&mut trace));
-    let text = trace.render(plan.seed, &outcome.violations);
+    let text = trace.render(&replay_line(plan.seed, plan.always_membership), &outcome.violations);
     (outcome, format!("{plan}{text}"))
+}
+
+/// The command that tells the story of a seed again, drawn with [`Options::always_membership`] or without.
+pub fn replay_line(seed: u64, always_membership: bool) -> String {
+    format!("spindle sim {}--seed {seed}", if always_membership { "--views " } else { "" })
 }
 
 fn play(plan: &Plan, trace: Option<&mut Trace>) -> Outcome {

@@ -23,7 +23,7 @@ mod table;
 mod trace;
 mod world;
 
-pub use campaign::{Summary, campaign, explain, run};
+pub use campaign::{Summary, campaign, explain, replay_line, run};
 pub use checkers::Violation;
 pub use happenings::{Happening, Step, What, When};
 pub use options::{Faults, Options, Visibility};

@@ -24,7 +24,7 @@ macro_rules! faults {
             pub const NONE: Faults = Faults { $($name: false,)* };
 
             pub(crate) fn draw(self, random: &mut crate::random::Random) -> Faults {
-                Faults { $($name: random.one_in($one_in) && self.$name,)* }
+                Faults { $($name: $one_in > 0 && random.one_in($one_in) && self.$name,)* }
             }
 
             /// The names of those that are set.
@@ -35,7 +35,7 @@ macro_rules! faults {
     };
 }
 
-// The number says that a seed draws it once in so many times.
+// The number says that a seed draws it once in so many times; with 0 the plan draws it.
 faults! {
     /// Members stop for a while (their engine, applications and consumers), then go on.
     pauses: 2,
@@ -101,6 +101,8 @@ faults! {
     leaves: 2,
     /// Links are cut in one direction, for a while or for ever.
     cuts: 2,
+    /// Members begin a view without others' memory, which is late or does not come.
+    absent_rows: 0,
 }
 
 /// The knobs of a campaign. The defaults are what CI runs.

@@ -63,6 +63,8 @@ pub struct Plan {
     pub consumer_ns: u64,
     /// Events after which the run is given up as restless.
     pub events_max: u64,
+    /// Whether it was drawn with [`Options::always_membership`], without which its seed is another plan.
+    pub always_membership: bool,
 }
 
 /// Processes that join, at most.
@@ -102,10 +104,14 @@ impl Plan {
         }
         let visibility = random.pick(&[Visibility::Posted, Visibility::Shared]);
         let visibility = options.visibility.unwrap_or(visibility);
-        let changes = match faults.membership {
+        let mut changes = match faults.membership {
             true => Changes::draw(&mut Random::new(seed, 3), &faults, options, visibility, members),
             false => Changes::default(),
         };
+        faults.absent_rows = options.faults.absent_rows && faults.membership && visibility == Visibility::Shared;
+        if faults.absent_rows {
+            faults.absent_rows = changes.draw_absent_rows(&mut Random::new(seed, 5), members as usize);
+        }
         let ids = draw_ids(&mut random, members as usize + changes.joiners);
         let first = &ids[..members as usize];
         let view = if faults.membership {
@@ -134,6 +140,7 @@ impl Plan {
             faults,
             apps,
             events_max: options.events_max,
+            always_membership: options.always_membership,
         }
     }
 }
@@ -210,6 +217,51 @@ impl Changes {
             }
             _ => return None,
         })
+    }
+
+    /// Members that begin views without others' memory, in about half of the seeds; answers whether there are any.
+    fn draw_absent_rows(&mut self, random: &mut Random, members: usize) -> bool {
+        let processes = members + self.joiners;
+        for _ in 0..random.below(2) * random.range(1, 3) {
+            let view = random.range(2, 4);
+            let one_side = |random: &mut Random| -> Vec<bool> { (0..processes).map(|_| random.one_in(2)).collect() };
+            let side = match random.below(3) {
+                0 => one_side(random),
+                _ => {
+                    let alone = random.below(processes as u64) as usize;
+                    (0..processes).map(|process| process == alone).collect()
+                }
+            };
+            // One side lacks the other's, the other way round, or both; and not always all of it.
+            let (to, from, chance) = (random.below(3), random.below(3), random.range(1, 3));
+            for process in 0..processes {
+                for whom in (0..processes).filter(|whom| *whom != process) {
+                    let misses = match (side[process], side[whom]) {
+                        (true, false) => to != 0,
+                        (false, true) => from != 0,
+                        _ => false,
+                    };
+                    if misses && random.below(3) < chance {
+                        let what = What::Miss { process, whom };
+                        self.happenings.push(Happening::on(process, view, Step::Installs, what));
+                    }
+                }
+            }
+            // Many of them die on the way: in this view or as soon as the next has begun.
+            let dying = match random.below(3) {
+                0 => side.clone(),
+                1 => side.iter().map(|is_in| !is_in).collect(),
+                _ => one_side(random),
+            };
+            let crashes = random.one_in(2);
+            for process in (0..processes).filter(|process| crashes && dying[*process]) {
+                let step = random.pick(&[Step::Adopts, Step::Adopts, Step::Decides, Step::Ends, Step::Installs]);
+                let view = view + u64::from(step == Step::Installs);
+                let what = What::Crash { process, actions: random.below(12) };
+                self.happenings.push(Happening::on(process, view, step, what));
+            }
+        }
+        self.happenings.iter().any(|happening| matches!(happening.what, What::Miss { .. }))
     }
 
     /// Applications whose messages are spread over the time in which the membership changes.

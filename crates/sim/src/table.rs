@@ -137,6 +137,8 @@ pub(crate) struct Link {
     pub(crate) scheduled: bool,
     /// Nothing arrives.
     pub(crate) cut: bool,
+    /// Nothing has arrived and never will: the owner's memory did not come.
+    pub(crate) absent: bool,
 }
 
 impl Link {

@@ -77,6 +77,8 @@ pub struct Outcome {
     pub suspicions: u64,
     /// Links cut.
     pub cuts: u64,
+    /// Members that began a view without the memory of another, each counted.
+    pub absences: u64,
     /// Processes that asked to be admitted.
     pub joins: u64,
     /// Members that asked to leave.
@@ -264,6 +266,8 @@ impl<'a> World<'a> {
         self.drain()?;
         let live = self.check_rest()?;
         let Some(stage) = live else { return Ok(()) };
+        // Faults are over, also those that wait for something more to happen.
+        self.processes.iter_mut().for_each(|process| process.doom = None);
         if !self.plan.faults.early_close {
             if self.plan.suspect_after_ns.is_none() {
                 self.poke(stage)?;

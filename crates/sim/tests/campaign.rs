@@ -1,5 +1,5 @@
 //! What CI runs: seeds without a violation, and enough happening in them to mean something.
-use spindle_sim::{Faults, Options, Plan, Visibility, campaign, explain, run};
+use spindle_sim::{Faults, Options, Plan, Visibility, campaign, explain, replay_line, run};
 
 /// 2,000 seeds in release builds; fewer where they are slow.
 const SEEDS: u64 = if cfg!(debug_assertions) { 200 } else { 2_000 };
@@ -7,7 +7,7 @@ const SEEDS: u64 = if cfg!(debug_assertions) { 200 } else { 2_000 };
 fn clean(seeds: std::ops::Range<u64>, options: &Options) -> spindle_sim::Summary {
     let summary = campaign(seeds, 2, options, |_| true);
     for (seed, violation) in &summary.failures {
-        println!("{violation}\nreplay: spindle sim --seed {seed}");
+        println!("{violation}\nreplay: {}", replay_line(*seed, options.always_membership));
     }
     assert!(summary.failures.is_empty());
     println!("{} seeds, {} deliveries, {} faults", summary.seeds, summary.deliveries, summary.faults);
@@ -24,7 +24,6 @@ fn no_seed_breaks_an_invariant() {
 }
 
 #[test]
-#[ignore = "about one seed in a thousand does not come to rest since the quorum leaves rivals' dead out; see the track record"]
 fn no_seed_breaks_an_invariant_while_members_come_and_go() {
     let options = Options { always_membership: true, ..Options::default() };
     let seeds = SEEDS / 4;
@@ -33,6 +32,7 @@ fn no_seed_breaks_an_invariant_while_members_come_and_go() {
     assert!(summary.views >= 2 * seeds && summary.installs >= 5 * seeds, "{summary:?}");
     let each = [summary.crashes, summary.hangs, summary.suspicions, summary.cuts, summary.joins, summary.leaves];
     assert!(each.iter().all(|count| *count >= seeds / 4), "{summary:?}");
+    assert!(summary.absences >= seeds / 4, "{summary:?}");
     assert!(summary.resent >= 10 * seeds && summary.evictions >= seeds / 4, "{summary:?}");
 }
 
@@ -80,6 +80,10 @@ fn a_restless_run_is_reported_and_a_campaign_can_be_stopped() {
     assert_eq!(outcome.violations[0].number, 15);
     let (_, text) = explain(&Plan::from_seed(0, &options));
     assert!(text.ends_with("replay: spindle sim --seed 0\n"));
+    // With `--views` a seed is another history.
+    let options = Options { always_membership: true, ..options };
+    let (_, text) = explain(&Plan::from_seed(0, &options));
+    assert!(text.ends_with("replay: spindle sim --views --seed 0\n"));
     let summary = campaign(0..1_000, 2, &options, |summary| summary.failures.is_empty());
     assert!((1..10).contains(&summary.seeds) && !summary.failures.is_empty());
 }

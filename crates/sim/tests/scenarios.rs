@@ -46,6 +46,7 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
         faults: Faults { membership: true, delayed_posts: true, ..Faults::NONE },
         consumer_ns: 1_500,
         events_max: 5_000_000,
+        always_membership: false,
     }
 }
 
@@ -299,4 +300,88 @@ fn members_leave_until_one_is_left() {
             assert_eq!((outcome.leaves, outcome.views, outcome.blocked, outcome.evictions), (3, 3, false, 0));
         }
     }
+}
+
+/// A member acknowledges, then suspects its leader, which decides meanwhile with all that it needs. Nobody will tell the leader of
+/// the suspicion any more, so what it has decided is read all the same.
+#[test]
+fn a_leader_is_suspected_when_it_decides() {
+    for what in [What::Join { process: 2 }, What::Leave { process: 1 }] {
+        let mut decided = 0;
+        for seed in 0..200 {
+            let suspect = Happening::on(1, 1, Step::Adopts, What::Suspect { by: 1, whom: 0 });
+            // Silence means nothing, so that nothing else can end the wait.
+            let plan = Plan { suspect_after_ns: None, ..group(seed, 2, 1, Visibility::Shared) };
+            let outcome = play(plan, &[Happening::at(50_000, what), suspect]);
+            assert!(outcome.suspicions == 1 && !outcome.blocked, "{outcome:?}");
+            // Mostly the leader hears in time that it is suspected.
+            decided += u32::from(outcome.evictions == 0);
+        }
+        assert!(decided >= 5, "{what:?}: {decided}");
+    }
+}
+
+/// `process` installs the second view, in which the memory of `whom` does not come to it.
+fn miss(process: usize, whom: usize) -> Happening {
+    Happening::on(process, 2, Step::Installs, What::Miss { process, whom })
+}
+
+/// Three went on without one that saw nothing of them, and died. To it they are gone, and what they did is unknown: it must not
+/// take the zeros in their rows for their last words.
+#[test]
+fn who_never_came_has_no_last_words() {
+    for seed in 0..20 {
+        let join = Happening::at(50_000, What::Join { process: 3 });
+        let apart = [1, 2, 3].map(|other| [miss(0, other), miss(other, 0)]).concat();
+        let die = [1, 2, 3].map(|process| Happening::on(process, 3, Step::Installs, crash(process)));
+        let outcome = play(group(seed, 3, 1, Visibility::Shared), &[&[join], &apart[..], &die].concat());
+        assert_eq!((outcome.absences, outcome.views, outcome.crashes, outcome.evictions), (6, 2, 3, 1));
+    }
+}
+
+/// Of two that never saw each other the one that is left can know that the other was too few to go on alone.
+#[test]
+fn the_one_that_is_left_of_two_goes_on() {
+    for seed in 0..20 {
+        let join = Happening::at(50_000, What::Join { process: 1 });
+        let dies = Happening::on(1, 2, Step::Installs, crash(1));
+        let happenings = [join, miss(0, 1), miss(1, 0), dies];
+        let outcome = play(group(seed, 1, 1, Visibility::Shared), &happenings);
+        assert_eq!((outcome.absences, outcome.views, outcome.evictions, outcome.blocked), (2, 2, 0, false));
+    }
+}
+
+/// Whose memory is late at one member goes, for good: it hears so from all.
+#[test]
+fn one_that_is_late_at_one_member_is_evicted() {
+    for seed in 0..20 {
+        let join = Happening::at(50_000, What::Join { process: 3 });
+        let outcome = play(group(seed, 3, 1, Visibility::Shared), &[join, miss(1, 2)]);
+        assert_eq!((outcome.absences, outcome.views, outcome.evictions, outcome.blocked), (1, 2, 1, false));
+    }
+}
+
+/// Whatever rows of a view of three do not come, and whoever dies how far on its way out of it.
+#[test]
+fn every_way_in_which_three_miss_each_other() {
+    let pairs: Vec<(usize, usize)> = (0..3).flat_map(|to| (0..3).map(move |from| (to, from))).collect();
+    let pairs: Vec<(usize, usize)> = pairs.into_iter().filter(|(to, from)| to != from).collect();
+    let (mut went_on, mut stopped) = (0, 0);
+    for (absent, dying) in (1..64).flat_map(|absent| (0..8).map(move |dying| (absent, dying))) {
+        for (view, step) in [(2, Step::Wedges), (2, Step::Adopts), (2, Step::Decides), (3, Step::Installs)] {
+            let absent = pairs.iter().enumerate().filter(|(i, _)| absent >> i & 1 == 1);
+            let absent = absent.map(|(_, (process, whom))| miss(*process, *whom));
+            let dying = (0..3).filter(|process| dying >> process & 1 == 1);
+            let dying = dying.map(|process| Happening::on(process, view, step, crash(process)));
+            let join = Happening::at(20_000, What::Join { process: 2 });
+            let happenings: Vec<Happening> = absent.chain(dying).chain([join]).collect();
+            let mut plan = group(happenings.len() as u64, 2, 1, Visibility::Shared);
+            plan.apps.iter_mut().for_each(|app| app.claims = 2);
+            let outcome = play(plan, &happenings);
+            assert!(outcome.absences > 0, "{outcome:?}");
+            went_on += u32::from(outcome.views > 1);
+            stopped += u32::from(outcome.views == 1);
+        }
+    }
+    assert!(went_on > 500 && stopped > 100, "{went_on} {stopped}");
 }

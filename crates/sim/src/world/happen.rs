@@ -71,7 +71,7 @@ impl World<'_> {
                     self.push(until, Event::Heal(from, to));
                 }
             }
-            What::Hang { .. } | What::Join { .. } | What::Leave { .. } => {}
+            What::Hang { .. } | What::Join { .. } | What::Leave { .. } | What::Miss { .. } => {}
         }
         Ok(())
     }
@@ -155,14 +155,28 @@ impl World<'_> {
     }
 
     pub(super) fn died(&mut self, stage: usize, member: Rank, peer: Rank) -> Checked {
+        let seat = Seat { stage, rank: peer };
+        if self.is_absent(seat, member) {
+            return self.is_gone(seat, member);
+        }
         let [from, to] = self.stages[stage].pair(member, peer);
         to.land(from, self.now, 1);
         self.went_back(stage, peer)?;
-        let seat = Seat { stage, rank: peer };
         let engine = &mut self.stages[stage].member_mut(peer).engine;
         if *engine.state() == State::Running {
             engine.member_died(member);
             note!(self, "{seat} is told that m{member} is dead");
+            self.wake(seat);
+        }
+        Ok(())
+    }
+
+    /// The machine tells `seat` that `member`, whose memory never came there, is dead.
+    fn is_gone(&mut self, seat: Seat, member: Rank) -> Checked {
+        let engine = &mut self.stages[seat.stage].member_mut(seat.rank).engine;
+        if *engine.state() == State::Running {
+            engine.member_gone(member);
+            note!(self, "{seat} is told that m{member} is gone, whose memory never came");
             self.wake(seat);
         }
         Ok(())
@@ -173,7 +187,9 @@ impl World<'_> {
         for stage in 0..self.stages.len() {
             let rank = |process| self.stages[stage].cast.iter().position(|one| *one == process).map(|i| Rank(i as u32));
             let (Some(owner), Some(peer)) = (rank(from), rank(to)) else { continue };
-            self.stages[stage].tables[peer.index()].inbound[owner.index()].borrow_mut().cut = cut;
+            let mut link = self.stages[stage].tables[peer.index()].inbound[owner.index()].borrow_mut();
+            link.cut = cut || link.absent;
+            drop(link);
             self.schedule(Seat { stage, rank: owner }, peer);
         }
     }

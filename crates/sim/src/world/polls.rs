@@ -46,7 +46,9 @@ impl World<'_> {
 
         self.pass_on(seat);
         self.send_again(seat)?;
-        let state = self.stages[stage].member(rank).engine.state().clone();
+        let engine = &self.stages[stage].member(rank).engine;
+        // Nobody can tell it any more how the view went on.
+        let state = if engine.is_stranded() { State::Evicted } else { engine.state().clone() };
         if state != State::Running {
             self.has_stopped(seat, &state)?;
             return Ok((progress.worked, posts));

@@ -27,11 +27,13 @@ impl World<'_> {
         self.outcome.blocked = blocked && live.is_none();
         let Some(stage) = live else { return Ok(None) };
         for process in 0..self.processes.len() {
-            let Process { life, leaving, .. } = self.processes[process];
+            let Process { life, leaving, seat, .. } = self.processes[process];
+            // One that is blocked in an older view can't know that the others have left it out.
+            let is_there = seat.is_some_and(|seat| seat.stage == stage);
             if life == Life::Asking {
                 return liveness::never_admitted(self.plan.members[process].id);
             }
-            if life == Life::Member && leaving {
+            if life == Life::Member && leaving && is_there {
                 return liveness::never_let_go(self.plan.members[process].id);
             }
         }
@@ -62,10 +64,14 @@ impl World<'_> {
                 None => Rest::Works,
             };
         }
-        // It is the leader that counts, and what it knows of the dead.
+        // It is the leader that counts, and what it knows of the others.
         let leader = with_me.iter().copied().find(here).unwrap_or(seat.rank);
-        if 2 * with_me.len() <= stage.view.members.len() - self.known_dead(Seat { rank: leader, ..seat }) {
-            return Rest::Blocked;
+        if !self.may_go_on(Seat { rank: leader, ..seat }) {
+            let is_lost = |rank: Rank| rank == seat.rank || self.is_proven_dead(seat.stage, rank);
+            return match stage.view.ranks().all(is_lost) {
+                true => Rest::Stuck("waits for others, all of whom are dead".into()),
+                false => Rest::Blocked,
+            };
         }
         match missing {
             Some(rank) => {
@@ -75,15 +81,31 @@ impl World<'_> {
         }
     }
 
-    /// How many members are dead, or gone, as far as the member at `seat` can know: what others posted may never arrive.
-    fn known_dead(&self, seat: Seat) -> usize {
+    /// Whether the leader at `seat` can know that no others go on without it: those that it has with it are more than all who may be
+    /// with a leader that it can't hear. They are as many if none of those lives, since then they were too few for that themselves.
+    fn may_go_on(&self, seat: Seat) -> bool {
         let stage = &self.stages[seat.stage];
-        let is_known = |rank: &Rank| {
-            let row = &stage.tables[seat.rank.index()].rows[rank.index()];
-            let said = [membership::LEFT, membership::ABANDONED].iter().any(|word| row.word(*word) != 0);
-            said || self.is_proven_dead(seat.stage, *rank)
+        let suspects = |holder: Rank, by: Rank, whom: Rank| {
+            let row = &stage.tables[holder.index()].rows[by.index()];
+            row.word(membership::SUSPECTED + u64::from(whom.0) / 64 * 8) >> (whom.0 % 64) & 1 == 1
         };
-        stage.view.ranks().filter(is_known).count()
+        let me = seat.rank;
+        let (lost, with_me): (Vec<Rank>, Vec<Rank>) = stage.view.ranks().partition(|rank| suspects(me, me, *rank));
+        let (heard, unheard): (Vec<Rank>, Vec<Rank>) =
+            lost.into_iter().partition(|rank| self.is_heard_out(seat, *rank));
+        let has_rival = unheard.iter().any(|rank| *rank > me);
+        // A dead member that had turned away from this leader may have done so for one behind it.
+        let turned_away = heard.iter().filter(|rank| has_rival && suspects(me, **rank, me)).count();
+        let others_live = turned_away > 0 || unheard.iter().any(|rank| !self.is_proven_dead(seat.stage, *rank));
+        let others = unheard.len() + turned_away;
+        with_me.len() > others || (with_me.len() == others && !others_live)
+    }
+
+    /// Whether the member at `seat` has read the last word of `rank`: what others posted may never arrive.
+    fn is_heard_out(&self, seat: Seat, rank: Rank) -> bool {
+        let row = &self.stages[seat.stage].tables[seat.rank.index()].rows[rank.index()];
+        let said = [membership::LEFT, membership::ABANDONED].iter().any(|word| row.word(*word) != 0);
+        said || (self.is_proven_dead(seat.stage, rank) && !self.is_absent(seat, rank))
     }
 
     /// What survivors sent has been delivered.

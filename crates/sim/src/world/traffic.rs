@@ -81,9 +81,9 @@ impl World<'_> {
                     self.took(seat, Step::Adopts);
                 }
                 Word::Committed => {
-                    let dead = self.proven_dead(seat.stage);
+                    let (dead, gone) = self.proven_dead(seat);
                     note!(self, "{seat} knows that ballot {}.{} is decided", value >> 33, value >> 1 & 0xffff_ffff);
-                    self.stages[seat.stage].primary.decided(rank, value >> 1, dead)?;
+                    self.stages[seat.stage].primary.decided(rank, value >> 1, dead, gone)?;
                     self.took(seat, Step::Decides);
                 }
                 Word::Heartbeat | Word::Proposal => {}

@@ -3,7 +3,7 @@ use super::stage::{Seat, Stage, Still};
 use super::{Checked, Event, Life, World};
 use crate::apps::{App, OpenRing};
 use crate::checkers::{Violation, atomicity, no_invention};
-use crate::happenings::Step;
+use crate::happenings::{Step, What, When};
 use crate::options::Visibility;
 use spindle_core::layout::membership;
 use spindle_core::ring::HEADER_BYTES;
@@ -173,6 +173,7 @@ impl World<'_> {
         if self.processes[process].leaving {
             engine.leave();
         }
+        self.miss(seat, &mut engine);
         self.stages[stage].install(engine, &self.plan.members[process].hand_offs);
         let me = &mut self.processes[process];
         (me.seat, me.life) = (Some(seat), Life::Member);
@@ -187,7 +188,7 @@ impl World<'_> {
             self.schedule(Seat { stage, rank: peer }, seat.rank);
             let other = &self.processes[self.stages[stage].cast[peer.index()]];
             let dead = matches!(other.life, Life::Crashed | Life::Evicted);
-            if dead && self.plan.visibility == Visibility::Shared {
+            if dead && self.plan.visibility == Visibility::Shared && !self.is_absent(seat, peer) {
                 self.announce_death(stage, peer, seat.rank);
             }
         }
@@ -208,6 +209,44 @@ impl World<'_> {
         self.took(seat, Step::Installs);
         self.wake(seat);
         self.send_again(seat)
+    }
+
+    /// The plan may say that others' memory does not come to `seat`. Who lives is suspected for it.
+    fn miss(&mut self, seat: Seat, engine: &mut Engine) {
+        let process = self.process_of(seat);
+        let view = self.stages[seat.stage].view.clone();
+        let now = When::Step { process, view: view.id.0, step: Step::Installs };
+        for happening in self.plan.happenings.iter().filter(|happening| happening.when == now) {
+            let What::Miss { whom, .. } = happening.what else { continue };
+            let Some(rank) = view.rank_of(self.plan.members[whom].id).filter(|rank| *rank != seat.rank) else {
+                continue;
+            };
+            let is_dead = matches!(self.processes[whom].life, Life::Crashed | Life::Evicted);
+            // Where silence means nothing a member waits for all that live.
+            if self.plan.visibility != Visibility::Shared || !(is_dead || self.plan.suspect_after_ns.is_some()) {
+                continue;
+            }
+            let mut link = self.stages[seat.stage].tables[seat.rank.index()].inbound[rank.index()].borrow_mut();
+            (link.absent, link.cut) = (true, true);
+            drop(link);
+            match is_dead {
+                true => engine.member_gone(rank),
+                false => engine.suspect(rank),
+            }
+            self.outcome.absences += 1;
+            self.outcome.faults += 1;
+            self.outcome.reasons += 1;
+            note!(
+                self,
+                "{seat} begins without the memory of m{rank}, p{whom}{}",
+                if is_dead { ", which is dead" } else { "" }
+            );
+        }
+    }
+
+    /// Whether `owner`'s memory never came to `seat`.
+    pub(super) fn is_absent(&self, seat: Seat, owner: Rank) -> bool {
+        self.stages[seat.stage].tables[seat.rank.index()].inbound[owner.index()].borrow().absent
     }
 
     /// From now on `seat` has to deliver what it did not in earlier views.
@@ -366,15 +405,18 @@ impl World<'_> {
         self.expect_consumer(stage, i);
     }
 
-    /// Members whose rows are final for certain, because their processes are no more or because they say so.
-    pub(super) fn proven_dead(&self, stage: usize) -> usize {
-        let on = &self.stages[stage];
+    /// Members whose rows are final for certain, because their processes are no more or because they say so: how many of them the
+    /// member at `seat` can read, and how many not.
+    pub(super) fn proven_dead(&self, seat: Seat) -> (usize, usize) {
+        let on = &self.stages[seat.stage];
         let is_dead = |rank: &Rank| {
             let said =
                 [membership::LEFT, membership::ABANDONED].iter().any(|word| on.monotone.newest(*rank, *word) != 0);
-            said || self.is_proven_dead(stage, *rank)
+            said || self.is_proven_dead(seat.stage, *rank)
         };
-        on.view.ranks().filter(is_dead).count()
+        let (unread, read): (Vec<Rank>, Vec<Rank>) =
+            on.view.ranks().filter(is_dead).partition(|rank| self.is_absent(seat, *rank));
+        (read.len(), unread.len())
     }
 
     /// Whether the machine tells everybody that this process is no more.
