@@ -136,7 +136,7 @@ impl Default for Options {
             always_membership: false,
             faults: Faults::ALL,
             visibility: None,
-            events_max: 5_000_000,
+            events_max: 10_000_000,
         }
     }
 }

@@ -33,7 +33,7 @@ impl Trace {
     }
 
     /// All of it; behind a violation, the lines before it and how to see them again.
-    pub(crate) fn render(&self, seed: u64, violations: &[Violation]) -> String {
+    pub(crate) fn render(&self, replay: &str, violations: &[Violation]) -> String {
         let mut text = String::new();
         let mut line = |line: &dyn fmt::Display| writeln!(text, "{line}").expect("a string takes everything");
         self.first.iter().for_each(|l| line(l));
@@ -46,7 +46,7 @@ impl Trace {
             let all = self.first.iter().chain(&self.last);
             let skipped = (self.first.len() + self.last.len()).saturating_sub(BEFORE_VIOLATION);
             all.skip(skipped).for_each(|l| line(l));
-            line(&format_args!("replay: spindle sim --seed {seed}"));
+            line(&format_args!("replay: {replay}"));
         }
         text
     }
@@ -63,7 +63,7 @@ mod tests {
             trace.line(i, format_args!("event {i}"));
         }
         let violation = Violation { number: 1, name: "total order", at: 999, what: "two orders".into() };
-        let text = trace.render(7, &[violation]);
+        let text = trace.render("spindle sim --seed 7", &[violation]);
         for part in ["event 0\n", "event 399\n", "400 lines left out", "event 999\n", "(total order)"] {
             assert!(text.contains(part), "{part}");
         }

@@ -36,7 +36,9 @@ impl World<'_> {
                 // Next to one of its pauses it may be silent for longer than it hangs.
                 let silence = *hung_until - *hung_since;
                 let is_alone = self.plan.members[process].pauses.is_empty();
-                let matters = self.plan.suspect_after_ns.is_some_and(|most| !is_alone || silence >= most / 10 * 9);
+                // A member whose clock jumps takes that for up to two beats of silence.
+                let safe = |most: u64| if self.plan.faults.clock_jumps { most / 2 } else { most / 10 * 9 };
+                let matters = self.plan.suspect_after_ns.is_some_and(|most| !is_alone || silence >= safe(most));
                 self.outcome.reasons += u64::from(matters);
                 self.outcome.hangs += 1;
                 self.outcome.faults += 1;
