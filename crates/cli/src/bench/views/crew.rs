@@ -1,6 +1,6 @@
 //! The members of `spindle bench views`, as the benchmark holds them: processes, and what they say.
 use super::Args;
-use super::member::Said;
+use super::member::{Gap, Said};
 use crate::bench::team::MeetingPlace;
 use anyhow::{Context, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,10 +15,18 @@ use std::{env, process, thread};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a member says about a change of the view.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Told {
-    pub(super) last_before_ns: u64,
+    gaps: Vec<Gap>,
     pub(super) first_after_ns: u64,
+}
+
+impl Told {
+    /// For how long nothing was delivered at most, from `at_ns` to the first delivery after the change.
+    pub(super) fn stall_ns(&self, at_ns: u64) -> u64 {
+        let since = self.gaps.iter().filter(|gap| gap.to_ns > at_ns);
+        since.map(|gap| gap.to_ns - gap.from_ns).max().unwrap_or(0)
+    }
 }
 
 /// What a member says when it is in.
@@ -133,8 +141,8 @@ impl Crew {
                 }
                 _ => false,
             };
-            let Said::Changed { last_before_ns, first_after_ns, .. } = member.hear(*id, is_it)? else { continue };
-            told.push(Told { last_before_ns, first_after_ns });
+            let Said::Changed { gaps, first_after_ns, .. } = member.hear(*id, is_it)? else { continue };
+            told.push(Told { gaps, first_after_ns });
         }
         Ok(told)
     }

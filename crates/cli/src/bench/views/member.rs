@@ -3,6 +3,7 @@ use crate::clock::now_ns;
 use crate::parent;
 use serde::{Deserialize, Serialize};
 use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, SubgroupId, ViewChange};
+use std::collections::VecDeque;
 use std::io::{self, BufRead, Cursor, Read, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Shorter ones are between two bursts of the senders.
+const GAP_NS_MIN: u64 = 200_000;
+/// Gaps that are kept: those of some seconds.
+const GAPS_MAX: usize = 4096;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -33,12 +38,19 @@ pub(crate) struct Args {
     state: u64,
 }
 
+/// A time in which nothing was delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Gap {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+}
+
 /// A line of a member's output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
     Joined { at_ns: u64, view: u64, restore_ns: u64, restored_bytes: u64 },
-    Changed { joined: Vec<u64>, left: Vec<u64>, last_before_ns: u64, first_after_ns: u64 },
+    Changed { joined: Vec<u64>, left: Vec<u64>, gaps: Vec<Gap>, first_after_ns: u64 },
     Evicted,
     Failed(String),
 }
@@ -53,8 +65,10 @@ fn say(said: &Said) {
 /// Writes down when it delivers.
 struct Witness {
     last_ns: u64,
+    /// The newest gaps between two deliveries that are worth telling, oldest first.
+    gaps: VecDeque<Gap>,
     /// The change after which nothing was delivered yet.
-    change: Option<(ViewChange, u64)>,
+    change: Option<ViewChange>,
     state: Arc<Vec<u8>>,
     restored: Arc<Mutex<(u64, u64)>>,
 }
@@ -67,23 +81,29 @@ impl Handler for Witness {
             return;
         }
         let now = now_ns();
-        if let Some((change, last_before_ns)) = self.change.take() {
+        let gap = Gap { from_ns: std::mem::replace(&mut self.last_ns, now), to_ns: now };
+        if now - gap.from_ns >= GAP_NS_MIN {
+            if self.gaps.len() == GAPS_MAX {
+                self.gaps.pop_front();
+            }
+            self.gaps.push_back(gap);
+        }
+        if let Some(change) = self.change.take() {
             let ids = |list: &[spindle::MemberId]| list.iter().map(|id| id.0).collect();
             let (joined, left) = (ids(&change.joined), ids(&change.left));
-            say(&Said::Changed { joined, left, last_before_ns, first_after_ns: now });
+            let gaps = self.gaps.iter().copied().collect();
+            say(&Said::Changed { joined, left, gaps, first_after_ns: now });
         }
-        self.last_ns = now;
     }
 
     fn view_changed(&mut self, change: &ViewChange) {
         // Two changes without a delivery between them are told as one.
-        let (earlier, since) = self.change.take().unzip();
         let mut change = change.clone();
-        if let Some(earlier) = earlier {
+        if let Some(earlier) = self.change.take() {
             change.joined.extend(earlier.joined);
             change.left.extend(earlier.left);
         }
-        self.change = Some((change, since.unwrap_or(self.last_ns)));
+        self.change = Some(change);
     }
 
     fn snapshot(&mut self) -> Option<Snapshot> {
@@ -130,8 +150,13 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     config.subgroups[0].window = 1000;
     let restored = Arc::new(Mutex::new((0, 0)));
     let state = if args.members > 1 { vec![7; args.state as usize] } else { vec![] };
-    let mut witness =
-        Witness { last_ns: now_ns(), change: None, state: Arc::new(state), restored: Arc::clone(&restored) };
+    let mut witness = Witness {
+        last_ns: now_ns(),
+        gaps: VecDeque::new(),
+        change: None,
+        state: Arc::new(state),
+        restored: Arc::clone(&restored),
+    };
     let mut node = config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?;
     let mut publisher = node.publisher("all")?;
     let group = node.start(witness)?;

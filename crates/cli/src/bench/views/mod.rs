@@ -1,13 +1,13 @@
 //! `spindle bench views`: how long a group stands still when its view changes.
 //!
-//! Members are processes that send at a steady rate and write down, for every change of the view, when they delivered last
-//! before it and first after it, on the clock that all processes share. A trial does one thing to the group and reads what the
+//! Members are processes that send at a steady rate and write down, for every change of the view, when they had nothing to deliver
+//! before it and when they delivered first after it, on the clock that all processes share. A trial does one thing to the group and reads what the
 //! members that stayed say about it; then the group is made whole again.
 //!
 //! JSON: `members`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for; `memcpy_bytes_per_second` (of the state
 //! join); for each of `kill_member`, `kill_leader`, `stop`, `leave`, `join`, and with `--state` `join_with_state`: `trials`, and in
-//! ms, each with `min`, `p50`, `p90`, `max`: `stall` (last delivery before to first after, at each that stayed), and `after` (from the
-//! event to the first delivery after, of the last of them); `join_with_state` has `bytes`, `restore_bytes_per_second` too; with
+//! ms, each with `min`, `p50`, `p90`, `max`: `stall` (the longest time without a delivery from the event to the first delivery after the
+//! change, at each that stayed), and `after` (from the event to that delivery, of the last of them); `join_with_state` has `bytes`, `restore_bytes_per_second` too; with
 //! `--crowd`, `crowd`: `joins`, `views`, `seconds`.
 mod crew;
 pub(super) mod member;
@@ -111,7 +111,7 @@ impl Times {
     /// `at_ns` is when it happened; `told` what the members that stayed say.
     fn add(&mut self, at_ns: u64, told: &[Told]) {
         self.trials += 1;
-        self.stalls.extend(told.iter().map(|told| told.first_after_ns.saturating_sub(told.last_before_ns)));
+        self.stalls.extend(told.iter().map(|told| told.stall_ns(at_ns)));
         let last = told.iter().map(|told| told.first_after_ns).max().unwrap_or(at_ns);
         self.after.push(last.saturating_sub(at_ns));
     }
