@@ -231,7 +231,7 @@ impl Engine {
     }
 
     /// Says whether [observers](crate::Observer) follow this view. While they do, half of each ring is kept readable behind what is
-    /// announced in it, so that they have time to read; the members notice nothing else of them.
+    /// announced in it, so that they have time to read; less in a ring that is too small for that, since nobody waits for them.
     pub fn set_observed(&mut self, observed: bool) {
         for subgroup in &mut self.subgroups {
             subgroup.set_observed(observed);

@@ -45,7 +45,26 @@ struct Group {
     engines: Vec<Engine>,
     memories: Vec<Memory>,
     delivered: Vec<Vec<(u32, u64, Vec<u8>)>>,
+    /// How often each was told that it has room.
+    rooms: Vec<u64>,
     take: usize,
+}
+
+/// What one engine tells.
+struct Told<'a> {
+    delivered: &'a mut Vec<(u32, u64, Vec<u8>)>,
+    rooms: &'a mut u64,
+    take: usize,
+}
+
+impl Upcalls<Memory> for Told<'_> {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, Memory>) {
+        self.delivered.extend(batch.take(self.take).map(|m| (m.sender.0, m.round, m.payload.to_vec())));
+    }
+
+    fn room(&mut self, _: SubgroupId) {
+        *self.rooms += 1;
+    }
 }
 
 impl Group {
@@ -54,6 +73,10 @@ impl Group {
     }
 
     fn with(members: u32, senders: &[u32], order: Order, ablation: Ablation, subgroups: u32) -> Group {
+        Group::windowed(members, senders, order, ablation, subgroups, 8)
+    }
+
+    fn windowed(members: u32, senders: &[u32], order: Order, ablation: Ablation, subgroups: u32, window: u64) -> Group {
         let subgroup = |i: u32| SubgroupSpec {
             member_rule: Rule::Everyone,
             sender_rule: Rule::Everyone,
@@ -61,16 +84,22 @@ impl Group {
             members: (0..members).map(Rank).collect(),
             senders: senders.iter().copied().map(Rank).collect(),
             order,
-            window: 8,
+            window,
             message_bytes_max: 100,
         };
         let members: Vec<MemberId> = (0..members).map(|i| MemberId(u64::from(i) + 10)).collect();
         let view = View { id: ViewId(1), members, subgroups: (0..subgroups).map(subgroup).collect() };
         let engine = |rank| Engine::new(view.clone(), rank, ablation).unwrap();
-        let engines: Vec<Engine> = view.ranks().map(engine).collect();
+        Group::of(view.ranks().map(engine).collect())
+    }
+
+    /// The engines of all members of a view, in order.
+    fn of(engines: Vec<Engine>) -> Group {
         let rows: Vec<Vec<u8>> = engines[0].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();
-        let memories = view.ranks().map(|me| Memory { me, rows: rows.clone(), posts: vec![] }).collect();
-        Group { delivered: vec![vec![]; engines.len()], engines, memories, take: usize::MAX }
+        let ranks = engines[0].view().ranks();
+        let memories = ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![] }).collect();
+        let (delivered, rooms) = (vec![vec![]; engines.len()], vec![0; engines.len()]);
+        Group { delivered, rooms, engines, memories, take: usize::MAX }
     }
 
     fn try_send(&mut self, member: usize, payload: &[u8], kind: Kind) -> bool {
@@ -86,11 +115,9 @@ impl Group {
     }
 
     fn poll(&mut self, member: usize) -> Progress {
-        let (delivered, take) = (&mut self.delivered[member], self.take);
-        let upcall = |_: SubgroupId, batch: &mut Batch<'_, Memory>| {
-            delivered.extend(batch.take(take).map(|m| (m.sender.0, m.round, m.payload.to_vec())));
-        };
-        let progress = self.engines[member].poll(Time(0), &mut self.memories[member], &mut { upcall });
+        let (delivered, rooms) = (&mut self.delivered[member], &mut self.rooms[member]);
+        let mut told = Told { delivered, rooms, take: self.take };
+        let progress = self.engines[member].poll(Time(0), &mut self.memories[member], &mut told);
         for (peer, at, bytes) in std::mem::take(&mut self.memories[member].posts) {
             let at = at as usize;
             self.memories[peer.index()].rows[member][at..at + bytes.len()].copy_from_slice(&bytes);
@@ -864,4 +891,63 @@ fn the_dead_who_were_against_a_leader_are_no_help_to_it() {
     }
     let decided: Vec<_> = [0, 5, 6].iter().filter_map(|member| group.engines[*member].decision()).collect();
     assert!(decided.windows(2).all(|pair| pair[0].next == pair[1].next), "{decided:?}");
+}
+
+#[test]
+fn what_is_kept_for_observers_counts_as_delivered() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut group = Group::new(2, &[0], order, Ablation::default());
+        group.engines[0].set_observed(true);
+        for _ in 0..30 {
+            assert!(group.try_send(0, &[7; 90], Kind::Message));
+            let sent = group.engines[0].committed();
+            assert!(!group.engines[0].is_delivered(&sent));
+            group.settle();
+            assert!(group.engines[0].is_delivered(&sent), "{order:?}");
+        }
+    }
+}
+
+/// A sender that tries again only when it was told of room, in rings so small that half of one is less than a message takes.
+#[test]
+fn observers_stop_no_sender_however_small_its_ring_is() {
+    for (order, window) in [Order::Total, Order::Fifo].into_iter().flat_map(|order| (1..=9).map(move |w| (order, w))) {
+        for len in [0, 40, 100] {
+            let mut group = Group::windowed(2, &[0], order, Ablation::default(), 1, window);
+            group.engines[0].set_observed(true);
+            let (mut sent, mut rooms) = (0, 0);
+            while sent < 200 {
+                if group.try_send(0, &[sent; 100][..len], Kind::Message) {
+                    sent += 1;
+                    continue;
+                }
+                group.settle();
+                let case = format!("{order:?}, window {window}, {len} bytes, after {sent} messages");
+                assert!(group.rooms[0] > rooms, "nobody is told of room: {case}");
+                rooms = group.rooms[0];
+            }
+            // What was kept is free once nobody follows.
+            group.engines[0].set_observed(false);
+            group.settle();
+            let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+            let spans = claims.ring().capacity / ring::frame_bytes(len as u64);
+            let free = (0..).take_while(|_| group.try_send(0, &[1; 100][..len], Kind::Message)).count() as u64;
+            assert!(free >= spans, "{order:?}, window {window}: {free} of {spans}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_of_many_messages_keeps_half_of_them_for_observers() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    group.engines[0].set_observed(true);
+    let ring = *group.engines[0].claims(SubgroupId(0)).unwrap().ring();
+    let entry = group.engines[0].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    for sent in 1..100 {
+        assert!(group.try_send(0, &[7; 100], Kind::Message));
+        group.settle();
+        let (published, freed) =
+            (sent * ring.frame_bytes_max, group.memories[1].load(Rank(0), entry + layout::entry::FREED));
+        assert_eq!(freed, published.saturating_sub(ring.capacity / 2));
+    }
 }
