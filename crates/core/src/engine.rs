@@ -147,9 +147,10 @@ impl Engine {
             let subgroup = &mut self.subgroups[i];
             let mut changes = Changes::default();
             if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut changes) {
-                // Who breaks the protocol has to go.
-                self.membership.suspect(fault.member());
-                self.faults.push(fault);
+                // Who breaks the protocol has to go. It may be found again at each poll until the view ends.
+                if self.membership.suspect(fault.member()) {
+                    self.faults.push(fault);
+                }
                 scan_all = true;
             }
             pending |= subgroup.is_pending();
@@ -518,7 +519,7 @@ impl Engine {
                 _ if table.load(member, membership::LEFT) != 0 => {}
                 Certainty::Dead => self.membership.died(member),
                 Certainty::Gone => self.membership.is_gone(member),
-                Certainty::Suspected => self.membership.suspect(member),
+                Certainty::Suspected => _ = self.membership.suspect(member),
             }
         }
     }

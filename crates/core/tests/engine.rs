@@ -951,3 +951,86 @@ fn a_ring_of_many_messages_keeps_half_of_them_for_observers() {
         assert_eq!(freed, published.saturating_sub(ring.capacity / 2));
     }
 }
+
+/// A counter that goes back is found at each poll, and nothing ends a view in which everybody has finished.
+#[test]
+fn a_fault_is_kept_once() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let (_cursor, _handoff) = group.engines[1].hand_off(SubgroupId(0)).unwrap();
+    group.try_send(0, b"the last", Kind::Message);
+    (0..2).for_each(|member| group.engines[member].claims(SubgroupId(0)).into_iter().for_each(|claims| claims.close()));
+    group.settle();
+    let entry = group.engines[1].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    let at = (entry + layout::entry::ROUNDS) as usize;
+    group.memories[1].rows[0][at..at + 8].fill(0);
+    for _ in 0..50 {
+        group.poll(1);
+    }
+    assert_eq!(*group.engines[1].state(), State::Running);
+    assert_eq!(group.engines[1].faults().len(), 1);
+}
+
+/// Says in all copies of the row of `rank` that it has adopted a proposal of the leader 0, where there is none.
+fn lie_about_a_ballot(group: &mut Group, rank: usize, word: u64) {
+    let ballot = 5u64 << 1;
+    for memory in &mut group.memories {
+        memory.rows[rank][word as usize..word as usize + 8].copy_from_slice(&ballot.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_proposal_that_nobody_can_have_made_stops_no_leader() {
+    use layout::membership::BALLOT;
+    for is_dead in [false, true] {
+        let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+        lie_about_a_ballot(&mut group, 2, BALLOT);
+        group.engines[0].member_died(Rank(1));
+        if is_dead {
+            group.engines[0].member_died(Rank(2));
+        }
+        for _ in 0..10 {
+            group.poll(0);
+            if !is_dead {
+                group.poll(2);
+            }
+        }
+        assert!(group.engines[0].suspects(Rank(2)));
+        // The living one finds itself suspected, and gives up.
+        assert_eq!(*group.engines[0].state(), State::Ended);
+    }
+}
+
+#[test]
+fn a_row_that_lies_about_the_decision_hides_it_from_no_observer() {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    (1..3).for_each(|member| group.engines[member].member_died(Rank(0)));
+    for _ in 0..20 {
+        (1..3).for_each(|member| _ = group.poll(member));
+    }
+    lie_about_a_ballot(&mut group, 0, layout::membership::COMMITTED);
+    let rows = Owners(&group.memories);
+    let mut observer = Observer::new(group.engines[1].view().clone(), &rows).unwrap();
+    assert_eq!(observer.next(&rows), Ok(None));
+    assert!(observer.decision().is_some());
+    assert_eq!(observer.decision(), group.engines[1].decision());
+}
+
+/// A leader that is not in a subgroup has only the word of those who are.
+#[test]
+fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
+    let of =
+        |ranks: Vec<Rank>| SubgroupSpec { members: ranks.clone(), senders: ranks, ..SubgroupSpec::of_everyone("s") };
+    let (members, subgroups) = ((0..3).map(MemberId).collect(), vec![of(vec![Rank(1)])]);
+    let view = View { id: ViewId(1), members, subgroups };
+    let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
+    let mut group = Group::of(view.ranks().map(engine).collect());
+    let cut = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().cut as usize;
+    group.engines[2].leave();
+    for _ in 0..20 {
+        for member in 0..3 {
+            group.poll(member);
+            group.memories.iter_mut().for_each(|memory| memory.rows[1][cut..cut + 8].fill(0xff));
+        }
+    }
+    assert!(group.engines.iter().all(|engine| engine.decision().is_some() && !engine.suspects(Rank(0))));
+}
