@@ -87,7 +87,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The engine of the member `me` of `view`. All memory that it will ever need is allocated here.
+    /// The engine of the member `me` of `view`. All memory that it needs until the view ends is allocated here.
     ///
     /// # Errors
     /// What [`View::check`] finds.
@@ -202,14 +202,15 @@ impl Engine {
         self.last_worked = false;
     }
 
-    /// Asks for a next view in which `joiner` is a member. False if it is one, or was asked for before, or too many were.
+    /// Asks for a next view in which `joiner` is a member. False if it is one, or was asked for before, or too many were, or the
+    /// view is full.
     pub fn admit(&mut self, joiner: MemberId) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner)
     }
 
-    /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already. Of two
-    /// members' changes that contradict each other, the one of the lower rank counts.
+    /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
+    /// many are asked for. Of two members' changes that contradict each other, the one of the lower rank counts.
     pub fn wish(&mut self, change: Change) -> bool {
         self.last_worked = false;
         self.membership.wish(&self.view, change)
@@ -298,7 +299,9 @@ impl Engine {
             next.membership.admit(&next.view, joiner);
         }
         for change in wishes.changes {
-            next.membership.wish(&next.view, change);
+            if !self.view.has_settled(&change, &next.view) {
+                next.membership.wish(&next.view, change);
+            }
         }
         for subgroup in &mut next.subgroups {
             let spec = &next.view.subgroups[subgroup.id().index()];

@@ -203,7 +203,9 @@ impl Membership {
 
     pub(crate) fn admit(&mut self, view: &View, joiner: MemberId) -> bool {
         let known = view.members.contains(&joiner) || self.wishes.joins.contains(&joiner);
-        if known || self.wishes.joins.len() == limits::JOINS_MAX {
+        // In a full view its wish would be carried from view to view, each of which ends for it.
+        let full = view.members.len() == limits::MEMBERS_MAX || self.wishes.joins.len() == limits::JOINS_MAX;
+        if known || full {
             return false;
         }
         self.wishes.joins.push(joiner);
@@ -214,7 +216,8 @@ impl Membership {
     pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
         // One that fits no proposal would be wished for without end.
         let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
-        let fits = alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
+        let has_room = self.wishes.changes.len() < limits::CHANGES_MAX;
+        let fits = has_room && alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
         let wanted = fits && view.wants(&change) && !self.wishes.changes.contains(&change);
         if wanted {
             self.wishes.changes.push(change);
@@ -663,7 +666,7 @@ impl Membership {
         }
     }
 
-    /// What all those wish who go on, each wish once.
+    /// What all those wish who go on, each wish once. Of changes that contradict each other the one of the lowest rank counts.
     fn all_wishes<T: Table>(&self, layout: &Layout, table: &T) -> Wishes {
         let mut all = Wishes::default();
         for rank in self.unsuspected() {
@@ -674,8 +677,10 @@ impl Membership {
                     all.joins.push(join);
                 }
             }
+            let of_lower_ranks = all.changes.len();
             for change in wishes.changes {
-                if !all.changes.contains(&change) {
+                let is_contradicted = all.changes[..of_lower_ranks].iter().any(|other| other.contradicts(&change));
+                if !is_contradicted && !all.changes.contains(&change) {
                     all.changes.push(change);
                 }
             }

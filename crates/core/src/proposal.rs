@@ -102,7 +102,7 @@ impl Wishes {
         }
         let mut reader = Reader { words: content(words)? };
         let joins = reader.ids()?;
-        let count = reader.count(limits::SUBGROUPS_MAX)?;
+        let count = reader.count(limits::CHANGES_MAX)?;
         let changes = (0..count).map(|_| reader.change()).collect::<Option<Vec<_>>>()?;
         reader.words.is_empty().then_some(Wishes { joins, changes })
     }

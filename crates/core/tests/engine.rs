@@ -970,6 +970,47 @@ fn a_fault_is_kept_once() {
     assert_eq!(group.engines[1].faults().len(), 1);
 }
 
+/// Ends the view of all.
+fn settled_with(changes: [(usize, Change); 2]) -> Group {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    for (member, change) in changes {
+        assert!(group.engines[member].wish(change));
+    }
+    group.settle();
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Ended));
+    Group::of(group.engines.iter_mut().map(|engine| engine.successor().unwrap()).collect())
+}
+
+#[test]
+fn of_changes_that_contradict_each_other_the_one_of_the_lower_rank_counts_for_good() {
+    let alter = |window| Change::Alter(SubgroupSpec { window, ..SubgroupSpec::of_everyone("s0") });
+    for changes in [[(1, alter(20)), (2, alter(30))], [(2, alter(30)), (1, alter(20))]] {
+        let mut next = settled_with(changes);
+        next.settle();
+        assert!(next.engines.iter().all(|engine| !engine.is_wedged() && engine.view().subgroups[0].window == 20));
+    }
+    let list = |ids: &[u64]| Rule::Only(ids.iter().copied().map(MemberId).collect());
+    let create = |name, rule| Change::Create(SubgroupSpec { member_rule: rule, ..SubgroupSpec::of_everyone(name) });
+    let next = settled_with([(0, create("t", list(&[10]))), (1, create("u", list(&[10])))]);
+    assert_eq!(next.engines[0].view().subgroups.len(), 3, "two that don't contradict each other");
+}
+
+#[test]
+fn a_full_view_admits_nobody() {
+    let view = |members: u64| View { id: ViewId(1), members: (0..members).map(MemberId).collect(), subgroups: vec![] };
+    let engine = |members| Engine::new(view(members), Rank(0), Ablation::default()).unwrap();
+    assert!(engine(limits::MEMBERS_MAX as u64 - 1).admit(MemberId(1 << 20)));
+    assert!(!engine(limits::MEMBERS_MAX as u64).admit(MemberId(1 << 20)));
+}
+
+#[test]
+fn changes_are_wished_for_up_to_a_limit() {
+    let mut group = Group::new(1, &[0], Order::Total, Ablation::default());
+    let wish = |i| Change::Create(SubgroupSpec { window: 1, ..SubgroupSpec::of_everyone(format!("t{i}")) });
+    let wished = (0..limits::CHANGES_MAX + 1).filter(|i| group.engines[0].wish(wish(*i))).count();
+    assert_eq!(wished, limits::CHANGES_MAX);
+}
+
 /// Says in all copies of the row of `rank` that it has adopted a proposal of the leader 0, where there is none.
 fn lie_about_a_ballot(group: &mut Group, rank: usize, word: u64) {
     let ballot = 5u64 << 1;
