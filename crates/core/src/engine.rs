@@ -87,7 +87,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The engine of the member `me` of `view`. All memory that it will ever need is allocated here.
+    /// The engine of the member `me` of `view`. All memory that it needs until the view ends is allocated here.
     ///
     /// # Errors
     /// What [`View::check`] finds.
@@ -147,9 +147,10 @@ impl Engine {
             let subgroup = &mut self.subgroups[i];
             let mut changes = Changes::default();
             if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut changes) {
-                // Who breaks the protocol has to go.
-                self.membership.suspect(fault.member());
-                self.faults.push(fault);
+                // Who breaks the protocol has to go. It may be found again at each poll until the view ends.
+                if self.membership.suspect(fault.member()) {
+                    self.faults.push(fault);
+                }
                 scan_all = true;
             }
             pending |= subgroup.is_pending();
@@ -201,14 +202,15 @@ impl Engine {
         self.last_worked = false;
     }
 
-    /// Asks for a next view in which `joiner` is a member. False if it is one, or was asked for before, or too many were.
+    /// Asks for a next view in which `joiner` is a member. False if it is one, or was asked for before, or too many were, or the
+    /// view is full.
     pub fn admit(&mut self, joiner: MemberId) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner)
     }
 
-    /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already. Of two
-    /// members' changes that contradict each other, the one of the lower rank counts.
+    /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
+    /// many are asked for. Of two members' changes that contradict each other, the one of the lower rank counts.
     pub fn wish(&mut self, change: Change) -> bool {
         self.last_worked = false;
         self.membership.wish(&self.view, change)
@@ -231,7 +233,7 @@ impl Engine {
     }
 
     /// Says whether [observers](crate::Observer) follow this view. While they do, half of each ring is kept readable behind what is
-    /// announced in it, so that they have time to read; the members notice nothing else of them.
+    /// announced in it, so that they have time to read; less in a ring that is too small for that, since nobody waits for them.
     pub fn set_observed(&mut self, observed: bool) {
         for subgroup in &mut self.subgroups {
             subgroup.set_observed(observed);
@@ -297,7 +299,9 @@ impl Engine {
             next.membership.admit(&next.view, joiner);
         }
         for change in wishes.changes {
-            next.membership.wish(&next.view, change);
+            if !self.view.has_settled(&change, &next.view) {
+                next.membership.wish(&next.view, change);
+            }
         }
         for subgroup in &mut next.subgroups {
             let spec = &next.view.subgroups[subgroup.id().index()];
@@ -518,7 +522,7 @@ impl Engine {
                 _ if table.load(member, membership::LEFT) != 0 => {}
                 Certainty::Dead => self.membership.died(member),
                 Certainty::Gone => self.membership.is_gone(member),
-                Certainty::Suspected => self.membership.suspect(member),
+                Certainty::Suspected => _ = self.membership.suspect(member),
             }
         }
     }

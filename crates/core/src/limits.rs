@@ -16,6 +16,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const PROPOSAL_WORDS_SPARE: usize = 160;
 /// Members that wait to be admitted.
 pub const JOINS_MAX: usize = MEMBERS_MAX;
+/// Changes that one member wishes of the next view.
+pub const CHANGES_MAX: usize = 1024;
 
 // A frame's span is kept in 31 bits of 16-byte granules.
 const _: () = assert!(MESSAGE_BYTES_MAX + crate::ring::HEADER_BYTES < (1 << 31) * crate::ring::GRANULE_BYTES);

@@ -6,6 +6,7 @@
 //!
 //! Invariants kept here: INV-FENCE (nobody leads over a member that still listens to a lower rank), INV-ADOPT (a leader takes the
 //! newest proposal that a quorum knows), INV-QUORUM, INV-TRIM (a trim is what every member that goes on has).
+use crate::cursor::ROUNDS_MAX;
 use crate::fault::Fault;
 use crate::ids::{MemberId, Rank, SubgroupId, Time};
 use crate::layout::{Layout, Place, membership};
@@ -174,11 +175,11 @@ impl Membership {
         self.suspect_after_ns
     }
 
-    /// I suspect `member`: it has to go.
-    pub(crate) fn suspect(&mut self, member: Rank) {
-        if member != self.me && self.suspected.add(member) {
-            self.closing = true;
-        }
+    /// I suspect `member`: it has to go. Whether that is new.
+    pub(crate) fn suspect(&mut self, member: Rank) -> bool {
+        let new = member != self.me && self.suspected.add(member);
+        self.closing |= new;
+        new
     }
 
     /// `member` is dead beyond doubt, and its row final.
@@ -202,7 +203,9 @@ impl Membership {
 
     pub(crate) fn admit(&mut self, view: &View, joiner: MemberId) -> bool {
         let known = view.members.contains(&joiner) || self.wishes.joins.contains(&joiner);
-        if known || self.wishes.joins.len() == limits::JOINS_MAX {
+        // In a full view its wish would be carried from view to view, each of which ends for it.
+        let full = view.members.len() == limits::MEMBERS_MAX || self.wishes.joins.len() == limits::JOINS_MAX;
+        if known || full {
             return false;
         }
         self.wishes.joins.push(joiner);
@@ -213,7 +216,8 @@ impl Membership {
     pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
         // One that fits no proposal would be wished for without end.
         let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
-        let fits = alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
+        let has_room = self.wishes.changes.len() < limits::CHANGES_MAX;
+        let fits = has_room && alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
         let wanted = fits && view.wants(&change) && !self.wishes.changes.contains(&change);
         if wanted {
             self.wishes.changes.push(change);
@@ -479,14 +483,12 @@ impl Membership {
                 _ => return Ok(false),
             },
         };
-        if proposal::decode(&words, view).is_none() {
-            return Err(Fault::Proposal { member: knows });
-        }
+        let (next, trims) = proposal::decode(&words, view).ok_or(Fault::Proposal { member: knows })?;
         // A newer one that I hold has the same value, and a ballot never falls.
         if self.ballot.is_none_or(|mine| mine.order() < ballot.order()) {
             self.adopt(ballot, &words, layout, table);
         }
-        self.decide(view, ballot, &words, table).expect("it was decoded above");
+        self.decide(Decision { ballot, next, trims }, table);
         self.evicted |= self.is_left_behind(view, layout, table) && !planted!(EvictedGoesOn);
         Ok(true)
     }
@@ -554,7 +556,9 @@ impl Membership {
         let decided = others.iter().all(has_acknowledged) || planted!(DecidesAlone);
         if decided {
             let words = core::mem::take(&mut self.value);
-            self.decide(view, ballot, &words, table).expect("I have made it, or checked it when I adopted it");
+            let decoded = proposal::decode(&words, view);
+            let (next, trims) = decoded.expect("I have made it, or checked it when I adopted it");
+            self.decide(Decision { ballot, next, trims }, table);
             self.evicted |= self.is_left_behind(view, layout, table) && !planted!(EvictedGoesOn);
         }
         decided
@@ -582,7 +586,15 @@ impl Membership {
     fn propose<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> bool {
         let round = self.ballot.filter(|ballot| ballot.leader == self.me).map_or(0, |ballot| ballot.round) + 1;
         let ballot = Ballot { leader: self.me, round };
-        let theirs = |rank| Some((ballot_in(table, rank, membership::BALLOT)?, rank));
+        let is_garbage = |words: &[u64]| proposal::decode(words, view).is_none();
+        // Of the dead, whose rows are final, what nobody can have meant is passed over.
+        let means_nothing = |rank: Rank| {
+            self.dead.has(rank) && read_proposal(rank, layout, table).is_none_or(|(_, words)| is_garbage(&words))
+        };
+        let theirs = |rank: Rank| {
+            let ballot = ballot_in(table, rank, membership::BALLOT).filter(|_| !means_nothing(rank))?;
+            Some((ballot, rank))
+        };
         let others = self.readable().filter(|rank| *rank != self.me).filter_map(theirs);
         let newest = others.max_by_key(|(ballot, _)| ballot.order());
         let newest = newest.filter(|(theirs, _)| self.ballot.is_none_or(|mine| theirs.order() > mine.order()));
@@ -593,8 +605,12 @@ impl Membership {
                 return false;
             }
             let Some((found, words)) = read_proposal(rank, layout, table) else { return false };
-            if found != theirs || proposal::decode(&words, view).is_none() {
+            if found != theirs {
                 return false;
+            }
+            if is_garbage(&words) {
+                self.suspect(rank);
+                return true;
             }
             self.made = None;
             self.adopt(ballot, &words, layout, table);
@@ -626,7 +642,7 @@ impl Membership {
                     });
                     // INV-TRIM. Of a subgroup whose members are all gone nothing is left to deliver.
                     let trim = if planted!(TrimIsLongest) { heard.max() } else { heard.min() };
-                    trim.unwrap_or(0)
+                    trim.map_or(0, |trim| trim.min(ROUNDS_MAX))
                 };
                 (0..spec.senders.len()).map(cut).collect()
             })
@@ -650,7 +666,7 @@ impl Membership {
         }
     }
 
-    /// What all those wish who go on, each wish once.
+    /// What all those wish who go on, each wish once. Of changes that contradict each other the one of the lowest rank counts.
     fn all_wishes<T: Table>(&self, layout: &Layout, table: &T) -> Wishes {
         let mut all = Wishes::default();
         for rank in self.unsuspected() {
@@ -661,8 +677,10 @@ impl Membership {
                     all.joins.push(join);
                 }
             }
+            let of_lower_ranks = all.changes.len();
             for change in wishes.changes {
-                if !all.changes.contains(&change) {
+                let is_contradicted = all.changes[..of_lower_ranks].iter().any(|other| other.contradicts(&change));
+                if !is_contradicted && !all.changes.contains(&change) {
                     all.changes.push(change);
                 }
             }
@@ -683,14 +701,12 @@ impl Membership {
         self.slot = if planted!(OneSlot) { self.slot } else { 1 - self.slot };
     }
 
-    /// It is decided. `None` if nobody can have meant these words.
-    fn decide<T: Table>(&mut self, view: &View, ballot: Ballot, words: &[u64], table: &mut T) -> Option<()> {
-        let (next, trims) = proposal::decode(words, view)?;
+    /// It is decided.
+    fn decide<T: Table>(&mut self, decision: Decision, table: &mut T) {
         let word = table.load(self.me, membership::BALLOT);
         self.write(membership::COMMITTED, &[word], table);
         self.blocked = false;
-        self.decision = Some(Decision { ballot, next, trims });
-        Some(())
+        self.decision = Some(decision);
     }
 
     /// I have delivered everything below the trims.
@@ -701,11 +717,13 @@ impl Membership {
 
 /// What was decided, if any row says that something was: for those who are no members.
 pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> Option<Decision> {
-    let known = |rank| Some((rank, ballot_in(rows, rank, membership::COMMITTED)?));
-    let (knows, committed) = view.ranks().find_map(known)?;
-    let (ballot, words) = read_proposal(knows, layout, rows)?;
-    let (next, trims) = proposal::decode(&words, view)?;
-    (ballot == committed).then_some(Decision { ballot, next, trims })
+    // A row that says so and holds nothing of it hides no other's.
+    view.ranks().find_map(|rank| {
+        let committed = ballot_in(rows, rank, membership::COMMITTED)?;
+        let (ballot, words) = read_proposal(rank, layout, rows)?;
+        let (next, trims) = proposal::decode(&words, view)?;
+        (ballot == committed).then_some(Decision { ballot, next, trims })
+    })
 }
 
 /// The ballot in the word at `at` of the row of `rank`, if there is one.

@@ -8,6 +8,7 @@
 //!
 //! A peer may send any words. They are checked before they are believed: what comes out is a view that passes
 //! [`View::check`], and trims of the shape of the old view.
+use crate::cursor::ROUNDS_MAX;
 use crate::ids::{MemberId, Rank, ViewId};
 use crate::limits;
 use crate::view::{Change, Order, Rule, SubgroupSpec, View};
@@ -40,7 +41,11 @@ pub(crate) fn decode(words: &[u64], old: &View) -> Option<(View, Trims)> {
     let next = reader.view()?;
     let mut trims = Vec::with_capacity(old.subgroups.len());
     for spec in &old.subgroups {
-        trims.push(reader.take(spec.senders.len())?.into());
+        let of_senders = reader.take(spec.senders.len())?;
+        if of_senders.iter().any(|trim| *trim > ROUNDS_MAX) {
+            return None;
+        }
+        trims.push(of_senders.into());
     }
     (reader.words.is_empty() && next.id.0 == old.id.0 + 1).then_some((next, trims))
 }
@@ -97,7 +102,7 @@ impl Wishes {
         }
         let mut reader = Reader { words: content(words)? };
         let joins = reader.ids()?;
-        let count = reader.count(limits::SUBGROUPS_MAX)?;
+        let count = reader.count(limits::CHANGES_MAX)?;
         let changes = (0..count).map(|_| reader.change()).collect::<Option<Vec<_>>>()?;
         reader.words.is_empty().then_some(Wishes { joins, changes })
     }
@@ -304,6 +309,16 @@ mod tests {
         assert!(words.len() <= words_max(&old));
         assert_eq!(decode(&words, &old), Some((next.clone(), trims)));
         assert_eq!(View::decode(&next.encode()), Some(next));
+    }
+
+    #[test]
+    fn trims_that_no_round_reaches_are_refused() {
+        let old = view();
+        let proposal = |trim| encode(&old.next(|_| true, &[], &[]), &vec![[3, trim].into(), [5].into()]);
+        assert!(decode(&proposal(ROUNDS_MAX), &old).is_some());
+        for trim in [ROUNDS_MAX + 1, u64::MAX] {
+            assert_eq!(decode(&proposal(trim), &old), None);
+        }
     }
 
     #[test]

@@ -74,6 +74,17 @@ impl Sending {
         self.tail
     }
 
+    /// What of my ring may be written over while observers follow, who acknowledge nothing; `popped` checkpoints of it were delivered
+    /// since I looked last, and it is free up to `freed`. Half a lap stays readable behind what is announced, but for as much as the
+    /// next message takes.
+    #[cold]
+    pub(crate) fn release(&mut self, popped: usize, freed: u64, published: u64) -> u64 {
+        let Ring { capacity, frame_bytes_max, .. } = self.ring;
+        self.checkpoints.release(popped, freed, |freed, position| {
+            position + capacity / 2 <= published || freed + capacity < published + frame_bytes_max
+        })
+    }
+
     /// Whether anything was claimed that has yet to be announced from `position` on; an exclusive claim once it is committed.
     pub(crate) fn has_more(&self, position: u64) -> bool {
         self.claims.tail() != self.tail || self.claims.is_claimed(position)
@@ -171,7 +182,9 @@ pub(crate) struct Checkpoints {
     pairs: Box<[(u64, u64)]>,
     first: usize,
     count: usize,
-    freed: u64,
+    popped: u64,
+    /// While observers follow: how many of those that were popped are [held](Self::hold).
+    held: Option<usize>,
 }
 
 /// Send batches that may be on the way before two share a checkpoint.
@@ -179,22 +192,55 @@ const CHECKPOINTS: usize = 1024;
 
 impl Hash for Checkpoints {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Those that were popped are nothing any more.
-        (self.first..self.first + self.count).for_each(|i| self.pairs[i % CHECKPOINTS].hash(state));
-        self.freed.hash(state);
+        // Those that were popped and are not held are nothing any more.
+        let held = self.held.unwrap_or(0);
+        let pairs = CHECKPOINTS + self.first - held..CHECKPOINTS + self.first + self.count;
+        pairs.for_each(|i| self.pairs[i % CHECKPOINTS].hash(state));
+        (self.popped, self.held).hash(state);
     }
 }
 
 impl Default for Checkpoints {
     fn default() -> Self {
-        Checkpoints { pairs: alloc::vec![(0, 0); CHECKPOINTS].into(), first: 0, count: 0, freed: 0 }
+        Checkpoints { pairs: alloc::vec![(0, 0); CHECKPOINTS].into(), first: 0, count: 0, popped: 0, held: None }
     }
 }
 
 impl Checkpoints {
     /// The position that [`pop`](Self::pop) answered last.
     pub(crate) fn popped(&self) -> u64 {
-        self.freed
+        self.popped
+    }
+
+    /// Checkpoints that were not popped.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// From now on those that are popped are held until they are [released](Self::release), or no more.
+    pub(crate) fn hold(&mut self, hold: bool) {
+        self.held = hold.then(|| self.held.unwrap_or(0));
+    }
+
+    /// Whether those that are popped are held.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Holds the `popped` newest of those that were popped as well, and goes on from `freed` over those held as long as `is_due`
+    /// says so, by the position so far and the next one. Where it came to; a frame starts there.
+    pub(crate) fn release(&mut self, popped: usize, mut freed: u64, is_due: impl Fn(u64, u64) -> bool) -> u64 {
+        // Of the oldest the pairs may be in use again, which only frees their space later.
+        let mut held = (self.held.unwrap_or(0) + popped).min(CHECKPOINTS - self.count);
+        while held > 0 {
+            let (_, position) = self.pairs[(CHECKPOINTS + self.first - held) % CHECKPOINTS];
+            if !is_due(freed, position) {
+                break;
+            }
+            (freed, held) = (position, held - 1);
+        }
+        self.held = Some(held);
+        freed
     }
 
     pub(crate) fn push(&mut self, rounds: u64, position: u64) {
@@ -207,15 +253,15 @@ impl Checkpoints {
         }
     }
 
-    /// The position below which nothing is needed, if `done` tells whether so many of my rounds, up to that position, are not: because
-    /// they are delivered everywhere. A frame starts there.
+    /// The position below which no member needs anything, if `done` tells whether so many of my rounds are delivered everywhere. A
+    /// frame starts there.
     #[inline]
-    pub(crate) fn pop(&mut self, done: impl Fn(u64, u64) -> bool) -> u64 {
-        while self.count > 0 && done(self.pairs[self.first].0, self.pairs[self.first].1) {
-            self.freed = self.pairs[self.first].1;
+    pub(crate) fn pop(&mut self, done: impl Fn(u64) -> bool) -> u64 {
+        while self.count > 0 && done(self.pairs[self.first].0) {
+            self.popped = self.pairs[self.first].1;
             self.first = (self.first + 1) % CHECKPOINTS;
             self.count -= 1;
         }
-        self.freed
+        self.popped
     }
 }

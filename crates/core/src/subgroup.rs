@@ -102,8 +102,6 @@ pub(crate) struct Subgroup {
     /// Something is left to do although no counter moved.
     pending: bool,
     stable: u64,
-    /// Whether observers follow.
-    observed: bool,
     /// Once the view's end is decided: how many rounds of mine belong to it.
     trim: u64,
     stats: SubgroupStats,
@@ -157,7 +155,6 @@ impl Subgroup {
             delivery: Delivery::Inline(cursor(view, layout, id)),
             pending: false,
             stable: 0,
-            observed: false,
             trim: 0,
             stats: SubgroupStats::default(),
         }
@@ -199,7 +196,10 @@ impl Subgroup {
     }
 
     pub(crate) fn set_observed(&mut self, observed: bool) {
-        (self.observed, self.pending) = (observed, true);
+        self.pending = true;
+        if let Some(sending) = &mut self.sending {
+            sending.checkpoints.hold(observed);
+        }
     }
 
     /// How many places I have delivered on the engine's thread.
@@ -250,12 +250,12 @@ impl Subgroup {
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         let pending = core::mem::take(&mut self.pending);
-        let observed = self.observe(table)?;
+        let moved = self.observe(table)?;
         self.send(table, ablation, changes);
-        if !(observed || changes.entry || pending || self.handed_back()) {
+        if !(moved || changes.entry || pending || self.handed_back()) {
             return Ok(());
         }
-        changes.worked = observed;
+        changes.worked = moved;
         self.post_now(table, ablation, changes);
         match self.order {
             Order::Total => {
@@ -565,31 +565,34 @@ impl Subgroup {
     fn free<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>, changes: &mut Changes) {
         let Some(sending) = &mut self.sending else { return };
         let (senders, rank) = (self.senders as u64, sending.rank as u64);
-        // Somebody follows who acknowledges nothing: half a lap stays readable behind what is announced.
-        let kept = if self.observed { sending.ring.capacity / 2 } else { 0 };
-        let bound = self.own.published.saturating_sub(kept);
-        let freed = match self.order {
+        let count = sending.checkpoints.count();
+        let delivered = match self.order {
             Order::Total => {
                 let seen = |peer: &Peer| if planted!(FreedOnReceipt) { peer.received } else { peer.delivered };
                 let places = self.peers.iter().map(seen).fold(self.own.delivered[0], u64::min);
                 // The last of so many rounds of mine has a place below those.
-                sending
-                    .checkpoints
-                    .pop(|rounds, position| (rounds * senders + rank) < places + senders && position <= bound)
+                sending.checkpoints.pop(|rounds| rounds * senders + rank < places + senders)
             }
             Order::Fifo => {
                 let delivered = self.peers.iter().map(|peer| peer.delivered_of_mine);
                 let delivered = delivered.fold(self.own.delivered[sending.rank], u64::min);
-                sending.checkpoints.pop(|rounds, position| rounds <= delivered && position <= bound)
+                sending.checkpoints.pop(|rounds| rounds <= delivered)
             }
         };
-        if freed > self.own.freed {
+        let freed = if sending.checkpoints.is_holding() {
+            sending.release(count - sending.checkpoints.count(), self.own.freed, self.own.published)
+        } else {
+            delivered
+        };
+        // What observers hold back is freed before all is delivered, or not at all.
+        let is_untold = freed < delivered && delivered == self.own.published && freed > sending.told;
+        if freed > self.own.freed || is_untold {
+            changes.entry |= freed > self.own.freed;
             self.own.freed = freed;
             table.store(self.place.entry + entry::FREED, freed);
             sending.claims.raise_limit(freed + sending.ring.capacity);
-            changes.entry = true;
-            // A waiter is woken for a batch of messages, not for each: once a quarter of the ring was freed, or all of it.
-            let worth = freed - sending.told >= sending.ring.capacity / 4 || freed == self.own.published;
+            // A waiter is woken for a batch of messages, not for each: once a quarter of the ring was freed, or all of it that can be.
+            let worth = freed - sending.told >= sending.ring.capacity / 4 || delivered == self.own.published;
             if worth {
                 sending.told = freed;
             }

@@ -44,9 +44,10 @@ pub enum Rule {
 pub enum Change {
     /// A new subgroup. Its lists of members and senders mean nothing; its rules do.
     Create(SubgroupSpec),
-    /// Other rules, window, order or message size for the subgroup of this name. The lists mean nothing, as there.
+    /// Other rules, window or message size for the subgroup of this name. The lists mean nothing, as there. Its order stays:
+    /// what is sent again in the next view counts by the order in which it was sent first.
     Alter(SubgroupSpec),
-    /// No such subgroup any more.
+    /// No such subgroup any more. One of its name and another order can be created a view later.
     Drop(String),
     /// Member `id` wants to be in a subgroup whose members are [listed](Rule::Only).
     Enter {
@@ -209,7 +210,7 @@ impl View {
         }
         for change in changes {
             let before = next.subgroups.clone();
-            if !(next.apply(change) && next.is_sound()) {
+            if !(next.apply(change) && next.is_sound() && self.has_orders_of(&next)) {
                 next.subgroups = before;
             }
         }
@@ -220,7 +221,26 @@ impl View {
     /// Whether `change` makes sense in this view, and is not the case already.
     pub fn wants(&self, change: &Change) -> bool {
         let mut next = self.bare();
-        next.apply(change) && next != self.bare() && next.is_sound()
+        next.apply(change) && next != self.bare() && next.is_sound() && self.has_orders_of(&next)
+    }
+
+    /// Whether the subgroups that go on in `next` keep their orders.
+    fn has_orders_of(&self, next: &View) -> bool {
+        let before = |name| self.subgroup(name).map(|id| self.subgroups[id.index()].order);
+        next.subgroups.iter().all(|spec| before(&spec.name).is_none_or(|order| order == spec.order))
+    }
+
+    /// Whether `next`, which follows this view, has settled what `change` is about, by it or by another change.
+    pub(crate) fn has_settled(&self, change: &Change, next: &View) -> bool {
+        let of = |view: &View| {
+            let spec = view.bare().subgroups.into_iter().find(|spec| spec.name == change.name());
+            match (change, spec.as_ref().map(|spec| &spec.member_rule)) {
+                (Change::Enter { id, .. } | Change::Exit { id, .. }, Some(Rule::Only(ids))) => (None, ids.contains(id)),
+                (Change::Enter { .. } | Change::Exit { .. }, _) => (None, false),
+                _ => (spec, false),
+            }
+        };
+        of(self) != of(next)
     }
 
     /// Whether its subgroups are within the limits, whoever the members are.
@@ -342,6 +362,26 @@ impl View {
     }
 }
 
+impl Change {
+    /// The subgroup that it is about.
+    pub fn name(&self) -> &str {
+        match self {
+            Change::Create(spec) | Change::Alter(spec) => &spec.name,
+            Change::Drop(name) | Change::Enter { name, .. } | Change::Exit { name, .. } => name,
+        }
+    }
+
+    /// Whether the two can't both count: they are about one subgroup, and not about two members of it.
+    pub(crate) fn contradicts(&self, other: &Change) -> bool {
+        let member = |change: &Change| match change {
+            Change::Enter { id, .. } | Change::Exit { id, .. } => Some(*id),
+            _ => None,
+        };
+        let (mine, theirs) = (member(self), member(other));
+        self.name() == other.name() && (mine.is_none() || theirs.is_none() || mine == theirs)
+    }
+}
+
 impl Rule {
     /// Those of `from` that it picks; `ids` are the ids of all ranks.
     pub fn pick(&self, ids: &[MemberId], from: &[Rank]) -> Vec<Rank> {
@@ -457,9 +497,9 @@ mod tests {
         let third = everyone(&second, &[], &[enter.clone(), Change::Drop("b".to_string())]);
         assert_eq!((ids(&third, 0), third.subgroups.len()), (vec![1, 2], 1));
         assert!(!third.wants(&enter) && !third.wants(&Change::Drop("b".to_string())));
-        let altered = Change::Alter(SubgroupSpec { window: 9, order: Order::Fifo, ..spec("a", Rule::First(1)) });
+        let altered = Change::Alter(SubgroupSpec { window: 9, ..spec("a", Rule::First(1)) });
         let fourth = everyone(&third, &[], core::slice::from_ref(&altered));
-        assert_eq!((fourth.subgroups[0].window, fourth.subgroups[0].order), (9, Order::Fifo));
+        assert_eq!(fourth.subgroups[0].window, 9);
         assert_eq!(ids(&fourth, 0), [1]);
         assert!(!fourth.wants(&altered));
         // What makes no sense is passed over, and takes nothing with it.
@@ -467,5 +507,41 @@ mod tests {
         assert!(!fourth.wants(&wrong));
         let fifth = everyone(&fourth, &[3], &[wrong, Change::Drop("none".to_string())]);
         assert_eq!((ids(&fifth, 0), fifth.members.len()), (vec![1], 3));
+    }
+
+    #[test]
+    fn a_subgroup_keeps_its_order_as_long_as_it_has_its_name() {
+        let fifo = SubgroupSpec { order: Order::Fifo, window: 9, ..spec("a", Rule::Everyone) };
+        let view = View { id: ViewId(1), members: vec![MemberId(1)], subgroups: vec![spec("a", Rule::Everyone)] };
+        let (drop, create) = (Change::Drop("a".to_string()), Change::Create(fifo.clone()));
+        assert!(!view.wants(&Change::Alter(fifo.clone())));
+        assert_eq!(everyone(&view, &[], &[Change::Alter(fifo)]).subgroups, everyone(&view, &[], &[]).subgroups);
+        let next = everyone(&view, &[], &[drop, create.clone()]);
+        assert!(next.subgroups.is_empty(), "the new one is not the old one's successor");
+        assert_eq!(everyone(&next, &[], &[create]).subgroups[0].order, Order::Fifo);
+    }
+
+    #[test]
+    fn a_change_is_settled_by_it_or_by_one_that_contradicts_it() {
+        let listed = |ids: &[u64]| spec("a", Rule::Only(ids.iter().copied().map(MemberId).collect()));
+        let view = View { id: ViewId(1), members: vec![MemberId(1)], subgroups: vec![listed(&[1])] };
+        let enter = |id| Change::Enter { name: "a".to_string(), id: MemberId(id) };
+        let exit = |id| Change::Exit { name: "a".to_string(), id: MemberId(id) };
+        let alter = |window| Change::Alter(SubgroupSpec { window, ..listed(&[1]) });
+        let drop = Change::Drop("a".to_string());
+        let settles = |change: &Change, other: Change| view.has_settled(change, &everyone(&view, &[], &[other]));
+        for (one, other, contradict) in [
+            (enter(2), enter(3), false),
+            (enter(2), exit(1), false),
+            (exit(1), enter(1), true),
+            (alter(5), alter(6), true),
+            (alter(5), drop.clone(), true),
+            (alter(5), enter(2), true),
+            (drop, Change::Drop("b".to_string()), false),
+        ] {
+            assert_eq!((one.contradicts(&other), other.contradicts(&one)), (contradict, contradict));
+        }
+        assert!(settles(&alter(5), alter(6)) && settles(&alter(5), alter(5)) && settles(&exit(1), exit(1)));
+        assert!(!settles(&enter(2), enter(3)) && !settles(&enter(2), alter(6)), "both can count");
     }
 }

@@ -45,7 +45,26 @@ struct Group {
     engines: Vec<Engine>,
     memories: Vec<Memory>,
     delivered: Vec<Vec<(u32, u64, Vec<u8>)>>,
+    /// How often each was told that it has room.
+    rooms: Vec<u64>,
     take: usize,
+}
+
+/// What one engine tells.
+struct Told<'a> {
+    delivered: &'a mut Vec<(u32, u64, Vec<u8>)>,
+    rooms: &'a mut u64,
+    take: usize,
+}
+
+impl Upcalls<Memory> for Told<'_> {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, Memory>) {
+        self.delivered.extend(batch.take(self.take).map(|m| (m.sender.0, m.round, m.payload.to_vec())));
+    }
+
+    fn room(&mut self, _: SubgroupId) {
+        *self.rooms += 1;
+    }
 }
 
 impl Group {
@@ -54,6 +73,10 @@ impl Group {
     }
 
     fn with(members: u32, senders: &[u32], order: Order, ablation: Ablation, subgroups: u32) -> Group {
+        Group::windowed(members, senders, order, ablation, subgroups, 8)
+    }
+
+    fn windowed(members: u32, senders: &[u32], order: Order, ablation: Ablation, subgroups: u32, window: u64) -> Group {
         let subgroup = |i: u32| SubgroupSpec {
             member_rule: Rule::Everyone,
             sender_rule: Rule::Everyone,
@@ -61,16 +84,22 @@ impl Group {
             members: (0..members).map(Rank).collect(),
             senders: senders.iter().copied().map(Rank).collect(),
             order,
-            window: 8,
+            window,
             message_bytes_max: 100,
         };
         let members: Vec<MemberId> = (0..members).map(|i| MemberId(u64::from(i) + 10)).collect();
         let view = View { id: ViewId(1), members, subgroups: (0..subgroups).map(subgroup).collect() };
         let engine = |rank| Engine::new(view.clone(), rank, ablation).unwrap();
-        let engines: Vec<Engine> = view.ranks().map(engine).collect();
+        Group::of(view.ranks().map(engine).collect())
+    }
+
+    /// The engines of all members of a view, in order.
+    fn of(engines: Vec<Engine>) -> Group {
         let rows: Vec<Vec<u8>> = engines[0].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();
-        let memories = view.ranks().map(|me| Memory { me, rows: rows.clone(), posts: vec![] }).collect();
-        Group { delivered: vec![vec![]; engines.len()], engines, memories, take: usize::MAX }
+        let ranks = engines[0].view().ranks();
+        let memories = ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![] }).collect();
+        let (delivered, rooms) = (vec![vec![]; engines.len()], vec![0; engines.len()]);
+        Group { delivered, rooms, engines, memories, take: usize::MAX }
     }
 
     fn try_send(&mut self, member: usize, payload: &[u8], kind: Kind) -> bool {
@@ -86,11 +115,9 @@ impl Group {
     }
 
     fn poll(&mut self, member: usize) -> Progress {
-        let (delivered, take) = (&mut self.delivered[member], self.take);
-        let upcall = |_: SubgroupId, batch: &mut Batch<'_, Memory>| {
-            delivered.extend(batch.take(take).map(|m| (m.sender.0, m.round, m.payload.to_vec())));
-        };
-        let progress = self.engines[member].poll(Time(0), &mut self.memories[member], &mut { upcall });
+        let (delivered, rooms) = (&mut self.delivered[member], &mut self.rooms[member]);
+        let mut told = Told { delivered, rooms, take: self.take };
+        let progress = self.engines[member].poll(Time(0), &mut self.memories[member], &mut told);
         for (peer, at, bytes) in std::mem::take(&mut self.memories[member].posts) {
             let at = at as usize;
             self.memories[peer.index()].rows[member][at..at + bytes.len()].copy_from_slice(&bytes);
@@ -864,4 +891,187 @@ fn the_dead_who_were_against_a_leader_are_no_help_to_it() {
     }
     let decided: Vec<_> = [0, 5, 6].iter().filter_map(|member| group.engines[*member].decision()).collect();
     assert!(decided.windows(2).all(|pair| pair[0].next == pair[1].next), "{decided:?}");
+}
+
+#[test]
+fn what_is_kept_for_observers_counts_as_delivered() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut group = Group::new(2, &[0], order, Ablation::default());
+        group.engines[0].set_observed(true);
+        for _ in 0..30 {
+            assert!(group.try_send(0, &[7; 90], Kind::Message));
+            let sent = group.engines[0].committed();
+            assert!(!group.engines[0].is_delivered(&sent));
+            group.settle();
+            assert!(group.engines[0].is_delivered(&sent), "{order:?}");
+        }
+    }
+}
+
+/// A sender that tries again only when it was told of room, in rings so small that half of one is less than a message takes.
+#[test]
+fn observers_stop_no_sender_however_small_its_ring_is() {
+    for (order, window) in [Order::Total, Order::Fifo].into_iter().flat_map(|order| (1..=9).map(move |w| (order, w))) {
+        for len in [0, 40, 100] {
+            let mut group = Group::windowed(2, &[0], order, Ablation::default(), 1, window);
+            group.engines[0].set_observed(true);
+            let (mut sent, mut rooms) = (0, 0);
+            while sent < 200 {
+                if group.try_send(0, &[sent; 100][..len], Kind::Message) {
+                    sent += 1;
+                    continue;
+                }
+                group.settle();
+                let case = format!("{order:?}, window {window}, {len} bytes, after {sent} messages");
+                assert!(group.rooms[0] > rooms, "nobody is told of room: {case}");
+                rooms = group.rooms[0];
+            }
+            // What was kept is free once nobody follows.
+            group.engines[0].set_observed(false);
+            group.settle();
+            let claims = group.engines[0].claims(SubgroupId(0)).unwrap();
+            let spans = claims.ring().capacity / ring::frame_bytes(len as u64);
+            let free = (0..).take_while(|_| group.try_send(0, &[1; 100][..len], Kind::Message)).count() as u64;
+            assert!(free >= spans, "{order:?}, window {window}: {free} of {spans}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_of_many_messages_keeps_half_of_them_for_observers() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    group.engines[0].set_observed(true);
+    let ring = *group.engines[0].claims(SubgroupId(0)).unwrap().ring();
+    let entry = group.engines[0].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    for sent in 1..100 {
+        assert!(group.try_send(0, &[7; 100], Kind::Message));
+        group.settle();
+        let (published, freed) =
+            (sent * ring.frame_bytes_max, group.memories[1].load(Rank(0), entry + layout::entry::FREED));
+        assert_eq!(freed, published.saturating_sub(ring.capacity / 2));
+    }
+}
+
+/// A counter that goes back is found at each poll, and nothing ends a view in which everybody has finished.
+#[test]
+fn a_fault_is_kept_once() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let (_cursor, _handoff) = group.engines[1].hand_off(SubgroupId(0)).unwrap();
+    group.try_send(0, b"the last", Kind::Message);
+    (0..2).for_each(|member| group.engines[member].claims(SubgroupId(0)).into_iter().for_each(|claims| claims.close()));
+    group.settle();
+    let entry = group.engines[1].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    let at = (entry + layout::entry::ROUNDS) as usize;
+    group.memories[1].rows[0][at..at + 8].fill(0);
+    for _ in 0..50 {
+        group.poll(1);
+    }
+    assert_eq!(*group.engines[1].state(), State::Running);
+    assert_eq!(group.engines[1].faults().len(), 1);
+}
+
+/// Ends the view of all.
+fn settled_with(changes: [(usize, Change); 2]) -> Group {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    for (member, change) in changes {
+        assert!(group.engines[member].wish(change));
+    }
+    group.settle();
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Ended));
+    Group::of(group.engines.iter_mut().map(|engine| engine.successor().unwrap()).collect())
+}
+
+#[test]
+fn of_changes_that_contradict_each_other_the_one_of_the_lower_rank_counts_for_good() {
+    let alter = |window| Change::Alter(SubgroupSpec { window, ..SubgroupSpec::of_everyone("s0") });
+    for changes in [[(1, alter(20)), (2, alter(30))], [(2, alter(30)), (1, alter(20))]] {
+        let mut next = settled_with(changes);
+        next.settle();
+        assert!(next.engines.iter().all(|engine| !engine.is_wedged() && engine.view().subgroups[0].window == 20));
+    }
+    let list = |ids: &[u64]| Rule::Only(ids.iter().copied().map(MemberId).collect());
+    let create = |name, rule| Change::Create(SubgroupSpec { member_rule: rule, ..SubgroupSpec::of_everyone(name) });
+    let next = settled_with([(0, create("t", list(&[10]))), (1, create("u", list(&[10])))]);
+    assert_eq!(next.engines[0].view().subgroups.len(), 3, "two that don't contradict each other");
+}
+
+#[test]
+fn a_full_view_admits_nobody() {
+    let view = |members: u64| View { id: ViewId(1), members: (0..members).map(MemberId).collect(), subgroups: vec![] };
+    let engine = |members| Engine::new(view(members), Rank(0), Ablation::default()).unwrap();
+    assert!(engine(limits::MEMBERS_MAX as u64 - 1).admit(MemberId(1 << 20)));
+    assert!(!engine(limits::MEMBERS_MAX as u64).admit(MemberId(1 << 20)));
+}
+
+#[test]
+fn changes_are_wished_for_up_to_a_limit() {
+    let mut group = Group::new(1, &[0], Order::Total, Ablation::default());
+    let wish = |i| Change::Create(SubgroupSpec { window: 1, ..SubgroupSpec::of_everyone(format!("t{i}")) });
+    let wished = (0..limits::CHANGES_MAX + 1).filter(|i| group.engines[0].wish(wish(*i))).count();
+    assert_eq!(wished, limits::CHANGES_MAX);
+}
+
+/// Says in all copies of the row of `rank` that it has adopted a proposal of the leader 0, where there is none.
+fn lie_about_a_ballot(group: &mut Group, rank: usize, word: u64) {
+    let ballot = 5u64 << 1;
+    for memory in &mut group.memories {
+        memory.rows[rank][word as usize..word as usize + 8].copy_from_slice(&ballot.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_proposal_that_nobody_can_have_made_stops_no_leader() {
+    use layout::membership::BALLOT;
+    for is_dead in [false, true] {
+        let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+        lie_about_a_ballot(&mut group, 2, BALLOT);
+        group.engines[0].member_died(Rank(1));
+        if is_dead {
+            group.engines[0].member_died(Rank(2));
+        }
+        for _ in 0..10 {
+            group.poll(0);
+            if !is_dead {
+                group.poll(2);
+            }
+        }
+        assert!(group.engines[0].suspects(Rank(2)));
+        // The living one finds itself suspected, and gives up.
+        assert_eq!(*group.engines[0].state(), State::Ended);
+    }
+}
+
+#[test]
+fn a_row_that_lies_about_the_decision_hides_it_from_no_observer() {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    (1..3).for_each(|member| group.engines[member].member_died(Rank(0)));
+    for _ in 0..20 {
+        (1..3).for_each(|member| _ = group.poll(member));
+    }
+    lie_about_a_ballot(&mut group, 0, layout::membership::COMMITTED);
+    let rows = Owners(&group.memories);
+    let mut observer = Observer::new(group.engines[1].view().clone(), &rows).unwrap();
+    assert_eq!(observer.next(&rows), Ok(None));
+    assert!(observer.decision().is_some());
+    assert_eq!(observer.decision(), group.engines[1].decision());
+}
+
+/// A leader that is not in a subgroup has only the word of those who are.
+#[test]
+fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
+    let of =
+        |ranks: Vec<Rank>| SubgroupSpec { members: ranks.clone(), senders: ranks, ..SubgroupSpec::of_everyone("s") };
+    let (members, subgroups) = ((0..3).map(MemberId).collect(), vec![of(vec![Rank(1)])]);
+    let view = View { id: ViewId(1), members, subgroups };
+    let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
+    let mut group = Group::of(view.ranks().map(engine).collect());
+    let cut = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().cut as usize;
+    group.engines[2].leave();
+    for _ in 0..20 {
+        for member in 0..3 {
+            group.poll(member);
+            group.memories.iter_mut().for_each(|memory| memory.rows[1][cut..cut + 8].fill(0xff));
+        }
+    }
+    assert!(group.engines.iter().all(|engine| engine.decision().is_some() && !engine.suspects(Rank(0))));
 }

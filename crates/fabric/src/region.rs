@@ -137,17 +137,22 @@ impl OwnRegion {
         Ok(OwnRegion { memory: Memory::on_heap(name, len)?, control, leased: Mutex::default() })
     }
 
+    /// How many bytes at its start are words.
+    pub(crate) fn control(&self) -> u64 {
+        self.control
+    }
+
     /// Its bytes, in number.
     pub fn size(&self) -> u64 {
         self.memory.span.len
     }
 
-    /// The aligned word at `at`.
+    /// The aligned word at `at`, which must not be of a frame's bytes while these are lent.
     ///
     /// # Panics
     /// If `at` is unaligned or outside.
     #[inline]
-    pub fn word(&self, at: u64) -> &AtomicU64 {
+    pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
         // SAFETY: the memory is mapped, writable, for as long as `self` is.
         unsafe { self.memory.span.word(at) }
     }
@@ -157,7 +162,7 @@ impl OwnRegion {
     /// # Panics
     /// As [`word`](Self::word).
     #[inline]
-    pub fn load(&self, at: u64) -> u64 {
+    pub(crate) fn load(&self, at: u64) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }
 
@@ -166,7 +171,7 @@ impl OwnRegion {
     /// # Panics
     /// As [`word`](Self::word).
     #[inline]
-    pub fn store(&self, at: u64, value: u64) {
+    pub(crate) fn store(&self, at: u64, value: u64) {
         self.word(at).store(value, Ordering::Release);
     }
 
@@ -175,34 +180,9 @@ impl OwnRegion {
     /// # Panics
     /// If the ring is not inside.
     #[inline]
-    pub fn stamp(&self, ring: &Ring, position: u64, round: u64) {
+    pub(crate) fn stamp(&self, ring: &Ring, position: u64, round: u64) {
         // SAFETY: the memory is mapped, writable, for as long as `self` is.
         unsafe { self.memory.span.ring(ring).stamp(position, round) }
-    }
-
-    /// `len` bytes at `at`, which nobody writes as long as they are borrowed (INV-FRAME; see the module).
-    ///
-    /// # Panics
-    /// If the range is not inside.
-    #[inline]
-    pub fn bytes(&self, at: u64, len: u64) -> &[u8] {
-        // SAFETY: mapped for as long as `self` is, and stable by INV-FRAME.
-        unsafe { self.memory.span.bytes(at, len) }
-    }
-
-    /// `len` bytes at `at`, to write.
-    ///
-    /// # Safety
-    /// As long as the slice lives, no other thread or process accesses the range, and this one does so through the slice.
-    ///
-    /// # Panics
-    /// If the range is not inside.
-    #[expect(clippy::mut_from_ref, reason = "the caller proves that the range is its own")]
-    #[inline]
-    pub unsafe fn bytes_mut(&self, at: u64, len: u64) -> &mut [u8] {
-        let start = self.memory.span.pointer(at, len);
-        // SAFETY: inside the mapping, which lives as long as `self`; exclusive by this function's contract.
-        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len as usize) }
     }
 
     /// Takes the right to write frames into `ring`, for ever. `None` if the ring is not behind the control block and inside
@@ -724,10 +704,8 @@ mod tests {
         assert_eq!(peer.load(LEN - 8), 0);
         own.store(LEN - 8, 0x0102_0304_0506_0708);
         assert_eq!(peer.load(LEN - 8), 0x0102_0304_0506_0708);
-        // SAFETY: nobody else knows these bytes, and the slice dies at the end of the statement.
-        unsafe { own.bytes_mut(64, 5) }.copy_from_slice(b"hello");
+        own.store(64, u64::from_le_bytes(*b"hello, B"));
         assert_eq!(peer.bytes(64, 5), b"hello");
-        assert_eq!(own.bytes(64, 5), b"hello");
     }
 
     #[test]
@@ -815,7 +793,6 @@ mod tests {
             panics(&|| _ = peer.load(at));
         }
         for (at, len) in [(LEN, 1), (0, LEN + 1), (u64::MAX, 2), (8, u64::MAX - 4)] {
-            panics(&|| _ = own.bytes(at, len).len());
             panics(&|| _ = peer.bytes(at, len).len());
         }
         let ring = Ring::new(64, 1, 32);

@@ -140,9 +140,13 @@ impl OwnRow {
         Ok((OwnRow { me, row, bell }, PeerParts { row: row_fd, bell: bell_fd }))
     }
 
-    /// Its memory, which others may hold already when the fabric can't be made.
-    pub fn region(&self) -> Arc<OwnRegion> {
-        self.row.clone()
+    /// Stores a word of its control block, which others may read already when the fabric can't be made.
+    ///
+    /// # Panics
+    /// If `at` is unaligned, or not of the control block.
+    pub fn show(&self, at: u64, value: u64) {
+        assert!(at < self.row.control(), "offset {at} is not of a control block of {} bytes", self.row.control());
+        self.row.store(at, value);
     }
 
     /// What rings this member, for threads that must be able to before the fabric is made.
@@ -440,6 +444,20 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_row_shows_words_of_its_control_block_only() {
+        let layout = layout(2, 8);
+        let (row, _) = create(&layout, 0);
+        let control = layout.row(Rank(0)).control;
+        row.show(control - 8, 7);
+        for at in [control, layout.row(Rank(0)).size - 8, 4, u64::MAX - 7] {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| row.show(at, 1))).expect_err("it was stored");
+        }
+        let fabric = ShmFabric::new(&layout, row, [(Rank(1), None)]).unwrap();
+        assert_eq!(fabric.load(Rank(0), control - 8), 7);
+        assert!((control..layout.row(Rank(0)).size).step_by(8).all(|at| fabric.load(Rank(0), at) == 0));
     }
 
     #[test]

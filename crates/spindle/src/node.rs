@@ -181,7 +181,7 @@ impl Installing {
             return true;
         }
         if let Some(row) = &self.row {
-            self.engine.show_life(|at, word| row.region().store(at, word));
+            self.engine.show_life(|at, word| row.show(at, word));
         }
         if self.looked.elapsed() >= INSTALL_LOOK {
             self.looked = Instant::now();
