@@ -865,3 +865,46 @@ fn the_dead_who_were_against_a_leader_are_no_help_to_it() {
     let decided: Vec<_> = [0, 5, 6].iter().filter_map(|member| group.engines[*member].decision()).collect();
     assert!(decided.windows(2).all(|pair| pair[0].next == pair[1].next), "{decided:?}");
 }
+
+/// A learner becomes a member: what it has had of a Fifo sender beyond the end of the view comes again, and not to it.
+#[test]
+fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
+    for handed_off in [false, true] {
+        let mut group = Group::new(2, &[0, 1], Order::Fifo, Ablation::default());
+        let mut observer = Observer::new(group.engines[0].view().clone(), &Owners(&group.memories)).unwrap();
+        assert!(group.engines[1].admit(MemberId(99)));
+        for _ in 0..3 {
+            group.poll(1);
+        }
+        assert!(group.engines[1].is_wedged());
+        // Announced to an observer, and not received by the other member any more.
+        assert!(group.try_send(0, b"late", Kind::Message));
+        group.poll(0);
+        assert!(observer.next(&Owners(&group.memories)).unwrap().is_some());
+        group.settle();
+        assert_eq!(observer.next(&Owners(&group.memories)).unwrap(), None);
+        assert!(observer.is_at_end(&Owners(&group.memories)));
+        let next = observer.decision().unwrap().next.clone();
+        let known: Vec<_> = observer.successor(next.clone()).unwrap().known().collect();
+        assert_eq!(known, [(SubgroupId(0), Rank(0), 1)]);
+        let mut engines: Vec<Engine> = group.engines.iter_mut().map(|old| old.successor().unwrap()).collect();
+        engines.push(Engine::new(next, Rank(2), Ablation::default()).unwrap());
+        known.iter().for_each(|(subgroup, sender, rounds)| engines[2].pass_over(*subgroup, *sender, *rounds));
+        let rows: Vec<Vec<u8>> = engines[2].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();
+        let memories = (0..3).map(|me| Memory { me: Rank(me), rows: rows.clone(), posts: vec![] }).collect();
+        let mut group = Group { engines, memories, delivered: vec![vec![]; 3], take: usize::MAX };
+        let consumer = handed_off.then(|| group.engines[2].hand_off(SubgroupId(0)).unwrap());
+        for payload in [b"late", b"next"] {
+            assert!(group.try_send(0, payload, Kind::Message));
+        }
+        group.settle();
+        let got: Vec<Vec<u8>> = match consumer {
+            Some((mut cursor, handoff)) => {
+                let batch = cursor.advance(&group.memories[2], handoff.frontier());
+                batch.map(|message| message.payload.to_vec()).collect()
+            }
+            None => group.delivered[2].iter().map(|message| message.2.clone()).collect(),
+        };
+        assert_eq!(got, [b"next".to_vec()], "handed off: {handed_off}");
+    }
+}
