@@ -159,6 +159,19 @@ impl PeerParts {
     pub fn try_clone(&self) -> io::Result<PeerParts> {
         Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()? })
     }
+
+    /// Whether these are what the member `rank` of a view of this layout has to give.
+    ///
+    /// # Errors
+    /// [`ShmError::Region`]: the segment that is none, and why.
+    ///
+    /// # Panics
+    /// If `rank` is not in `layout`.
+    pub fn check(&self, layout: &Layout, rank: Rank) -> Result<(), ShmError> {
+        let of = |part| move |source| ShmError::Region { rank, part, source };
+        PeerRegion::check("a peer's row", &self.row, layout.row(rank).size).map_err(of("row"))?;
+        SharedRegion::check("a peer's doorbell", &self.bell, BELL_BYTES).map_err(of("doorbell"))
+    }
 }
 
 impl ShmFabric {
@@ -447,6 +460,7 @@ mod tests {
         let ours = layout(2, 8);
         let (own, _) = create(&ours, 0);
         let (_row, parts) = create(&layout(2, 100), 1);
+        assert!(parts.check(&ours, Rank(1)).is_err() && parts.check(&layout(2, 100), Rank(1)).is_ok());
         let error = ShmFabric::new(&ours, own, [(Rank(1), Some(parts))]).unwrap_err();
         let ShmError::Region { rank: Rank(1), part: "row", source: RegionError::Size { .. } } = error else {
             panic!("{error}");
@@ -459,6 +473,7 @@ mod tests {
         let (own, _) = create(&layout, 0);
         let (_row, PeerParts { row, bell }) = create(&layout, 1);
         let swapped = PeerParts { row: bell, bell: row };
+        assert!(swapped.check(&layout, Rank(1)).is_err());
         let error = ShmFabric::new(&layout, own, [(Rank(1), Some(swapped))]).unwrap_err();
         assert!(matches!(error, ShmError::Region { part: "row", source: RegionError::Unsealed { .. }, .. }), "{error}");
     }
