@@ -179,6 +179,16 @@ impl Cursor {
         }
     }
 
+    /// The first `rounds` rounds of the sender with this sender rank were delivered before, and are passed over. In a total order
+    /// that never happens.
+    pub(crate) fn pass_over(&mut self, sender: usize, rounds: u64) {
+        if self.order == Order::Fifo
+            && let Some(lane) = self.lanes.get_mut(sender)
+        {
+            lane.skipped = rounds;
+        }
+    }
+
     /// Another at the same place.
     pub(crate) fn fork(&self) -> Cursor {
         Cursor { lanes: self.lanes.clone(), ..*self }

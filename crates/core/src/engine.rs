@@ -320,6 +320,17 @@ impl Engine {
         Some(next)
     }
 
+    /// Says that the first `rounds` rounds of `sender` in `subgroup` were delivered here in the view before, in which I was no member
+    /// yet and only [observed](crate::Observer::known): they come again, and are passed over. Before the first poll, and before
+    /// deliveries are [handed off](Self::hand_off). Means nothing in a total order.
+    pub fn pass_over(&mut self, subgroup: SubgroupId, sender: Rank, rounds: u64) {
+        let sender = self.view.subgroups.get(subgroup.index()).and_then(|spec| spec.sender_rank(sender));
+        let subgroup = self.subgroups.iter_mut().find(|found| found.id() == subgroup);
+        if let (Some(subgroup), Some(sender)) = (subgroup, sender) {
+            subgroup.pass_over(sender, rounds);
+        }
+    }
+
     /// After the [end](State::Ended): my messages of `subgroup` that were not delivered, to be sent again in the next view.
     /// `None` if I did not send there.
     pub fn resend(&self, subgroup: SubgroupId) -> Option<Resend> {

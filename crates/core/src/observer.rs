@@ -175,6 +175,13 @@ impl Observer {
         stream.rounds().zip(&stream.lanes).map(|(next, lane)| Gap { sender: lane.sender, rounds: 0..next }).collect()
     }
 
+    /// How many of a sender's first rounds in this view lie behind the observer since the [view before](Self::successor), in which
+    /// they did not belong: they come again. Only those of whom there are any, and never in a total order.
+    pub fn known(&self) -> impl Iterator<Item = (SubgroupId, Rank, u64)> {
+        let lanes = self.streams.iter().flat_map(|stream| stream.lanes.iter().map(|lane| (stream.id, lane)));
+        lanes.filter(|(_, lane)| lane.known > 0).map(|(id, lane)| (id, lane.sender, lane.known))
+    }
+
     /// Whether the view has ended and everything that belongs to it was yielded.
     pub fn is_at_end<R: Rows>(&self, rows: &R) -> bool {
         self.decision.is_some() && self.streams.iter().all(|stream| stream.is_at_end(rows))

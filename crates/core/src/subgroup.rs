@@ -236,8 +236,11 @@ impl Subgroup {
     /// Gives the deliveries to a consumer on another thread. Only before the first of them.
     pub(crate) fn hand_off(&mut self, view: &View, layout: &Layout) -> (Cursor, Arc<Handoff>) {
         let handoff = Arc::new(Handoff::new(self.order, self.senders));
-        self.delivery = Delivery::Handoff(Arc::clone(&handoff));
-        (cursor(view, layout, self.id), handoff)
+        match core::mem::replace(&mut self.delivery, Delivery::Handoff(Arc::clone(&handoff))) {
+            // It knows what has to be passed over.
+            Delivery::Inline(cursor) => (cursor, handoff),
+            Delivery::Handoff(_) | Delivery::Nobody => (cursor(view, layout, self.id), handoff),
+        }
     }
 
     /// Evaluates all predicates once.
@@ -663,6 +666,13 @@ impl Subgroup {
     pub(crate) fn follow(&mut self, old: &Subgroup, sender: impl Fn(usize) -> Option<usize>) {
         if let (Delivery::Inline(cursor), Delivery::Inline(old)) = (&mut self.delivery, &old.delivery) {
             cursor.follow(old, sender);
+        }
+    }
+
+    /// As [`Engine::pass_over`](crate::Engine::pass_over), by sender rank.
+    pub(crate) fn pass_over(&mut self, sender: usize, rounds: u64) {
+        if let Delivery::Inline(cursor) = &mut self.delivery {
+            cursor.pass_over(sender, rounds);
         }
     }
 

@@ -1075,3 +1075,44 @@ fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
     }
     assert!(group.engines.iter().all(|engine| engine.decision().is_some() && !engine.suspects(Rank(0))));
 }
+
+/// A learner becomes a member: what it has had of a Fifo sender beyond the end of the view comes again, and not to it.
+#[test]
+fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
+    for handed_off in [false, true] {
+        let mut group = Group::new(2, &[0, 1], Order::Fifo, Ablation::default());
+        let mut observer = Observer::new(group.engines[0].view().clone(), &Owners(&group.memories)).unwrap();
+        assert!(group.engines[1].admit(MemberId(99)));
+        for _ in 0..3 {
+            group.poll(1);
+        }
+        assert!(group.engines[1].is_wedged());
+        // Announced to an observer, and not received by the other member any more.
+        assert!(group.try_send(0, b"late", Kind::Message));
+        group.poll(0);
+        assert!(observer.next(&Owners(&group.memories)).unwrap().is_some());
+        group.settle();
+        assert_eq!(observer.next(&Owners(&group.memories)).unwrap(), None);
+        assert!(observer.is_at_end(&Owners(&group.memories)));
+        let next = observer.decision().unwrap().next.clone();
+        let known: Vec<_> = observer.successor(next.clone()).unwrap().known().collect();
+        assert_eq!(known, [(SubgroupId(0), Rank(0), 1)]);
+        let mut engines: Vec<Engine> = group.engines.iter_mut().map(|old| old.successor().unwrap()).collect();
+        engines.push(Engine::new(next, Rank(2), Ablation::default()).unwrap());
+        known.iter().for_each(|(subgroup, sender, rounds)| engines[2].pass_over(*subgroup, *sender, *rounds));
+        let mut group = Group::of(engines);
+        let consumer = handed_off.then(|| group.engines[2].hand_off(SubgroupId(0)).unwrap());
+        for payload in [b"late", b"next"] {
+            assert!(group.try_send(0, payload, Kind::Message));
+        }
+        group.settle();
+        let got: Vec<Vec<u8>> = match consumer {
+            Some((mut cursor, handoff)) => {
+                let batch = cursor.advance(&group.memories[2], handoff.frontier());
+                batch.map(|message| message.payload.to_vec()).collect()
+            }
+            None => group.delivered[2].iter().map(|message| message.2.clone()).collect(),
+        };
+        assert_eq!(got, [b"next".to_vec()], "handed off: {handed_off}");
+    }
+}

@@ -20,4 +20,4 @@ pub use bell::{Bell, Doorbell};
 pub use fabric::Fabric;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
-pub use shm::{Lingering, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric, ShmFrames, ShmReader};
+pub use shm::{ControlBlock, Lingering, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric, ShmFrames, ShmReader};

@@ -215,6 +215,14 @@ impl PeerRegion {
         Ok(PeerRegion { memory })
     }
 
+    /// Whether [`open`](Self::open) would take it, as far as its owner has a say in that.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(name: &str, fd: impl AsFd, len: u64) -> Result<(), RegionError> {
+        Memory::check(name, fd, len, SealFlags::FUTURE_WRITE)
+    }
+
     /// Memory of `len` bytes that are zero and stay so: what is read in place of a peer that never came.
     ///
     /// # Errors
@@ -278,6 +286,14 @@ impl SharedRegion {
     pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<SharedRegion, RegionError> {
         let writable = ProtFlags::READ | ProtFlags::WRITE;
         Ok(SharedRegion { memory: Memory::open(name, fd, len, SealFlags::empty(), writable)? })
+    }
+
+    /// As [`PeerRegion::check`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(name: &str, fd: impl AsFd, len: u64) -> Result<(), RegionError> {
+        Memory::check(name, fd, len, SealFlags::empty())
     }
 
     /// The aligned word at `at`.
@@ -556,6 +572,13 @@ impl Memory {
     }
 
     fn open(name: &str, fd: impl AsFd, len: u64, seals: SealFlags, prot: ProtFlags) -> Result<Memory, RegionError> {
+        Memory::check(name, &fd, len, seals)?;
+        let memory = Memory::map(name, fd, len, prot)?;
+        memory.prefault(Advice::LinuxPopulateRead);
+        Ok(memory)
+    }
+
+    fn check(name: &str, fd: impl AsFd, len: u64, seals: SealFlags) -> Result<(), RegionError> {
         let needed = seals | SealFlags::SHRINK | SealFlags::GROW;
         let got = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         if !got.contains(needed) {
@@ -566,9 +589,7 @@ impl Memory {
         if size != len || len == 0 {
             return Err(RegionError::Size { expected: len, got: size });
         }
-        let memory = Memory::map(name, fd, len, prot)?;
-        memory.prefault(Advice::LinuxPopulateRead);
-        Ok(memory)
+        Ok(())
     }
 
     fn map(name: &str, fd: impl AsFd, len: u64, prot: ProtFlags) -> Result<Memory, RegionError> {

@@ -120,6 +120,10 @@ impl MemberBell {
     }
 }
 
+/// The words of a member's own row.
+#[derive(Clone, Debug)]
+pub struct ControlBlock(Arc<OwnRegion>);
+
 impl OwnRow {
     /// Creates the row of `me`, which is woken by `bell`, and what to give to every peer.
     ///
@@ -140,18 +144,25 @@ impl OwnRow {
         Ok((OwnRow { me, row, bell }, PeerParts { row: row_fd, bell: bell_fd }))
     }
 
-    /// Stores a word of its control block, which others may read already when the fabric can't be made.
-    ///
-    /// # Panics
-    /// If `at` is unaligned, or not of the control block.
-    pub fn show(&self, at: u64, value: u64) {
-        assert!(at < self.row.control(), "offset {at} is not of a control block of {} bytes", self.row.control());
-        self.row.store(at, value);
+    /// Its control block, which others may read already when the fabric can't be made.
+    pub fn control_block(&self) -> ControlBlock {
+        ControlBlock(self.row.clone())
     }
 
     /// What rings this member, for threads that must be able to before the fabric is made.
     pub fn doorbell(&self) -> Doorbell {
         self.bell.doorbell()
+    }
+}
+
+impl ControlBlock {
+    /// Stores a word.
+    ///
+    /// # Panics
+    /// If `at` is unaligned, or beyond the block.
+    pub fn store(&self, at: u64, value: u64) {
+        assert!(at < self.0.control(), "offset {at} is not of a control block of {} bytes", self.0.control());
+        self.0.store(at, value);
     }
 }
 
@@ -162,6 +173,19 @@ impl PeerParts {
     /// When the process has too many.
     pub fn try_clone(&self) -> io::Result<PeerParts> {
         Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()? })
+    }
+
+    /// Whether these are what the member `rank` of a view of this layout has to give.
+    ///
+    /// # Errors
+    /// [`ShmError::Region`]: the segment that is none, and why.
+    ///
+    /// # Panics
+    /// If `rank` is not in `layout`.
+    pub fn check(&self, layout: &Layout, rank: Rank) -> Result<(), ShmError> {
+        let of = |part| move |source| ShmError::Region { rank, part, source };
+        PeerRegion::check("a peer's row", &self.row, layout.row(rank).size).map_err(of("row"))?;
+        SharedRegion::check("a peer's doorbell", &self.bell, BELL_BYTES).map_err(of("doorbell"))
     }
 }
 
@@ -451,9 +475,10 @@ mod tests {
         let layout = layout(2, 8);
         let (row, _) = create(&layout, 0);
         let control = layout.row(Rank(0)).control;
-        row.show(control - 8, 7);
+        row.control_block().store(control - 8, 7);
         for at in [control, layout.row(Rank(0)).size - 8, 4, u64::MAX - 7] {
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| row.show(at, 1))).expect_err("it was stored");
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| row.control_block().store(at, 1)))
+                .expect_err("it was stored");
         }
         let fabric = ShmFabric::new(&layout, row, [(Rank(1), None)]).unwrap();
         assert_eq!(fabric.load(Rank(0), control - 8), 7);
@@ -465,6 +490,7 @@ mod tests {
         let ours = layout(2, 8);
         let (own, _) = create(&ours, 0);
         let (_row, parts) = create(&layout(2, 100), 1);
+        assert!(parts.check(&ours, Rank(1)).is_err() && parts.check(&layout(2, 100), Rank(1)).is_ok());
         let error = ShmFabric::new(&ours, own, [(Rank(1), Some(parts))]).unwrap_err();
         let ShmError::Region { rank: Rank(1), part: "row", source: RegionError::Size { .. } } = error else {
             panic!("{error}");
@@ -477,6 +503,7 @@ mod tests {
         let (own, _) = create(&layout, 0);
         let (_row, PeerParts { row, bell }) = create(&layout, 1);
         let swapped = PeerParts { row: bell, bell: row };
+        assert!(swapped.check(&layout, Rank(1)).is_err());
         let error = ShmFabric::new(&layout, own, [(Rank(1), Some(swapped))]).unwrap_err();
         assert!(matches!(error, ShmError::Region { part: "row", source: RegionError::Unsealed { .. }, .. }), "{error}");
     }

@@ -17,7 +17,8 @@ pub struct Config {
     pub id: Option<u64>,
     /// The subgroups; at least one.
     pub subgroups: Vec<Subgroup>,
-    /// How long to wait for the others before [`JoinError`](crate::JoinError) tells who is missing.
+    /// How long to wait for the others before [`JoinError`](crate::JoinError) tells who is missing. Who [learns](Config::learn) waits
+    /// that long for each part of the state, not for the whole.
     pub gather_timeout: Duration,
     /// Where members meet: a directory that only its user can enter, the same for all members. By default
     /// `spindle-<uid>` in the directory for temporary files.

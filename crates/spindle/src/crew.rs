@@ -70,6 +70,10 @@ pub(crate) struct Crew {
     /// Whose processes are watched over.
     watched: BTreeSet<MemberId>,
     dead: BTreeSet<MemberId>,
+    /// Who is in the view that has begun, or in the one that is being prepared.
+    members: BTreeSet<MemberId>,
+    /// What was read before somebody asked for it.
+    early: Vec<News>,
     /// When to read on, if there was no descriptor left for what is in the mailbox.
     starved_until: Option<Instant>,
     /// Who follows without being a member.
@@ -97,6 +101,8 @@ enum Post {
 pub(crate) struct Board {
     parts: Mutex<BTreeMap<(ViewId, MemberId, MemberId), PeerParts>>,
     bells: Mutex<BTreeMap<MemberId, Arc<Notices>>>,
+    /// Who hands over nothing any more.
+    gone: Mutex<BTreeSet<MemberId>>,
 }
 
 /// What the watch tells the polling thread.
@@ -158,8 +164,22 @@ impl Crew {
 
     fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, pids, watched, dead) = Default::default();
-        let (starved_until, observers, deaf) = Default::default();
-        Crew { post, me, incarnation: 0, parts, pids, watched, dead, starved_until, observers, deaf, notices }
+        let (members, early, starved_until, observers, deaf) = Default::default();
+        Crew {
+            post,
+            me,
+            incarnation: 0,
+            parts,
+            pids,
+            watched,
+            dead,
+            members,
+            early,
+            starved_until,
+            observers,
+            deaf,
+            notices,
+        }
     }
 
     pub(crate) fn notices(&self) -> &Arc<Notices> {
@@ -237,7 +257,7 @@ impl Crew {
     }
 
     pub(crate) fn is_dead(&self, id: MemberId) -> bool {
-        self.dead.contains(&id)
+        self.dead.contains(&id) || matches!(&self.post, Post::Local(board) if lock(&board.gone).contains(&id))
     }
 
     /// Whether there may be news.
@@ -266,10 +286,9 @@ impl Crew {
 
     /// Takes in what has happened. Bounded work: what is left makes noise again.
     pub(crate) fn news(&mut self) -> Vec<News> {
-        let mut news = vec![];
-        self.notices.any.store(false, Ordering::Relaxed);
+        let mut news = std::mem::take(&mut self.early);
         // Acquire: pairs with the release of `ring`. What was noted before is found now.
-        std::sync::atomic::fence(Ordering::Acquire);
+        self.notices.any.swap(false, Ordering::AcqRel);
         let starved = self.starved_until.take_if(|until| *until <= Instant::now()).is_some();
         if self.notices.mail.swap(false, Ordering::AcqRel) || starved {
             // Before the deaths: what the dead have sent is here.
@@ -345,7 +364,9 @@ impl Crew {
             }
             Letter::Ask { from, pid, config, members, observer } => {
                 // A new process may have the address of a dead one, which is a member until the view has changed.
-                if !self.watched.contains(&from) {
+                if self.members.contains(&from) {
+                    self.pids.entry(from).or_insert(pid);
+                } else if !self.watched.contains(&from) {
                     self.pids.insert(from, pid);
                     self.dead.remove(&from);
                 }
@@ -375,8 +396,8 @@ impl Crew {
 
     fn keep_parts(&mut self, incarnation: u128, view: ViewId, from: MemberId, pid: u32, fds: Vec<OwnedFd>) {
         let Ok([row, bell, pidfd]) = <[OwnedFd; 3]>::try_from(fds) else { return };
-        let newest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
-        if view.0 > newest + VIEWS_AHEAD_MAX {
+        let oldest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
+        if view.0 > oldest.saturating_add(VIEWS_AHEAD_MAX) {
             return;
         }
         if let Post::Mail { watch, .. } = &self.post
@@ -398,11 +419,24 @@ impl Crew {
         self.parts.remove(&(view, member)).map(|(_, parts)| parts)
     }
 
-    /// Who of these has no address any more.
+    /// Who of these has no address any more. What they had sent is here then.
     pub(crate) fn look_for(&mut self, ids: &[MemberId]) -> Vec<MemberId> {
         let Post::Mail { mailbox, .. } = &self.post else { return vec![] };
         let is_gone = |id: &MemberId| mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
         let gone: Vec<MemberId> = ids.iter().copied().filter(is_gone).collect();
+        if gone.is_empty() {
+            return gone;
+        }
+        let mut early = std::mem::take(&mut self.early);
+        self.read(&mut early);
+        self.early = early;
+        if !self.early.is_empty() {
+            self.notices.any.store(true, Ordering::Release);
+        }
+        if self.starved_until.is_some() {
+            // Their last letters may be among those that could not be read.
+            return vec![];
+        }
         self.dead.extend(&gone);
         gone
     }
@@ -444,10 +478,14 @@ impl Crew {
         }
     }
 
-    /// Whether everything that was to be sent is on its way, but for what observers don't read.
-    pub(crate) fn has_sent_all(&self) -> bool {
-        let is_for_observer = |to| self.observers.contains(&to);
-        self.outbox().is_none_or(|outbox| outbox.is_empty() || outbox.addressees().all(is_for_observer))
+    /// Whether everything that was to be sent to the members of `view` is on its way. Who is outside may leave its letters lying.
+    pub(crate) fn has_sent_all(&self, view: &View) -> bool {
+        self.outbox().is_none_or(|outbox| !outbox.addressees().any(|to| view.members.contains(&to)))
+    }
+
+    /// The next view is being prepared, and these will be in it.
+    pub(crate) fn expect(&mut self, view: &View) {
+        self.members.extend(&view.members);
     }
 
     /// Tells those who join of a view that was decided.
@@ -504,14 +542,29 @@ impl Crew {
         let is_wanted = |id: &MemberId| {
             view.members.contains(id) || observers.contains(id) || parts.keys().any(|(_, from)| from == id)
         };
-        if let Post::Mail { watch, .. } = &self.post {
+        if let Post::Mail { watch, outbox, .. } = &mut self.post {
             for id in self.watched.extract_if(.., |id| !is_wanted(id)) {
                 watch.unwatch(id.0);
             }
+            // Who waits to be let in asks again, and visitors wait for one answer only.
+            let is_outside = |id: &MemberId| id.0 < VISITOR_IDS_FROM && !is_wanted(id);
+            let outside: BTreeSet<MemberId> = outbox.addressees().filter(is_outside).collect();
+            outside.into_iter().for_each(|id| outbox.forget(id));
         }
         self.pids.retain(|id, _| is_wanted(id));
         self.dead.retain(is_wanted);
         self.observers.retain(|id| !view.members.contains(id));
+        self.members = view.members.iter().copied().collect();
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        // The processes of others are watched; within one process nobody else tells.
+        if let Post::Local(board) = &self.post {
+            lock(&board.gone).insert(self.me);
+            lock(&board.bells).values().for_each(|notices| notices.ring());
+        }
     }
 }
 

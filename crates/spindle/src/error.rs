@@ -212,6 +212,12 @@ pub enum HandleError {
         /// The subgroup.
         name: String,
     },
+    /// The polling thread, which would have to answer, runs this handler.
+    #[error("a handler may not ask the group for this: it runs on the thread that would answer; ask on another one")]
+    InUpcall,
+    /// Nobody answers any more.
+    #[error("the group has ended")]
+    Ended,
     /// Handles are taken before the first poll.
     #[error("the handles of subgroup {name:?} have to be taken before the group runs")]
     Running {

@@ -6,7 +6,7 @@
 use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
-use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Seen, SubgroupId, View};
+use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, View};
 use spindle_fabric::ShmReader;
 use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, RuntimeDir};
 use std::sync::Arc;
@@ -264,6 +264,16 @@ impl Follower {
         // Who has just come does not know of this process.
         self.asked = None;
         Some(ViewChange::new(Arc::clone(&followed.view), next))
+    }
+
+    /// By subgroup and sender of `next`, which comes behind the view that was followed to its end: how many of the first rounds were
+    /// yielded already, and come again.
+    ///
+    /// # Errors
+    /// What is wrong with `next`.
+    pub(crate) fn known_in(&self, next: &View) -> Result<Vec<(SubgroupId, Rank, u64)>, JoinError> {
+        let Some(followed) = &self.followed else { return Ok(vec![]) };
+        Ok(followed.observer.successor(next.clone())?.known().collect())
     }
 
     /// Tells the members that it follows no more, if they take letters now. If not, they notice when they write to it.

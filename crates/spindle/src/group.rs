@@ -4,7 +4,7 @@ use crate::error::{Ended, FinishError, HandleError, JoinError};
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, Pace};
 use crate::publisher::Publisher;
-use crate::shared::{End, Shared};
+use crate::shared::{End, Shared, Upcall};
 use crate::status::Status;
 use crate::{Handler, MemberId, Rank, View};
 use spindle_core::Change;
@@ -21,7 +21,8 @@ const STATUS_WAIT: Duration = Duration::from_secs(1);
 
 /// A member of a group, polled by a thread of the library.
 ///
-/// Dropping it gives the group up for everybody; [`finish`](Self::finish) ends it in agreement.
+/// Dropping it takes this member out at once, and the others go on without it; [`leave`](Self::leave) does so without loss, and
+/// [`finish`](Self::finish) ends the group in agreement.
 #[derive(Debug)]
 pub struct Group {
     id: MemberId,
@@ -139,28 +140,37 @@ impl Group {
         }
     }
 
-    /// As [`Node::wish`].
-    pub fn wish(&self, change: Change) -> bool {
-        self.order(|answer| Order::Wish(change, answer)).unwrap_or(false)
+    /// As [`Node::wish`]. Waits until the polling thread has answered, which it does between two upcalls.
+    ///
+    /// # Errors
+    /// [`HandleError::InUpcall`] and [`HandleError::Ended`].
+    pub fn wish(&self, change: Change) -> Result<bool, HandleError> {
+        self.order(|answer| Order::Wish(change, answer))
     }
 
-    /// As [`Node::publisher`], for a subgroup that was created while the group ran.
+    /// As [`Node::publisher`], for a subgroup that was created while the group ran. Waits as [`wish`](Self::wish) does.
     ///
     /// # Errors
     /// [`HandleError`].
     pub fn publisher(&self, subgroup: &str) -> Result<Publisher, HandleError> {
         let name = subgroup.to_string();
-        let ended = HandleError::NoSuchSubgroup { name: name.clone(), known: "none: the group has ended".to_string() };
-        self.order(|answer| Order::Publisher(name, answer)).unwrap_or(Err(ended))
+        self.order(|answer| Order::Publisher(name, answer))?
     }
 
-    /// Has the polling thread do something, and waits for what comes of it. `None` if it does nothing any more.
-    fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
+    /// Has the polling thread do something, and waits for what comes of it.
+    fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Result<T, HandleError> {
+        if Upcall::is_running() {
+            return Err(HandleError::InUpcall);
+        }
         let (answer, answered) = sync_channel(1);
         self.control.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order(answer));
         self.control.ordered.store(true, Ordering::Release);
         self.notices.ring();
-        answered.recv_timeout(STATUS_WAIT).ok()
+        if self.control.answers.lock().unwrap_or_else(PoisonError::into_inner).ended {
+            self.control.drop_orders();
+        }
+        // Orders that the thread does not come to are dropped when it ends, and the senders with them.
+        answered.recv().map_err(|_| HandleError::Ended)
     }
 
     /// Leaves the group, without loss for anybody: everything that this member has sent before is delivered everywhere first. The
@@ -211,10 +221,16 @@ impl Drop for Ends {
     fn drop(&mut self) {
         self.0.answers.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
         self.0.answered.notify_all();
+        self.0.drop_orders();
     }
 }
 
 impl Control {
+    /// Nobody carries them out any more: who waits for an answer is told by that.
+    fn drop_orders(&self) {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn answer(&self, node: &Node) {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.status = node.status();
@@ -279,9 +295,9 @@ fn unfinished(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::{Batch, Config, SubgroupId};
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     #[test]
     fn a_handler_may_drop_its_own_group() {
@@ -301,5 +317,45 @@ mod tests {
         let answers = control.answers.lock().unwrap();
         let ended = control.answered.wait_timeout_while(answers, Duration::from_secs(10), |answers| !answers.ended);
         assert!(ended.unwrap().0.ended);
+    }
+
+    #[test]
+    fn an_order_is_answered_by_the_end_and_refused_in_an_upcall() {
+        let mut node = Config::new("g", 1).local().unwrap().remove(0);
+        let mut publisher = node.publisher("all").unwrap();
+        let (give, take) = channel::<std::sync::Arc<Group>>();
+        let (say, hear) = channel();
+        let group = node.start(move |_: SubgroupId, batch: &mut Batch<'_>| {
+            batch.for_each(drop);
+            let group = take.recv().unwrap();
+            say.send(group.publisher("all").err()).unwrap();
+            // Longer than anybody should have to guess: until the handle asks for the end.
+            while !group.control.stop.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+        });
+        let group = std::sync::Arc::new(group.unwrap());
+        publisher.send(b"go", Duration::from_secs(10)).unwrap();
+        give.send(std::sync::Arc::clone(&group)).unwrap();
+        assert_eq!(hear.recv_timeout(Duration::from_secs(10)).unwrap(), Some(HandleError::InUpcall));
+        let asker = {
+            let group = std::sync::Arc::clone(&group);
+            thread::spawn(move || group.wish(crate::Change::Drop("all".to_string())))
+        };
+        let patience = Instant::now() + Duration::from_secs(10);
+        while group.control.orders.lock().unwrap().is_empty() {
+            assert!(Instant::now() < patience);
+            thread::yield_now();
+        }
+        group.control.stop.store(true, Ordering::Release);
+        // The thread comes to it, or ends before.
+        assert!(matches!(asker.join().unwrap(), Ok(true) | Err(HandleError::Ended)));
+        drop(publisher);
+        let patience = Instant::now() + Duration::from_secs(10);
+        while !group.control.answers.lock().unwrap().ended {
+            assert!(Instant::now() < patience);
+            thread::yield_now();
+        }
+        assert_eq!(group.publisher("all").err(), Some(HandleError::Ended));
     }
 }

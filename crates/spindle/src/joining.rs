@@ -4,7 +4,7 @@ use crate::crew::{Crew, Handover, News, after};
 use crate::error::JoinError;
 use crate::following::Follower;
 use crate::gathering::{Gathering, Present};
-use crate::learning::{Item, Learner, Queue};
+use crate::learning::{Admitted, Item, Learner, Queue};
 use crate::node::{Installing, Node, Terms};
 use crate::{Batch, Handler};
 use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
@@ -141,6 +141,10 @@ struct Candidate<'a> {
     failed_source: Option<MemberId>,
     /// The handler has begun to take over a state.
     has_restored: bool,
+    /// The members may have let in the last attempt, or are about to.
+    is_wanted: bool,
+    /// By subgroup and sender of the first view: how many of the first rounds were learned already.
+    known: Vec<(SubgroupId, Rank, u64)>,
 }
 
 impl Config {
@@ -178,7 +182,8 @@ impl Config {
         for _ in 1..LEARN_ATTEMPTS {
             match candidate.join(&mut handler) {
                 // The source died, or the group was too fast for a moment: another one, from the start.
-                Err(JoinError::Source(_) | JoinError::Lapped(_) | JoinError::GroupGone) => {}
+                Err(JoinError::Source(_) | JoinError::Lapped(_)) if candidate.may_try_again() => {}
+                Err(JoinError::GroupGone) => {}
                 joined => return joined,
             }
         }
@@ -258,7 +263,15 @@ impl<'a> Candidate<'a> {
             seen,
             failed_source: None,
             has_restored: false,
+            is_wanted: false,
+            known: vec![],
         })
+    }
+
+    /// Whether another attempt can't be taken for the last one, which may be a member by now and answers nobody: it has an id of its
+    /// own, or the last one was not so far.
+    fn may_try_again(&self) -> bool {
+        self.config.id.is_none() || !self.is_wanted
     }
 
     fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
@@ -396,7 +409,9 @@ impl<'a> Candidate<'a> {
         let learned = self.apply(handler, &queue, &seen);
         queue.stop.store(true, Ordering::Release);
         let _ = thread.join();
-        let (crew, incarnation, view) = learned?;
+        self.is_wanted = queue.is_wanted.load(Ordering::Relaxed);
+        let Admitted { crew, incarnation, view, known } = learned?;
+        self.known = known;
         let mailbox = crew.mailbox().expect("a process that joins has an address");
         if !mailbox.enter(incarnation)? {
             return Err(JoinError::GroupGone);
@@ -410,14 +425,16 @@ impl<'a> Candidate<'a> {
         handler: &mut H,
         queue: &Queue,
         seen: &Mutex<Gathering>,
-    ) -> Result<(Crew, u128, View), JoinError> {
+    ) -> Result<Admitted, JoinError> {
         // Places of the view in which the state was taken; nothing is applied before it.
         let mut state: Option<(Arc<View>, Vec<Option<u64>>)> = None;
         loop {
             let here = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
             self.see(here);
             let tick = self.tick()?;
-            match queue.take(tick) {
+            let item = queue.take(tick);
+            let came = item.is_some();
+            match item {
                 None => {}
                 Some(Item::State { state: mut taken, source, view }) => {
                     self.has_restored = true;
@@ -452,6 +469,10 @@ impl<'a> Candidate<'a> {
                 Some(Item::Admitted(admitted)) => return Ok(*admitted),
                 Some(Item::Failed(error)) => return Err(error),
             }
+            if came {
+                // The time is that of a wait, not of a transfer.
+                self.deadline = after(Instant::now(), self.config.gather_timeout);
+            }
         }
     }
 
@@ -459,7 +480,10 @@ impl<'a> Candidate<'a> {
     fn install(&mut self, mut crew: Crew, view: View) -> Result<Node, JoinError> {
         let terms = self.config.terms();
         let me = view.rank_of(crew.me).expect("it is in the view");
-        let engine = Engine::new(view, me, terms.ablation)?;
+        let mut engine = Engine::new(view, me, terms.ablation)?;
+        for (subgroup, sender, rounds) in std::mem::take(&mut self.known) {
+            engine.pass_over(subgroup, sender, rounds);
+        }
         let mut installing = Installing::new(engine, &mut crew, &self.bell, &terms)?;
         while !installing.look(&mut crew) {
             for news in self.news(&mut crew)? {

@@ -12,7 +12,7 @@ use crate::error::JoinError;
 use crate::following::{Begun, Follower};
 use crate::gathering::Gathering;
 use crate::state::State;
-use spindle_core::{MemberId, Rank, SubgroupId, View};
+use spindle_core::{MemberId, Rank, SubgroupId, View, ViewId};
 use spindle_fabric::mail::{Letter, Request};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,8 +46,23 @@ pub(crate) enum Item {
     },
     Changed(ViewChange),
     /// The last view is followed to its end, and this process is in the next.
-    Admitted(Box<(Crew, u128, View)>),
+    Admitted(Box<Admitted>),
     Failed(JoinError),
+}
+
+/// What is needed to take part.
+pub(crate) struct Admitted {
+    pub(crate) crew: Crew,
+    pub(crate) incarnation: u128,
+    pub(crate) view: View,
+    /// By subgroup and sender of the view: how many of the first rounds the application has had already.
+    pub(crate) known: Vec<(SubgroupId, Rank, u64)>,
+}
+
+/// The view that lets this process in.
+struct Entrance {
+    view: View,
+    known: Vec<(SubgroupId, Rank, u64)>,
 }
 
 impl Item {
@@ -70,6 +85,8 @@ pub(crate) struct Queue {
     pub(crate) restored: AtomicBool,
     /// And what has come since is nearly applied.
     pub(crate) caught_up: AtomicBool,
+    /// Whether members may let this process in, or have.
+    pub(crate) is_wanted: AtomicBool,
 }
 
 impl Queue {
@@ -139,9 +156,9 @@ impl Learner {
             }
             match self.turn() {
                 Ok(None) => {}
-                Ok(Some(view)) => {
+                Ok(Some(Entrance { view, known })) => {
                     let (crew, incarnation) = self.follower.into_crew();
-                    break Item::Admitted(Box::new((crew, incarnation, view)));
+                    break Item::Admitted(Box::new(Admitted { crew, incarnation, view, known }));
                 }
                 Err(error) => break Item::Failed(error),
             }
@@ -150,13 +167,13 @@ impl Learner {
     }
 
     /// The view in which this process is let in, if it is.
-    fn turn(&mut self) -> Result<Option<View>, JoinError> {
+    fn turn(&mut self) -> Result<Option<Entrance>, JoinError> {
         self.ask()?;
         for news in self.follower.news()? {
             self.hear(news)?;
         }
-        if let Some(founded) = self.founded() {
-            return Ok(Some(founded));
+        if let Some(view) = self.founded()? {
+            return Ok(Some(Entrance { view, known: vec![] }));
         }
         if self.has_state && self.follower.is_passed_over() {
             return Err(JoinError::Source(std::io::Error::other("the group has passed over a view meanwhile")));
@@ -178,10 +195,22 @@ impl Learner {
         Ok(None)
     }
 
-    /// The view that founds the group, if this process is one of those who do.
-    fn founded(&self) -> Option<View> {
-        let is_founder = !self.has_state && !self.follower.is_following();
-        self.follower.told().filter(|view| is_founder && view.rank_of(self.follower.me()).is_some()).cloned()
+    /// The view that founds the group, if this process is one of those who do. Nobody else is a member without the state.
+    fn founded(&self) -> Result<Option<View>, JoinError> {
+        let may_found = !self.has_state && !self.follower.is_following();
+        let mine = |view: &&View| may_found && view.rank_of(self.follower.me()).is_some();
+        match self.follower.told().filter(mine) {
+            Some(view) if view.id != ViewId(1) => Err(self.is_too_early()),
+            view => Ok(view.cloned()),
+        }
+    }
+
+    /// The members have let in who has had this id before, and take this process for it.
+    fn is_too_early(&self) -> JoinError {
+        self.queue.is_wanted.store(true, Ordering::Relaxed);
+        let why =
+            "an attempt that failed has been let in with this id, and has yet to be put out again: wait, or take no id";
+        JoinError::Source(std::io::Error::other(why))
     }
 
     fn begin(&mut self, begun: Begun) {
@@ -219,16 +248,22 @@ impl Learner {
     }
 
     /// The followed view has ended.
-    fn end(&mut self, change: ViewChange) -> Result<Option<View>, JoinError> {
+    fn end(&mut self, change: ViewChange) -> Result<Option<Entrance>, JoinError> {
         let next = Arc::clone(&change.new);
         if next.members.is_empty() {
             // The last member has left.
             return Err(JoinError::GroupGone);
         }
-        if self.has_state {
-            self.queue.put([Item::Changed(change)]);
+        let is_in = next.rank_of(self.follower.me()).is_some();
+        if !self.has_state {
+            return if is_in { Err(self.is_too_early()) } else { Ok(None) };
         }
-        Ok(next.rank_of(self.follower.me()).map(|_| View::clone(&next)))
+        self.queue.put([Item::Changed(change)]);
+        if !is_in {
+            return Ok(None);
+        }
+        let known = self.follower.known_in(&next)?;
+        Ok(Some(Entrance { view: View::clone(&next), known }))
     }
 
     /// Waits no longer for the state of who was asked.
@@ -243,6 +278,9 @@ impl Learner {
     fn ask(&mut self) -> Result<(), JoinError> {
         let wants_in = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
         let is_time = self.follower.ask(wants_in)?;
+        if is_time && wants_in {
+            self.queue.is_wanted.store(true, Ordering::Relaxed);
+        }
         if !is_time || self.has_state || self.state_from.is_some_and(|(_, until)| Instant::now() < until) {
             return Ok(());
         }

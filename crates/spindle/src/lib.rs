@@ -74,13 +74,17 @@ pub trait Handler {
 
     /// The state as it is now, between two deliveries, for somebody who joins; `None` if there is none. It is asked for only while all
     /// subgroups deliver to this handler. The group waits for this call: make it a copy that costs little (a shared or persistent
-    /// structure, a fork), whose bytes are made while they are read. If it panics, the joiner asks another member, and this one goes
-    /// on: nothing may be left half changed.
+    /// structure, a fork), whose bytes are made while they are read; one of them at least every 5 s, or the transfer breaks off. If it
+    /// panics, the joiner asks another member, and this one goes on: nothing may be left half changed.
+    ///
+    /// Of [`Order::Fifo`] subgroups nothing may go into the state: they have no common order, so nobody can tell which of their
+    /// messages it contains, and the joiner may [learn](Self::learn) some of those again.
     fn snapshot(&mut self) -> Option<Snapshot> {
         None
     }
 
-    /// This member joins: takes over the state of another one, in place of anything that it had. See [`Config::learn`].
+    /// This member joins: takes over the state of another one, in place of anything that it had. See [`Config::learn`]. It has to read
+    /// at least every 5 s, or the other end gives up.
     ///
     /// # Errors
     /// Whatever keeps it from doing so; those of reading are passed on.
@@ -89,7 +93,8 @@ pub trait Handler {
     }
 
     /// This member joins: a message that was sent after the state was taken, in its place in the order. `view` is the one that it was
-    /// sent in. Of subgroups without a common order only what came after the joiner began to listen is learned.
+    /// sent in. Of [`Order::Fifo`] subgroups only what came after the joiner began to listen is learned, whatever the
+    /// [snapshot](Self::snapshot) contains.
     fn learn(&mut self, _view: &View, _subgroup: SubgroupId, _message: &Message<'_>) {}
 }
 

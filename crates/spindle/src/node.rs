@@ -11,6 +11,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::state::send_state;
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
+use spindle_core::layout::membership;
 use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
@@ -55,6 +56,8 @@ pub struct Node {
     looked: Instant,
     /// Members of the view whose rows never came here.
     absent: BTreeSet<MemberId>,
+    /// Members that have to go, until a view without them has begun.
+    evicting: BTreeSet<MemberId>,
     /// Whether the handler was told that this member is blocked.
     blocked: bool,
 }
@@ -73,13 +76,25 @@ pub(crate) struct Terms {
 #[derive(Debug)]
 pub(crate) struct Installing {
     engine: Engine,
-    row: Option<OwnRow>,
+    row: Pledge,
     handover: Handover,
     view: Arc<View>,
     since: Instant,
     /// When those who are missing were looked for last.
     looked: Instant,
     suspect_after: Option<Duration>,
+}
+
+/// This member's row in a view that it has not begun, and that others may have. If it never begins it, they find that there.
+#[derive(Debug)]
+struct Pledge(Option<OwnRow>);
+
+impl Drop for Pledge {
+    fn drop(&mut self) {
+        if let Some(row) = &self.0 {
+            row.control_block().store(membership::ABANDONED, 1);
+        }
+    }
 }
 
 /// A view that begins here.
@@ -152,6 +167,7 @@ impl Installing {
         let suspect_after = terms.suspect_after;
         engine.set_suspect_after(suspect_after.map(|after| after.as_nanos() as u64));
         let (row, parts) = OwnRow::create(engine.layout(), engine.me(), bell)?;
+        crew.expect(engine.view());
         let view = Arc::new(engine.view().clone());
         let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
         let handover = Handover::new(parts);
@@ -161,7 +177,7 @@ impl Installing {
         engine.set_observed(!observers.is_empty());
         crew.set_doorbell(row.doorbell());
         let since = Instant::now();
-        Ok(Installing { engine, row: Some(row), handover, view, since, looked: since, suspect_after })
+        Ok(Installing { engine, row: Pledge(Some(row)), handover, view, since, looked: since, suspect_after })
     }
 
     /// Who has not come and may still.
@@ -177,11 +193,11 @@ impl Installing {
     pub(crate) fn look(&mut self, crew: &mut Crew) -> bool {
         let late = self.suspect_after.is_some_and(|after| self.since.elapsed() >= after);
         let missing: Vec<MemberId> = self.missing(crew).collect();
-        if late || (crew.has_sent_all() && missing.is_empty()) {
+        if late || (crew.has_sent_all(&self.view) && missing.is_empty()) {
             return true;
         }
-        if let Some(row) = &self.row {
-            self.engine.show_life(|at, word| row.show(at, word));
+        if let Some(row) = &self.row.0 {
+            self.engine.show_life(|at, word| row.control_block().store(at, word));
         }
         if self.looked.elapsed() >= INSTALL_LOOK {
             self.looked = Instant::now();
@@ -201,13 +217,16 @@ impl Installing {
         crew.hand_over(self.view.id, &self.handover, &[id]);
     }
 
-    /// The table of the view. Who has not come by now has a row of zeros, and is reported.
+    /// The table of the view. Who has not come by now, or with something that is no row of this view, has a row of zeros, and is
+    /// reported.
     fn begin(mut self, crew: &mut Crew) -> Result<Begun, ShmError> {
         let me = crew.me;
         let others = self.view.members.iter().copied().zip((0..).map(Rank)).filter(|(id, _)| *id != me);
         let (mut parts, mut absent): (Vec<(Rank, Option<PeerParts>)>, BTreeSet<MemberId>) = Default::default();
         for (id, rank) in others {
             let theirs = crew.take_parts(self.view.id, id);
+            // One bad member must not end all others.
+            let theirs = theirs.filter(|parts| parts.check(self.engine.layout(), rank).is_ok());
             match (&theirs, crew.is_dead(id)) {
                 (Some(_), true) => self.engine.member_died(rank),
                 // It may have come to others, and have agreed with them on a view without this member.
@@ -220,8 +239,10 @@ impl Installing {
             }
             parts.push((rank, theirs));
         }
-        let row = self.row.take().expect("a view begins once");
-        let fabric = ShmFabric::new(self.engine.layout(), row, parts)?;
+        let row = self.row.0.take().expect("a view begins once");
+        let control = row.control_block();
+        let fabric = ShmFabric::new(self.engine.layout(), row, parts);
+        let fabric = fabric.inspect_err(|_| control.store(membership::ABANDONED, 1))?;
         crew.begin(&self.view);
         Ok(Begun { engine: self.engine, fabric, view: self.view, handover: self.handover, absent })
     }
@@ -266,6 +287,7 @@ impl Node {
             wake_at,
             looked: Instant::now(),
             absent,
+            evicting: BTreeSet::new(),
             blocked: false,
         })
     }
@@ -311,7 +333,11 @@ impl Node {
     /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
     /// Of changes that contradict each other the one of the older member counts; [`Handler::view_changed`] tells what came of it.
     pub fn wish(&mut self, change: Change) -> bool {
-        self.engine.wish(change)
+        match &mut self.next {
+            // The old one's engine is asked nothing any more.
+            Some(next) => next.engine.wish(change),
+            None => self.engine.wish(change),
+        }
     }
 
     /// The deliveries of `subgroup`, for another thread than the one that polls; before the first poll. The handler gets
@@ -344,9 +370,10 @@ impl Node {
         if self.terms.suspect_after.is_some() {
             self.clock.tick();
         }
-        let mut worked = false;
+        // Alone, and before anything that asks whether all is sent on: a silent application's ring is looked after for ever.
+        let mut worked = self.relaying && self.next.is_none() && self.relay();
         if self.has_chores || self.crew.has_notice() {
-            worked = self.do_chores(handler)?;
+            worked |= self.do_chores(handler)?;
             if self.next.is_some() {
                 return self.install(handler);
             }
@@ -395,15 +422,11 @@ impl Node {
             if !self.states.is_empty() && !self.engine.is_wedged() {
                 self.give_states(handler);
             }
-            if self.relaying {
-                worked |= self.relay();
-            }
             if self.leaving != Leaving::No {
                 worked |= self.go();
             }
         }
         self.has_chores = self.next.is_some()
-            || self.relaying
             || self.leaving != Leaving::No
             || !self.states.is_empty()
             || !self.crew.is_calm()
@@ -426,6 +449,9 @@ impl Node {
     /// The view has ended here: prepares the next.
     #[cold]
     fn end_view(&mut self) -> Result<Poll, Ended> {
+        if let Some(ended) = self.shared.broken() {
+            return Err(ended.clone());
+        }
         if self.lines.iter().any(|line| line.behind() >= VIEWS_BEHIND_MAX) {
             return Ok(Poll::Idle);
         }
@@ -451,6 +477,9 @@ impl Node {
     /// Between two views: until everybody's memory is here, or its owner is known not to come.
     #[cold]
     fn install(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
+        if let Some(ended) = self.shared.broken() {
+            return Err(ended.clone());
+        }
         // The old view's silence has no meaning any more, but whoever reads it must not take this member for dead.
         self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
         let Some(next) = &mut self.next else { return Ok(Poll::Idle) };
@@ -482,6 +511,10 @@ impl Node {
         for id in self.joins.admitted() {
             // The old view's engine heard of it when this one had been made already.
             self.engine.admit(id);
+        }
+        self.evicting.retain(|id| self.view.members.contains(id));
+        for rank in self.evicting.iter().filter_map(|id| self.view.rank_of(*id)) {
+            self.engine.suspect(rank);
         }
         self.shared.set_view(Arc::clone(&self.view));
         let _running = Upcall::enter();
@@ -564,22 +597,38 @@ impl Node {
             Request::Leave => self.leave(),
             Request::State => return self.states.push(from),
             Request::Forget => return self.crew.forget_observer(from),
-            Request::Evict(id) => match self.view.rank_of(id) {
-                Some(rank) if id != self.crew.me => self.engine.suspect(rank),
-                _ => {}
-            },
+            Request::Evict(id) => self.evict(id),
             _ => {}
         }
         let text = self.status().to_json().to_string();
         self.crew.answer(from, reply, &text);
     }
 
+    /// The group has to go on without `id`: from this view on, or from the next if it ends already or this one has.
+    fn evict(&mut self, id: MemberId) {
+        let is_next = self.next.as_ref().is_some_and(|next| next.has(id));
+        let rank = self.view.rank_of(id);
+        if id == self.crew.me || (rank.is_none() && !is_next) {
+            return;
+        }
+        self.evicting.insert(id);
+        if let Some(rank) = rank {
+            self.engine.suspect(rank);
+        }
+    }
+
     /// Hands this application's state to those who want it, as it is between two deliveries. It is written by threads of their own.
     #[cold]
     fn give_states(&mut self, handler: &mut impl Handler) {
+        let is_elsewhere = self.lines.iter().any(Line::has_receiver);
         let ids = (0..self.view.subgroups.len() as u32).map(SubgroupId);
         let places: Vec<Option<u64>> = ids.map(|id| self.engine.delivered(id)).collect();
         for to in std::mem::take(&mut self.states) {
+            if is_elsewhere {
+                // What a receiver has delivered, and what the state has of it, nobody can tell.
+                self.crew.post(to, Letter::Refused { why: Refusal::NoState });
+                continue;
+            }
             let state = {
                 let _running = Upcall::enter();
                 // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
@@ -733,6 +782,8 @@ impl Drop for Node {
     fn drop(&mut self) {
         // A member that is gone can't acknowledge: the others go on without it.
         self.engine.abandon(1, &mut self.fabric);
+        // Before the crew tells that nothing moves any more.
+        self.next = None;
         self.end(End::Broken(Ended::Dropped));
     }
 }

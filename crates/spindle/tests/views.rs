@@ -266,3 +266,39 @@ fn a_member_may_leave_at_any_moment_of_a_change() {
         }
     }
 }
+
+/// Who is dropped while the others already have, or still wait for, its memory of the next view.
+#[test]
+fn who_gives_up_between_two_views_is_gone() {
+    for (polls, behind) in (0..40).flat_map(|polls| [0, 1, 5].map(|behind| (polls, behind))) {
+        let mut nodes = group(4, Order::Total);
+        let _publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        drop(nodes.remove(0));
+        for i in 0..polls {
+            // The last one is behind the others, so that it is dropped at every point of the change.
+            let count = if i + behind < polls { 3 } else { 2 };
+            for (node, log) in &mut nodes[..count] {
+                node.poll(log).unwrap();
+            }
+        }
+        nodes.truncate(2);
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().members.len() == 2));
+    }
+}
+
+/// A wish that comes while one view has ended and the next has not begun is one for that.
+#[test]
+fn a_wish_counts_at_any_moment_of_a_change() {
+    for polls in 0..40 {
+        let mut nodes = group(3, Order::Total);
+        let _publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        drop(nodes.remove(2));
+        for _ in 0..polls {
+            for (node, log) in &mut nodes {
+                node.poll(log).unwrap();
+            }
+        }
+        assert!(nodes[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))), "after {polls} polls");
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().subgroup("later").is_some()));
+    }
+}

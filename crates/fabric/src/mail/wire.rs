@@ -122,7 +122,10 @@ pub enum Refusal {
     #[error("the group is full with {0} members; wait until one leaves")]
     Full(u32),
     /// Who was asked for its state can give none. The answer to [`Request::State`].
-    #[error("the members' applications can't give their state: their snapshots panic; see their logs")]
+    #[error(
+        "the members' applications can't give their state: receivers deliver their messages, or their snapshots panic; \
+             let handlers deliver, and see the members' logs"
+    )]
     NoState,
 }
 

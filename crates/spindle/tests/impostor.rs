@@ -1,0 +1,187 @@
+//! Somebody who writes the letters of a member and is none: it asks to be let in, and then does not do its part.
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use spindle::{
+    Batch, Config, Group, Handler, JoinError, Message, Publisher, Snapshot, State, SubgroupId, View, ViewChange,
+};
+use spindle_core::{Layout, MemberId, Rank};
+use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, RuntimeDir, disclose};
+use spindle_fabric::{MemberBell, OwnRow};
+use std::io::{Cursor, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+const ID: MemberId = MemberId(7);
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("spindle-{name}-{}", std::process::id())))
+    }
+
+    fn config(&self, members: u32, id: u64) -> Config {
+        let mut config = Config { id: Some(id), ..Config::new("g", members) };
+        config.runtime_dir = Some(self.0.clone());
+        config.gather_timeout = LONG;
+        config
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Counts messages, and the views that it was told.
+#[derive(Clone, Default)]
+struct Counter {
+    count: Arc<AtomicU64>,
+    views: Arc<Mutex<Vec<View>>>,
+}
+
+impl Handler for Counter {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        let count = batch.map(|_| 1).sum::<u64>();
+        self.count.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        self.views.lock().unwrap().push(View::clone(&change.new));
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        let bytes = self.count.load(Ordering::Relaxed).to_le_bytes();
+        Some(Snapshot { len: Some(8), bytes: Box::new(Cursor::new(bytes)) })
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        let mut bytes = [0; 8];
+        state.read_exact(&mut bytes)?;
+        self.count.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn learn(&mut self, _: &View, _: SubgroupId, _: &Message<'_>) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+type Member = (Group, Publisher, Counter);
+
+/// Two members that have delivered so many messages.
+fn found(scratch: &Scratch, messages: u64) -> Vec<Member> {
+    let founder = |id: u64| {
+        let config = scratch.config(2, id);
+        std::thread::spawn(move || {
+            let mut node = config.join().unwrap();
+            let publisher = node.publisher("all").unwrap();
+            let counter = Counter::default();
+            (node.start(counter.clone()).unwrap(), publisher, counter)
+        })
+    };
+    let founders = [founder(1), founder(2)];
+    let mut members: Vec<Member> = founders.into_iter().map(|founder| founder.join().unwrap()).collect();
+    for _ in 0..messages {
+        members[0].1.send(b"before", LONG).unwrap();
+    }
+    until("the first messages", || {
+        members.iter().all(|(_, _, counter)| counter.count.load(Ordering::Relaxed) == messages)
+    });
+    members
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let patience = Instant::now() + LONG;
+    while !done() {
+        assert!(Instant::now() < patience, "waited for {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn hear<T>(mailbox: &mut Mailbox, mut what: impl FnMut(Letter, Vec<OwnedFd>) -> Option<T>) -> T {
+    let mut heard = None;
+    until("a letter", || {
+        heard = mailbox.receive().and_then(|(letter, fds)| what(letter, fds));
+        heard.is_some()
+    });
+    heard.unwrap()
+}
+
+/// Asks to be let in, until it is. The group, and the view with it.
+fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
+    let ask = |config| Letter::Ask { from: ID, pid: std::process::id(), config, members: 1, observer: false };
+    let _ = mailbox.send(MemberId(1), &ask(0), &[]).unwrap();
+    // Which configuration it should have is told to everybody.
+    let digest = hear(mailbox, |letter, _| match letter {
+        Letter::Refused { why: Refusal::Config(digest) } => Some(digest),
+        _ => None,
+    });
+    let _ = mailbox.send(MemberId(1), &ask(digest), &[]).unwrap();
+    hear(mailbox, |letter, fds| {
+        let Letter::View { incarnation, bytes, .. } = letter else { return None };
+        let bytes = disclose(&fds[0], bytes, 1 << 20).unwrap();
+        let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+        Some((incarnation, View::decode(&words).unwrap()))
+    })
+}
+
+fn open(scratch: &Scratch) -> Mailbox {
+    Mailbox::open(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap(), ID).unwrap()
+}
+
+/// An earlier attempt with the same id had asked to be let in: who comes now is a member only once it has the state.
+#[test]
+fn nobody_is_let_in_without_the_state_by_the_wish_of_an_earlier_attempt() {
+    let scratch = Scratch::new("too-early");
+    let members = found(&scratch, 100);
+    let mut mailbox = open(&scratch);
+    let (_, view) = get_in(&mut mailbox);
+    assert!(view.members.contains(&ID));
+    drop(mailbox);
+    let patience = Instant::now() + LONG;
+    let (counter, node) = loop {
+        let mut counter = Counter::default();
+        match scratch.config(1, ID.0).learn(&mut counter, &mut |_| {}, &AtomicBool::new(false)) {
+            Ok(node) => break (counter, node),
+            Err(JoinError::Source(_)) => assert!(Instant::now() < patience),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert_eq!(counter.count.load(Ordering::Relaxed), 100);
+    assert_eq!(node.view().members.len(), 3);
+    drop((node, members));
+}
+
+/// It hands over a doorbell for a row. That ends it, and nobody else.
+#[test]
+fn bad_memory_of_one_member_ends_no_other() {
+    let scratch = Scratch::new("bad-memory");
+    let mut members = found(&scratch, 1);
+    let mut mailbox = open(&scratch);
+    let (incarnation, view) = get_in(&mut mailbox);
+    let me = view.rank_of(ID).unwrap();
+    let layout = Layout::new(&view).unwrap();
+    let (_row, parts) = OwnRow::create(&layout, me, &MemberBell::create().unwrap()).unwrap();
+    let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let letter = Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id() };
+    for other in [MemberId(1), MemberId(2)] {
+        let fds = [parts.bell.as_fd(), parts.bell.as_fd(), pidfd.as_fd()];
+        let _ = mailbox.send(other, &letter, &fds).unwrap();
+    }
+    until("a view without it", || {
+        members.iter().all(|(group, _, _)| group.view().id.0 >= 3 || group.ended().is_some())
+    });
+    for (group, publisher, _) in &mut members {
+        assert!(group.ended().is_none(), "{:?}", group.ended());
+        assert_eq!(group.view().members, [MemberId(1), MemberId(2)]);
+        publisher.send(b"after", LONG).unwrap();
+    }
+    until("their messages", || members.iter().all(|(_, _, counter)| counter.count.load(Ordering::Relaxed) == 3));
+    assert_eq!(members[0].0.rank(), Rank(0));
+}
