@@ -141,8 +141,11 @@ impl Follower {
             match news {
                 News::Refused(why) if why != Refusal::NoState => return Err(JoinError::Refused(why)),
                 News::View { incarnation, view } => self.hear_of(incarnation, view)?,
-                // It may have been the last one.
-                News::Died(_) => self.ask_again(),
+                News::Died(id) => {
+                    // It may have been the last one.
+                    self.ask_again();
+                    rest.push(News::Died(id));
+                }
                 news => rest.push(news),
             }
         }

@@ -297,6 +297,7 @@ impl Learner {
 
     fn hear(&mut self, news: News) -> Result<(), JoinError> {
         match news {
+            News::Died(id) if self.state_from.is_some_and(|(from, _)| from == id) => self.ask_the_next(),
             News::Refused(why) => {
                 self.without_state += 1;
                 if self.follower.view().is_none_or(|view| self.without_state >= view.members.len()) {
