@@ -4,7 +4,7 @@ use spindle::{
     Batch, Config, Group, Handler, JoinError, Message, Publisher, Snapshot, State, SubgroupId, View, ViewChange,
 };
 use spindle_core::{Layout, MemberId, Rank};
-use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, RuntimeDir, disclose};
+use spindle_fabric::mail::{Delivery, GroupName, Letter, Mailbox, Refusal, RuntimeDir, disclose};
 use spindle_fabric::{MemberBell, OwnRow};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
+const SOON: Option<Duration> = Some(Duration::from_secs(1));
 const ID: MemberId = MemberId(7);
 
 /// A directory that goes with the test.
@@ -75,9 +76,9 @@ impl Handler for Counter {
 type Member = (Group, Publisher, Counter);
 
 /// Two members that have delivered so many messages.
-fn found(scratch: &Scratch, messages: u64) -> Vec<Member> {
+fn found(scratch: &Scratch, messages: u64, suspect_after: Option<Duration>) -> Vec<Member> {
     let founder = |id: u64| {
-        let config = scratch.config(2, id);
+        let config = Config { suspect_after, ..scratch.config(2, id) };
         std::thread::spawn(move || {
             let mut node = config.join().unwrap();
             let publisher = node.publisher("all").unwrap();
@@ -139,7 +140,7 @@ fn open(scratch: &Scratch) -> Mailbox {
 #[test]
 fn nobody_is_let_in_without_the_state_by_the_wish_of_an_earlier_attempt() {
     let scratch = Scratch::new("too-early");
-    let members = found(&scratch, 100);
+    let members = found(&scratch, 100, SOON);
     let mut mailbox = open(&scratch);
     let (_, view) = get_in(&mut mailbox);
     assert!(view.members.contains(&ID));
@@ -162,7 +163,7 @@ fn nobody_is_let_in_without_the_state_by_the_wish_of_an_earlier_attempt() {
 #[test]
 fn bad_memory_of_one_member_ends_no_other() {
     let scratch = Scratch::new("bad-memory");
-    let mut members = found(&scratch, 1);
+    let mut members = found(&scratch, 1, SOON);
     let mut mailbox = open(&scratch);
     let (incarnation, view) = get_in(&mut mailbox);
     let me = view.rank_of(ID).unwrap();
@@ -184,4 +185,22 @@ fn bad_memory_of_one_member_ends_no_other() {
     }
     until("their messages", || members.iter().all(|(_, _, counter)| counter.count.load(Ordering::Relaxed) == 3));
     assert_eq!(members[0].0.rank(), Rank(0));
+}
+
+/// It asks and reads no answer. Silence means nothing here, so nobody would ever stop waiting for it.
+#[test]
+fn who_reads_no_letters_holds_up_no_view() {
+    let scratch = Scratch::new("deaf");
+    let members = found(&scratch, 1, None);
+    let mailbox = open(&scratch);
+    let ask = Letter::Ask { from: ID, pid: std::process::id(), config: 0, members: 1, observer: false };
+    // More than any mailbox holds, each of which is answered.
+    for _ in 0..2000 {
+        for member in [MemberId(1), MemberId(2)] {
+            until("room", || mailbox.send(member, &ask, &[]).unwrap() == Delivery::Done);
+        }
+    }
+    let joined = Config { suspect_after: None, ..scratch.config(1, 3) }.join().unwrap();
+    assert_eq!(joined.view().members, [MemberId(1), MemberId(2), MemberId(3)]);
+    until("their view", || members.iter().all(|(group, _, _)| group.view().members.len() == 3));
 }

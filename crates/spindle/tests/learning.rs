@@ -301,3 +301,17 @@ fn nobody_founds_a_group_with_the_state_of_a_dead_one() {
     let founded = scratch.config(1).learn(&mut Orphan { source: None }, &mut |_| {}, &AtomicBool::new(false)).unwrap();
     assert_eq!(founded.view().members.len(), 1);
 }
+
+/// What a receiver has delivered, and what a state has of it, nobody could tell.
+#[test]
+fn a_member_that_delivers_to_a_receiver_has_no_state_to_give() {
+    let scratch = Scratch::new("receiver");
+    let mut node = scratch.config(1).join().unwrap();
+    let (_publisher, _receiver) = (node.publisher("all").unwrap(), node.receiver("all").unwrap());
+    let asked = Arc::new(AtomicU64::new(0));
+    let ballast = Ballast { bytes: 10, flaw: Flaw::None, asked: Arc::clone(&asked), full: false };
+    let _group = node.start(ballast).unwrap();
+    let joined = join(scratch.config(1), &mut Machine::default());
+    assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState))), "{joined:?}");
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
