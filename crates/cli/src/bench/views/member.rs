@@ -64,6 +64,7 @@ fn say(said: &Said) {
 
 /// Writes down when it delivers.
 struct Witness {
+    /// 0 before the first.
     last_ns: u64,
     /// The newest gaps between two deliveries that are worth telling, oldest first.
     gaps: VecDeque<Gap>,
@@ -82,7 +83,7 @@ impl Handler for Witness {
         }
         let now = now_ns();
         let gap = Gap { from_ns: std::mem::replace(&mut self.last_ns, now), to_ns: now };
-        if now - gap.from_ns >= GAP_NS_MIN {
+        if gap.from_ns > 0 && now - gap.from_ns >= GAP_NS_MIN {
             if self.gaps.len() == GAPS_MAX {
                 self.gaps.pop_front();
             }
