@@ -152,7 +152,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     let restored = Arc::new(Mutex::new((0, 0)));
     let state = if args.members > 1 { vec![7; args.state as usize] } else { vec![] };
     let mut witness = Witness {
-        last_ns: now_ns(),
+        last_ns: 0,
         gaps: VecDeque::new(),
         change: None,
         state: Arc::new(state),
