@@ -1,4 +1,7 @@
 //! Somebody who writes the letters of a member and is none: it asks to be let in, and then does not do its part.
+mod common;
+
+use common::Scratch;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use spindle::{
     Batch, Config, Group, Handler, JoinError, Message, Publisher, Snapshot, State, SubgroupId, View, ViewChange,
@@ -8,7 +11,6 @@ use spindle_fabric::mail::{Delivery, GroupName, Letter, Mailbox, Refusal, Runtim
 use spindle_fabric::{MemberBell, OwnRow};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,26 +19,8 @@ const LONG: Duration = Duration::from_secs(20);
 const SOON: Option<Duration> = Some(Duration::from_secs(1));
 const ID: MemberId = MemberId(7);
 
-/// A directory that goes with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("spindle-{name}-{}", std::process::id())))
-    }
-
-    fn config(&self, members: u32, id: u64) -> Config {
-        let mut config = Config { id: Some(id), ..Config::new("g", members) };
-        config.runtime_dir = Some(self.0.clone());
-        config.gather_timeout = LONG;
-        config
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn group(scratch: &Scratch, members: u32, id: u64) -> Config {
+    Config { id: Some(id), ..scratch.group(members, LONG) }
 }
 
 /// Counts messages, and the views that it was told.
@@ -78,7 +62,7 @@ type Member = (Group, Publisher, Counter);
 /// Two members that have delivered so many messages.
 fn found(scratch: &Scratch, messages: u64, suspect_after: Option<Duration>) -> Vec<Member> {
     let founder = |id: u64| {
-        let config = Config { suspect_after, ..scratch.config(2, id) };
+        let config = Config { suspect_after, ..group(scratch, 2, id) };
         std::thread::spawn(move || {
             let mut node = config.join().unwrap();
             let publisher = node.publisher("all").unwrap();
@@ -148,7 +132,7 @@ fn nobody_is_let_in_without_the_state_by_the_wish_of_an_earlier_attempt() {
     let patience = Instant::now() + LONG;
     let (counter, node) = loop {
         let mut counter = Counter::default();
-        match scratch.config(1, ID.0).learn(&mut counter, &mut |_| {}, &AtomicBool::new(false)) {
+        match group(&scratch, 1, ID.0).learn(&mut counter, &mut |_| {}, &AtomicBool::new(false)) {
             Ok(node) => break (counter, node),
             Err(JoinError::Source(_)) => assert!(Instant::now() < patience),
             Err(other) => panic!("{other}"),
@@ -200,7 +184,7 @@ fn who_reads_no_letters_holds_up_no_view() {
             until("room", || mailbox.send(member, &ask, &[]).unwrap() == Delivery::Done);
         }
     }
-    let joined = Config { suspect_after: None, ..scratch.config(1, 3) }.join().unwrap();
+    let joined = Config { suspect_after: None, ..group(&scratch, 1, 3) }.join().unwrap();
     assert_eq!(joined.view().members, [MemberId(1), MemberId(2), MemberId(3)]);
     until("their view", || members.iter().all(|(group, _, _)| group.view().members.len() == 3));
 }

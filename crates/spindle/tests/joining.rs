@@ -1,6 +1,8 @@
 //! Who is let in and who is not: members with mailboxes of their own, on threads of this process.
+mod common;
+
+use common::Scratch;
 use spindle::{Config, JoinError, Node, Refusal};
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
@@ -8,26 +10,8 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A directory that goes with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("spindle-{name}-{}", std::process::id())))
-    }
-
-    fn config(&self, members: u32) -> Config {
-        let mut config = Config::new("g", members);
-        config.runtime_dir = Some(self.0.clone());
-        config.gather_timeout = LONG;
-        config
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn group(scratch: &Scratch, members: u32) -> Config {
+    scratch.group(members, LONG)
 }
 
 /// Founds a group on a thread of its own, and waits until it is there for the others to find.
@@ -44,19 +28,19 @@ fn found(config: Config) -> JoinHandle<Result<Node, JoinError>> {
 #[test]
 fn who_would_found_another_number_is_refused_and_hinders_nobody() {
     let scratch = Scratch::new("founders");
-    let founder = found(scratch.config(2));
+    let founder = found(group(&scratch, 2));
     // It would complete the group.
-    let refused = scratch.config(3).join().unwrap_err();
+    let refused = group(&scratch, 3).join().unwrap_err();
     assert!(matches!(refused, JoinError::Refused(Refusal::Founders(2))), "{refused}");
-    let second = scratch.config(2).join().unwrap();
+    let second = group(&scratch, 2).join().unwrap();
     assert_eq!(founder.join().unwrap().unwrap().view().members, second.view().members);
 }
 
 #[test]
 fn who_minds_no_number_founds_with_the_others() {
     let scratch = Scratch::new("any-number");
-    let founder = found(scratch.config(2));
-    let second = scratch.config(1).join().unwrap();
+    let founder = found(group(&scratch, 2));
+    let second = group(&scratch, 1).join().unwrap();
     assert_eq!(second.view().members.len(), 2);
     founder.join().unwrap().unwrap();
 }
@@ -64,11 +48,11 @@ fn who_minds_no_number_founds_with_the_others() {
 #[test]
 fn who_would_suspect_sooner_is_refused() {
     let scratch = Scratch::new("suspicion");
-    let founder = found(scratch.config(2));
-    let mut config = scratch.config(2);
+    let founder = found(group(&scratch, 2));
+    let mut config = group(&scratch, 2);
     config.suspect_after = Some(Duration::from_secs(7));
     let refused = config.join().unwrap_err();
     assert!(matches!(refused, JoinError::Refused(Refusal::Config(_))), "{refused}");
-    scratch.config(2).join().unwrap();
+    group(&scratch, 2).join().unwrap();
     founder.join().unwrap().unwrap();
 }

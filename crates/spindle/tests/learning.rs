@@ -1,37 +1,22 @@
 //! Joining a group that runs, with the state of its application: members with mailboxes of their own, on threads of this process.
+mod common;
+
+use common::Scratch;
 use spindle::{
     Batch, Config, Handler, JoinError, Message, Node, Refusal, Snapshot, State, SubgroupId, View, ViewChange,
 };
 use std::io::{Cursor, Read};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A directory that goes with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("spindle-{name}-{}", std::process::id())))
-    }
-
-    fn config(&self, members: u32) -> Config {
-        let mut config = Config::new("g", members);
-        config.runtime_dir = Some(self.0.clone());
-        config.gather_timeout = LONG;
-        config.subgroups[0].window = 1000;
-        config.subgroups[0].message_bytes_max = 64;
-        config
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn group(scratch: &Scratch, members: u32) -> Config {
+    let mut config = scratch.group(members, LONG);
+    config.subgroups[0].window = 1000;
+    config.subgroups[0].message_bytes_max = 64;
+    config
 }
 
 /// A state machine: the digest of all messages in their order, and how many there were.
@@ -105,7 +90,7 @@ fn a_joiner_ends_up_with_the_state_of_all() {
         std::thread::scope(|scope| {
             let founders: Vec<_> = (0..2)
                 .map(|_| {
-                    let (config, stop, sent) = (scratch.config(2), &stop, &sent);
+                    let (config, stop, sent) = (group(&scratch, 2), &stop, &sent);
                     scope.spawn(move || {
                         let mut machine = Machine { ballast, ..Machine::default() };
                         let mut node = join(config, &mut machine).unwrap();
@@ -131,7 +116,7 @@ fn a_joiner_ends_up_with_the_state_of_all() {
                 std::thread::yield_now();
             }
             let mut machine = Machine::default();
-            let mut node = join(scratch.config(1), &mut machine).unwrap();
+            let mut node = join(group(&scratch, 1), &mut machine).unwrap();
             assert_eq!(node.view().members.len(), 3);
             assert!(machine.state().0 >= 1000);
             let mut publisher = node.publisher("all").unwrap();
@@ -220,7 +205,7 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
         let founders: Vec<_> = (0..2)
             .map(|i| {
                 // The first in age is the first that is asked.
-                let config = Config { id: Some(i as u64 + 1), ..scratch.config(2) };
+                let config = Config { id: Some(i as u64 + 1), ..group(&scratch, 2) };
                 let ballast = Ballast { bytes: BYTES, flaw: flaws[i], asked: Arc::clone(&asked[i]), full: false };
                 scope.spawn(move || {
                     let mut node = config.join().unwrap();
@@ -233,7 +218,7 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
         let (publishers, groups): (Vec<_>, Vec<_>) =
             founders.into_iter().map(|founder| founder.join().unwrap()).unzip();
         let mut joiner = Ballast { bytes: 0, flaw: Flaw::None, asked: Arc::default(), full };
-        let joined = scratch.config(1).learn(&mut joiner, &mut |_| {}, &AtomicBool::new(false));
+        let joined = group(&scratch, 1).learn(&mut joiner, &mut |_| {}, &AtomicBool::new(false));
         let joined = joined.map(|node| node.start(joiner).unwrap());
         let views: Vec<u64> = groups.iter().map(|group| group.view().members.len() as u64).collect();
         let members = 2 + u64::from(joined.is_ok());
@@ -291,14 +276,14 @@ impl Handler for Orphan {
 #[test]
 fn nobody_founds_a_group_with_the_state_of_a_dead_one() {
     let scratch = Scratch::new("orphan");
-    let mut node = scratch.config(1).join().unwrap();
+    let mut node = group(&scratch, 1).join().unwrap();
     let _publisher = node.publisher("all").unwrap();
     let ballast = Ballast { bytes: 1000, flaw: Flaw::None, asked: Arc::default(), full: false };
     let mut orphan = Orphan { source: Some(node.start(ballast).unwrap()) };
-    let joined = scratch.config(1).learn(&mut orphan, &mut |_| {}, &AtomicBool::new(false));
+    let joined = group(&scratch, 1).learn(&mut orphan, &mut |_| {}, &AtomicBool::new(false));
     assert!(matches!(joined, Err(JoinError::GroupGone)), "{joined:?}");
     // With a new application it may.
-    let founded = scratch.config(1).learn(&mut Orphan { source: None }, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    let founded = group(&scratch, 1).learn(&mut Orphan { source: None }, &mut |_| {}, &AtomicBool::new(false)).unwrap();
     assert_eq!(founded.view().members.len(), 1);
 }
 
@@ -306,12 +291,12 @@ fn nobody_founds_a_group_with_the_state_of_a_dead_one() {
 #[test]
 fn a_member_that_delivers_to_a_receiver_has_no_state_to_give() {
     let scratch = Scratch::new("receiver");
-    let mut node = scratch.config(1).join().unwrap();
+    let mut node = group(&scratch, 1).join().unwrap();
     let (_publisher, _receiver) = (node.publisher("all").unwrap(), node.receiver("all").unwrap());
     let asked = Arc::new(AtomicU64::new(0));
     let ballast = Ballast { bytes: 10, flaw: Flaw::None, asked: Arc::clone(&asked), full: false };
     let _group = node.start(ballast).unwrap();
-    let joined = join(scratch.config(1), &mut Machine::default());
+    let joined = join(group(&scratch, 1), &mut Machine::default());
     assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState))), "{joined:?}");
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }

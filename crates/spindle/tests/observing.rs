@@ -1,10 +1,12 @@
 //! Following a group from outside: members with mailboxes of their own, on threads of this process, and one who only looks.
+mod common;
+
+use common::Scratch;
 use spindle::{
     Batch, Config, Group, Handler, JoinError, Missed, ObserveError, Observed, Observing, Order, Publisher, SubgroupId,
     ViewChange,
 };
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,28 +14,10 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_millis(10);
 
-/// A directory that goes with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("spindle-{name}-{}", std::process::id())))
-    }
-
-    fn config(&self, members: u32) -> Config {
-        let mut config = Config::new("g", members);
-        config.runtime_dir = Some(self.0.clone());
-        config.gather_timeout = LONG;
-        config.suspect_after = None;
-        config.subgroups[0].message_bytes_max = 64;
-        config
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn group(scratch: &Scratch, members: u32) -> Config {
+    let mut config = Config { suspect_after: None, ..scratch.group(members, LONG) };
+    config.subgroups[0].message_bytes_max = 64;
+    config
 }
 
 /// Something that was told, to members or to an observer.
@@ -100,7 +84,7 @@ impl Member {
 /// The founders of a group, in the order of their ids.
 fn found(scratch: &Scratch, count: u32, order: Order) -> Vec<Member> {
     let founder = |id: u32| {
-        let mut config = scratch.config(count);
+        let mut config = group(scratch, count);
         config.id = Some(u64::from(id));
         config.subgroups[0].order = order;
         std::thread::spawn(|| Member::join(config))
@@ -184,7 +168,7 @@ fn an_observer_is_told_what_the_members_are_from_view_to_view() {
             (0..100).for_each(|i| member.send(&format!("before {i}")));
         }
         until("what was sent before", || members.iter().all(|member| member.told().len() == 300));
-        let mut config = scratch.config(1);
+        let mut config = group(&scratch, 1);
         config.subgroups[0].order = order;
         let mut observing = config.clone().observe().unwrap();
         assert_eq!(observing.view().members.len(), 3);
@@ -290,7 +274,7 @@ fn an_observer_that_sleeps_delays_nobody_and_learns_what_it_missed() {
         for changes in [0, 1, 8] {
             let scratch = Scratch::new(&format!("asleep-{order:?}-{changes}"));
             let mut members = found(&scratch, 2, order);
-            let mut config = scratch.config(1);
+            let mut config = group(&scratch, 1);
             config.subgroups[0].order = order;
             let mut observing = config.clone().observe().unwrap();
             until("everybody to know of it", || members.iter().all(|member| member.group.status().observers == 1));
@@ -357,7 +341,7 @@ fn an_observer_that_sleeps_delays_nobody_and_learns_what_it_missed() {
 #[test]
 fn who_can_t_observe_is_told_why() {
     let scratch = Scratch::new("no-observer");
-    let nobody = scratch.config(1).observe();
+    let nobody = group(&scratch, 1).observe();
     assert!(
         matches!(&nobody, Err(JoinError::NoGroup { group, dir }) if group == "g" && *dir == scratch.0),
         "{nobody:?}"
@@ -365,7 +349,7 @@ fn who_can_t_observe_is_told_why() {
     assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 0, "it leaves nothing behind");
 
     let mut members = found(&scratch, 1, Order::Total);
-    let mut other = scratch.config(1);
+    let mut other = group(&scratch, 1);
     other.subgroups[0].window += 1;
     let refused = other.clone().observe();
     assert!(matches!(refused, Err(JoinError::Refused(_))), "{refused:?}");
