@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often it asks again.
-const ASK_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long the memory of a view may be on its way while the members are in a newer one already.
 const PARTS_WAIT: Duration = Duration::from_millis(200);
 

@@ -2,7 +2,7 @@
 use crate::config::Config;
 use crate::crew::{Crew, Handover, News, after};
 use crate::error::JoinError;
-use crate::following::Follower;
+use crate::following::{ASK_EVERY, Follower};
 use crate::gathering::{Gathering, Present};
 use crate::learning::{Admitted, Item, Learner, Queue};
 use crate::node::{Installing, Node, Terms};
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for news before looking at the clock and the flag again.
 const TICK: Duration = Duration::from_millis(10);
-/// How often somebody who waits asks again.
-const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long those who ask are collected before a view lets them in, while nobody else has just come.
 const QUIET_ALONE: Duration = Duration::from_millis(1);
 /// The same while many come: a view for each would keep the group busy with itself.
