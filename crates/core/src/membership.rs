@@ -536,8 +536,7 @@ impl Membership {
         if !others.iter().all(|rank| behind_fence(rank) && is_wedged(rank)) {
             return false;
         }
-        let followed =
-            |rank: Rank| Ballot::decode(table.load(rank, membership::BALLOT)).map(|(ballot, _)| ballot.leader);
+        let followed = |rank: Rank| ballot_in(table, rank, membership::BALLOT).map(|ballot| ballot.leader);
         if self.readable().any(|rank| self.dead.has(rank) && followed(rank) > Some(self.me)) {
             // What leaves me out may be decided, and nobody is left to tell.
             self.evicted = true;
@@ -550,9 +549,7 @@ impl Membership {
         let mine = self.ballot.filter(|ballot| ballot.leader == self.me);
         let current = self.made.as_ref().is_none_or(|without| *without == self.suspected);
         let Some(ballot) = mine.filter(|_| current) else { return self.propose(view, layout, table) };
-        let has_acknowledged = |rank: &Rank| {
-            Ballot::decode(table.load(*rank, membership::BALLOT)).is_some_and(|(theirs, _)| theirs == ballot)
-        };
+        let has_acknowledged = |rank: &Rank| ballot_in(table, *rank, membership::BALLOT) == Some(ballot);
         let decided = others.iter().all(has_acknowledged) || planted!(DecidesAlone);
         if decided {
             let words = core::mem::take(&mut self.value);
