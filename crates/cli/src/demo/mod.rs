@@ -18,6 +18,7 @@ use crate::signals::Stop;
 use accident::{Accident, Stage};
 use report::{Delivered, Final, Line, Report, ViewBegun};
 use serde_json::{Value, json};
+use spindle_core::limits::MESSAGE_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write, stdout};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -508,9 +509,6 @@ fn verdict(finals: &[(u64, Final)]) -> String {
     let (all, late) = (all.join(", "), late.join(", "));
     format!("Members {all} agree on all {total} messages and their order, member {late} on the last {part}.")
 }
-
-/// The longest message that the library takes.
-const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 impl Senders {
     fn count(self, members: u32) -> u32 {

@@ -5,6 +5,7 @@ use anyhow::Context;
 use memchr::{memchr, memchr_iter};
 use rustix::event::{PollFd, PollFlags, poll};
 use spindle::{Publisher, SendError};
+use spindle_core::limits::MESSAGE_BYTES_MAX;
 use std::fs::File;
 use std::io::{self, Read, stdin};
 use std::os::fd::AsFd;
@@ -211,9 +212,6 @@ impl Input {
         Failure::new(FAILED, format_args!("{kind} {count} of {name} {what}, the limit is {max}; {enough}"))
     }
 }
-
-/// The longest message that the library takes.
-const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Stop {
