@@ -173,7 +173,7 @@ impl fmt::Debug for Bell {
 
 impl Doorbell {
     /// The doorbell of the peer that owns `row`. Only the ringer's side, because `row` can't be written.
-    pub(crate) fn of_peer(row: Arc<PeerRegion>, bell: SharedRegion) -> Doorbell {
+    pub(crate) fn of_peer(row: Arc<PeerRegion>, bell: Arc<SharedRegion>) -> Doorbell {
         let theirs = if bell.word(FENCED).load(Ordering::Acquire) == 0 { Barrier::Expedited } else { Barrier::Fence };
         let barrier = Barrier::register().joined(theirs);
         let asleep = NonNull::from(row.word_to_load(membership::ASLEEP));

@@ -9,6 +9,7 @@ pub mod barrier;
 pub mod bell;
 pub mod conformance;
 pub mod fabric;
+pub mod life;
 pub mod mail;
 pub mod pipe;
 pub mod probe;
@@ -18,6 +19,7 @@ pub mod shm;
 
 pub use bell::{Bell, Doorbell};
 pub use fabric::Fabric;
+pub use life::LifeLine;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
 pub use shm::{ControlBlock, Lingering, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric, ShmFrames, ShmReader};

@@ -6,6 +6,7 @@
 use crate::barrier::Barrier;
 use crate::bell::{Announced, BELL_BYTES, Bell, Doorbell, describe};
 use crate::fabric::Fabric;
+use crate::life::{LIFE, has_ended};
 use crate::publisher::Publisher;
 use crate::region::{OwnRegion, PeerRegion, RegionError, RingSpan, SharedRegion, Span};
 use spindle_core::{Claims, Found, Frames, Layout, Rank, Ring, Rows, Table};
@@ -14,6 +15,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// What wakes one member, in every view that it is in.
@@ -58,6 +60,8 @@ pub struct ShmFabric {
     lingering: Vec<Lingering>,
     /// By rank; none at my own.
     doorbells: Box<[Option<Doorbell>]>,
+    /// The segments of these, in which their life lines stand.
+    lives: Vec<(Rank, Arc<SharedRegion>)>,
     /// What serves for all of them.
     barrier: Barrier,
 }
@@ -117,6 +121,11 @@ impl MemberBell {
         let (region, fd) = SharedRegion::create("spindle-bell", BELL_BYTES)?;
         describe(&region);
         Ok(MemberBell { region: Arc::new(region), fd: Arc::new(fd) })
+    }
+
+    /// What tells that the thread has ended that [holds](crate::LifeLine) it.
+    pub(crate) fn life(&self) -> &AtomicU32 {
+        self.region.half_word(LIFE)
     }
 }
 
@@ -216,7 +225,7 @@ impl ShmFabric {
         }
         let mut spans = Vec::with_capacity(members);
         let mut doorbells = Vec::with_capacity(members);
-        let mut peers = Vec::new();
+        let (mut peers, mut lives) = (Vec::new(), Vec::new());
         for (rank, parts) in (0..).map(Rank).zip(by_rank) {
             if rank == me {
                 spans.push(row.span());
@@ -226,7 +235,8 @@ impl ShmFabric {
             let row = match parts.ok_or(ShmError::Parts { rank, times: 0, me })? {
                 Some(parts) => {
                     let (row, bell) = open(layout, rank, &parts)?;
-                    doorbells.push(Some(Doorbell::of_peer(row.clone(), bell)));
+                    doorbells.push(Some(Doorbell::of_peer(row.clone(), bell.clone())));
+                    lives.push((rank, bell));
                     row
                 }
                 None => {
@@ -241,7 +251,12 @@ impl ShmFabric {
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
         let rows = ShmReader { spans: spans.into(), _held: Arc::new(Held { _own: Some(row.clone()), _peers: peers }) };
         let (announced, lingering, doorbells) = (None, vec![], doorbells.into());
-        Ok(ShmFabric { me, rows, row, bell, announced, lingering, doorbells, barrier })
+        Ok(ShmFabric { me, rows, row, bell, announced, lingering, doorbells, lives, barrier })
+    }
+
+    /// Whose [life line](crate::LifeLine) is broken: they are dead, or dying, and tell nobody else yet.
+    pub fn dying(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.lives.iter().filter(|(_, bell)| has_ended(bell.half_word(LIFE))).map(|(rank, _)| *rank)
     }
 
     /// What is left of this view for as long as applications of this process still use its rings.
@@ -433,11 +448,11 @@ impl<'a> Frames<'a> for ShmFrames<'a> {
     }
 }
 
-fn open(layout: &Layout, rank: Rank, parts: &PeerParts) -> Result<(Arc<PeerRegion>, SharedRegion), ShmError> {
+fn open(layout: &Layout, rank: Rank, parts: &PeerParts) -> Result<(Arc<PeerRegion>, Arc<SharedRegion>), ShmError> {
     let of = |part| move |source| ShmError::Region { rank, part, source };
     let row = PeerRegion::open("a peer's row", &parts.row, layout.row(rank).size).map_err(of("row"))?;
     let bell = SharedRegion::open("a peer's doorbell", &parts.bell, BELL_BYTES).map_err(of("doorbell"))?;
-    Ok((Arc::new(row), bell))
+    Ok((Arc::new(row), Arc::new(bell)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::mail::{
     Letter, Mailbox, Notice, Outbox, Refusal, Request, VISITOR_IDS_FROM, Watch, disclose, enclose,
 };
-use spindle_fabric::{Doorbell, PeerParts};
+use spindle_fabric::{Doorbell, MemberBell, PeerParts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -144,11 +144,11 @@ impl Notices {
 }
 
 impl Crew {
-    /// The crew of a process with an address of its own.
-    pub(crate) fn new(mailbox: Mailbox) -> Result<Crew, JoinError> {
+    /// The crew of a process with an address of its own; of a member if it has a `bell`, by which the others know that it lives.
+    pub(crate) fn new(mailbox: Mailbox, bell: Option<&MemberBell>) -> Result<Crew, JoinError> {
         let notices = Arc::new(Notices::default());
         let told = Arc::clone(&notices);
-        let watch = Watch::spawn(&mailbox, move |notice| told.tell(notice))?;
+        let watch = Watch::spawn(&mailbox, bell, move |notice| told.tell(notice))?;
         let pidfd = pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
         let pidfd = Arc::new(pidfd.map_err(|errno| JoinError::Descriptors(errno.into()))?);
         let me = mailbox.id();

@@ -279,7 +279,7 @@ impl<'a> Candidate<'a> {
             Role::Founder { mailbox, incarnation } => (mailbox, Standing::Founder { incarnation }),
             Role::Joiner { mailbox, members } => (mailbox, Standing::Joiner { members }),
         };
-        let mut crew = Crew::new(mailbox)?;
+        let mut crew = Crew::new(mailbox, Some(&self.bell))?;
         self.see(Gathering { members: self.config.members, present: vec![present(&crew, crew.me)] });
         let view = loop {
             let came = match standing {

@@ -136,6 +136,8 @@ struct Clock {
     start: Instant,
     now: Time,
     polls: u32,
+    /// Whether it was read since somebody asked.
+    looked: bool,
 }
 
 /// Polls for which the clock is not read.
@@ -149,7 +151,7 @@ const VIEWS_BEHIND_MAX: usize = 8;
 
 impl Clock {
     fn look(&mut self) {
-        self.polls = 0;
+        (self.polls, self.looked) = (0, true);
         self.now = Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
@@ -262,7 +264,7 @@ impl Node {
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
         let mut lines: Vec<Line> = view.subgroups.iter().map(|spec| Line::new(spec.name.clone(), &shared)).collect();
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
-        let clock = Clock { start: Instant::now(), now: Time(0), polls: 0 };
+        let clock = Clock { start: Instant::now(), now: Time(0), polls: 0, looked: false };
         let joins = Joins::new(handover);
         let (next, relaying, running, states, wake_at) = (None, false, false, vec![], None);
         let leaving = Leaving::No;
@@ -369,6 +371,9 @@ impl Node {
         }
         if self.terms.suspect_after.is_some() {
             self.clock.tick();
+            if std::mem::take(&mut self.clock.looked) {
+                self.suspect_the_dying();
+            }
         }
         // Alone, and before anything that asks whether all is sent on: a silent application's ring is looked after for ever.
         let mut worked = self.relaying && self.next.is_none() && self.relay();
@@ -664,6 +669,16 @@ impl Node {
             Some(rank) if self.absent.contains(&id) => self.engine.member_gone(rank),
             Some(rank) => self.engine.member_died(rank),
             None => {}
+        }
+    }
+
+    /// Those who are about to be dead write little any more, and their deaths may be told late. The others go on without them meanwhile,
+    /// if they are enough for that without proof.
+    fn suspect_the_dying(&mut self) {
+        for rank in self.fabric.dying() {
+            if !self.engine.suspects(rank) {
+                self.engine.suspect(rank);
+            }
         }
     }
 

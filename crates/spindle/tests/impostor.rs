@@ -8,7 +8,7 @@ use spindle::{
 };
 use spindle_core::{Layout, MemberId, Rank};
 use spindle_fabric::mail::{Delivery, GroupName, Letter, Mailbox, Refusal, RuntimeDir, disclose};
-use spindle_fabric::{MemberBell, OwnRow};
+use spindle_fabric::{LifeLine, MemberBell, OwnRow};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -141,6 +141,40 @@ fn nobody_is_let_in_without_the_state_by_the_wish_of_an_earlier_attempt() {
     assert_eq!(counter.count.load(Ordering::Relaxed), 100);
     assert_eq!(node.view().members.len(), 3);
     drop((node, members));
+}
+
+/// The thread that stands for its life ends, while its process lives and a pidfd tells nothing. Silence would not be noticed either.
+#[test]
+fn who_is_about_to_be_dead_is_left_out() {
+    let scratch = Scratch::new("dying");
+    let mut members = found(&scratch, 1, Some(LONG * 10));
+    let mut mailbox = open(&scratch);
+    let (incarnation, view) = get_in(&mut mailbox);
+    let me = view.rank_of(ID).unwrap();
+    let bell = MemberBell::create().unwrap();
+    let (_row, parts) = OwnRow::create(&Layout::new(&view).unwrap(), me, &bell).unwrap();
+    let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let letter = Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id() };
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    let heart = std::thread::spawn(move || {
+        let line = LifeLine::hold(&bell).unwrap();
+        let _ = ends.recv();
+        std::mem::forget(line);
+    });
+    for other in [MemberId(1), MemberId(2)] {
+        let fds = [parts.row.as_fd(), parts.bell.as_fd(), pidfd.as_fd()];
+        let _ = mailbox.send(other, &letter, &fds).unwrap();
+    }
+    until("the view with it", || members.iter().all(|(group, _, _)| group.view().members.len() == 3));
+    assert!(members.iter().all(|(group, _, _)| group.status().members.iter().all(|member| !member.suspected)));
+    drop(end);
+    heart.join().unwrap();
+    until("a view without it", || members.iter().all(|(group, _, _)| group.view().id.0 == 3));
+    for (group, publisher, _) in &mut members {
+        assert_eq!(group.view().members, [MemberId(1), MemberId(2)]);
+        publisher.send(b"after", LONG).unwrap();
+    }
+    until("their messages", || members.iter().all(|(_, _, counter)| counter.count.load(Ordering::Relaxed) == 3));
 }
 
 /// It hands over a doorbell for a row. That ends it, and nobody else.

@@ -946,7 +946,7 @@ fn poor(mailbox: &mut Mailbox) {
 /// A watch whose notices can be waited for.
 fn watch(mailbox: &Mailbox) -> (Watch, Receiver<Notice>) {
     let (tell, notices) = channel();
-    (Watch::spawn(mailbox, move |notice| tell.send(notice).unwrap()).unwrap(), notices)
+    (Watch::spawn(mailbox, None, move |notice| tell.send(notice).unwrap()).unwrap(), notices)
 }
 
 #[test]
@@ -1016,7 +1016,7 @@ fn a_watch_may_be_dropped_by_its_own_thread() {
     let (noticed, notices) = channel();
     let own = Arc::clone(&held);
     let mut before = 0;
-    let watch = Watch::spawn(&mine, move |notice| {
+    let watch = Watch::spawn(&mine, None, move |notice| {
         noticed.send(notice).unwrap();
         // The first call waits until there are many more notices, the second drops the watch that has taken all of them.
         let mut own = own.lock().unwrap();

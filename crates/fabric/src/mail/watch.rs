@@ -1,7 +1,10 @@
 //! The watch: one thread that sleeps in the kernel until a process ends that is watched, there is mail, or it is told to
-//! stop. Whom it watches may change at any time. While nothing happens it costs nothing.
+//! stop. Whom it watches may change at any time. While nothing happens it costs nothing. By its own end the others know early that its
+//! process is dying.
 use super::error::MailError;
 use super::limits::EVENTS_PER_WAIT;
+use crate::life::LifeLine;
+use crate::shm::MemberBell;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -56,11 +59,16 @@ struct Watched {
 }
 
 impl Watch {
-    /// Starts the thread, on which `on_notice` is called. It must not panic: nothing would be watched any more.
+    /// Starts the thread, on which `on_notice` is called. It must not panic: nothing would be watched any more. The thread
+    /// [stands for](LifeLine) the `member` with this bell.
     ///
     /// # Errors
     /// [`MailError::FdLimit`], or [`MailError::Io`] if there can be no more threads.
-    pub fn spawn(mailbox: impl AsFd, on_notice: impl FnMut(Notice) + Send + 'static) -> Result<Watch, MailError> {
+    pub fn spawn(
+        mailbox: impl AsFd,
+        member: Option<&MemberBell>,
+        on_notice: impl FnMut(Notice) + Send + 'static,
+    ) -> Result<Watch, MailError> {
         let failed = |errno: Errno| MailError::io("set up the watch", None, errno);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
@@ -70,10 +78,13 @@ impl Watch {
         let watched = Watched { next: SERIALS_FROM, tokens: BTreeMap::new(), by_token: BTreeMap::new() };
         let stopped = AtomicBool::new(false);
         let shared = Arc::new(Shared { epoll, bell, mailbox, stopped, watched: Mutex::new(watched) });
-        let seen = Arc::clone(&shared);
+        let (seen, member) = (Arc::clone(&shared), member.cloned());
         let thread = std::thread::Builder::new()
             .name("spindle-watch".into())
-            .spawn(move || watch(&seen, on_notice))
+            .spawn(move || {
+                let _life = member.as_ref().and_then(LifeLine::hold);
+                watch(&seen, on_notice);
+            })
             .map_err(|source| MailError::io("start the watch's thread", None, source))?;
         Ok(Watch { shared, thread: Some(thread) })
     }

@@ -2,8 +2,11 @@
 use super::Args;
 use super::member::{Gap, Said};
 use crate::bench::team::MeetingPlace;
+use crate::clock::now_ns;
 use anyhow::{Context, anyhow, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -124,6 +127,17 @@ impl Crew {
     pub(super) fn signal(&mut self, id: u64, signal: Signal) -> anyhow::Result<()> {
         let pid = Pid::from_child(&self.member(id)?.process);
         kill_process(pid, signal).with_context(|| format!("member {id} takes no signal"))
+    }
+
+    /// When the kernel tells that the process is gone, on the clock that all share; asked for before it goes.
+    pub(super) fn end_of(&mut self, id: u64) -> anyhow::Result<Receiver<u64>> {
+        let process = pidfd_open(Pid::from_child(&self.member(id)?.process), PidfdFlags::empty())?;
+        let (tell, told) = channel();
+        thread::Builder::new().name("watch".into()).spawn(move || {
+            while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(Errno::INTR) {}
+            let _ = tell.send(now_ns());
+        })?;
+        Ok(told)
     }
 
     pub(super) fn say(&mut self, id: u64, order: &str) -> anyhow::Result<()> {

@@ -5,9 +5,10 @@
 //! members that stayed say about it; then the group is made whole again.
 //!
 //! JSON: `members`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for; `memcpy_bytes_per_second` (of the state
-//! join); for each of `kill_member`, `kill_leader`, `stop`, `leave`, `join`, and with `--state` `join_with_state`: `trials`, and in
+//! join); for each of `kill_member`, `kill_leader`, `stop`, `leave`, `join`, and with `--state` `join_with_state` and `kill_with_state`: `trials`, and in
 //! ms, each with `min`, `p50`, `p90`, `max`: `stall` (the longest time without a delivery from the event to the first delivery after the
-//! change, at each that stayed), and `after` (from the event to that delivery, of the last of them); `join_with_state` has `bytes`, `restore_bytes_per_second` too; with
+//! change, at each that stayed), and `after` (from the event to that delivery, of the last of them); the kills have `process_end`
+//! (from the signal until the kernel tells that the process is gone) too; `join_with_state` has `bytes`, `restore_bytes_per_second` too; with
 //! `--crowd`, `crowd`: `joins`, `views`, `seconds`.
 mod crew;
 pub(super) mod member;
@@ -68,6 +69,8 @@ struct Event {
     stall: Spread,
     after: Spread,
     #[serde(skip_serializing_if = "Option::is_none")]
+    process_end: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     restore_bytes_per_second: Option<f64>,
@@ -94,6 +97,8 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     join_with_state: Option<Event>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    kill_with_state: Option<Event>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     memcpy_bytes_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     crowd: Option<Crowd>,
@@ -105,6 +110,7 @@ struct Times {
     trials: u32,
     stalls: Vec<u64>,
     after: Vec<u64>,
+    ends: Vec<u64>,
 }
 
 impl Times {
@@ -117,7 +123,9 @@ impl Times {
     }
 
     fn event(&self) -> Event {
-        Event { trials: self.trials, stall: spread(&self.stalls), after: spread(&self.after), ..Event::default() }
+        let process_end = (!self.ends.is_empty()).then(|| spread(&self.ends));
+        let (stall, after) = (spread(&self.stalls), spread(&self.after));
+        Event { trials: self.trials, stall, after, process_end, ..Event::default() }
     }
 }
 
@@ -157,10 +165,7 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
         }
         for (times, kill_leader) in [(&mut killed, false), (&mut leader, true)] {
             let victim = if kill_leader { crew.oldest() } else { crew.newest() };
-            let at_ns = now_ns();
-            crew.signal(victim, Signal::KILL)?;
-            times.add(at_ns, &crew.told(&[victim], &[])?);
-            crew.forget(victim);
+            kill(&mut crew, victim, times)?;
             join(&mut crew, &mut joined)?;
         }
         let victim = crew.newest();
@@ -184,13 +189,24 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     (report.stop, report.leave, report.join) = (stopped.event(), left.event(), joined.event());
     crew.finish()?;
     if let Some(bytes) = args.state {
-        let (event, memcpy) = join_with_state(args, bytes)?;
-        (report.join_with_state, report.memcpy_bytes_per_second) = (Some(event), Some(memcpy));
+        let (joined, killed, memcpy) = join_with_state(args, bytes)?;
+        (report.join_with_state, report.kill_with_state) = (Some(joined), Some(killed));
+        report.memcpy_bytes_per_second = Some(memcpy);
     }
     if let Some(joins) = args.crowd {
         report.crowd = Some(crowd(args, joins)?);
     }
     Ok(report)
+}
+
+fn kill(crew: &mut Crew, victim: u64, times: &mut Times) -> anyhow::Result<()> {
+    let end = crew.end_of(victim)?;
+    let at_ns = now_ns();
+    crew.signal(victim, Signal::KILL)?;
+    times.add(at_ns, &crew.told(&[victim], &[])?);
+    times.ends.push(end.recv()?.saturating_sub(at_ns));
+    crew.forget(victim);
+    Ok(())
 }
 
 fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
@@ -200,10 +216,11 @@ fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
     crew.joined(id).map(drop)
 }
 
-/// The stall of a join with a large state, and how fast that came, beside a copy of memory in the same run.
-fn join_with_state(args: &Args, bytes: u64) -> anyhow::Result<(Event, f64)> {
+/// The stall of a join with a large state, and how fast that came, beside a copy of memory in the same run; and of the death of a member
+/// that holds it.
+fn join_with_state(args: &Args, bytes: u64) -> anyhow::Result<(Event, Event, f64)> {
     let mut crew = Crew::start(args, bytes)?;
-    let mut times = Times::default();
+    let (mut times, mut killed) = <(Times, Times)>::default();
     let (mut rates, mut copies) = (vec![], vec![]);
     for _ in 0..args.trials.min(10) {
         copies.push(probe::memcpy(64 << 20, Duration::from_millis(200))?.bytes_per_second);
@@ -213,9 +230,7 @@ fn join_with_state(args: &Args, bytes: u64) -> anyhow::Result<(Event, f64)> {
         let joined = crew.joined(id)?;
         ensure!(joined.restored_bytes == bytes, "a state of {} bytes, not {bytes}", joined.restored_bytes);
         rates.push(bytes as f64 * 1e9 / joined.restore_ns.max(1) as f64);
-        crew.say(id, "leave")?;
-        crew.told(&[id], &[])?;
-        crew.ended(id)?;
+        kill(&mut crew, id, &mut killed)?;
     }
     crew.finish()?;
     let median = |mut values: Vec<f64>| {
@@ -224,7 +239,7 @@ fn join_with_state(args: &Args, bytes: u64) -> anyhow::Result<(Event, f64)> {
     };
     let rate = Some(median(rates));
     let event = Event { bytes: Some(bytes), restore_bytes_per_second: rate, ..times.event() };
-    Ok((event, median(copies)))
+    Ok((event, killed.event(), median(copies)))
 }
 
 /// Many processes join at once.
@@ -265,11 +280,27 @@ impl Report {
         if let Some((name, event)) = &state {
             rows.push((name, event));
         }
+        if let Some(event) = &self.kill_with_state {
+            rows.push(("kill -9 of a member with it", event));
+        }
         for (name, Event { trials, stall, after, .. }) in rows {
             let ms = [stall.p50, stall.p90, stall.max, after.p50, after.p90, after.max].map(|ms| format!("{ms:.2}"));
             table.row([name.to_string(), trials.to_string()].into_iter().chain(ms).collect());
         }
         table.print(out)?;
+        let kills = [
+            ("member", Some(&self.kill_member)),
+            ("leader", Some(&self.kill_leader)),
+            ("member with a state", self.kill_with_state.as_ref()),
+        ];
+        for (whom, event) in kills {
+            if let Some(Spread { p50, p90, max, .. }) = event.and_then(|event| event.process_end) {
+                writeln!(
+                    out,
+                    "the kernel tells of the end of a killed {whom} after {p50:.2} (p90 {p90:.2}, max {max:.2})"
+                )?;
+            }
+        }
         if let (Some(event), Some(memcpy)) = (&self.join_with_state, self.memcpy_bytes_per_second) {
             let rate = event.restore_bytes_per_second.unwrap_or(0.0);
             let ratio = rate / memcpy;
