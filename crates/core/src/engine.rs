@@ -79,6 +79,8 @@ pub struct Engine {
     reported: Vec<(Rank, Certainty)>,
     /// Everything below the trims is on its way to the application.
     ending: bool,
+    /// Whether I may send in a view to come though I have no ring for it here.
+    open: bool,
     finished: bool,
     all_finished: bool,
     state: State,
@@ -114,6 +116,7 @@ impl Engine {
             membership,
             reported: Vec::new(),
             ending: false,
+            open: false,
             finished: false,
             all_finished: false,
             state: State::Running,
@@ -230,6 +233,13 @@ impl Engine {
     pub fn leave(&mut self) {
         self.membership.leave();
         self.last_worked = false;
+    }
+
+    /// Says whether this member has something to send in a view to come, though the subgroup has no ring for it in this one. The group
+    /// does not finish before.
+    pub fn keep_open(&mut self, open: bool) {
+        self.last_worked &= self.open == open;
+        self.open = open;
     }
 
     /// Says whether [observers](crate::Observer) follow this view. While they do, half of each ring is kept readable behind what is
@@ -427,6 +437,7 @@ impl Engine {
             membership: self.membership.clone(),
             reported: self.reported.clone(),
             ending: self.ending,
+            open: self.open,
             finished: self.finished,
             all_finished: self.all_finished,
             state: self.state.clone(),
@@ -439,7 +450,7 @@ impl Engine {
     #[doc(hidden)]
     pub fn fingerprint(&self, state: &mut impl Hasher) {
         (&self.subgroups, &self.dirty, &self.membership, &self.reported, &self.faults).hash(state);
-        (self.last_worked, self.ending, self.finished, self.all_finished, &self.state).hash(state);
+        (self.last_worked, self.ending, self.open, self.finished, self.all_finished, &self.state).hash(state);
     }
 
     fn subgroup(&self, id: SubgroupId) -> Option<&Subgroup> {
@@ -494,7 +505,7 @@ impl Engine {
             return false;
         }
         if !self.finished {
-            if !self.subgroups.iter().all(Subgroup::has_finished_sending) {
+            if self.open || !self.subgroups.iter().all(Subgroup::has_finished_sending) {
                 return false;
             }
             self.finished = true;

@@ -139,8 +139,11 @@ pub enum SendError {
     /// Waiting in an upcall would wait for itself.
     #[error("a handler may not wait for room: it runs on the thread that makes room; use try_claim")]
     InUpcall,
-    /// In the newest view this member is no sender of the subgroup, or there is no such subgroup any more.
-    #[error("this member sends no more in this subgroup: the view has changed")]
+    /// In the newest view this member is no sender of the subgroup, the subgroup has fewer members than it needs, or there is no such
+    /// subgroup any more. It may send again when a view changes that.
+    #[error(
+        "this member can't send in this subgroup: in the newest view it is no sender there, or the subgroup has too few members"
+    )]
     NoSender,
     /// The group has ended.
     #[error("the group has ended: {0}")]

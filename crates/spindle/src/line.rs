@@ -21,6 +21,8 @@ pub(crate) struct Line {
     room: Option<Room>,
     /// What stands in the rings of ended views, the newest first.
     relays: VecDeque<Relay>,
+    /// Whether that waits for the subgroup to have enough members again.
+    unavailable: bool,
     handle: Handle,
     inlet: Option<Arc<Inlet>>,
     /// Messages that could not be sent on: there was no ring for them any more.
@@ -42,12 +44,13 @@ impl Line {
     pub(crate) fn new(name: String, shared: &Arc<Shared>) -> Line {
         let (ring, room, relays, inlet) = Default::default();
         let port = Arc::new(Port::new(Arc::clone(shared)));
-        Line { name, id: None, port, ring, room, relays, handle: Handle::Free, inlet, lost: 0 }
+        Line { name, id: None, port, ring, room, relays, unavailable: false, handle: Handle::Free, inlet, lost: 0 }
     }
 
     /// A view begins, in which the subgroup is `id`, if this member is in it.
     pub(crate) fn begin(&mut self, id: Option<SubgroupId>, engine: &mut Engine, fabric: &ShmFabric, view: &Arc<View>) {
         self.id = id;
+        self.unavailable = id.is_some_and(|id| !view.subgroups[id.index()].is_available());
         self.port.set_engine(fabric.doorbell());
         let claims = id.and_then(|id| engine.claims(id));
         match claims {
@@ -136,6 +139,7 @@ impl Line {
         while let Some(relay) = self.relays.front_mut() {
             let is_done = match &mut self.ring {
                 Some(ring) => relay.step(ring, &mut self.lost),
+                None if self.unavailable => return,
                 // No ring to send it in any more.
                 None => relay.give_up(&mut self.lost),
             };
@@ -164,6 +168,19 @@ impl Line {
     /// Whether something of earlier views waits for room. What an application still commits there does not count.
     pub(crate) fn has_backlog(&self) -> bool {
         self.relays.len() > 1 || self.relays.front().is_some_and(Relay::waits)
+    }
+
+    /// Whether the application has something to send in this subgroup, or may have, that waits for it to have enough members again.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let may_send = self.handle == Handle::Free || (self.handle == Handle::Taken && !self.port.is_closed());
+        self.unavailable && (may_send || self.is_relaying())
+    }
+
+    /// Nothing waits for better times any more: this member is about to go.
+    pub(crate) fn give_up_waiting(&mut self) {
+        if std::mem::take(&mut self.unavailable) {
+            self.settle();
+        }
     }
 
     pub(crate) fn relays(&mut self) -> impl Iterator<Item = &mut Relay> {
@@ -196,6 +213,7 @@ impl Line {
 
     /// The group has ended for this member.
     pub(crate) fn end(&mut self) {
+        self.give_up_waiting();
         if let Some(room) = &self.room {
             room.end();
         }

@@ -40,6 +40,8 @@ pub struct Node {
     /// The next view, once this one has ended.
     next: Option<Installing>,
     relaying: bool,
+    /// Whether messages, or applications, may wait for a subgroup to have enough members again.
+    waiting: bool,
     /// Whether there may be something to do beside the engine's work.
     has_chores: bool,
     leaving: Leaving,
@@ -266,7 +268,7 @@ impl Node {
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0, looked: false };
         let joins = Joins::new(handover);
-        let (next, relaying, running, states, wake_at) = (None, false, false, vec![], None);
+        let (next, relaying, waiting, running, states, wake_at) = (None, false, true, false, vec![], None);
         let leaving = Leaving::No;
         Ok(Node {
             crew,
@@ -279,6 +281,7 @@ impl Node {
             by_id,
             next,
             relaying,
+            waiting,
             has_chores: true,
             leaving,
             running,
@@ -377,6 +380,10 @@ impl Node {
         }
         // Alone, and before anything that asks whether all is sent on: a silent application's ring is looked after for ever.
         let mut worked = self.relaying && self.next.is_none() && self.relay();
+        if self.waiting {
+            self.waiting = self.lines.iter().any(Line::is_waiting);
+            self.engine.keep_open(self.waiting);
+        }
         if self.has_chores || self.crew.has_notice() {
             worked |= self.do_chores(handler)?;
             if self.next.is_some() {
@@ -507,7 +514,7 @@ impl Node {
         self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
-        (self.relaying, self.has_chores) = (true, true);
+        (self.relaying, self.waiting, self.has_chores) = (true, true, true);
         if self.leaving != Leaving::No {
             // The old view was about to end, or had ended, without this wish.
             (self.leaving, self.has_chores) = (Leaving::Wanted, true);
@@ -685,6 +692,9 @@ impl Node {
     /// A step towards leaving: first everything that was sent has to be delivered everywhere. Whether anything happened.
     #[cold]
     fn go(&mut self) -> bool {
+        if self.leaving == Leaving::Wanted {
+            self.lines.iter_mut().for_each(Line::give_up_waiting);
+        }
         match &self.leaving {
             Leaving::Wanted if !self.lines.iter().any(Line::has_backlog) => {
                 self.leaving = Leaving::Waits(self.engine.committed());

@@ -302,3 +302,51 @@ fn a_wish_counts_at_any_moment_of_a_change() {
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().subgroup("later").is_some()));
     }
 }
+
+fn shard(least: u32) -> SubgroupSpec {
+    SubgroupSpec { member_rule: Rule::Shard { set: 0, least, most: 5 }, ..SubgroupSpec::of_everyone("all") }
+}
+
+/// Two of a shard of three, which has less than it needs until its rule is another: with what it had accepted, and after `between`.
+fn too_few(between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(Node, Log)> {
+    let mut nodes = group(3, Order::Total);
+    let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+    assert!(nodes[0].0.wish(Change::Alter(shard(3))));
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+    drop(nodes.remove(2));
+    for i in 0..3 {
+        publishers[1].send(format!("waits {i}").as_bytes(), LONG).unwrap();
+    }
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(3)));
+    assert!(nodes.iter().all(|(_, log)| log.0.len() == 2), "nothing was delivered before it: {:?}", nodes[0].1.0);
+    between(&mut nodes);
+    if nodes.len() == 2 {
+        assert!(nodes[0].0.wish(Change::Alter(shard(2))));
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(4)));
+        publishers[1].send(b"late", LONG).unwrap();
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.iter().any(|line| line == "late")));
+    }
+    nodes
+}
+
+#[test]
+fn what_a_shard_had_accepted_waits_until_it_is_available_again() {
+    for (_, log) in too_few(|_| {}) {
+        let delivered: Vec<_> = log.0.iter().filter(|line| !line.starts_with("view")).collect();
+        assert_eq!(delivered, ["waits 0", "waits 1", "waits 2", "late"], "{:?}", log.0);
+    }
+}
+
+#[test]
+fn who_leaves_a_shard_with_too_few_does_not_wait_and_counts_what_is_lost() {
+    let nodes = too_few(|nodes| {
+        nodes[1].0.leave();
+        let patience = Instant::now() + LONG;
+        while nodes.iter_mut().map(|(node, log)| node.poll(log).is_ok()).filter(|ok| *ok).count() == 2 {
+            assert!(Instant::now() < patience);
+        }
+        assert_eq!(nodes[1].0.status().lost, 3);
+        nodes.pop();
+    });
+    drop(nodes);
+}
