@@ -660,9 +660,12 @@ fn reserve(fd: &OwnedFd, len: u64) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Refuses what can't work, before trying: beyond a file size limit the kernel answers with a fatal signal, and beyond the
+/// Refuses memory that can't be had, before trying: beyond a file size limit the kernel answers with a fatal signal, and beyond the
 /// memory there is, with the out-of-memory killer (a memfd is not bounded by the size of /dev/shm).
-fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
+///
+/// # Errors
+/// [`RegionError::TooLong`] and [`RegionError::NoMemory`], for `name`.
+pub fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX);
     let limit = limit.min(isize::MAX as u64);
     if len == 0 || len > limit {

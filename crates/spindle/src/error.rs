@@ -215,6 +215,14 @@ pub enum HandleError {
         /// The subgroup.
         name: String,
     },
+    /// There is no room for what the members would need in a view with this change: all of them stand in one machine's memory.
+    #[error("the members' rows would have {bytes} bytes: {why}; ask for smaller windows or messages")]
+    Memory {
+        /// What all rows would have.
+        bytes: u64,
+        /// Why that is too much.
+        why: String,
+    },
     /// The polling thread, which would have to answer, runs this handler.
     #[error("a handler may not ask the group for this: it runs on the thread that would answer; ask on another one")]
     InUpcall,

@@ -48,7 +48,7 @@ struct Control {
 /// What the handle asks of the polling thread, which answers.
 #[derive(Debug)]
 enum Order {
-    Wish(Change, SyncSender<bool>),
+    Wish(Change, SyncSender<Result<bool, HandleError>>),
     Publisher(String, SyncSender<Result<Publisher, HandleError>>),
 }
 
@@ -143,9 +143,9 @@ impl Group {
     /// As [`Node::wish`]. Waits until the polling thread has answered, which it does between two upcalls.
     ///
     /// # Errors
-    /// [`HandleError::InUpcall`] and [`HandleError::Ended`].
+    /// [`HandleError`].
     pub fn wish(&self, change: Change) -> Result<bool, HandleError> {
-        self.order(|answer| Order::Wish(change, answer))
+        self.order(|answer| Order::Wish(change, answer))?
     }
 
     /// As [`Node::publisher`], for a subgroup that was created while the group ran. Waits as [`wish`](Self::wish) does.

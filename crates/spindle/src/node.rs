@@ -12,11 +12,13 @@ use crate::state::send_state;
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
 use spindle_core::layout::membership;
-use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
+use spindle_core::{Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
 use spindle_fabric::mail::{Letter, Refusal, Request};
+use spindle_fabric::region::check_room;
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
 use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -337,12 +339,23 @@ impl Node {
 
     /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
     /// Of changes that contradict each other the one of the older member counts; [`Handler::view_changed`] tells what came of it.
-    pub fn wish(&mut self, change: Change) -> bool {
-        match &mut self.next {
+    ///
+    /// # Errors
+    /// [`HandleError::Memory`]: a view that was agreed on and fits into nobody's memory would end all members.
+    pub fn wish(&mut self, change: Change) -> Result<bool, HandleError> {
+        let engine = match &mut self.next {
             // The old one's engine is asked nothing any more.
-            Some(next) => next.engine.wish(change),
-            None => self.engine.wish(change),
+            Some(next) => &mut next.engine,
+            None => &mut self.engine,
+        };
+        let view = engine.view();
+        if !view.wants(&change) {
+            return Ok(false);
         }
+        let Ok(layout) = Layout::new(&view.next(|_| true, &[], slice::from_ref(&change))) else { return Ok(false) };
+        let bytes = layout.rows().iter().map(|row| row.size).sum();
+        check_room("the members' rows", bytes).map_err(|why| HandleError::Memory { bytes, why: why.to_string() })?;
+        Ok(engine.wish(change))
     }
 
     /// The deliveries of `subgroup`, for another thread than the one that polls; before the first poll. The handler gets

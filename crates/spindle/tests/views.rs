@@ -1,8 +1,9 @@
 //! Groups whose members come and go, all of them in this process.
 use spindle::{
-    Batch, Change, Config, Handler, MemberId, Node, Order, Poll, Receiver, Rule, SendError, SubgroupId, SubgroupSpec,
-    ViewChange, ViewId,
+    Batch, Change, Config, HandleError, Handler, MemberId, Node, Order, Poll, Receiver, Rule, SendError, SubgroupId,
+    SubgroupSpec, ViewChange, ViewId,
 };
+use spindle_core::limits;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -158,15 +159,15 @@ fn subgroups_are_created_and_dropped_while_the_group_runs() {
         window: 8,
         message_bytes_max: 100,
     };
-    assert!(nodes[0].0.wish(Change::Create(spec.clone())), "by one who will not be in it");
-    assert!(!nodes[0].0.wish(Change::Create(SubgroupSpec { window: 0, ..spec })), "no such window");
+    assert!(nodes[0].0.wish(Change::Create(spec.clone())).unwrap(), "by one who will not be in it");
+    assert!(!nodes[0].0.wish(Change::Create(SubgroupSpec { window: 0, ..spec })).unwrap(), "no such window");
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     assert!(nodes[0].0.publisher("later").is_err());
     let mut publisher = nodes[1].0.publisher("later").unwrap();
     publisher.send(b"hello", LONG).unwrap();
     poll_until(&mut nodes, |nodes| nodes[1..].iter().all(|(_, log)| log.0.len() == 2));
     assert_eq!(nodes[0].1.0.len(), 1, "the view, and no message");
-    assert!(nodes[2].0.wish(Change::Drop("later".to_string())));
+    assert!(nodes[2].0.wish(Change::Drop("later".to_string())).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(3)));
     // It may know of room in the ring of the view that has ended; what it puts there is counted as lost.
     let refused = (0..1000).find_map(|_| publisher.send(b"too late", LONG).err());
@@ -298,9 +299,33 @@ fn a_wish_counts_at_any_moment_of_a_change() {
                 node.poll(log).unwrap();
             }
         }
-        assert!(nodes[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))), "after {polls} polls");
+        assert!(nodes[0].0.wish(Change::Create(SubgroupSpec::of_everyone("later"))).unwrap(), "after {polls} polls");
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().subgroup("later").is_some()));
     }
+}
+
+/// A view with it would be agreed on, and then end all members.
+#[test]
+fn a_wish_that_fits_into_no_memory_is_refused() {
+    let members = 32;
+    let ring = SubgroupSpec { window: limits::RING_BYTES_MAX / 10_016, ..SubgroupSpec::of_everyone("large") };
+    let mut nodes = group(members, Order::Total);
+    let rows = u64::from(members) * limits::RING_BYTES_MAX / 2;
+    if std::fs::read_to_string("/proc/meminfo").is_ok_and(|info| available(&info).is_some_and(|bytes| bytes > rows)) {
+        eprintln!("not checked: this machine has room for it");
+        return;
+    }
+    let refused = nodes[0].0.wish(Change::Create(ring));
+    assert!(matches!(refused, Err(HandleError::Memory { .. })), "{refused:?}");
+    let fits = SubgroupSpec { window: 1, ..SubgroupSpec::of_everyone("small") };
+    assert!(nodes[0].0.wish(Change::Create(fits)).unwrap());
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+    assert!(nodes[0].0.view().subgroup("large").is_none());
+}
+
+fn available(info: &str) -> Option<u64> {
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
 fn shard(least: u32) -> SubgroupSpec {
@@ -311,7 +336,7 @@ fn shard(least: u32) -> SubgroupSpec {
 fn too_few(between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(Node, Log)> {
     let mut nodes = group(3, Order::Total);
     let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
-    assert!(nodes[0].0.wish(Change::Alter(shard(3))));
+    assert!(nodes[0].0.wish(Change::Alter(shard(3))).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     drop(nodes.remove(2));
     for i in 0..3 {
@@ -321,7 +346,7 @@ fn too_few(between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(Node, Log)> {
     assert!(nodes.iter().all(|(_, log)| log.0.len() == 2), "nothing was delivered before it: {:?}", nodes[0].1.0);
     between(&mut nodes);
     if nodes.len() == 2 {
-        assert!(nodes[0].0.wish(Change::Alter(shard(2))));
+        assert!(nodes[0].0.wish(Change::Alter(shard(2))).unwrap());
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(4)));
         publishers[1].send(b"late", LONG).unwrap();
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.iter().any(|line| line == "late")));
