@@ -180,7 +180,6 @@ impl Installing {
         crew.hand_over(view.id, &handover, &others);
         let observers: Vec<MemberId> = crew.observers().iter().copied().filter(|id| !others.contains(id)).collect();
         crew.hand_over(view.id, &handover, &observers);
-        engine.set_observed(!observers.is_empty());
         crew.set_doorbell(row.doorbell());
         let since = Instant::now();
         Ok(Installing { engine, row: Pledge(Some(row)), handover, view, since, looked: since, suspect_after })
@@ -250,6 +249,8 @@ impl Installing {
         let fabric = ShmFabric::new(self.engine.layout(), row, parts);
         let fabric = fabric.inspect_err(|_| control.store(membership::ABANDONED, 1))?;
         crew.begin(&self.view);
+        // By whoever has asked by now, and has not gone.
+        self.engine.set_observed(!crew.observers().is_empty());
         Ok(Begun { engine: self.engine, fabric, view: self.view, handover: self.handover, absent })
     }
 }
@@ -263,8 +264,6 @@ impl Node {
         terms: Terms,
     ) -> Result<Node, JoinError> {
         let Begun { mut engine, fabric, view, handover, absent } = installing.begin(&mut crew)?;
-        // Who has asked while the view was being set up.
-        engine.set_observed(!crew.observers().is_empty());
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
         let mut lines: Vec<Line> = view.subgroups.iter().map(|spec| Line::new(spec.name.clone(), &shared)).collect();
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
@@ -594,8 +593,7 @@ impl Node {
         }
         if observer {
             self.crew.add_observer(id);
-            if let Some(next) = &mut self.next {
-                next.engine.set_observed(true);
+            if let Some(next) = &self.next {
                 return next.hand_over_to(&mut self.crew, id);
             }
             self.engine.set_observed(true);
