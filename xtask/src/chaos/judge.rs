@@ -113,10 +113,8 @@ pub(super) struct Sums {
     pub(super) eras: u64,
     pub(super) accepted: u64,
     pub(super) deliveries: u64,
-    /// Accepted by members that left, and delivered by nobody.
+    /// Accepted by members that had asked to leave already, and delivered by nobody.
     pub(super) lost_by_leavers: u64,
-    /// Those of them that were accepted before the member asked to leave.
-    pub(super) lost_by_retired: u64,
 }
 
 fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> {
@@ -492,7 +490,8 @@ impl Judge {
         }
     }
 
-    /// 7: after the end, everything that a member accepted that stayed is delivered by all that stayed.
+    /// 7: after the end, everything that a member accepted that stayed is delivered by all that stayed, and everything that a member had
+    /// accepted before it asked to leave, by some.
     pub(super) fn finish(&self) -> Result<Sums, Breach> {
         let stayed =
             |instance: &u32| self.witnesses.get(instance).is_some_and(|witness| witness.end == Some(End::Finished));
@@ -501,8 +500,18 @@ impl Judge {
             sums.accepted += sent.accepted;
             if self.witnesses.get(sender).is_some_and(|witness| witness.end == Some(End::Left)) {
                 let lost = sent.accepted.saturating_sub(sent.heard);
+                if lost > 0 && self.witnesses[sender].retires {
+                    return breach(
+                        7,
+                        "validity",
+                        format!(
+                            "process {sender} left, and {lost} of the {} messages that it had sent before in subgroup {subgroup} by thread \
+                             {thread} were delivered by nobody",
+                            sent.accepted
+                        ),
+                    );
+                }
                 sums.lost_by_leavers += lost;
-                sums.lost_by_retired += if self.witnesses[sender].retires { lost } else { 0 };
             }
             if !stayed(sender) {
                 continue;

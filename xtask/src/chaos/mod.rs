@@ -178,7 +178,6 @@ impl Tally {
             (&mut self.sums.accepted, other.sums.accepted),
             (&mut self.sums.deliveries, other.sums.deliveries),
             (&mut self.sums.lost_by_leavers, other.sums.lost_by_leavers),
-            (&mut self.sums.lost_by_retired, other.sums.lost_by_retired),
         ] {
             *mine += theirs;
         }
@@ -191,7 +190,7 @@ impl Tally {
 fn line(tally: &Tally) -> String {
     format!(
         "{} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} evictions ({} unprovoked), {} groups, {} views, \
-         {} messages, {} deliveries, {} of leavers lost ({} before they asked)",
+         {} messages, {} deliveries, {} lost that leavers sent after they had asked",
         tally.kills,
         tally.stops,
         tally.long_stops,
@@ -204,8 +203,7 @@ fn line(tally: &Tally) -> String {
         tally.sums.views,
         tally.sums.accepted,
         tally.sums.deliveries,
-        tally.sums.lost_by_leavers,
-        tally.sums.lost_by_retired
+        tally.sums.lost_by_leavers
     )
 }
 
@@ -233,7 +231,7 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
             "joins": total.joins, "leaves": total.leaves, "restarts": total.restarts, "evictions": total.evictions,
             "unprovoked_evictions": total.unprovoked, "groups": total.sums.eras, "views": total.sums.views,
             "messages": total.sums.accepted, "messages_per_second": per_second, "deliveries": total.sums.deliveries,
-            "lost_by_leavers": total.sums.lost_by_leavers, "lost_by_retired": total.sums.lost_by_retired, "gaps": total.gaps.len(), "gap_us": named(all),
+            "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),
             "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
             "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),
         });
