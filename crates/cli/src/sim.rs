@@ -3,7 +3,7 @@ use crate::exit::{FAILED, Failure, Outcome};
 use crate::signals::Stop;
 use anyhow::Context;
 use serde_json::{Value, json};
-use spindle_sim::{Options, Plan, Summary, Violation, campaign, explain, replay_line};
+use spindle_sim::{Counts, Options, Plan, Summary, Violation, campaign, explain, replay_line};
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::Ordering;
 use std::thread::available_parallelism;
@@ -70,16 +70,11 @@ fn replay(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = explain(&Plan::from_seed(seed, &args.options()));
     if args.json {
         let failures: Vec<Value> = outcome.violations.iter().map(|violation| failure(seed, violation)).collect();
-        let mut object = json!({
-            "seed": seed, "deliveries": outcome.deliveries, "messages": outcome.messages, "nulls": outcome.nulls,
-            "polls": outcome.polls, "posts": outcome.posts, "faults": outcome.faults, "views": outcome.views,
-            "installs": outcome.installs, "crashes": outcome.crashes, "hangs": outcome.hangs,
-            "suspicions": outcome.suspicions, "cuts": outcome.cuts, "absences": outcome.absences,
-            "joins": outcome.joins, "leaves": outcome.leaves,
-            "evictions": outcome.evictions, "resent": outcome.resent, "blocked": outcome.blocked,
-            "events": outcome.events, "virtual_ns": outcome.virtual_ns,
-            "trace_hash": format!("{:016x}", outcome.trace_hash), "failures": failures,
-        });
+        let mut object = numbers(&outcome.counts);
+        object["seed"] = seed.into();
+        object["blocked"] = outcome.blocked.into();
+        object["trace_hash"] = format!("{:016x}", outcome.trace_hash).into();
+        object["failures"] = failures.into();
         if args.trace {
             object["trace"] = story.into();
         }
@@ -92,9 +87,9 @@ fn replay(seed: u64, args: &Args) -> Outcome {
         None if args.json => Ok(()),
         None => print(&format!(
             "\nseed {seed}: {} deliveries checked, {} views, {} faults, no violation{} (trace {:016x})",
-            outcome.deliveries,
-            outcome.views + 1,
-            outcome.faults,
+            outcome.counts.deliveries,
+            outcome.counts.views + 1,
+            outcome.counts.faults,
             if outcome.blocked { "; at the end no group was at work" } else { "" },
             outcome.trace_hash
         )),
@@ -132,21 +127,19 @@ fn search(args: &Args) -> Outcome {
 }
 
 fn describe(summary: &Summary, elapsed: Duration, args: &Args) -> String {
-    let Summary { seeds, deliveries, messages, nulls, polls, posts, faults, views, installs, .. } = summary;
-    let Summary { crashes, hangs, suspicions, cuts, absences, joins, leaves, evictions, resent, .. } = summary;
-    let Summary { blocked, events, virtual_ns, failures, .. } = summary;
+    let Summary { seeds, counts, blocked, failures, .. } = summary;
     let elapsed = elapsed.as_secs_f64();
     if args.json {
         let failures: Vec<Value> = failures.iter().map(|(seed, violation)| failure(*seed, violation)).collect();
-        let object = json!({
-            "seeds": seeds, "deliveries": deliveries, "messages": messages, "nulls": nulls, "polls": polls, "posts": posts,
-            "faults": faults, "views": views, "installs": installs, "crashes": crashes, "hangs": hangs,
-            "suspicions": suspicions, "cuts": cuts, "absences": absences, "joins": joins, "leaves": leaves, "evictions": evictions,
-            "resent": resent, "blocked": blocked, "events": events, "virtual_ns": virtual_ns, "elapsed_s": elapsed,
-            "failures": failures,
-        });
+        let mut object = numbers(counts);
+        object["seeds"] = (*seeds).into();
+        object["blocked"] = (*blocked).into();
+        object["elapsed_s"] = elapsed.into();
+        object["failures"] = failures.into();
         return object.to_string();
     }
+    let Counts { messages, deliveries, faults, virtual_ns, views, crashes, hangs, suspicions, .. } = counts;
+    let Counts { cuts, absences, joins, leaves, .. } = counts;
     let mut text = String::new();
     for (seed, violation) in failures {
         text += &format!("seed {seed}: {violation}\n  replay: {}\n", replay_line(*seed, args.views));
@@ -159,6 +152,16 @@ fn describe(summary: &Summary, elapsed: Duration, args: &Args) -> String {
         *virtual_ns as f64 / 1e9,
         failures.len()
     )
+}
+
+fn numbers(counts: &Counts) -> Value {
+    json!({
+        "deliveries": counts.deliveries, "messages": counts.messages, "nulls": counts.nulls, "polls": counts.polls,
+        "posts": counts.posts, "faults": counts.faults, "views": counts.views, "installs": counts.installs,
+        "crashes": counts.crashes, "hangs": counts.hangs, "suspicions": counts.suspicions, "cuts": counts.cuts,
+        "absences": counts.absences, "joins": counts.joins, "leaves": counts.leaves, "evictions": counts.evictions,
+        "resent": counts.resent, "events": counts.events, "virtual_ns": counts.virtual_ns,
+    })
 }
 
 fn failure(seed: u64, violation: &Violation) -> Value {

@@ -1,5 +1,6 @@
 //! Many seeds on a few threads.
 use crate::checkers::Violation;
+use crate::counts::Counts;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::trace::Trace;
@@ -14,46 +15,10 @@ use std::sync::{Mutex, PoisonError};
 pub struct Summary {
     /// Seeds that ran.
     pub seeds: u64,
-    /// Messages delivered and checked, at all members of all seeds together.
-    pub deliveries: u64,
-    /// Messages committed.
-    pub messages: u64,
-    /// Nulls announced.
-    pub nulls: u64,
-    /// Polls of engines.
-    pub polls: u64,
-    /// Posts, each counted once whatever the number of peers.
-    pub posts: u64,
-    /// Faults that happened.
-    pub faults: u64,
-    /// Views installed, first ones not counted.
-    pub views: u64,
-    /// Views installed by members, each counted for each member.
-    pub installs: u64,
-    /// Processes that crashed.
-    pub crashes: u64,
-    /// Hangs begun.
-    pub hangs: u64,
-    /// Members that were told to suspect one that lives.
-    pub suspicions: u64,
-    /// Links cut.
-    pub cuts: u64,
-    /// Members that began a view without the memory of another, each counted.
-    pub absences: u64,
-    /// Processes that asked to be admitted.
-    pub joins: u64,
-    /// Members that asked to leave.
-    pub leaves: u64,
-    /// Members that learnt that the others go on without them.
-    pub evictions: u64,
-    /// Messages sent again in a later view.
-    pub resent: u64,
+    /// What happened in all of them together.
+    pub counts: Counts,
     /// Seeds at whose end no group was at work, because too few were with each other.
     pub blocked: u64,
-    /// Events.
-    pub events: u64,
-    /// Virtual time of all seeds together, in ns.
-    pub virtual_ns: u64,
     /// The seeds that failed, ascending, each with its first violation.
     pub failures: Vec<(u64, Violation)>,
 }
@@ -61,26 +26,8 @@ pub struct Summary {
 impl Summary {
     fn add(&mut self, outcome: Outcome) {
         self.seeds += 1;
-        self.deliveries += outcome.deliveries;
-        self.messages += outcome.messages;
-        self.nulls += outcome.nulls;
-        self.polls += outcome.polls;
-        self.posts += outcome.posts;
-        self.faults += outcome.faults;
-        self.views += outcome.views;
-        self.installs += outcome.installs;
-        self.crashes += outcome.crashes;
-        self.hangs += outcome.hangs;
-        self.suspicions += outcome.suspicions;
-        self.cuts += outcome.cuts;
-        self.absences += outcome.absences;
-        self.joins += outcome.joins;
-        self.leaves += outcome.leaves;
-        self.evictions += outcome.evictions;
-        self.resent += outcome.resent;
+        self.counts += outcome.counts;
         self.blocked += u64::from(outcome.blocked);
-        self.events += outcome.events;
-        self.virtual_ns += outcome.virtual_ns;
         self.failures.extend(outcome.violations.into_iter().map(|violation| (outcome.seed, violation)));
     }
 }

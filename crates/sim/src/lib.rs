@@ -11,6 +11,7 @@
 mod apps;
 mod campaign;
 pub mod checkers;
+mod counts;
 mod happenings;
 pub mod history;
 pub mod ledger;
@@ -25,6 +26,7 @@ mod world;
 
 pub use campaign::{Summary, campaign, explain, replay_line, run};
 pub use checkers::Violation;
+pub use counts::Counts;
 pub use happenings::{Happening, Step, What, When};
 pub use options::{Faults, Options, Visibility};
 pub use plan::{AppPlan, MemberPlan, Plan};

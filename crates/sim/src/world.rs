@@ -31,6 +31,7 @@ use crate::apps::{App, OpenRing};
 use crate::checkers::determinism::TraceHash;
 use crate::checkers::view_sequence::ViewSequence;
 use crate::checkers::{Violation, liveness, null_rule};
+use crate::counts::Counts;
 use crate::happenings::When;
 use crate::history::History;
 use crate::plan::Plan;
@@ -51,50 +52,10 @@ pub struct Outcome {
     pub seed: u64,
     /// What was broken; a run ends at the first.
     pub violations: Vec<Violation>,
-    /// Messages delivered, and checked, at all members together.
-    pub deliveries: u64,
-    /// Messages committed.
-    pub messages: u64,
-    /// Nulls announced.
-    pub nulls: u64,
-    /// Polls of engines.
-    pub polls: u64,
-    /// Posts, each counted once whatever the number of peers.
-    pub posts: u64,
-    /// Stores of engines into their rows.
-    pub stores: u64,
-    /// Faults that happened: delays, merges, tears, pauses met, clock jumps, crashes, hangs, cuts, false suspicions.
-    pub faults: u64,
-    /// Views installed by anybody, the first not counted.
-    pub views: u64,
-    /// Views installed by members, each counted for each member.
-    pub installs: u64,
-    /// Processes that crashed.
-    pub crashes: u64,
-    /// Hangs begun.
-    pub hangs: u64,
-    /// Members that were told to suspect one that lives.
-    pub suspicions: u64,
-    /// Links cut.
-    pub cuts: u64,
-    /// Members that began a view without the memory of another, each counted.
-    pub absences: u64,
-    /// Processes that asked to be admitted.
-    pub joins: u64,
-    /// Members that asked to leave.
-    pub leaves: u64,
-    /// Members that learnt that the others go on without them.
-    pub evictions: u64,
-    /// Messages sent again in a later view.
-    pub resent: u64,
+    /// What happened, in numbers.
+    pub counts: Counts,
     /// Whether no group was left at work at the end, because too few were with each other.
     pub blocked: bool,
-    /// Things that may each have ended a view.
-    pub(crate) reasons: u64,
-    /// Events.
-    pub events: u64,
-    /// Virtual time at the end, in ns.
-    pub virtual_ns: u64,
     /// A hash of all that happened, in order.
     pub trace_hash: u64,
 }
@@ -251,12 +212,12 @@ impl<'a> World<'a> {
         }
         for stage in &self.stages {
             for group in &stage.ledger.groups {
-                self.outcome.deliveries += group.deliveries;
-                self.outcome.messages += group.lanes.iter().map(|lane| lane.messages).sum::<u64>();
+                self.outcome.counts.deliveries += group.deliveries;
+                self.outcome.counts.messages += group.lanes.iter().map(|lane| lane.messages).sum::<u64>();
             }
-            self.outcome.nulls += stage.null_rule.nulls();
+            self.outcome.counts.nulls += stage.null_rule.nulls();
         }
-        self.outcome.virtual_ns = self.now;
+        self.outcome.counts.virtual_ns = self.now;
         self.outcome.trace_hash = self.hash.value();
         self.outcome
     }
@@ -286,14 +247,14 @@ impl<'a> World<'a> {
             self.install(rank.index(), engine, None, vec![])?;
         }
         // The first view is where a run begins, not something that happens in it.
-        (self.outcome.views, self.outcome.installs) = (0, 0);
+        (self.outcome.counts.views, self.outcome.counts.installs) = (0, 0);
         for process in 0..self.processes.len() {
             for (i, (at, _)) in self.plan.members[process].clock_jumps.iter().enumerate() {
                 self.push(*at, Event::Clock(process, i));
             }
             let longest = self.plan.suspect_after_ns.unwrap_or(u64::MAX) / 10 * 9;
             let pauses = self.plan.members[process].pauses.iter();
-            self.outcome.reasons += pauses.filter(|(from, to)| to - from >= longest).count() as u64;
+            self.outcome.counts.reasons += pauses.filter(|(from, to)| to - from >= longest).count() as u64;
         }
         for (i, happening) in self.plan.happenings.iter().enumerate() {
             if let When::At(at) = happening.when {
@@ -327,12 +288,12 @@ impl<'a> World<'a> {
                 self.foreground -= 1;
                 self.last_change = self.last_change.max(at);
             }
-            self.outcome.events += 1;
+            self.outcome.counts.events += 1;
             self.hash.add(at);
-            if self.outcome.events > self.plan.events_max {
+            if self.outcome.counts.events > self.plan.events_max {
                 return match self.stages.iter().all(|stage| stage.ledger.everything_is_delivered()) {
-                    true => null_rule::restless(self.outcome.events),
-                    false => liveness::endless(self.outcome.events),
+                    true => null_rule::restless(self.outcome.counts.events),
+                    false => liveness::endless(self.outcome.counts.events),
                 };
             }
             self.happen(event)?;
@@ -354,7 +315,7 @@ impl<'a> World<'a> {
             return Ok(());
         }
         if let Some(until) = of.and_then(|process| self.paused(process)) {
-            self.outcome.faults += 1;
+            self.outcome.counts.faults += 1;
             self.last_change = self.last_change.max(until);
             self.push(until, event);
             return Ok(());
@@ -376,7 +337,7 @@ impl<'a> World<'a> {
             Event::Clock(process, i) => {
                 let by = self.plan.members[process].clock_jumps[i].1;
                 self.processes[process].clock += by;
-                self.outcome.faults += 1;
+                self.outcome.counts.faults += 1;
                 note!(self, "p{process} clock jumps by {by} ns");
                 Ok(())
             }

@@ -10,7 +10,7 @@ fn clean(seeds: std::ops::Range<u64>, options: &Options) -> spindle_sim::Summary
         println!("{violation}\nreplay: {}", replay_line(*seed, options.always_membership));
     }
     assert!(summary.failures.is_empty());
-    println!("{} seeds, {} deliveries, {} faults", summary.seeds, summary.deliveries, summary.faults);
+    println!("{} seeds, {} deliveries, {} faults", summary.seeds, summary.counts.deliveries, summary.counts.faults);
     summary
 }
 
@@ -18,9 +18,9 @@ fn clean(seeds: std::ops::Range<u64>, options: &Options) -> spindle_sim::Summary
 fn no_seed_breaks_an_invariant() {
     let summary = clean(0..SEEDS, &Options::default());
     assert_eq!(summary.seeds, SEEDS);
-    assert!(summary.deliveries >= 500 * SEEDS, "{summary:?}");
-    assert!(summary.faults >= 250 * SEEDS, "{summary:?}");
-    assert!(summary.nulls >= 100 * SEEDS, "{summary:?}");
+    assert!(summary.counts.deliveries >= 500 * SEEDS, "{summary:?}");
+    assert!(summary.counts.faults >= 250 * SEEDS, "{summary:?}");
+    assert!(summary.counts.nulls >= 100 * SEEDS, "{summary:?}");
 }
 
 #[test]
@@ -28,13 +28,23 @@ fn no_seed_breaks_an_invariant_while_members_come_and_go() {
     let options = Options { always_membership: true, ..Options::default() };
     let seeds = SEEDS / 2;
     let summary = clean(100_100..100_100 + seeds, &options);
-    println!("{} views, {} evictions, {} messages sent again", summary.views, summary.evictions, summary.resent);
-    assert!(summary.views >= 2 * seeds && summary.installs >= 5 * seeds, "{summary:?}");
-    let each = [summary.crashes, summary.hangs, summary.suspicions, summary.cuts, summary.joins, summary.leaves];
+    println!(
+        "{} views, {} evictions, {} messages sent again",
+        summary.counts.views, summary.counts.evictions, summary.counts.resent
+    );
+    assert!(summary.counts.views >= 2 * seeds && summary.counts.installs >= 5 * seeds, "{summary:?}");
+    let each = [
+        summary.counts.crashes,
+        summary.counts.hangs,
+        summary.counts.suspicions,
+        summary.counts.cuts,
+        summary.counts.joins,
+        summary.counts.leaves,
+    ];
     assert!(each.iter().all(|count| *count >= seeds / 4), "{summary:?}");
     // Rare in few seeds: only where memory is shared and views follow each other.
-    assert!(summary.absences > 0, "{summary:?}");
-    assert!(summary.resent >= 10 * seeds && summary.evictions >= seeds / 4, "{summary:?}");
+    assert!(summary.counts.absences > 0, "{summary:?}");
+    assert!(summary.counts.resent >= 10 * seeds && summary.counts.evictions >= seeds / 4, "{summary:?}");
 }
 
 #[test]

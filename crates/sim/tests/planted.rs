@@ -51,7 +51,7 @@ fn every_planted_bug_is_found() {
 fn a_suspicion_that_is_kept_is_found() {
     let _alone = alone();
     for seed in 0..20 {
-        let went_on = |outcome: &Outcome| outcome.installs >= 2 && outcome.evictions == 1;
+        let went_on = |outcome: &Outcome| outcome.counts.installs >= 2 && outcome.counts.evictions == 1;
         let plan = hung_leader(seed);
         let outcome = run(&plan);
         assert!(went_on(&outcome) && outcome.violations.is_empty(), "{outcome:?}");

@@ -77,7 +77,7 @@ fn the_leader_dies_at_each_point_of_the_agreement() {
                 let suspect = Happening::at(50_000, What::Suspect { by: 1, whom: 3 });
                 let dies = Happening::on(0, 1, step, What::Crash { process: 0, actions });
                 let outcome = play(group(actions, 5, 0, visibility), &[suspect, dies]);
-                assert!(outcome.crashes == 1 && outcome.views >= 1 && !outcome.blocked, "{outcome:?}");
+                assert!(outcome.counts.crashes == 1 && outcome.counts.views >= 1 && !outcome.blocked, "{outcome:?}");
             }
         }
     }
@@ -92,7 +92,7 @@ fn two_die_at_once() {
             let four = play(group(seed, 4, 0, visibility), &both);
             assert_eq!(four.blocked, visibility == Visibility::Posted);
             let five = play(group(seed, 5, 0, visibility), &both);
-            assert!(!five.blocked && five.views >= 1, "{five:?}");
+            assert!(!five.blocked && five.counts.views >= 1, "{five:?}");
         }
     }
 }
@@ -105,7 +105,7 @@ fn the_leader_dies_while_the_next_view_is_built() {
             let join = Happening::at(50_000, What::Join { process: 4 });
             let dies = Happening::on(0, 2, Step::Installs, crash(0));
             let outcome = play(group(seed, 4, 1, visibility), &[join, dies]);
-            assert!(outcome.views == 2 && !outcome.blocked, "{outcome:?}");
+            assert!(outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");
         }
     }
 }
@@ -118,7 +118,7 @@ fn a_joiner_dies_before_it_installs() {
             let join = Happening::at(50_000, What::Join { process: 3 });
             let dies = Happening::on(0, 1, Step::Adopts, crash(3));
             let outcome = play(group(seed, 3, 1, visibility), &[join, dies]);
-            assert!(outcome.views == 2 && outcome.crashes == 1 && !outcome.blocked, "{outcome:?}");
+            assert!(outcome.counts.views == 2 && outcome.counts.crashes == 1 && !outcome.blocked, "{outcome:?}");
         }
     }
 }
@@ -131,8 +131,8 @@ fn fifo_messages_cross_a_view_change() {
         for visibility in BOTH {
             let joins = [3, 4].map(|process| Happening::at(process as u64 * 20_000, What::Join { process }));
             let outcome = play(group(seed, 3, 2, visibility), &joins);
-            assert!(outcome.views >= 1 && !outcome.blocked, "{outcome:?}");
-            resent += outcome.resent;
+            assert!(outcome.counts.views >= 1 && !outcome.blocked, "{outcome:?}");
+            resent += outcome.counts.resent;
         }
     }
     assert!(resent > 100, "{resent}");
@@ -148,7 +148,7 @@ fn ids_are_in_no_relation_to_ranks() {
     let ids: Vec<u64> = plan.members.iter().map(|member| member.id.0).collect();
     assert!(!ids.is_sorted() && ids[..3].iter().all(|id| *id <= ids[0]), "{ids:?}");
     let (outcome, story) = explain(&plan);
-    assert_eq!((outcome.violations, outcome.views), (vec![], 1));
+    assert_eq!((outcome.violations, outcome.counts.views), (vec![], 1));
     let follows = format!("by ballot 0.1 view 2 follows, of #{} #{} #{} #{}", ids[0], ids[1], ids[2], ids[3]);
     assert!(story.contains(&follows), "{story}");
 }
@@ -163,7 +163,7 @@ fn a_view_change_during_a_view_change() {
                 let joins = Happening::on(0, 1, step, What::Join { process: 5 });
                 let dies = Happening::on(2, 1, step, crash(2));
                 let outcome = play(group(seed, 5, 1, visibility), &[first, joins, dies]);
-                assert!(outcome.views >= 1 && outcome.joins == 1 && !outcome.blocked, "{outcome:?}");
+                assert!(outcome.counts.views >= 1 && outcome.counts.joins == 1 && !outcome.blocked, "{outcome:?}");
             }
         }
     }
@@ -176,7 +176,7 @@ fn a_suspected_member_was_only_slow() {
         for visibility in BOTH {
             let hang = Happening::at(50_000, What::Hang { process: 0, ns: 3 * SUSPECT_AFTER_NS });
             let outcome = play(group(seed, 3, 0, visibility), &[hang]);
-            assert_eq!((outcome.views, outcome.evictions, outcome.blocked), (1, 1, false));
+            assert_eq!((outcome.counts.views, outcome.counts.evictions, outcome.blocked), (1, 1, false));
         }
     }
 }
@@ -188,7 +188,7 @@ fn short_pauses_change_nothing() {
         for visibility in BOTH {
             let hang = |process| What::Hang { process, ns: SUSPECT_AFTER_NS * 85 / 100 };
             let hangs = [0, 1, 2].map(|process| Happening::at(50_000 + 1_000 * process as u64, hang(process)));
-            assert_eq!(play(group(seed, 3, 0, visibility), &hangs).views, 0);
+            assert_eq!(play(group(seed, 3, 0, visibility), &hangs).counts.views, 0);
         }
     }
 }
@@ -202,7 +202,7 @@ fn nulls_are_in_flight_at_the_wedge() {
             plan.apps.retain(|app| app.member == 1 || app.member == 4);
             let join = Happening::at(30_000 + 500 * seed, What::Join { process: 4 });
             let outcome = play(plan, &[join]);
-            assert!(outcome.nulls > 50 && outcome.views == 1 && !outcome.blocked, "{outcome:?}");
+            assert!(outcome.counts.nulls > 50 && outcome.counts.views == 1 && !outcome.blocked, "{outcome:?}");
         }
     }
 }
@@ -215,7 +215,7 @@ fn a_partition_into_two_two_and_one_stops_everybody() {
             [(&[0, 1], &[2, 3, 4]), (&[2, 3, 4], &[0, 1]), (&[2, 3], &[4]), (&[4], &[2, 3]), (&[], &[]), (&[], &[])];
         let cuts: Vec<Happening> = sides.iter().flat_map(|(one, other)| cut_off(one, other)).collect();
         let outcome = play(group(seed, 5, 0, Visibility::Posted), &cuts);
-        assert_eq!((outcome.views, outcome.blocked), (0, true));
+        assert_eq!((outcome.counts.views, outcome.blocked), (0, true));
     }
 }
 
@@ -225,7 +225,7 @@ fn of_a_partition_into_three_and_two_the_three_go_on() {
     for seed in 0..10 {
         let cuts = [cut_off(&[0, 1], &[2, 3, 4]), cut_off(&[2, 3, 4], &[0, 1])].concat();
         let outcome = play(group(seed, 5, 0, Visibility::Posted), &cuts);
-        assert_eq!((outcome.views, outcome.blocked), (1, false));
+        assert_eq!((outcome.counts.views, outcome.blocked), (1, false));
     }
 }
 
@@ -234,7 +234,7 @@ fn of_a_partition_into_three_and_two_the_three_go_on() {
 fn silence_in_one_direction_evicts_one_member() {
     for seed in 0..10 {
         let outcome = play(group(seed, 4, 0, Visibility::Posted), &cut_off(&[1], &[0, 2, 3]));
-        assert_eq!((outcome.views, outcome.evictions, outcome.blocked), (1, 1, false));
+        assert_eq!((outcome.counts.views, outcome.counts.evictions, outcome.blocked), (1, 1, false));
     }
 }
 
@@ -248,10 +248,10 @@ fn two_that_suspect_each_other_do_not_both_go_on() {
             group(seed, 3, 0, Visibility::Shared),
             &[Happening::at(50_000, crash(2)), hang(0), hang(1), told(0, 1), told(1, 0)],
         );
-        assert!(outcome.evictions <= 1 && outcome.views >= 1, "{outcome:?}");
+        assert!(outcome.counts.evictions <= 1 && outcome.counts.views >= 1, "{outcome:?}");
         let paused = [Happening::at(50_000, crash(2)), hang(0), hang(1)];
         let outcome = play(group(seed, 3, 0, Visibility::Shared), &paused);
-        assert!(!outcome.blocked && outcome.evictions == 0, "{outcome:?}");
+        assert!(!outcome.blocked && outcome.counts.evictions == 0, "{outcome:?}");
     }
 }
 
@@ -262,7 +262,10 @@ fn the_last_one_reads_that_it_was_excluded() {
         let hang = Happening::at(50_000, What::Hang { process: 2, ns: 6 * SUSPECT_AFTER_NS });
         let die = [0, 1].map(|process| Happening::on(process, 2, Step::Installs, crash(process)));
         let outcome = play(group(seed, 3, 0, Visibility::Shared), &[hang, die[0], die[1]]);
-        assert_eq!((outcome.views, outcome.crashes, outcome.evictions, outcome.blocked), (1, 2, 1, false));
+        assert_eq!(
+            (outcome.counts.views, outcome.counts.crashes, outcome.counts.evictions, outcome.blocked),
+            (1, 2, 1, false)
+        );
     }
 }
 
@@ -274,7 +277,7 @@ fn a_crashed_member_comes_back_under_a_new_id() {
             let crash = Happening::at(50_000, crash(1));
             let join = Happening::at(60_000, What::Join { process: 3 });
             let outcome = play(group(seed, 3, 1, visibility), &[crash, join]);
-            assert!(outcome.views >= 1 && !outcome.blocked && outcome.installs >= 3, "{outcome:?}");
+            assert!(outcome.counts.views >= 1 && !outcome.blocked && outcome.counts.installs >= 3, "{outcome:?}");
         }
     }
 }
@@ -285,7 +288,7 @@ fn joins_are_batched() {
     for visibility in BOTH {
         let joins: Vec<Happening> = (3..9).map(|process| Happening::at(50_000, What::Join { process })).collect();
         let outcome = play(group(3, 3, 6, visibility), &joins);
-        assert!((1..=2).contains(&outcome.views) && !outcome.blocked, "{outcome:?}");
+        assert!((1..=2).contains(&outcome.counts.views) && !outcome.blocked, "{outcome:?}");
     }
 }
 
@@ -297,7 +300,10 @@ fn members_leave_until_one_is_left() {
             let leaves =
                 [0, 1, 2].map(|process| Happening::at(500_000 * (process as u64 + 1), What::Leave { process }));
             let outcome = play(group(seed, 4, 0, visibility), &leaves);
-            assert_eq!((outcome.leaves, outcome.views, outcome.blocked, outcome.evictions), (3, 3, false, 0));
+            assert_eq!(
+                (outcome.counts.leaves, outcome.counts.views, outcome.blocked, outcome.counts.evictions),
+                (3, 3, false, 0)
+            );
         }
     }
 }
@@ -313,9 +319,9 @@ fn a_leader_is_suspected_when_it_decides() {
             // Silence means nothing, so that nothing else can end the wait.
             let plan = Plan { suspect_after_ns: None, ..group(seed, 2, 1, Visibility::Shared) };
             let outcome = play(plan, &[Happening::at(50_000, what), suspect]);
-            assert!(outcome.suspicions == 1 && !outcome.blocked, "{outcome:?}");
+            assert!(outcome.counts.suspicions == 1 && !outcome.blocked, "{outcome:?}");
             // Mostly the leader hears in time that it is suspected.
-            decided += u32::from(outcome.evictions == 0);
+            decided += u32::from(outcome.counts.evictions == 0);
         }
         assert!(decided >= 5, "{what:?}: {decided}");
     }
@@ -335,7 +341,10 @@ fn who_never_came_has_no_last_words() {
         let apart = [1, 2, 3].map(|other| [miss(0, other), miss(other, 0)]).concat();
         let die = [1, 2, 3].map(|process| Happening::on(process, 3, Step::Installs, crash(process)));
         let outcome = play(group(seed, 3, 1, Visibility::Shared), &[&[join], &apart[..], &die].concat());
-        assert_eq!((outcome.absences, outcome.views, outcome.crashes, outcome.evictions), (6, 2, 3, 1));
+        assert_eq!(
+            (outcome.counts.absences, outcome.counts.views, outcome.counts.crashes, outcome.counts.evictions),
+            (6, 2, 3, 1)
+        );
     }
 }
 
@@ -347,7 +356,10 @@ fn the_one_that_is_left_of_two_goes_on() {
         let dies = Happening::on(1, 2, Step::Installs, crash(1));
         let happenings = [join, miss(0, 1), miss(1, 0), dies];
         let outcome = play(group(seed, 1, 1, Visibility::Shared), &happenings);
-        assert_eq!((outcome.absences, outcome.views, outcome.evictions, outcome.blocked), (2, 2, 0, false));
+        assert_eq!(
+            (outcome.counts.absences, outcome.counts.views, outcome.counts.evictions, outcome.blocked),
+            (2, 2, 0, false)
+        );
     }
 }
 
@@ -357,7 +369,10 @@ fn one_that_is_late_at_one_member_is_evicted() {
     for seed in 0..20 {
         let join = Happening::at(50_000, What::Join { process: 3 });
         let outcome = play(group(seed, 3, 1, Visibility::Shared), &[join, miss(1, 2)]);
-        assert_eq!((outcome.absences, outcome.views, outcome.evictions, outcome.blocked), (1, 2, 1, false));
+        assert_eq!(
+            (outcome.counts.absences, outcome.counts.views, outcome.counts.evictions, outcome.blocked),
+            (1, 2, 1, false)
+        );
     }
 }
 
@@ -378,9 +393,9 @@ fn every_way_in_which_three_miss_each_other() {
             let mut plan = group(happenings.len() as u64, 2, 1, Visibility::Shared);
             plan.apps.iter_mut().for_each(|app| app.claims = 2);
             let outcome = play(plan, &happenings);
-            assert!(outcome.absences > 0, "{outcome:?}");
-            went_on += u32::from(outcome.views > 1);
-            stopped += u32::from(outcome.views == 1);
+            assert!(outcome.counts.absences > 0, "{outcome:?}");
+            went_on += u32::from(outcome.counts.views > 1);
+            stopped += u32::from(outcome.counts.views == 1);
         }
     }
     assert!(went_on > 500 && stopped > 100, "{went_on} {stopped}");

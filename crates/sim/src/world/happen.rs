@@ -39,23 +39,23 @@ impl World<'_> {
                 // A member whose clock jumps takes that for up to two beats of silence.
                 let safe = |most: u64| if self.plan.faults.clock_jumps { most / 2 } else { most / 10 * 9 };
                 let matters = self.plan.suspect_after_ns.is_some_and(|most| !is_alone || silence >= safe(most));
-                self.outcome.reasons += u64::from(matters);
-                self.outcome.hangs += 1;
-                self.outcome.faults += 1;
+                self.outcome.counts.reasons += u64::from(matters);
+                self.outcome.counts.hangs += 1;
+                self.outcome.counts.faults += 1;
                 note!(self, "p{process} hangs for {ns} ns");
             }
             What::Suspect { by, whom } => self.suspect(by, whom),
             What::Join { process } if self.processes[process].life == Life::Outside => {
                 self.processes[process].life = Life::Asking;
-                self.outcome.joins += 1;
-                self.outcome.reasons += 1;
+                self.outcome.counts.joins += 1;
+                self.outcome.counts.reasons += 1;
                 note!(self, "p{process} asks to join, as #{}", self.plan.members[process].id);
                 self.push(self.now, Event::Ask(process));
             }
             What::Leave { process } if self.is_member(process) => {
                 self.processes[process].leaving = true;
-                self.outcome.leaves += 1;
-                self.outcome.reasons += 1;
+                self.outcome.counts.leaves += 1;
+                self.outcome.counts.reasons += 1;
                 let seat = self.processes[process].seat.expect("a member has one");
                 note!(self, "{seat} asks to leave");
                 self.stages[seat.stage].member_mut(seat.rank).engine.leave();
@@ -63,9 +63,9 @@ impl World<'_> {
             }
             What::Cut { from, to, ns } => {
                 let until = self.now.saturating_add(ns);
-                self.outcome.cuts += 1;
-                self.outcome.reasons += 1;
-                self.outcome.faults += 1;
+                self.outcome.counts.cuts += 1;
+                self.outcome.counts.reasons += 1;
+                self.outcome.counts.faults += 1;
                 note!(self, "{}", what_is(self.plan.happenings[i]));
                 self.cuts.insert((from, to), until);
                 self.set_cut(from, to, true);
@@ -104,9 +104,9 @@ impl World<'_> {
         let engine = &mut stage.member_mut(seat.rank).engine;
         if *engine.state() == State::Running {
             engine.suspect(rank);
-            self.outcome.suspicions += 1;
-            self.outcome.reasons += 1;
-            self.outcome.faults += 1;
+            self.outcome.counts.suspicions += 1;
+            self.outcome.counts.reasons += 1;
+            self.outcome.counts.faults += 1;
             note!(self, "{seat} is told that m{rank} has to go");
             self.wake(seat);
         }
@@ -121,9 +121,9 @@ impl World<'_> {
         let counts = self.processes[process].life != Life::Outside;
         self.processes[process].life = Life::Crashed;
         self.processes[process].doom = None;
-        self.outcome.crashes += 1;
-        self.outcome.faults += 1;
-        self.outcome.reasons += u64::from(counts);
+        self.outcome.counts.crashes += 1;
+        self.outcome.counts.faults += 1;
+        self.outcome.counts.reasons += u64::from(counts);
         note!(self, "p{process} is dead");
         self.bury(process);
     }

@@ -16,7 +16,7 @@ impl World<'_> {
         if self.stages[stage].member(rank).finished {
             return Ok((false, 0));
         }
-        self.outcome.polls += 1;
+        self.outcome.counts.polls += 1;
         self.told.delivered.clear();
         self.stages[stage].tables[me].begin_poll();
         self.interrupt(seat);
@@ -41,7 +41,7 @@ impl World<'_> {
         if !self.stages[stage].member(rank).engine.is_wedged() {
             bounded::posted(rank, self.stages[stage].member(rank).subgroups, posts.saturating_sub(beats))?;
         }
-        self.outcome.posts += posts;
+        self.outcome.counts.posts += posts;
         self.note_decision(seat)?;
 
         self.pass_on(seat);
@@ -79,7 +79,7 @@ impl World<'_> {
         }
         self.stages[seat.stage].member_mut(seat.rank).finished = true;
         if *state == State::Evicted {
-            self.outcome.evictions += 1;
+            self.outcome.counts.evictions += 1;
             self.processes[process].life = Life::Evicted;
             note!(self, "{seat} learns that the others go on without it");
             // Then it exits, and the machine says so.

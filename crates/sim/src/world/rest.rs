@@ -8,7 +8,7 @@ use spindle_core::layout::membership;
 impl World<'_> {
     /// Nothing happens any more. Answers the stage on which a group is at work, if there is one.
     pub(super) fn check_rest(&mut self) -> Result<Option<usize>, crate::checkers::Violation> {
-        no_storms::views(self.outcome.views, self.outcome.reasons)?;
+        no_storms::views(self.outcome.counts.views, self.outcome.counts.reasons)?;
         let last = self.stages.iter().rposition(|stage| stage.members.iter().any(Option::is_some)).unwrap_or(0);
         let (mut live, mut blocked) = (None, false);
         for process in 0..self.processes.len() {

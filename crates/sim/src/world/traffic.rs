@@ -38,7 +38,7 @@ impl World<'_> {
 
     fn stored(&mut self, seat: Seat, at: u64, value: u64) -> Checked {
         let rank = seat.rank;
-        self.outcome.stores += 1;
+        self.outcome.counts.stores += 1;
         self.hash.add(at ^ u64::from(rank.0) << 48);
         self.hash.add(value);
         let stage = &mut self.stages[seat.stage];
@@ -141,7 +141,7 @@ impl World<'_> {
         }
         let slow = self.link_ns(seat, peer);
         let most = if self.plan.faults.delayed_posts && self.random.one_in(64) {
-            self.outcome.faults += 1;
+            self.outcome.counts.faults += 1;
             20_000
         } else {
             slow / 10
@@ -163,7 +163,7 @@ impl World<'_> {
             let mut due = self.now + self.random.range(longest / 4, longest);
             if faults.delayed_posts && self.random.one_in(16) {
                 due += self.random.range(5_000, 100_000);
-                self.outcome.faults += 1;
+                self.outcome.counts.faults += 1;
             }
             let torn = faults.tearing && self.random.one_in(2);
             let steps = if torn { self.random.range(2, 4) } else { 1 };
@@ -171,7 +171,7 @@ impl World<'_> {
             let travel = Travel { due, steps, salt: self.random.word(), merge, since: u64::MAX };
             let [from, to] = self.stages[stage].pair(rank, peer);
             let merged = to.expect_post(from, range, copied, travel);
-            self.outcome.faults += u64::from(merged) + u64::from(torn);
+            self.outcome.counts.faults += u64::from(merged) + u64::from(torn);
             self.schedule(seat, peer);
         }
     }

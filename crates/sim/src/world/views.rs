@@ -168,8 +168,8 @@ impl World<'_> {
         self.view_sequence.installed(id, engine.view(), before)?;
         note!(self, "{seat} is #{id}, p{process}, and has installed the view");
         self.last_change = self.last_change.max(self.now);
-        self.outcome.installs += 1;
-        self.outcome.views += u64::from(self.stages[stage].members.iter().all(Option::is_none));
+        self.outcome.counts.installs += 1;
+        self.outcome.counts.views += u64::from(self.stages[stage].members.iter().all(Option::is_none));
         if self.processes[process].leaving {
             engine.leave();
         }
@@ -233,9 +233,9 @@ impl World<'_> {
                 true => engine.member_gone(rank),
                 false => engine.suspect(rank),
             }
-            self.outcome.absences += 1;
-            self.outcome.faults += 1;
-            self.outcome.reasons += 1;
+            self.outcome.counts.absences += 1;
+            self.outcome.counts.faults += 1;
+            self.outcome.counts.reasons += 1;
             note!(
                 self,
                 "{seat} begins without the memory of m{rank}, p{whom}{}",
@@ -358,7 +358,7 @@ impl World<'_> {
             let at = resent.at - HEADER_BYTES;
             let frame = *lane.frames.iter().rev().find(|frame| frame.at == at).expect("somebody has claimed there");
             note!(self, "{seat} s{subgroup} sends message {} of view {} again", frame.number, old.stage + 1);
-            self.outcome.resent += 1;
+            self.outcome.counts.resent += 1;
             let bytes =
                 self.stages[old.stage].tables[old.rank.index()].rows[old.rank.index()].slice(resent.at, resent.len);
             let bytes = bytes.to_vec();

@@ -1,0 +1,75 @@
+//! What happens in runs, in numbers.
+use std::ops::AddAssign;
+
+/// What happened in a run, or in many together.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Messages delivered, and checked, at all members together.
+    pub deliveries: u64,
+    /// Messages committed.
+    pub messages: u64,
+    /// Nulls announced.
+    pub nulls: u64,
+    /// Polls of engines.
+    pub polls: u64,
+    /// Posts, each counted once whatever the number of peers.
+    pub posts: u64,
+    /// Stores of engines into their rows.
+    pub stores: u64,
+    /// Faults that happened: delays, merges, tears, pauses met, clock jumps, crashes, hangs, cuts, false suspicions.
+    pub faults: u64,
+    /// Views installed by anybody, the first not counted.
+    pub views: u64,
+    /// Views installed by members, each counted for each member.
+    pub installs: u64,
+    /// Processes that crashed.
+    pub crashes: u64,
+    /// Hangs begun.
+    pub hangs: u64,
+    /// Members that were told to suspect one that lives.
+    pub suspicions: u64,
+    /// Links cut.
+    pub cuts: u64,
+    /// Members that began a view without the memory of another, each counted.
+    pub absences: u64,
+    /// Processes that asked to be admitted.
+    pub joins: u64,
+    /// Members that asked to leave.
+    pub leaves: u64,
+    /// Members that learnt that the others go on without them.
+    pub evictions: u64,
+    /// Messages sent again in a later view.
+    pub resent: u64,
+    /// Things that may each have ended a view.
+    pub(crate) reasons: u64,
+    /// Events.
+    pub events: u64,
+    /// Virtual time that passed, in ns.
+    pub virtual_ns: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.deliveries += other.deliveries;
+        self.messages += other.messages;
+        self.nulls += other.nulls;
+        self.polls += other.polls;
+        self.posts += other.posts;
+        self.stores += other.stores;
+        self.faults += other.faults;
+        self.views += other.views;
+        self.installs += other.installs;
+        self.crashes += other.crashes;
+        self.hangs += other.hangs;
+        self.suspicions += other.suspicions;
+        self.cuts += other.cuts;
+        self.absences += other.absences;
+        self.joins += other.joins;
+        self.leaves += other.leaves;
+        self.evictions += other.evictions;
+        self.resent += other.resent;
+        self.reasons += other.reasons;
+        self.events += other.events;
+        self.virtual_ns += other.virtual_ns;
+    }
+}
