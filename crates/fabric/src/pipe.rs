@@ -1,18 +1,27 @@
 //! A pipe through shared memory for one writer and one reader in different processes, as fast as two copies on two cores: an
 //! application's state goes from a member to a joiner through it.
 //!
-//! Data stand in a ring that the writer alone writes; both ends tell each other how far they are in words that both may write. All of
-//! it is atomic words. A peer that lies can make the other read rubbish, or wait until its patience is over, and nothing else.
+//! Data stand in a ring that the writer alone writes. Both ends lend it in place, a piece at a time, so a byte is copied once by
+//! whoever makes it, and once more only if its reader wants it elsewhere. How far they are the ends tell each other in words that both
+//! may write.
+//!
+//! Bytes between the two counts are the reader's: they do not change until the reader's count has passed them, as frames do not before
+//! all have delivered them (INV-FRAME). The rest of the ring is the writer's. So both lend plain bytes. A peer that lies can make the
+//! other read rubbish, or wait until its patience is over, and nothing else.
+use crate::barrier::Barrier;
 use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
-use std::io::{self, Read, Write};
+use rustix::thread::futex;
+use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Bytes on the way, at most: what fits the caches that two cores share.
-const DATA_BYTES: u64 = 4 << 20;
+const DATA_BYTES: u64 = 2 << 20;
+/// Bytes lent at once, at most; none beyond a multiple of it. A part of the ring, so that both ends have something to do.
+const PIECE_BYTES: u64 = DATA_BYTES / 8;
 /// Bytes of the ends: a line for each word.
-const ENDS_BYTES: u64 = 256;
+const ENDS_BYTES: u64 = 384;
 /// How many bytes the writer has written.
 const WRITTEN: u64 = 0;
 /// How many the reader has read.
@@ -21,30 +30,50 @@ const READ: u64 = 64;
 const END: u64 = 128;
 /// Whether the reader is gone.
 const GONE: u64 = 192;
+/// Whether the writer sleeps, or is about to: a futex.
+const WRITER_SLEEPS: u64 = 256;
+/// Whether the reader does.
+const READER_SLEEPS: u64 = 320;
 const FINISHED: u64 = 1;
 const FAILED: u64 = 2;
 
-/// Looks before the first pause.
-const LOOKS: u32 = 200;
-/// The pause while the other end is busy.
-const PAUSE: Duration = Duration::from_micros(50);
+/// Looks before sleep. Few: to look for the time that a piece takes keeps others, of whom the other end may be one, from this core.
+const LOOKS: u32 = 20;
+/// A belt: a sleep from which nobody wakes ends anyway. In tests it does not, as none needs it.
+const SLEEP_MAX: Duration = if cfg!(test) { Duration::MAX } else { Duration::from_millis(50) };
+/// Between a look and sleep on one side, and a count and the look for sleepers on the other. Paid for a piece of many bytes.
+const BARRIER: Barrier = Barrier::Fence;
 
 /// The writing end. Dropped without [`finish`](Self::finish), it tells the reader that there is no more to come.
 #[derive(Debug)]
 pub struct PipeWriter {
     data: OwnRegion,
-    ends: SharedRegion,
+    ends: Ends,
     written: u64,
-    patience: Duration,
 }
 
-/// The reading end.
+/// The reading end. It lends its bytes where they stand, as [`BufRead`]: no buffer around it makes it faster.
 #[derive(Debug)]
 pub struct PipeReader {
     data: PeerRegion,
-    ends: SharedRegion,
+    ends: Ends,
     read: u64,
+    /// Bytes from there on that are known to be there, up to the end of their piece.
+    lent: u64,
+}
+
+/// What the ends tell each other.
+#[derive(Debug)]
+struct Ends {
+    words: SharedRegion,
     patience: Duration,
+}
+
+/// What a look at the other end came to.
+enum Look<T> {
+    Done(io::Result<T>),
+    /// Not yet. The number gets smaller when the other end does something.
+    Wait(u64),
 }
 
 impl PipeWriter {
@@ -53,14 +82,58 @@ impl PipeWriter {
     /// # Errors
     /// As [`OwnRegion::create`].
     pub fn create(patience: Duration) -> Result<(PipeWriter, [OwnedFd; 2]), RegionError> {
-        let (data, data_fd) = OwnRegion::create("spindle-pipe", DATA_BYTES, DATA_BYTES)?;
-        let (ends, ends_fd) = SharedRegion::create("spindle-pipe-ends", ENDS_BYTES)?;
-        Ok((PipeWriter { data, ends, written: 0, patience }, [data_fd, ends_fd]))
+        let (data, data_fd) = OwnRegion::create("spindle-pipe", DATA_BYTES, 0)?;
+        let (words, words_fd) = SharedRegion::create("spindle-pipe-ends", ENDS_BYTES)?;
+        Ok((PipeWriter { data, ends: Ends { words, patience }, written: 0 }, [data_fd, words_fd]))
+    }
+
+    /// Lets `from` read straight into the pipe, up to its end. How many bytes that were.
+    ///
+    /// # Errors
+    /// Those of `from`, and as [`write`](Write::write).
+    pub fn write_from(&mut self, mut from: impl Read) -> io::Result<u64> {
+        let before = self.written;
+        loop {
+            let space = self.space()?;
+            let len = space.len();
+            match from.read(space) {
+                Ok(0) => return Ok(self.written - before),
+                Ok(read) if read > len => return Err(io::Error::other("it has read more than it was asked for")),
+                Ok(read) => self.publish(read as u64),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Everything is written.
     pub fn finish(self) {
-        self.ends.word(END).store(FINISHED, Ordering::Release);
+        // Who waits for it is woken when this is dropped.
+        self.ends.words.word(END).store(FINISHED, Ordering::Release);
+    }
+
+    /// Where the next bytes of this piece belong. It waits for room for all of them: a reader that takes a few at a time does not make the
+    /// writer do the same.
+    fn space(&mut self) -> io::Result<&mut [u8]> {
+        let (words, written) = (&self.ends.words, self.written);
+        let len = PIECE_BYTES - written % PIECE_BYTES;
+        self.ends.wait(WRITER_SLEEPS, "the reader", || {
+            if words.word(GONE).load(Ordering::Acquire) != 0 {
+                return Look::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")));
+            }
+            // Acquire: what the reader has read is written over from now on. A liar's count leaves no room.
+            let unread = written.wrapping_sub(words.word(READ).load(Ordering::Acquire));
+            if unread <= DATA_BYTES - len { Look::Done(Ok(())) } else { Look::Wait(unread) }
+        })?;
+        Ok(self.data.bytes_mut(written % DATA_BYTES, len))
+    }
+
+    /// So many bytes of [`space`](Self::space) are written.
+    fn publish(&mut self, len: u64) {
+        self.written += len;
+        // Release: who sees it sees the bytes.
+        self.ends.words.word(WRITTEN).store(self.written, Ordering::Release);
+        self.ends.wake(READER_SLEEPS);
     }
 }
 
@@ -70,65 +143,131 @@ impl PipeReader {
     /// # Errors
     /// As [`PeerRegion::open`].
     pub fn open(fds: [impl AsFd; 2], patience: Duration) -> Result<PipeReader, RegionError> {
-        let [data, ends] = fds;
+        let [data, words] = fds;
         let data = PeerRegion::open("a pipe", data, DATA_BYTES)?;
-        let ends = SharedRegion::open("the ends of a pipe", ends, ENDS_BYTES)?;
-        Ok(PipeReader { data, ends, read: 0, patience })
+        let words = SharedRegion::open("the ends of a pipe", words, ENDS_BYTES)?;
+        Ok(PipeReader { data, ends: Ends { words, patience }, read: 0, lent: 0 })
     }
 }
 
-/// Waits until `ready` answers something.
-fn wait<T>(patience: Duration, who: &str, mut ready: impl FnMut() -> Option<io::Result<T>>) -> io::Result<T> {
-    let (mut looks, mut since) = (0, None);
-    loop {
-        if let Some(answer) = ready() {
-            return answer;
+impl Ends {
+    /// Looks until there is an answer, or `who` has done nothing for too long.
+    fn wait<T>(&self, sleeps: u64, who: &str, look: impl Fn() -> Look<T>) -> io::Result<T> {
+        let mut looks = 0;
+        // The least that was left, and since when.
+        let mut least: Option<(u64, Instant)> = None;
+        loop {
+            let left = match look() {
+                Look::Done(answer) => return answer,
+                Look::Wait(left) => left,
+            };
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+                continue;
+            }
+            let now = Instant::now();
+            let since = match least {
+                Some((least, since)) if left >= least => since,
+                _ => least.insert((left, now)).1,
+            };
+            let rest = self.patience.saturating_sub(now - since);
+            if rest.is_zero() {
+                let why = format!("{who} has done nothing for {:?}", self.patience);
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            if let Some(answer) = self.sleep(sleeps, rest.min(SLEEP_MAX), &look) {
+                return answer;
+            }
         }
-        looks += 1;
-        if looks < LOOKS {
-            std::hint::spin_loop();
-            continue;
+    }
+
+    /// Sleeps until the other end [wakes](Self::wake) this one, unless a last look finds an answer.
+    fn sleep<T>(&self, sleeps: u64, at_most: Duration, look: &impl Fn() -> Look<T>) -> Option<io::Result<T>> {
+        let word = self.words.half_word(sleeps);
+        word.store(1, Ordering::Relaxed);
+        BARRIER.heavy();
+        let answer = match look() {
+            Look::Done(answer) => Some(answer),
+            Look::Wait(_) => {
+                let (tv_sec, tv_nsec) = (at_most.as_secs() as i64, at_most.subsec_nanos().into());
+                let timeout = futex::Timespec { tv_sec, tv_nsec };
+                // Woken before, timed out, interrupted: it looks again anyway.
+                let _ = futex::wait(word, futex::Flags::empty(), 1, Some(&timeout));
+                None
+            }
+        };
+        word.store(0, Ordering::Relaxed);
+        answer
+    }
+
+    /// Wakes the other end if it sleeps: to be called after storing what it waits for.
+    fn wake(&self, sleeps: u64) {
+        BARRIER.light();
+        let word = self.words.half_word(sleeps);
+        if word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::Relaxed) != 0 {
+            let _ = futex::wake(word, futex::Flags::empty(), 1);
         }
-        let since: &Instant = since.get_or_insert_with(Instant::now);
-        if since.elapsed() > patience {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{who} has done nothing for {patience:?}")));
-        }
-        std::thread::sleep(PAUSE);
     }
 }
 
 impl Write for PipeWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let (ends, written) = (&self.ends, self.written);
-        let room = wait(self.patience, "the reader", || {
-            if ends.word(GONE).load(Ordering::Acquire) != 0 {
-                return Some(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")));
-            }
-            // Acquire: what the reader has read is written over from now on. A liar's count leaves no room.
-            let unread = written.wrapping_sub(ends.word(READ).load(Ordering::Acquire));
-            (unread < DATA_BYTES).then(|| Ok(DATA_BYTES - unread))
-        })?;
-        let len = (bytes.len() as u64).min(room);
-        // Whole words, as far as both ends of the range are on their borders; a word that is shared with older bytes keeps them.
-        let mut at = 0;
-        while at < len {
-            let place = (written + at) % DATA_BYTES;
-            let (word, offset) = (place & !7, (place & 7) as usize);
-            let count = (8 - offset as u64).min(len - at) as usize;
-            let from = &bytes[at as usize..at as usize + count];
-            let mut whole = if count == 8 { [0; 8] } else { self.data.load(word).to_le_bytes() };
-            whole[offset..offset + count].copy_from_slice(from);
-            self.data.word(word).store(u64::from_le_bytes(whole), Ordering::Relaxed);
-            at += count as u64;
+        if bytes.is_empty() {
+            return Ok(0);
         }
-        self.written += len;
-        // Release: who sees it sees the bytes.
-        self.ends.word(WRITTEN).store(self.written, Ordering::Release);
-        Ok(len as usize)
+        let space = self.space()?;
+        let len = bytes.len().min(space.len());
+        space[..len].copy_from_slice(&bytes[..len]);
+        self.publish(len as u64);
+        Ok(len)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl BufRead for PipeReader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let (words, read) = (&self.ends.words, self.read);
+        if self.lent == 0 {
+            let there = self.ends.wait(READER_SLEEPS, "the writer", || {
+                let end = words.word(END).load(Ordering::Acquire);
+                // Acquire: pairs with the writer's release. Loaded after the end, behind which nothing is written.
+                let there = words.word(WRITTEN).load(Ordering::Acquire).wrapping_sub(read);
+                match (there, end) {
+                    (1..=DATA_BYTES, _) => Look::Done(Ok(there)),
+                    (0, 0) => Look::Wait(0),
+                    (0, FINISHED) => Look::Done(Ok(0)),
+                    (0, _) => Look::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the writer gave up"))),
+                    _ => {
+                        let why = "the writer's count makes no sense";
+                        Look::Done(Err(io::Error::new(io::ErrorKind::InvalidData, why)))
+                    }
+                }
+            })?;
+            self.lent = there.min(PIECE_BYTES - read % PIECE_BYTES);
+        }
+        Ok(self.data.bytes(read % DATA_BYTES, self.lent))
+    }
+
+    /// # Panics
+    /// If it is more than was lent.
+    fn consume(&mut self, len: usize) {
+        let len = len as u64;
+        assert!(len <= self.lent, "{len} bytes are consumed of {} that were lent", self.lent);
+        if len == 0 {
+            return;
+        }
+        self.lent -= len;
+        self.read += len;
+        // Release: the writer may write over what was read.
+        self.ends.words.word(READ).store(self.read, Ordering::Release);
+        // It waits for whole pieces.
+        if self.read.is_multiple_of(PIECE_BYTES) {
+            self.ends.wake(WRITER_SLEEPS);
+        }
     }
 }
 
@@ -137,46 +276,26 @@ impl Read for PipeReader {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let (ends, read) = (&self.ends, self.read);
-        let there = wait(self.patience, "the writer", || {
-            let end = ends.word(END).load(Ordering::Acquire);
-            // Acquire: pairs with the writer's release. Loaded after the end, behind which nothing is written.
-            let there = ends.word(WRITTEN).load(Ordering::Acquire).wrapping_sub(read);
-            match (there, end) {
-                (1..=DATA_BYTES, _) => Some(Ok(there)),
-                (0, 0) => None,
-                (0, FINISHED) => Some(Ok(0)),
-                (0, _) => Some(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the writer gave up"))),
-                _ => Some(Err(io::Error::new(io::ErrorKind::InvalidData, "the writer's count makes no sense"))),
-            }
-        })?;
-        let len = (bytes.len() as u64).min(there);
-        let mut at = 0;
-        while at < len {
-            let place = (read + at) % DATA_BYTES;
-            let (word, offset) = (place & !7, (place & 7) as usize);
-            let count = (8 - offset as u64).min(len - at) as usize;
-            let whole = self.data.load(word).to_le_bytes();
-            bytes[at as usize..at as usize + count].copy_from_slice(&whole[offset..offset + count]);
-            at += count as u64;
-        }
-        self.read += len;
-        // Release: the writer may write over what was read.
-        self.ends.word(READ).store(self.read, Ordering::Release);
-        Ok(len as usize)
+        let there = self.fill_buf()?;
+        let len = bytes.len().min(there.len());
+        bytes[..len].copy_from_slice(&there[..len]);
+        self.consume(len);
+        Ok(len)
     }
 }
 
 impl Drop for PipeWriter {
     fn drop(&mut self) {
-        let end = self.ends.word(END);
+        let end = self.ends.words.word(END);
         let _ = end.compare_exchange(0, FAILED, Ordering::Release, Ordering::Relaxed);
+        self.ends.wake(READER_SLEEPS);
     }
 }
 
 impl Drop for PipeReader {
     fn drop(&mut self) {
-        self.ends.word(GONE).store(1, Ordering::Release);
+        self.ends.words.word(GONE).store(1, Ordering::Release);
+        self.ends.wake(WRITER_SLEEPS);
     }
 }
 
@@ -221,6 +340,156 @@ mod tests {
         assert_eq!(reader.read(&mut [0; 8]).unwrap(), 0, "the end stays the end");
     }
 
+    /// Reads a few bytes at a time, a different number each time, and is interrupted.
+    struct Crumbs<'a> {
+        rest: &'a [u8],
+        calls: usize,
+    }
+
+    impl Read for Crumbs<'_> {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.calls += 1;
+            match self.calls % 4 {
+                0 => Err(io::ErrorKind::Interrupted.into()),
+                call => {
+                    let len = bytes.len().min([0, 1, 4099, usize::MAX][call]);
+                    self.rest.read(&mut bytes[..len])
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_lent_where_they_stand_whatever_the_pieces() {
+        let (mut writer, mut reader) = pipe(LONG);
+        let bytes: Vec<u8> = (0..5 * DATA_BYTES + 4321).map(|i| ((i * 2_654_435_761) >> 11) as u8).collect();
+        let expected = bytes.clone();
+        let writing = std::thread::spawn(move || {
+            let len = writer.write_from(Crumbs { rest: &bytes, calls: 0 }).unwrap();
+            writer.finish();
+            len
+        });
+        let mut got = vec![];
+        for i in 0.. {
+            let lent = reader.fill_buf().unwrap();
+            if lent.is_empty() {
+                break;
+            }
+            assert!(lent.len() as u64 <= PIECE_BYTES);
+            let len = lent.len().min([usize::MAX, 1, 70_001, 8][i % 4]);
+            got.extend_from_slice(&lent[..len]);
+            reader.consume(len);
+            reader.consume(0);
+        }
+        assert_eq!(writing.join().unwrap(), expected.len() as u64);
+        assert!(got == expected);
+    }
+
+    #[test]
+    fn who_sleeps_is_woken() {
+        let ((mut there, mut at_peer), (mut back, mut here)) = (pipe(LONG), pipe(LONG));
+        let all = vec![7; 2 * DATA_BYTES as usize];
+        let answer = all.clone();
+        let peer = std::thread::spawn(move || {
+            let mut one = [0];
+            while at_peer.read(&mut one).unwrap() == 1 {
+                back.write_all(&one).unwrap();
+            }
+            back.write_all(&answer).unwrap();
+        });
+        for i in 0..200 {
+            there.write_all(&[i]).unwrap();
+            let mut one = [0];
+            here.read_exact(&mut one).unwrap();
+            assert_eq!(one, [i]);
+        }
+        there.finish();
+        let mut got = vec![0; all.len()];
+        here.read_exact(&mut got).unwrap();
+        assert!(got == all);
+        assert_eq!(here.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        peer.join().unwrap();
+    }
+
+    #[test]
+    fn no_bytes_are_read_and_written_without_a_wait() {
+        let (mut writer, mut reader) = pipe(LONG);
+        assert_eq!(reader.read(&mut []).unwrap(), 0);
+        assert_eq!(writer.write(&[]).unwrap(), 0);
+        assert_eq!(writer.write_from(io::empty()).unwrap(), 0);
+        writer.write_all(&vec![0; DATA_BYTES as usize]).unwrap();
+        assert_eq!(writer.write(&[]).unwrap(), 0, "it needs no room");
+        writer.finish();
+        assert_eq!(io::copy(&mut reader, &mut io::sink()).unwrap(), DATA_BYTES);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_source_is_told_behind_what_it_gave() {
+        struct Boaster;
+        impl Read for Boaster {
+            fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+                Ok(bytes.len() + 1)
+            }
+        }
+        struct Failing;
+        impl Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+        }
+        let (mut writer, mut reader) = pipe(LONG);
+        assert_eq!(writer.write_from(Boaster).unwrap_err().kind(), io::ErrorKind::Other);
+        assert_eq!(writer.write_from(b"good".chain(Failing)).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        drop(writer);
+        let mut got = vec![];
+        assert_eq!(reader.read_to_end(&mut got).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(got, b"good");
+    }
+
+    #[test]
+    #[should_panic(expected = "5 bytes are consumed of 4 that were lent")]
+    fn more_than_was_lent_can_not_be_consumed() {
+        let (mut writer, mut reader) = pipe(LONG);
+        writer.write_all(b"four").unwrap();
+        assert_eq!(reader.fill_buf().unwrap(), b"four");
+        reader.consume(5);
+    }
+
+    #[test]
+    fn patience_begins_anew_with_everything_that_is_done() {
+        let (writer, _reader) = pipe(Duration::from_millis(2));
+        let steps = std::cell::Cell::new(20);
+        let step = || match steps.replace(steps.get() - 1) {
+            0 => Look::Done(Ok(())),
+            left => Look::Wait(left),
+        };
+        // Each sleep takes all the patience there is.
+        writer.ends.wait(WRITER_SLEEPS, "the other", step).unwrap();
+        let error = writer.ends.wait(WRITER_SLEEPS, "the other", || Look::<()>::Wait(7)).unwrap_err();
+        assert_eq!(error.to_string(), "the other has done nothing for 2ms");
+    }
+
+    #[test]
+    fn a_liar_that_writes_over_what_is_lent_makes_rubbish_and_nothing_else() {
+        const ALL: u64 = 20 * DATA_BYTES;
+        let (mut writer, mut reader) = pipe(LONG);
+        let writing = std::thread::spawn(move || {
+            for rubbish in [1, 2].into_iter().cycle() {
+                writer.data.bytes_mut(0, DATA_BYTES).fill(rubbish);
+                let read = writer.ends.words.word(READ).load(Ordering::Acquire);
+                if read == ALL || writer.ends.words.word(GONE).load(Ordering::Acquire) != 0 {
+                    return writer.finish();
+                }
+                writer.written = ALL.min(read + DATA_BYTES);
+                writer.publish(0);
+            }
+        });
+        let mut got = vec![];
+        assert_eq!(reader.read_to_end(&mut got).unwrap() as u64, ALL);
+        assert!(got.iter().all(|byte| [1, 2].contains(byte)));
+        writing.join().unwrap();
+    }
+
     #[test]
     fn an_end_that_goes_away_or_does_nothing_is_told() {
         let (writer, mut reader) = pipe(LONG);
@@ -238,10 +507,10 @@ mod tests {
     #[test]
     fn counts_that_make_no_sense_are_refused() {
         let (writer, mut reader) = pipe(LONG);
-        writer.ends.word(WRITTEN).store(DATA_BYTES + 1, Ordering::Release);
+        writer.ends.words.word(WRITTEN).store(DATA_BYTES + 1, Ordering::Release);
         assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let (mut writer, reader) = pipe(Duration::from_millis(5));
-        reader.ends.word(READ).store(17, Ordering::Release);
+        reader.ends.words.word(READ).store(17, Ordering::Release);
         assert_eq!(writer.write(&[0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

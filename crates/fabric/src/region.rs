@@ -9,6 +9,7 @@
 //! - *frames* are given out as `&mut [u8]` to one claimer, between claim and commit, and as `&[u8]` after their
 //!   announcement, until every member has delivered them: they never change while borrowed (INV-FRAME). `spindle-core`
 //!   keeps this with [`Claims`](spindle_core::Claims) and the counters that it reads before it asks for bytes;
+//! - the *data of a pipe* are given out in the same way: as `&mut [u8]` before they are announced, as `&[u8]` until they are read;
 //! - a peer process that breaks the protocol can make the group deliver rubbish, and is inside the group's trust boundary:
 //!   same user, same program. It can't write my row, and no length or offset that it announces leads outside a mapping.
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -19,6 +20,7 @@ use spindle_core::{Found, Ring};
 use std::alloc::Layout;
 use std::fs::read_to_string;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -157,15 +159,6 @@ impl OwnRegion {
         unsafe { self.memory.span.word(at) }
     }
 
-    /// The word at `at`, with acquire order.
-    ///
-    /// # Panics
-    /// As [`word`](Self::word).
-    #[inline]
-    pub(crate) fn load(&self, at: u64) -> u64 {
-        self.word(at).load(Ordering::Acquire)
-    }
-
     /// Stores the word at `at`, with release order.
     ///
     /// # Panics
@@ -183,6 +176,22 @@ impl OwnRegion {
     pub(crate) fn stamp(&self, ring: &Ring, position: u64, round: u64) {
         // SAFETY: the memory is mapped, writable, for as long as `self` is.
         unsafe { self.memory.span.ring(ring).stamp(position, round) }
+    }
+
+    /// `len` bytes at `at`, behind the words, to write. Nobody else in this process gets at the region meanwhile; that no peer reads them is
+    /// up to the caller.
+    ///
+    /// # Panics
+    /// If the range is not inside, or has words in it.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, at: u64, len: u64) -> &mut [u8] {
+        if at < self.control {
+            outside(at, len, self.size());
+        }
+        let start = self.memory.span.pointer(at, len);
+        // SAFETY: inside the mapping, by the check, which is writable for as long as `self` is. It is borrowed alone: references into it
+        // borrow `self`, and whoever holds a `Lease` or a `Span` holds an `Arc` of it, of which there is none beside `&mut self`. Peers can't write.
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len as usize) }
     }
 
     /// Takes the right to write frames into `ring`, for ever. `None` if the ring is not behind the control block and inside
@@ -638,6 +647,19 @@ impl Drop for Memory {
     }
 }
 
+/// Asks for huge pages behind `memory`, which need fewer faults when it is written first; for less than some megabytes it does nothing. A
+/// wish: some kernels have none, and some have none left.
+pub fn wish_for_huge_pages(memory: &mut [MaybeUninit<u8>]) {
+    let skipped = memory.as_ptr().align_offset(HEAP_ALIGN);
+    let len = memory.len().saturating_sub(skipped) & !(HEAP_ALIGN - 1);
+    if (len as u64) < HUGE_BYTES_MIN {
+        return;
+    }
+    let start = memory[skipped..].as_mut_ptr();
+    // SAFETY: whole pages of memory that is borrowed alone, and this advice does not change what stands in them.
+    let _ = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxHugepage) };
+}
+
 /// Memory without a name in any directory, that can be sealed and not executed.
 pub(crate) fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -813,7 +835,7 @@ mod tests {
         };
         for at in [LEN, LEN - 4, 1, u64::MAX - 7, u64::MAX] {
             panics(&|| own.store(at, 1));
-            panics(&|| _ = own.load(at));
+            panics(&|| _ = own.word(at));
             panics(&|| _ = peer.load(at));
         }
         for (at, len) in [(LEN, 1), (0, LEN + 1), (u64::MAX, 2), (8, u64::MAX - 4)] {

@@ -6,14 +6,13 @@
 //!
 //! A place says how much of a subgroup's order the state contains.
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
-use std::io::{self, Read, Write};
+use spindle_fabric::region::wish_for_huge_pages;
+use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// How long one end waits for the other to do anything.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes that are moved at once.
-const PIECE_BYTES: usize = 256 << 10;
 /// Subgroups that anybody has.
 const SUBGROUPS_MAX: u64 = spindle_core::limits::SUBGROUPS_MAX as u64;
 
@@ -21,11 +20,16 @@ const SUBGROUPS_MAX: u64 = spindle_core::limits::SUBGROUPS_MAX as u64;
 pub struct Snapshot {
     /// How many bytes it has, if that is known: the joiner can tell how far it is.
     pub len: Option<u64>,
-    /// Its bytes, read on a thread of their own while the group goes on.
+    /// Its bytes, read on a thread of their own while the group goes on. They are read in large pieces, to the place where the joiner finds
+    /// them: no buffer around them makes it faster.
     pub bytes: Box<dyn Read + Send>,
 }
 
 /// The state of the group's application, for a joiner to read.
+///
+/// As [`BufRead`] it lends the bytes where they stand, in pieces, so what is parsed needs no copy. Where they are to be kept as they are,
+/// [`read_to_end`](Read::read_to_end) is the fastest way: it makes room for all of them at once, if [`len`](Self::len) is known, and asks for
+/// huge pages.
 #[derive(Debug)]
 pub struct State {
     pipe: PipeReader,
@@ -58,8 +62,7 @@ pub(crate) fn send_state(state: Option<Snapshot>, places: &[Option<u64>]) -> io:
     let write = move || -> io::Result<()> {
         let head: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
         writer.write_all(&head)?;
-        let mut bytes = io::BufReader::with_capacity(PIECE_BYTES, bytes);
-        io::copy(&mut bytes, &mut writer)?;
+        writer.write_from(bytes)?;
         writer.finish();
         Ok(())
     };
@@ -93,5 +96,96 @@ impl Read for State {
         self.broken |= read.is_err();
         self.taken += *read.as_ref().unwrap_or(&0) as u64;
         read
+    }
+
+    fn read_to_end(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        let before = bytes.len();
+        let left = self.len.map_or(0, |len| len.saturating_sub(self.taken));
+        let left = usize::try_from(left).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        if bytes.capacity() - before < left {
+            bytes.try_reserve_exact(left)?;
+            wish_for_huge_pages(bytes.spare_capacity_mut());
+        }
+        loop {
+            let piece = self.fill_buf()?;
+            if piece.is_empty() {
+                return Ok(bytes.len() - before);
+            }
+            bytes.try_reserve(piece.len())?;
+            bytes.extend_from_slice(piece);
+            let len = piece.len();
+            self.consume(len);
+        }
+    }
+}
+
+impl BufRead for State {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let State { pipe, broken, .. } = self;
+        pipe.fill_buf().inspect_err(|_| *broken = true)
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.pipe.consume(len);
+        self.taken += len as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(len: Option<u64>, bytes: Vec<u8>) -> State {
+        let state = Snapshot { len, bytes: Box::new(io::Cursor::new(bytes)) };
+        State::open(send_state(Some(state), &[Some(7), None]).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_state_comes_to_its_end_whatever_length_was_told() {
+        let bytes: Vec<u8> = (0..9_000_001u64).map(|i| ((i * 2_654_435_761) >> 15) as u8).collect();
+        let whole = bytes.len() as u64;
+        for len in [Some(whole), None, Some(0), Some(whole - 1), Some(2 * whole)] {
+            let mut state = sent(len, bytes.clone());
+            assert_eq!((state.len, &state.places), (len, &vec![Some(7), None]));
+            let mut got = b"before".to_vec();
+            assert_eq!(state.read_to_end(&mut got).unwrap() as u64, whole);
+            assert!(got[..6] == *b"before" && got[6..] == bytes);
+            assert_eq!((state.taken, state.broken), (whole, false));
+        }
+    }
+
+    #[test]
+    fn a_state_is_read_and_lent_in_turns() {
+        let mut state = sent(Some(11), b"hello world".to_vec());
+        let mut first = [0; 2];
+        state.read_exact(&mut first).unwrap();
+        assert_eq!((&first, state.fill_buf().unwrap()), (b"he", &b"llo world"[..]));
+        state.consume(4);
+        assert_eq!(state.taken, 6);
+        let mut rest = vec![];
+        state.read_to_end(&mut rest).unwrap();
+        assert_eq!((rest.as_slice(), state.taken), (&b"world"[..], 11));
+    }
+
+    #[test]
+    fn more_than_there_is_memory_for_is_an_error() {
+        let mut state = sent(Some(u64::MAX - 1), b"short".to_vec());
+        assert_eq!(state.read_to_end(&mut vec![]).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        assert!(!state.broken, "it is not the pipe's fault");
+    }
+
+    #[test]
+    fn a_pipe_that_breaks_is_told_from_an_application_that_fails() {
+        struct Failing;
+        impl Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("no more"))
+            }
+        }
+        let bytes = Box::new(b"half".chain(Failing));
+        let ends = send_state(Some(Snapshot { len: Some(8), bytes }), &[]).unwrap();
+        let mut state = State::open(ends).unwrap();
+        assert_eq!(state.read_to_end(&mut vec![]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!((state.taken, state.broken), (4, true));
     }
 }

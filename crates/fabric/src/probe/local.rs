@@ -3,6 +3,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::error::ProbeError;
+use crate::region::wish_for_huge_pages;
 
 /// What copying costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,7 +46,31 @@ pub fn memcpy(bytes: u64, duration: Duration) -> Result<Memcpy, ProbeError> {
     Ok(Memcpy { bytes, copies, bytes_per_second: (copies * bytes) as f64 / elapsed.as_secs_f64() })
 }
 
+/// Copies `bytes` once, into memory as the allocator gives it, with a wish for huge pages: what a copy to stay costs.
+///
+/// # Errors
+/// [`ProbeError::Argument`] if `bytes` is 0, or more than there is room for.
+pub fn memcpy_fresh(bytes: u64) -> Result<Memcpy, ProbeError> {
+    let none = ProbeError::Argument { what: "bytes", got: bytes, need: "at least 1, and room for so many" };
+    let mut to = Vec::new();
+    if bytes == 0 || to.try_reserve_exact(bytes as usize).is_err() {
+        return Err(none);
+    }
+    let from = vec![0x5a_u8; bytes.min(FRESH_FROM_BYTES) as usize];
+    let begin = Instant::now();
+    wish_for_huge_pages(to.spare_capacity_mut());
+    while (to.len() as u64) < bytes {
+        let piece = from.len().min(bytes as usize - to.len());
+        to.extend_from_slice(black_box(&from[..piece]));
+    }
+    black_box(&mut to);
+    let elapsed = begin.elapsed().max(Duration::from_nanos(1));
+    Ok(Memcpy { bytes, copies: 1, bytes_per_second: bytes as f64 / elapsed.as_secs_f64() })
+}
+
 const BUFFER_BYTES_MAX: u64 = 1 << 30;
+/// Above the last cache.
+const FRESH_FROM_BYTES: u64 = 64 << 20;
 /// Copied between two looks at the clock.
 const LOOK_BYTES: u64 = 1 << 20;
 
@@ -93,6 +118,8 @@ mod tests {
         for bytes in [1, 10_240, 8 << 20] {
             let got = memcpy(bytes, Duration::from_millis(5)).expect("measured");
             assert!(got.copies > 0 && got.bytes_per_second > 0.0, "{got:?}");
+            let got = memcpy_fresh(bytes).expect("measured");
+            assert!(got.copies == 1 && got.bytes_per_second > 0.0, "{got:?}");
         }
     }
 
@@ -100,6 +127,10 @@ mod tests {
     fn refuses_no_bytes_and_too_many() {
         for bytes in [0, (1 << 30) + 1] {
             let error = memcpy(bytes, Duration::ZERO).expect_err("no such buffer");
+            assert!(matches!(error, ProbeError::Argument { what: "bytes", .. }), "{error}");
+        }
+        for bytes in [0, u64::MAX] {
+            let error = memcpy_fresh(bytes).expect_err("no such memory");
             assert!(matches!(error, ProbeError::Argument { what: "bytes", .. }), "{error}");
         }
     }

@@ -25,7 +25,7 @@ mod wake;
 pub use cores::Cores;
 pub use error::{ChildEnd, ProbeError};
 pub use hop::{Hop, hop};
-pub use local::{Clock, Memcpy, clock, memcpy};
+pub use local::{Clock, Memcpy, clock, memcpy, memcpy_fresh};
 pub use pattern::{check, expected, fill, seed};
 pub use percentiles::Percentiles;
 pub use raw_ring::{RawRing, raw_ring};

@@ -64,7 +64,7 @@ impl Crew {
         let dir = MeetingPlace::new()?;
         let mut crew = Crew { args: args.clone(), state, dir, members: BTreeMap::new(), next_id: 1 };
         for _ in 0..args.members {
-            crew.spawn(args.members)?;
+            crew.spawn(args.members, false)?;
         }
         let ids: Vec<u64> = crew.members.keys().copied().collect();
         for id in ids {
@@ -75,10 +75,15 @@ impl Crew {
 
     /// Starts one more member.
     pub(super) fn add(&mut self) -> anyhow::Result<u64> {
-        self.spawn(1)
+        self.spawn(1, false)
     }
 
-    fn spawn(&mut self, founders: u32) -> anyhow::Result<u64> {
+    /// Starts one more member, which has written the memory for its state before it asks for it.
+    pub(super) fn add_mapped(&mut self) -> anyhow::Result<u64> {
+        self.spawn(1, true)
+    }
+
+    fn spawn(&mut self, founders: u32, mapped: bool) -> anyhow::Result<u64> {
         let id = self.next_id;
         self.next_id += 1;
         let args = &self.args;
@@ -92,6 +97,7 @@ impl Crew {
             ("--size", args.size),
             ("--suspect-after", args.suspect_after),
             ("--state", self.state),
+            ("--mapped", mapped.into()),
         ] {
             command.args([name.to_string(), value.to_string()]);
         }

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     suspect_after: u64,
     #[arg(long)]
     state: u64,
+    /// 1: the state is restored into memory that was written before
+    #[arg(long)]
+    mapped: u64,
 }
 
 /// A time in which nothing was delivered.
@@ -71,6 +74,8 @@ struct Witness {
     /// The change after which nothing was delivered yet.
     change: Option<ViewChange>,
     state: Arc<Vec<u8>>,
+    /// What a state is restored into.
+    memory: Vec<u8>,
     restored: Arc<Mutex<(u64, u64)>>,
 }
 
@@ -114,8 +119,7 @@ impl Handler for Witness {
 
     fn restore(&mut self, state: &mut State) -> io::Result<()> {
         let start = Instant::now();
-        let mut bytes = vec![0; state.len.unwrap_or(0) as usize];
-        state.read_exact(&mut bytes)?;
+        let mut bytes = std::mem::take(&mut self.memory);
         state.read_to_end(&mut bytes)?;
         let took = start.elapsed().as_nanos() as u64;
         *self.restored.lock().unwrap_or_else(PoisonError::into_inner) = (took, bytes.len() as u64);
@@ -151,11 +155,14 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     config.subgroups[0].window = 1000;
     let restored = Arc::new(Mutex::new((0, 0)));
     let state = if args.members > 1 { vec![7; args.state as usize] } else { vec![] };
+    let mut memory = if args.mapped == 1 { vec![1; args.state as usize] } else { vec![] };
+    memory.clear();
     let mut witness = Witness {
         last_ns: 0,
         gaps: VecDeque::new(),
         change: None,
         state: Arc::new(state),
+        memory,
         restored: Arc::clone(&restored),
     };
     let mut node = config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?;
