@@ -226,11 +226,12 @@ impl Crew {
     }
 
     /// Somebody follows who is told of each view. It is forgotten when its process ends, or when it does not read what it is told.
-    pub(crate) fn add_observer(&mut self, id: MemberId) {
-        self.observers.insert(id);
+    /// The answer: whether it is new.
+    pub(crate) fn add_observer(&mut self, id: MemberId) -> bool {
+        let is_new = self.observers.insert(id);
         // A visitor is never a member, so a wrong number only makes that it is forgotten, and asks again. For those who may become
         // members their own word about their process would not do.
-        let Post::Mail { watch, .. } = &self.post else { return };
+        let Post::Mail { watch, .. } = &self.post else { return is_new };
         let pid = self.pids.get(&id).and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
         if id.0 >= VISITOR_IDS_FROM
             && let Some(pid) = pid
@@ -241,6 +242,7 @@ impl Crew {
                 self.watched.remove(&id);
             }
         }
+        is_new
     }
 
     /// It observes no more.
@@ -419,11 +421,16 @@ impl Crew {
         self.parts.remove(&(view, member)).map(|(_, parts)| parts)
     }
 
-    /// Who of these has no address any more. What they had sent is here then.
-    pub(crate) fn look_for(&mut self, ids: &[MemberId]) -> Vec<MemberId> {
+    /// Who of these has no address any more.
+    pub(crate) fn unreachable(&self, ids: &[MemberId]) -> Vec<MemberId> {
         let Post::Mail { mailbox, .. } = &self.post else { return vec![] };
         let is_gone = |id: &MemberId| mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
-        let gone: Vec<MemberId> = ids.iter().copied().filter(is_gone).collect();
+        ids.iter().copied().filter(is_gone).collect()
+    }
+
+    /// Who of these has no address any more. What they had sent is here then.
+    pub(crate) fn look_for(&mut self, ids: &[MemberId]) -> Vec<MemberId> {
+        let gone = self.unreachable(ids);
         if gone.is_empty() {
             return gone;
         }

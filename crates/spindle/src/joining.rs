@@ -20,33 +20,36 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for news before looking at the clock and the flag again.
 const TICK: Duration = Duration::from_millis(10);
-/// How long those who ask are collected before a view lets them in, while nobody else has just come.
-const QUIET_ALONE: Duration = Duration::from_millis(1);
-/// The same while many come: a view for each would keep the group busy with itself.
-const QUIET_CROWDED: Duration = Duration::from_millis(300);
-/// For how long after a join the next one counts as part of a crowd.
-const CROWDED_FOR: Duration = Duration::from_secs(2);
+/// How long those who ask are collected before a view lets them in, if nobody is on the way.
+const QUIET: Duration = Duration::from_millis(1);
 /// How often a state is asked for before that is an error.
 const LEARN_ATTEMPTS: u32 = 5;
-/// The longest that anybody waits for others to come along.
-const COLLECT_MAX: Duration = Duration::from_secs(1);
+/// The longest that anybody waits for others to come along, and the longest that others wait for anybody.
+const COLLECT_MAX: Duration = Duration::from_secs(2);
+/// How often those who are waited for are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Who wants to join, at a member.
+/// Who wants to join, at a member; and when the leader lets them in.
+///
+/// A view for each of many would keep the group busy with itself, and those who learn with following it. So who asks waits for those
+/// who have begun to learn and have yet to ask. If there are none it is let in at once.
 #[derive(Debug)]
 pub(crate) struct Joins {
-    asking: BTreeMap<MemberId, u32>,
+    asking: BTreeSet<MemberId>,
     /// When the first of them asked, and the newest.
     since: Option<(Instant, Instant)>,
+    /// Who learns and has not asked yet, since when.
+    learning: BTreeMap<MemberId, Instant>,
+    looked: Option<Instant>,
     /// Who has been passed on to the engine.
     admitted: BTreeSet<MemberId>,
-    last_join: Option<Instant>,
     handover: Handover,
 }
 
 impl Joins {
     pub(crate) fn new(handover: Handover) -> Joins {
-        let (asking, since, admitted, last_join) = Default::default();
-        Joins { asking, since, admitted, last_join, handover }
+        let (asking, since, learning, looked, admitted) = Default::default();
+        Joins { asking, since, learning, looked, admitted, handover }
     }
 
     /// This member's memory in the view, for those who have to be told again.
@@ -58,8 +61,18 @@ impl Joins {
         self.since.is_some()
     }
 
-    pub(crate) fn ask(&mut self, id: MemberId, pid: u32, now: Instant) {
-        if self.admitted.contains(&id) || self.asking.insert(id, pid).is_some() {
+    /// `id` has begun to follow, and will ask when it has learned enough.
+    pub(crate) fn expect(&mut self, id: MemberId, now: Instant) {
+        // Those whom nobody waits for any more.
+        self.learning.retain(|_, came| *came + COLLECT_MAX > now);
+        if id.0 < VISITOR_IDS_FROM && !self.admitted.contains(&id) && !self.asking.contains(&id) {
+            self.learning.entry(id).or_insert(now);
+        }
+    }
+
+    pub(crate) fn ask(&mut self, id: MemberId, now: Instant) {
+        self.learning.remove(&id);
+        if self.admitted.contains(&id) || !self.asking.insert(id) {
             return;
         }
         let first = self.since.map_or(now, |(first, _)| first);
@@ -67,6 +80,7 @@ impl Joins {
     }
 
     pub(crate) fn forget(&mut self, id: MemberId) {
+        self.learning.remove(&id);
         self.asking.remove(&id);
         self.admitted.remove(&id);
         if self.asking.is_empty() {
@@ -74,26 +88,42 @@ impl Joins {
         }
     }
 
-    fn due_at(&self, now: Instant) -> Option<Instant> {
+    fn due_at(&self) -> Option<Instant> {
         let (first, newest) = self.since?;
-        let crowded = self.last_join.is_some_and(|last| now.duration_since(last) < CROWDED_FOR);
-        let quiet = if crowded { QUIET_CROWDED } else { QUIET_ALONE };
-        Some((newest + quiet).min(first + COLLECT_MAX))
+        let expected = self.learning.values().max().map(|came| *came + COLLECT_MAX);
+        let quiet = newest + QUIET;
+        Some(expected.map_or(quiet, |expected| expected.max(quiet)).min(first + COLLECT_MAX))
     }
 
+    /// When to come again, for [`due`](Self::due) or [`expected`](Self::expected).
     pub(crate) fn patience(&self, now: Instant) -> Option<Duration> {
-        self.due_at(now).map(|at| at.saturating_duration_since(now))
+        let left = self.due_at()?.saturating_duration_since(now);
+        Some(if self.learning.is_empty() { left } else { left.min(LOOK_EVERY) })
+    }
+
+    /// Now and then, while they keep others waiting: those who learn.
+    pub(crate) fn expected(&mut self, now: Instant) -> Vec<MemberId> {
+        if self.since.is_none() || self.learning.is_empty() || self.looked.is_some_and(|at| now < at + LOOK_EVERY) {
+            return vec![];
+        }
+        self.looked = Some(now);
+        self.learning.keys().copied().collect()
     }
 
     /// Those who are to be let in now.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<MemberId> {
-        if self.due_at(now).is_none_or(|at| at > now) {
+        if self.due_at().is_none_or(|at| at > now) {
             return vec![];
         }
-        (self.since, self.last_join) = (None, Some(now));
-        let due: Vec<MemberId> = std::mem::take(&mut self.asking).into_keys().collect();
-        self.admitted.extend(&due);
-        due
+        self.all()
+    }
+
+    /// All who ask: they are to be let in by a view that begins anyway.
+    pub(crate) fn all(&mut self) -> Vec<MemberId> {
+        self.since = None;
+        let all: Vec<MemberId> = std::mem::take(&mut self.asking).into_iter().collect();
+        self.admitted.extend(&all);
+        all
     }
 
     /// Those who were passed on to an engine and are in no view yet.
@@ -102,16 +132,15 @@ impl Joins {
     }
 
     /// A view has begun.
-    pub(crate) fn begin(&mut self, handover: Handover, old: &View, new: &View, now: Instant) {
+    pub(crate) fn begin(&mut self, handover: Handover, view: &View) {
         self.handover = handover;
-        self.admitted.retain(|id| !new.members.contains(id));
+        let is_outside = |id: &MemberId| !view.members.contains(id);
+        self.admitted.retain(is_outside);
+        self.learning.retain(|id, _| is_outside(id));
         // Others may have let them in.
-        self.asking.retain(|id, _| !new.members.contains(id));
+        self.asking.retain(is_outside);
         if self.asking.is_empty() {
             self.since = None;
-        }
-        if new.members.iter().any(|id| !old.members.contains(id)) {
-            self.last_join = Some(now);
         }
     }
 }

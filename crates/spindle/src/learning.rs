@@ -107,13 +107,13 @@ impl Queue {
     /// The next item; `None` if there is none for a while.
     pub(crate) fn take(&self, at_most: Duration) -> Option<Item> {
         let queue = self.lock();
+        if self.restored.load(Ordering::Relaxed) && queue.0.len() < CAUGHT_UP {
+            self.caught_up.store(true, Ordering::Release);
+        }
         let waited = self.filled.wait_timeout_while(queue, at_most, |queue| queue.0.is_empty());
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         let item = queue.0.pop_front();
         queue.1 -= item.as_ref().map_or(0, Item::bytes);
-        if self.restored.load(Ordering::Relaxed) && queue.0.len() < CAUGHT_UP {
-            self.caught_up.store(true, Ordering::Release);
-        }
         item
     }
 }
@@ -128,6 +128,8 @@ pub(crate) struct Learner {
     /// How many had none to give.
     without_state: usize,
     has_state: bool,
+    /// In this view, to be let in.
+    has_asked: bool,
     /// By subgroup of the view in which the observation began: the first place that was observed.
     start: Vec<u64>,
     /// What was delivered since, until the state comes.
@@ -144,8 +146,8 @@ impl Learner {
         seen: Arc<Mutex<Gathering>>,
     ) -> Learner {
         let state_from = failed.map(|id| (id, Instant::now()));
-        let (without_state, has_state, start, early, early_bytes) = Default::default();
-        Learner { follower, queue, seen, state_from, without_state, has_state, start, early, early_bytes }
+        let (without_state, has_state, has_asked, start, early, early_bytes) = Default::default();
+        Learner { follower, queue, seen, state_from, without_state, has_state, has_asked, start, early, early_bytes }
     }
 
     /// Runs until this process is let in, or can't be.
@@ -214,6 +216,7 @@ impl Learner {
     }
 
     fn begin(&mut self, begun: Begun) {
+        self.has_asked = false;
         if begun == Begun::Newest || !self.has_state {
             self.start = self.follower.places();
             self.ask_the_next();
@@ -276,7 +279,12 @@ impl Learner {
 
     /// Asks for what is missing: the view, its rows, the state, or to be let in.
     fn ask(&mut self) -> Result<(), JoinError> {
-        let wants_in = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
+        // Who is between two views asks for the rows of the next: those who have just come have yet to hand theirs over.
+        let has_learned = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
+        let wants_in = has_learned && self.follower.is_following();
+        if wants_in && !std::mem::replace(&mut self.has_asked, true) {
+            self.follower.ask_again();
+        }
         let is_time = self.follower.ask(wants_in)?;
         if is_time && wants_in {
             self.queue.is_wanted.store(true, Ordering::Relaxed);

@@ -430,7 +430,7 @@ impl Node {
             || self.leaving != Leaving::No
             || !self.states.is_empty()
             || !self.crew.is_calm()
-            || self.joins.is_pending();
+            || (self.joins.is_pending() && self.lets_in());
         Ok(worked)
     }
 
@@ -507,7 +507,7 @@ impl Node {
             // The old view was about to end, or had ended, without this wish.
             (self.leaving, self.has_chores) = (Leaving::Wanted, true);
         }
-        self.joins.begin(handover, &change.old, &self.view, Instant::now());
+        self.joins.begin(handover, &self.view);
         for id in self.joins.admitted() {
             // The old view's engine heard of it when this one had been made already.
             self.engine.admit(id);
@@ -543,11 +543,29 @@ impl Node {
         if was_observed && self.crew.observers().is_empty() {
             self.engine.set_observed(false);
         }
-        let admitted = self.joins.due(Instant::now());
-        for id in admitted {
-            self.engine.admit(id);
+        if self.lets_in() {
+            let now = Instant::now();
+            for id in self.crew.unreachable(&self.joins.expected(now)) {
+                // Nobody waits for the dead.
+                self.joins.forget(id);
+                self.crew.forget_observer(id);
+            }
+            let due = self.joins.due(now);
+            self.admit(due);
         }
         Ok(worked)
+    }
+
+    fn admit(&mut self, ids: Vec<MemberId>) {
+        for id in ids {
+            self.engine.admit(id);
+        }
+    }
+
+    /// Whether it is this member's to say when those who wait are let in. All know who waits, in case that the leader dies; and if all
+    /// decided on the moment, the first would, who need not know of all those who are on their way.
+    fn lets_in(&self) -> bool {
+        self.next.is_none() && !self.engine.is_wedged() && self.engine.leader() == self.rank()
     }
 
     /// Somebody wants to join.
@@ -568,7 +586,9 @@ impl Node {
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
         if observer {
-            self.crew.add_observer(id);
+            if self.crew.add_observer(id) {
+                self.joins.expect(id, Instant::now());
+            }
             if let Some(next) = &mut self.next {
                 next.engine.set_observed(true);
                 return next.hand_over_to(&mut self.crew, id);
@@ -580,7 +600,7 @@ impl Node {
         if self.view.members.len() >= limits::MEMBERS_MAX {
             return self.crew.post(id, Letter::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
         }
-        self.joins.ask(id, pid, Instant::now());
+        self.joins.ask(id, Instant::now());
         self.wait(id);
     }
 
@@ -596,7 +616,10 @@ impl Node {
         match what {
             Request::Leave => self.leave(),
             Request::State => return self.states.push(from),
-            Request::Forget => return self.crew.forget_observer(from),
+            Request::Forget => {
+                self.joins.forget(from);
+                return self.crew.forget_observer(from);
+            }
             Request::Evict(id) => self.evict(id),
             _ => {}
         }
@@ -660,6 +683,11 @@ impl Node {
 
     /// `id` writes nothing any more.
     fn died(&mut self, id: MemberId) {
+        if self.view.rank_of(id).is_some() && self.next.is_none() {
+            // The view ends anyway.
+            let all = self.joins.all();
+            self.admit(all);
+        }
         match self.view.rank_of(id) {
             Some(rank) if self.absent.contains(&id) => self.engine.member_gone(rank),
             Some(rank) => self.engine.member_died(rank),
@@ -724,7 +752,8 @@ impl Node {
         let poll = self.poll(handler);
         if matches!(poll, Ok(Poll::Idle)) && !called() && self.next.is_none() {
             let wake_in = self.wake_at.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock.now.0)));
-            let waits = [wake_in, self.crew.patience(), self.joins.patience(Instant::now())];
+            let joins = self.joins.patience(Instant::now()).filter(|_| self.lets_in());
+            let waits = [wake_in, self.crew.patience(), joins];
             self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
             if self.terms.suspect_after.is_some() {
                 self.clock.look();
