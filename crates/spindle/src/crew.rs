@@ -112,6 +112,8 @@ pub(crate) struct Notices {
     mail: AtomicBool,
     deaths: Mutex<Vec<u64>>,
     doorbell: Mutex<Option<Doorbell>>,
+    /// States that can be handed over, and to whom.
+    states: Mutex<Vec<(MemberId, ViewId, [OwnedFd; 2])>>,
     /// Who waits for news without a row.
     waiter: Mutex<Option<Thread>>,
 }
@@ -122,6 +124,12 @@ impl Notices {
             Notice::Death(token) => lock(&self.deaths).push(token),
             Notice::Mail => self.mail.store(true, Ordering::Release),
         }
+        self.ring();
+    }
+
+    /// The pipe is made through which the state of this application, as it was in `view`, goes to `to`.
+    pub(crate) fn tell_of_state(&self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
+        lock(&self.states).push((to, view, pipe));
         self.ring();
     }
 
@@ -306,6 +314,10 @@ impl Crew {
             }
             self.dead.insert(id);
             news.push(News::Died(id));
+        }
+        let states = std::mem::take(&mut *lock(&self.notices.states));
+        for (to, view, pipe) in states {
+            self.send_state(to, view, pipe);
         }
         self.flush(&mut news);
         news
@@ -518,7 +530,7 @@ impl Crew {
     }
 
     /// Hands the ends of a pipe to somebody who wants this application's state.
-    pub(crate) fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
+    fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
         let from = self.me;
         if let Post::Mail { outbox, .. } = &mut self.post {
             let _ = outbox.push(to, Letter::State { view, from }, &pipe.map(Arc::new));

@@ -21,8 +21,14 @@ use std::time::{Duration, Instant};
 
 /// How long a member may take until its state begins to come.
 const STATE_WAIT: Duration = Duration::from_secs(2);
-/// The pause of the thread that follows, when there is nothing to follow.
-const PAUSE: Duration = Duration::from_micros(200);
+/// The pauses of the thread that follows: they grow while it finds little, or many who wait to be let in together would keep the machine
+/// busy. Letters end them, and there are some whenever a view begins; but nobody tells that a ring fills up.
+const PAUSE_MIN: Duration = Duration::from_micros(100);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
+/// A pause is this part of the time since it found much.
+const PAUSE_PART: u32 = 32;
+/// What is much to find at once, as a part of the smallest window.
+const MUCH: u64 = 8;
 /// Bytes that wait to be applied, at most. A joiner that is slower than the group is lapped.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
 /// Messages that are followed at once, at most.
@@ -135,6 +141,8 @@ pub(crate) struct Learner {
     /// What was delivered since, until the state comes.
     early: Vec<Item>,
     early_bytes: u64,
+    /// When it found much to do last.
+    busy: Instant,
 }
 
 impl Learner {
@@ -147,7 +155,19 @@ impl Learner {
     ) -> Learner {
         let state_from = failed.map(|id| (id, Instant::now()));
         let (without_state, has_state, has_asked, start, early, early_bytes) = Default::default();
-        Learner { follower, queue, seen, state_from, without_state, has_state, has_asked, start, early, early_bytes }
+        Learner {
+            follower,
+            queue,
+            seen,
+            state_from,
+            without_state,
+            has_state,
+            has_asked,
+            start,
+            early,
+            early_bytes,
+            busy: Instant::now(),
+        }
     }
 
     /// Runs until this process is let in, or can't be.
@@ -184,17 +204,29 @@ impl Learner {
             self.begin(begun);
         }
         if !self.follower.is_following() {
-            self.follower.wait(PAUSE * 10);
+            self.pause();
             return Ok(None);
         }
-        let any = self.follow()?;
+        let count = self.follow()?;
         if let Some(change) = self.follower.end() {
             return self.end(change);
         }
-        if !any {
-            self.follower.wait(PAUSE);
+        if count as u64 * MUCH > self.smallest_window() {
+            self.busy = Instant::now();
+        } else {
+            self.pause();
         }
         Ok(None)
+    }
+
+    fn pause(&self) {
+        self.follower.wait((self.busy.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, PAUSE_MAX));
+    }
+
+    /// How many messages may come at once without that one is lost.
+    fn smallest_window(&self) -> u64 {
+        let subgroups = self.follower.view().into_iter().flat_map(|view| &view.subgroups);
+        subgroups.map(|spec| u64::from(spec.window)).min().unwrap_or(0)
     }
 
     /// The view that founds the group, if this process is one of those who do. Nobody else is a member without the state.
@@ -217,6 +249,7 @@ impl Learner {
 
     fn begin(&mut self, begun: Begun) {
         self.has_asked = false;
+        self.busy = Instant::now();
         if begun == Begun::Newest || !self.has_state {
             self.start = self.follower.places();
             self.ask_the_next();
@@ -225,8 +258,8 @@ impl Learner {
         }
     }
 
-    /// Passes on what is deliverable, or keeps it until the state is here. Whether there was any.
-    fn follow(&mut self) -> Result<bool, JoinError> {
+    /// Passes on what is deliverable, or keeps it until the state is here. How many there were.
+    fn follow(&mut self) -> Result<usize, JoinError> {
         let mut got = vec![];
         while got.len() < BATCH_MAX
             && let Some(seen) = self.follower.next()?
@@ -234,8 +267,9 @@ impl Learner {
             let payload = self.follower.payload().to_vec();
             got.push(Item::Message { subgroup: seen.subgroup, sender: seen.sender, round: seen.round, payload });
         }
-        if got.is_empty() {
-            return Ok(false);
+        let count = got.len();
+        if count == 0 {
+            return Ok(0);
         }
         let waiting = if self.has_state {
             self.queue.put(got)
@@ -247,11 +281,12 @@ impl Learner {
         if waiting > QUEUE_BYTES_MAX {
             return Err(JoinError::TooSlow { bytes: QUEUE_BYTES_MAX });
         }
-        Ok(true)
+        Ok(count)
     }
 
     /// The followed view has ended.
     fn end(&mut self, change: ViewChange) -> Result<Option<Entrance>, JoinError> {
+        self.busy = Instant::now();
         let next = Arc::clone(&change.new);
         if next.members.is_empty() {
             // The last member has left.
@@ -284,6 +319,7 @@ impl Learner {
         let wants_in = has_learned && self.follower.is_following();
         if wants_in && !std::mem::replace(&mut self.has_asked, true) {
             self.follower.ask_again();
+            self.busy = Instant::now();
         }
         let is_time = self.follower.ask(wants_in)?;
         if is_time && wants_in {
@@ -293,12 +329,12 @@ impl Learner {
             return Ok(());
         }
         let Some(view) = self.follower.view().filter(|_| self.follower.is_following()) else { return Ok(()) };
-        // The next one, if the last one asked has nothing to give.
-        let ids = &view.members;
+        // The next one, if the last one asked has nothing to give; at first one or the other, as many may come at once.
+        let (ids, from) = (&view.members, self.follower.me());
         let last = self.state_from.and_then(|(id, _)| ids.iter().position(|member| *member == id));
-        let source = ids[last.map_or(0, |last| (last + 1) % ids.len())];
+        let next = last.map_or(from.0, |last| last as u64 + 1) % ids.len() as u64;
+        let source = ids[next as usize];
         self.state_from = Some((source, Instant::now() + STATE_WAIT));
-        let from = self.follower.me();
         self.follower.crew().post(source, Letter::Request { from, reply: 0, what: Request::State });
         Ok(())
     }

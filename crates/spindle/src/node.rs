@@ -15,9 +15,10 @@ use spindle_core::layout::membership;
 use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by [`start`](Self::start), which
@@ -49,7 +50,7 @@ pub struct Node {
     pub(crate) terms: Terms,
     clock: Clock,
     /// Who wants this application's state.
-    states: Vec<MemberId>,
+    states: VecDeque<MemberId>,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
     /// When those were looked for last without whom the view can't change.
@@ -264,7 +265,7 @@ impl Node {
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0 };
         let joins = Joins::new(handover);
-        let (next, relaying, running, states, wake_at) = (None, false, false, vec![], None);
+        let (next, relaying, running, states, wake_at) = (None, false, false, VecDeque::new(), None);
         let leaving = Leaving::No;
         Ok(Node {
             crew,
@@ -420,7 +421,7 @@ impl Node {
         let mut worked = self.attend()?;
         if self.next.is_none() {
             if !self.states.is_empty() && !self.engine.is_wedged() {
-                self.give_states(handler);
+                self.give_state(handler);
             }
             if self.leaving != Leaving::No {
                 worked |= self.go();
@@ -615,7 +616,7 @@ impl Node {
     fn requested(&mut self, from: MemberId, reply: u64, what: Request) {
         match what {
             Request::Leave => self.leave(),
-            Request::State => return self.states.push(from),
+            Request::State => return self.states.push_back(from),
             Request::Forget => {
                 self.joins.forget(from);
                 return self.crew.forget_observer(from);
@@ -640,30 +641,32 @@ impl Node {
         }
     }
 
-    /// Hands this application's state to those who want it, as it is between two deliveries. It is written by threads of their own.
+    /// Hands this application's state to one of those who want it, as it is between two deliveries. To one at a time: many may want
+    /// it, and the group must not wait.
     #[cold]
-    fn give_states(&mut self, handler: &mut impl Handler) {
-        let is_elsewhere = self.lines.iter().any(Line::has_receiver);
+    fn give_state(&mut self, handler: &mut impl Handler) {
+        let Some(to) = self.states.pop_front() else { return };
+        if self.lines.iter().any(Line::has_receiver) {
+            // What a receiver has delivered, and what the state has of it, nobody can tell.
+            return self.crew.post(to, Letter::Refused { why: Refusal::NoState });
+        }
         let ids = (0..self.view.subgroups.len() as u32).map(SubgroupId);
         let places: Vec<Option<u64>> = ids.map(|id| self.engine.delivered(id)).collect();
-        for to in std::mem::take(&mut self.states) {
-            if is_elsewhere {
-                // What a receiver has delivered, and what the state has of it, nobody can tell.
-                self.crew.post(to, Letter::Refused { why: Refusal::NoState });
-                continue;
+        let state = {
+            let _running = Upcall::enter();
+            // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
+            panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
+        };
+        let Ok(state) = state else { return self.crew.post(to, Letter::Refused { why: Refusal::NoState }) };
+        let (view, notices) = (self.view.id, Arc::clone(self.notices()));
+        // Making the pipe takes longer than ending a view.
+        let courier = thread::Builder::new().name("spindle-courier".into()).spawn(move || {
+            if let Ok(pipe) = send_state(state, &places) {
+                notices.tell_of_state(to, view, pipe);
             }
-            let state = {
-                let _running = Upcall::enter();
-                // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
-                panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
-            };
-            match state.map(|state| send_state(state, &places)) {
-                Ok(Ok(pipe)) => self.crew.send_state(to, self.view.id, pipe),
-                // Without memory or a thread for it. The joiner asks somebody else.
-                Ok(Err(_)) => {}
-                Err(_) => self.crew.post(to, Letter::Refused { why: Refusal::NoState }),
-            }
-        }
+        });
+        // Without a thread or memory for it the joiner hears nothing, and asks somebody else.
+        drop(courier);
     }
 
     /// The others are too few without somebody who is suspected. Who has no address any more writes nothing any more, whether its

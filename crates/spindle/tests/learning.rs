@@ -204,7 +204,6 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
     std::thread::scope(|scope| {
         let founders: Vec<_> = (0..2)
             .map(|i| {
-                // The first in age is the first that is asked.
                 let config = Config { id: Some(i as u64 + 1), ..group(&scratch, 2) };
                 let ballast = Ballast { bytes: BYTES, flaw: flaws[i], asked: Arc::clone(&asked[i]), full: false };
                 scope.spawn(move || {
@@ -218,7 +217,9 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
         let (publishers, groups): (Vec<_>, Vec<_>) =
             founders.into_iter().map(|founder| founder.join().unwrap()).unzip();
         let mut joiner = Ballast { bytes: 0, flaw: Flaw::None, asked: Arc::default(), full };
-        let joined = group(&scratch, 1).learn(&mut joiner, &mut |_| {}, &AtomicBool::new(false));
+        // An even number begins with the first of two members.
+        let config = Config { id: Some(4), ..group(&scratch, 1) };
+        let joined = config.learn(&mut joiner, &mut |_| {}, &AtomicBool::new(false));
         let joined = joined.map(|node| node.start(joiner).unwrap());
         let views: Vec<u64> = groups.iter().map(|group| group.view().members.len() as u64).collect();
         let members = 2 + u64::from(joined.is_ok());
