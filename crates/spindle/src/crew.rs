@@ -323,6 +323,27 @@ impl Crew {
         news
     }
 
+    /// As [`news`](Self::news), with the letters that are here and were not announced yet.
+    pub(crate) fn news_now(&mut self) -> Vec<News> {
+        self.notices.mail.store(true, Ordering::Release);
+        self.news()
+    }
+
+    /// Sends what can be sent now.
+    pub(crate) fn flush_now(&mut self) {
+        let mut early = std::mem::take(&mut self.early);
+        self.flush(&mut early);
+        self.keep(early);
+    }
+
+    /// Puts off what nobody has asked for yet.
+    fn keep(&mut self, early: Vec<News>) {
+        self.early = early;
+        if !self.early.is_empty() {
+            self.notices.any.store(true, Ordering::Release);
+        }
+    }
+
     fn flush(&mut self, news: &mut Vec<News>) {
         let Post::Mail { mailbox, outbox, .. } = &mut self.post else { return };
         // Letters that can't be sent for a reason of this process are lost; their addressees will miss this member, and say so.
@@ -448,10 +469,7 @@ impl Crew {
         }
         let mut early = std::mem::take(&mut self.early);
         self.read(&mut early);
-        self.early = early;
-        if !self.early.is_empty() {
-            self.notices.any.store(true, Ordering::Release);
-        }
+        self.keep(early);
         if self.starved_until.is_some() {
             // Their last letters may be among those that could not be read.
             return vec![];

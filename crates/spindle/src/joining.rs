@@ -61,6 +61,15 @@ impl Joins {
         self.since.is_some()
     }
 
+    /// Whether somebody asks, and nobody else is expected.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_pending() && self.learning.is_empty()
+    }
+
+    pub(crate) fn asking(&self) -> impl Iterator<Item = MemberId> {
+        self.asking.iter().copied()
+    }
+
     /// `id` has begun to follow, and will ask when it has learned enough.
     pub(crate) fn expect(&mut self, id: MemberId, now: Instant) {
         // Those whom nobody waits for any more.
@@ -170,8 +179,6 @@ struct Candidate<'a> {
     has_restored: bool,
     /// The members may have let in the last attempt, or are about to.
     is_wanted: bool,
-    /// By subgroup and sender of the first view: how many of the first rounds were learned already.
-    known: Vec<(SubgroupId, Rank, u64)>,
 }
 
 impl Config {
@@ -240,7 +247,7 @@ impl Config {
             let bell = new_bell()?;
             let me = view.rank_of(*id).expect("a member of its own view");
             let engine = Engine::new(view.clone(), me, terms.ablation)?;
-            let installing = Installing::new(engine, &mut crew, &bell, &terms)?;
+            let installing = Installing::new(engine, &mut crew, &bell, &terms, None)?;
             Ok((crew, installing, bell))
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
@@ -291,7 +298,6 @@ impl<'a> Candidate<'a> {
             failed_source: None,
             has_restored: false,
             is_wanted: false,
-            known: vec![],
         })
     }
 
@@ -318,13 +324,13 @@ impl<'a> Candidate<'a> {
                     crew.set_incarnation(incarnation);
                     Some(self.gather(&mut crew)?)
                 }
-                Standing::Joiner { .. } if handler.is_some() => {
-                    let Some(handler) = handler else { continue };
-                    let (back, view) = self.learn(crew, *handler)?;
-                    crew = back;
-                    view
-                }
-                Standing::Joiner { members } => self.ask(&mut crew, members)?,
+                Standing::Joiner { members } => match handler {
+                    Some(handler) => {
+                        let Admitted { crew, installing } = self.learn(crew, *handler)?;
+                        return self.install(crew, installing);
+                    }
+                    None => self.ask(&mut crew, members)?,
+                },
             };
             if let Some(view) = came {
                 break view;
@@ -333,7 +339,8 @@ impl<'a> Candidate<'a> {
             let mailbox = crew.mailbox().expect("a process that joins has an address");
             standing = mailbox.found(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
         };
-        self.install(crew, view)
+        let installing = Installing::first(view, &[], &mut crew, &self.bell, &self.config.terms(), None)?;
+        self.install(crew, installing)
     }
 
     /// As the founder: waits for the others, and makes the first view.
@@ -425,25 +432,20 @@ impl<'a> Candidate<'a> {
     }
 
     /// As somebody who finds members and wants their application's state.
-    fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<(Crew, Option<View>), JoinError> {
+    fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<Admitted, JoinError> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
         let (dir, group) = (self.dir.clone(), self.group.clone());
         let follower = Follower::new(crew, self.digest, self.config.members, dir, group);
-        let learner = Learner::new(follower, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
+        let begin = (self.bell.clone(), self.config.terms());
+        let learner = Learner::new(follower, begin, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
         let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());
         let thread = thread.map_err(JoinError::Thread)?;
         let learned = self.apply(handler, &queue, &seen);
         queue.stop.store(true, Ordering::Release);
         let _ = thread.join();
         self.is_wanted = queue.is_wanted.load(Ordering::Relaxed);
-        let Admitted { crew, incarnation, view, known } = learned?;
-        self.known = known;
-        let mailbox = crew.mailbox().expect("a process that joins has an address");
-        if !mailbox.enter(incarnation)? {
-            return Err(JoinError::GroupGone);
-        }
-        Ok((crew, Some(view)))
+        learned
     }
 
     /// Applies what the follower brings, until it says that this process is let in.
@@ -504,14 +506,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Begins the first view of this process.
-    fn install(&mut self, mut crew: Crew, view: View) -> Result<Node, JoinError> {
-        let terms = self.config.terms();
-        let me = view.rank_of(crew.me).expect("it is in the view");
-        let mut engine = Engine::new(view, me, terms.ablation)?;
-        for (subgroup, sender, rounds) in std::mem::take(&mut self.known) {
-            engine.pass_over(subgroup, sender, rounds);
-        }
-        let mut installing = Installing::new(engine, &mut crew, &self.bell, &terms)?;
+    fn install(&mut self, mut crew: Crew, mut installing: Installing) -> Result<Node, JoinError> {
         while !installing.look(&mut crew) {
             for news in self.news(&mut crew)? {
                 // The others may not have heard of the view yet.
@@ -525,7 +520,7 @@ impl<'a> Candidate<'a> {
                 }
             }
         }
-        Node::new(crew, installing, self.bell.clone(), terms)
+        Node::new(crew, installing, self.bell.clone(), self.config.terms())
     }
 
     /// What has happened, after a short wait for it.

@@ -11,8 +11,10 @@ use crate::crew::{Crew, News};
 use crate::error::JoinError;
 use crate::following::{Begun, Follower};
 use crate::gathering::Gathering;
+use crate::node::{Installing, Spare, Terms};
 use crate::state::State;
 use spindle_core::{MemberId, Rank, SubgroupId, View, ViewId};
+use spindle_fabric::MemberBell;
 use spindle_fabric::mail::{Letter, Request};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +25,7 @@ use std::time::{Duration, Instant};
 const STATE_WAIT: Duration = Duration::from_secs(2);
 /// The pauses of the thread that follows: they grow while it finds little, or many who wait to be let in together would keep the machine
 /// busy. Letters end them, and there are some whenever a view begins; but nobody tells that a ring fills up.
-const PAUSE_MIN: Duration = Duration::from_micros(100);
+const PAUSE_MIN: Duration = Duration::from_micros(25);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 /// A pause is this part of the time since it found much.
 const PAUSE_PART: u32 = 32;
@@ -59,15 +61,14 @@ pub(crate) enum Item {
 /// What is needed to take part.
 pub(crate) struct Admitted {
     pub(crate) crew: Crew,
-    pub(crate) incarnation: u128,
-    pub(crate) view: View,
-    /// By subgroup and sender of the view: how many of the first rounds the application has had already.
-    pub(crate) known: Vec<(SubgroupId, Rank, u64)>,
+    /// The first view of this process.
+    pub(crate) installing: Installing,
 }
 
 /// The view that lets this process in.
 struct Entrance {
     view: View,
+    /// By subgroup and sender of the view: how many of the first rounds the application has had already.
     known: Vec<(SubgroupId, Rank, u64)>,
 }
 
@@ -127,6 +128,8 @@ impl Queue {
 /// The thread that follows.
 pub(crate) struct Learner {
     follower: Follower,
+    bell: MemberBell,
+    terms: Terms,
     queue: Arc<Queue>,
     seen: Arc<Mutex<Gathering>>,
     /// Whom the state was asked for, and until when it may take to send it.
@@ -136,6 +139,9 @@ pub(crate) struct Learner {
     has_state: bool,
     /// In this view, to be let in.
     has_asked: bool,
+    /// For the view that lets only this process in.
+    spare: Option<Spare>,
+    had_spare: bool,
     /// By subgroup of the view in which the observation began: the first place that was observed.
     start: Vec<u64>,
     /// What was delivered since, until the state comes.
@@ -149,6 +155,7 @@ impl Learner {
     /// One that asks for the state of the member after `failed`, whose state broke off before.
     pub(crate) fn new(
         follower: Follower,
+        (bell, terms): (MemberBell, Terms),
         failed: Option<MemberId>,
         queue: Arc<Queue>,
         seen: Arc<Mutex<Gathering>>,
@@ -157,12 +164,16 @@ impl Learner {
         let (without_state, has_state, has_asked, start, early, early_bytes) = Default::default();
         Learner {
             follower,
+            bell,
+            terms,
             queue,
             seen,
             state_from,
             without_state,
             has_state,
             has_asked,
+            spare: None,
+            had_spare: false,
             start,
             early,
             early_bytes,
@@ -178,9 +189,14 @@ impl Learner {
             }
             match self.turn() {
                 Ok(None) => {}
-                Ok(Some(Entrance { view, known })) => {
-                    let (crew, incarnation) = self.follower.into_crew();
-                    break Item::Admitted(Box::new(Admitted { crew, incarnation, view, known }));
+                Ok(Some(entrance)) => {
+                    let queue = Arc::clone(&self.queue);
+                    let item = match self.enter(entrance) {
+                        Ok(admitted) => Item::Admitted(Box::new(admitted)),
+                        Err(error) => Item::Failed(error),
+                    };
+                    queue.put([item]);
+                    return;
                 }
                 Err(error) => break Item::Failed(error),
             }
@@ -188,11 +204,28 @@ impl Learner {
         self.queue.put([last]);
     }
 
+    /// Hands this process's memory to the others, who wait for it, at once: the application may be busy still.
+    fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
+        let (mut crew, incarnation) = self.follower.into_crew();
+        let mailbox = crew.mailbox().expect("a process that joins has an address");
+        if !mailbox.enter(incarnation)? {
+            return Err(JoinError::GroupGone);
+        }
+        let installing = Installing::first(view, &known, &mut crew, &self.bell, &self.terms, self.spare)?;
+        Ok(Admitted { crew, installing })
+    }
+
     /// The view in which this process is let in, if it is.
     fn turn(&mut self) -> Result<Option<Entrance>, JoinError> {
         self.ask()?;
         for news in self.follower.news()? {
             self.hear(news)?;
+        }
+        if self.has_asked && !std::mem::replace(&mut self.had_spare, true) {
+            self.spare = self.follower.view().and_then(|view| {
+                let me = self.follower.me();
+                Spare::new(view, &[me], me, &self.bell)
+            });
         }
         if let Some(view) = self.founded()? {
             return Ok(Some(Entrance { view, known: vec![] }));
@@ -248,7 +281,7 @@ impl Learner {
     }
 
     fn begin(&mut self, begun: Begun) {
-        self.has_asked = false;
+        (self.has_asked, self.spare, self.had_spare) = (false, None, false);
         self.busy = Instant::now();
         if begun == Begun::Newest || !self.has_state {
             self.start = self.follower.places();

@@ -11,8 +11,8 @@ use crate::shared::{End, Shared, Upcall};
 use crate::state::send_state;
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
-use spindle_core::layout::membership;
-use spindle_core::{Ablation, Change, Engine, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
+use spindle_core::layout::{RowLayout, membership};
+use spindle_core::{Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
 use std::collections::{BTreeSet, VecDeque};
@@ -40,6 +40,10 @@ pub struct Node {
     by_id: Vec<usize>,
     /// The next view, once this one has ended.
     next: Option<Installing>,
+    /// For the next view.
+    spare: Option<Spare>,
+    /// Whether one was made in this view.
+    had_spare: bool,
     relaying: bool,
     /// Whether there may be something to do beside the engine's work.
     has_chores: bool,
@@ -84,6 +88,15 @@ pub(crate) struct Installing {
     /// When those who are missing were looked for last.
     looked: Instant,
     suspect_after: Option<Duration>,
+}
+
+/// A member's row in a view that may come, made while nobody waits for it.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    me: Rank,
+    layout: RowLayout,
+    row: OwnRow,
+    parts: PeerParts,
 }
 
 /// This member's row in a view that it has not begun, and that others may have. If it never begins it, they find that there.
@@ -162,12 +175,37 @@ impl Clock {
     }
 }
 
+impl Spare {
+    /// The row of `me` in the view behind `view` if all stay and `joining` come. `None` if there is no memory for it, which is no
+    /// matter yet.
+    pub(crate) fn new(view: &View, joining: &[MemberId], me: MemberId, bell: &MemberBell) -> Option<Spare> {
+        let next = view.next(|_| true, joining, &[]);
+        let (me, layout) = (next.rank_of(me)?, Layout::new(&next).ok()?);
+        let (row, parts) = OwnRow::create(&layout, me, bell).ok()?;
+        Some(Spare { me, layout: layout.row(me).clone(), row, parts })
+    }
+
+    /// Whether it was made for a row like that of `me`.
+    fn fits(&self, layout: &Layout, me: Rank) -> bool {
+        self.me == me && self.layout == *layout.row(me)
+    }
+}
+
 impl Installing {
-    /// Prepares the view of `engine`: makes this member's memory for it and hands it to all others.
-    pub(crate) fn new(mut engine: Engine, crew: &mut Crew, bell: &MemberBell, terms: &Terms) -> Result<Self, ShmError> {
+    /// Prepares the view of `engine`: makes this member's memory for it, unless that is the `spare`, and hands it to all others.
+    pub(crate) fn new(
+        mut engine: Engine,
+        crew: &mut Crew,
+        bell: &MemberBell,
+        terms: &Terms,
+        spare: Option<Spare>,
+    ) -> Result<Self, ShmError> {
         let suspect_after = terms.suspect_after;
         engine.set_suspect_after(suspect_after.map(|after| after.as_nanos() as u64));
-        let (row, parts) = OwnRow::create(engine.layout(), engine.me(), bell)?;
+        let (row, parts) = match spare.filter(|spare| spare.fits(engine.layout(), engine.me())) {
+            Some(Spare { row, parts, .. }) => (row, parts),
+            None => OwnRow::create(engine.layout(), engine.me(), bell)?,
+        };
         crew.expect(engine.view());
         let view = Arc::new(engine.view().clone());
         let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
@@ -177,8 +215,26 @@ impl Installing {
         crew.hand_over(view.id, &handover, &observers);
         engine.set_observed(!observers.is_empty());
         crew.set_doorbell(row.doorbell());
+        crew.flush_now();
         let since = Instant::now();
         Ok(Installing { engine, row: Pledge(Some(row)), handover, view, since, looked: since, suspect_after })
+    }
+
+    /// The same for the first view of this process, of which the application has had these first rounds already.
+    pub(crate) fn first(
+        view: View,
+        known: &[(SubgroupId, Rank, u64)],
+        crew: &mut Crew,
+        bell: &MemberBell,
+        terms: &Terms,
+        spare: Option<Spare>,
+    ) -> Result<Self, JoinError> {
+        let me = view.rank_of(crew.me).expect("it is in the view");
+        let mut engine = Engine::new(view, me, terms.ablation)?;
+        for (subgroup, sender, rounds) in known {
+            engine.pass_over(*subgroup, *sender, *rounds);
+        }
+        Ok(Installing::new(engine, crew, bell, terms, spare)?)
     }
 
     /// Who has not come and may still.
@@ -277,6 +333,8 @@ impl Node {
             lines,
             by_id,
             next,
+            spare: None,
+            had_spare: false,
             relaying,
             has_chores: true,
             leaving,
@@ -461,7 +519,7 @@ impl Node {
             line.end_view(&self.engine, &self.fabric);
         }
         let Some(engine) = self.engine.successor() else { return Err(self.broken(Ended::Left)) };
-        let installing = Installing::new(engine, &mut self.crew, &self.bell, &self.terms);
+        let installing = Installing::new(engine, &mut self.crew, &self.bell, &self.terms, self.spare.take());
         let installing = installing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
         // Who joins learns of the view from the oldest members.
         if let Some(next) = decided
@@ -504,6 +562,7 @@ impl Node {
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
         (self.relaying, self.has_chores) = (true, true);
+        (self.spare, self.had_spare) = (None, false);
         if self.leaving != Leaving::No {
             // The old view was about to end, or had ended, without this wish.
             (self.leaving, self.has_chores) = (Leaving::Wanted, true);
@@ -528,7 +587,8 @@ impl Node {
     fn attend(&mut self) -> Result<bool, Ended> {
         self.clock.look();
         let was_observed = !self.crew.observers().is_empty();
-        let news = self.crew.news();
+        // Everybody waits for these letters.
+        let news = if self.next.is_some() { self.crew.news_now() } else { self.crew.news() };
         let worked = !news.is_empty();
         for news in news {
             match news {
@@ -543,6 +603,11 @@ impl Node {
         }
         if was_observed && self.crew.observers().is_empty() {
             self.engine.set_observed(false);
+        }
+        if !self.had_spare && self.next.is_none() && !self.engine.is_wedged() && self.joins.is_complete() {
+            self.had_spare = true;
+            let joining: Vec<MemberId> = self.joins.asking().collect();
+            self.spare = Spare::new(&self.view, &joining, self.crew.me, &self.bell);
         }
         if self.lets_in() {
             let now = Instant::now();
