@@ -564,3 +564,92 @@ fn new_bell() -> Result<MemberBell, ShmError> {
 fn present(crew: &Crew, id: MemberId) -> Present {
     Present { id, pid: crew.pid(id) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_fabric::PeerParts;
+    use std::fs::File;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn joins() -> (Joins, Instant) {
+        (Joins::new(handover()), Instant::now())
+    }
+
+    fn handover() -> Handover {
+        let fd = || File::open("/dev/null").unwrap().into();
+        Handover::new(PeerParts { row: fd(), bell: fd() })
+    }
+
+    #[test]
+    fn who_is_alone_is_let_in_at_once() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(4), now);
+        assert_eq!(joins.patience(now), None);
+        joins.ask(MemberId(4), now);
+        assert_eq!(joins.patience(now), Some(QUIET));
+        assert_eq!(joins.due(now), []);
+        assert_eq!(joins.due(now + QUIET), [MemberId(4)]);
+        // It may ask again before its view begins.
+        joins.ask(MemberId(4), now + QUIET);
+        assert_eq!(joins.due(now + COLLECT_MAX), []);
+        assert_eq!(joins.admitted().collect::<Vec<_>>(), [MemberId(4)]);
+    }
+
+    #[test]
+    fn who_asks_waits_for_those_who_learn() {
+        let (mut joins, now) = joins();
+        for id in 4..=6 {
+            joins.expect(MemberId(id), now);
+        }
+        joins.ask(MemberId(5), now);
+        assert!(!joins.is_complete());
+        assert_eq!(joins.due(now + 100 * MS), []);
+        assert_eq!(joins.expected(now + 100 * MS), [MemberId(4), MemberId(6)]);
+        joins.ask(MemberId(4), now + 200 * MS);
+        joins.forget(MemberId(6));
+        assert!(joins.is_complete());
+        assert_eq!(joins.due(now + 200 * MS + QUIET), [MemberId(4), MemberId(5)]);
+    }
+
+    #[test]
+    fn nobody_waits_for_long_and_nobody_is_waited_for_for_long() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(4), now);
+        joins.ask(MemberId(5), now + COLLECT_MAX - 10 * MS);
+        assert_eq!(joins.due(now + COLLECT_MAX - MS), []);
+        assert_eq!(joins.due(now + COLLECT_MAX), [MemberId(5)]);
+
+        let (mut joins, now) = self::joins();
+        joins.expect(MemberId(4), now);
+        joins.ask(MemberId(5), now);
+        // They keep coming.
+        joins.expect(MemberId(6), now + COLLECT_MAX - MS);
+        assert_eq!(joins.due(now + COLLECT_MAX - MS), []);
+        assert_eq!(joins.due(now + COLLECT_MAX), [MemberId(5)]);
+    }
+
+    #[test]
+    fn visitors_never_ask_and_are_not_waited_for() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(VISITOR_IDS_FROM), now);
+        joins.ask(MemberId(4), now);
+        assert_eq!(joins.due(now + QUIET), [MemberId(4)]);
+    }
+
+    #[test]
+    fn a_view_forgets_whom_it_lets_in() {
+        let (mut joins, now) = joins();
+        for id in 4..=6 {
+            joins.ask(MemberId(id), now);
+        }
+        let view = Config::new("g", 1).view([1, 4, 5].map(MemberId).to_vec());
+        joins.begin(handover(), &view);
+        assert_eq!(joins.asking().collect::<Vec<_>>(), [MemberId(6)]);
+        // It has waited for long enough.
+        assert_eq!(joins.due(now + QUIET), [MemberId(6)]);
+        joins.begin(handover(), &Config::new("g", 1).view([1, 6].map(MemberId).to_vec()));
+        assert!(!joins.is_pending() && joins.admitted().next().is_none());
+    }
+}
