@@ -259,7 +259,7 @@ impl Learner {
     /// How many messages may come at once without that one is lost.
     fn smallest_window(&self) -> u64 {
         let subgroups = self.follower.view().into_iter().flat_map(|view| &view.subgroups);
-        subgroups.map(|spec| u64::from(spec.window)).min().unwrap_or(0)
+        subgroups.map(|spec| spec.window).min().unwrap_or(0)
     }
 
     /// The view that founds the group, if this process is one of those who do. Nobody else is a member without the state.
