@@ -112,6 +112,8 @@ pub(crate) struct Notices {
     mail: AtomicBool,
     deaths: Mutex<Vec<u64>>,
     doorbell: Mutex<Option<Doorbell>>,
+    /// States that can be handed over, and to whom.
+    states: Mutex<Vec<(MemberId, ViewId, [OwnedFd; 2])>>,
     /// Who waits for news without a row.
     waiter: Mutex<Option<Thread>>,
 }
@@ -122,6 +124,12 @@ impl Notices {
             Notice::Death(token) => lock(&self.deaths).push(token),
             Notice::Mail => self.mail.store(true, Ordering::Release),
         }
+        self.ring();
+    }
+
+    /// The pipe is made through which the state of this application, as it was in `view`, goes to `to`.
+    pub(crate) fn tell_of_state(&self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
+        lock(&self.states).push((to, view, pipe));
         self.ring();
     }
 
@@ -226,11 +234,12 @@ impl Crew {
     }
 
     /// Somebody follows who is told of each view. It is forgotten when its process ends, or when it does not read what it is told.
-    pub(crate) fn add_observer(&mut self, id: MemberId) {
-        self.observers.insert(id);
+    /// The answer: whether it is new.
+    pub(crate) fn add_observer(&mut self, id: MemberId) -> bool {
+        let is_new = self.observers.insert(id);
         // A visitor is never a member, so a wrong number only makes that it is forgotten, and asks again. For those who may become
         // members their own word about their process would not do.
-        let Post::Mail { watch, .. } = &self.post else { return };
+        let Post::Mail { watch, .. } = &self.post else { return is_new };
         let pid = self.pids.get(&id).and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
         if id.0 >= VISITOR_IDS_FROM
             && let Some(pid) = pid
@@ -241,6 +250,7 @@ impl Crew {
                 self.watched.remove(&id);
             }
         }
+        is_new
     }
 
     /// It observes no more.
@@ -305,8 +315,33 @@ impl Crew {
             self.dead.insert(id);
             news.push(News::Died(id));
         }
+        let states = std::mem::take(&mut *lock(&self.notices.states));
+        for (to, view, pipe) in states {
+            self.send_state(to, view, pipe);
+        }
         self.flush(&mut news);
         news
+    }
+
+    /// As [`news`](Self::news), with the letters that are here and were not announced yet.
+    pub(crate) fn news_now(&mut self) -> Vec<News> {
+        self.notices.mail.store(true, Ordering::Release);
+        self.news()
+    }
+
+    /// Sends what can be sent now.
+    pub(crate) fn flush_now(&mut self) {
+        let mut early = std::mem::take(&mut self.early);
+        self.flush(&mut early);
+        self.keep(early);
+    }
+
+    /// Puts off what nobody has asked for yet.
+    fn keep(&mut self, early: Vec<News>) {
+        self.early = early;
+        if !self.early.is_empty() {
+            self.notices.any.store(true, Ordering::Release);
+        }
     }
 
     fn flush(&mut self, news: &mut Vec<News>) {
@@ -419,20 +454,22 @@ impl Crew {
         self.parts.remove(&(view, member)).map(|(_, parts)| parts)
     }
 
-    /// Who of these has no address any more. What they had sent is here then.
-    pub(crate) fn look_for(&mut self, ids: &[MemberId]) -> Vec<MemberId> {
+    /// Who of these has no address any more.
+    pub(crate) fn unreachable(&self, ids: &[MemberId]) -> Vec<MemberId> {
         let Post::Mail { mailbox, .. } = &self.post else { return vec![] };
         let is_gone = |id: &MemberId| mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
-        let gone: Vec<MemberId> = ids.iter().copied().filter(is_gone).collect();
+        ids.iter().copied().filter(is_gone).collect()
+    }
+
+    /// Who of these has no address any more. What they had sent is here then.
+    pub(crate) fn look_for(&mut self, ids: &[MemberId]) -> Vec<MemberId> {
+        let gone = self.unreachable(ids);
         if gone.is_empty() {
             return gone;
         }
         let mut early = std::mem::take(&mut self.early);
         self.read(&mut early);
-        self.early = early;
-        if !self.early.is_empty() {
-            self.notices.any.store(true, Ordering::Release);
-        }
+        self.keep(early);
         if self.starved_until.is_some() {
             // Their last letters may be among those that could not be read.
             return vec![];
@@ -511,7 +548,7 @@ impl Crew {
     }
 
     /// Hands the ends of a pipe to somebody who wants this application's state.
-    pub(crate) fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
+    fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
         let from = self.me;
         if let Post::Mail { outbox, .. } = &mut self.post {
             let _ = outbox.push(to, Letter::State { view, from }, &pipe.map(Arc::new));

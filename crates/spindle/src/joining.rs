@@ -20,33 +20,36 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for news before looking at the clock and the flag again.
 const TICK: Duration = Duration::from_millis(10);
-/// How long those who ask are collected before a view lets them in, while nobody else has just come.
-const QUIET_ALONE: Duration = Duration::from_millis(1);
-/// The same while many come: a view for each would keep the group busy with itself.
-const QUIET_CROWDED: Duration = Duration::from_millis(300);
-/// For how long after a join the next one counts as part of a crowd.
-const CROWDED_FOR: Duration = Duration::from_secs(2);
+/// How long those who ask are collected before a view lets them in, if nobody is on the way.
+const QUIET: Duration = Duration::from_millis(1);
 /// How often a state is asked for before that is an error.
 const LEARN_ATTEMPTS: u32 = 5;
-/// The longest that anybody waits for others to come along.
-const COLLECT_MAX: Duration = Duration::from_secs(1);
+/// The longest that anybody waits for others to come along, and the longest that others wait for anybody.
+const COLLECT_MAX: Duration = Duration::from_secs(2);
+/// How often those who are waited for are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Who wants to join, at a member.
+/// Who wants to join, at a member; and when the leader lets them in.
+///
+/// A view for each of many would keep the group busy with itself, and those who learn with following it. So who asks waits for those
+/// who have begun to learn and have yet to ask. If there are none it is let in at once.
 #[derive(Debug)]
 pub(crate) struct Joins {
-    asking: BTreeMap<MemberId, u32>,
+    asking: BTreeSet<MemberId>,
     /// When the first of them asked, and the newest.
     since: Option<(Instant, Instant)>,
+    /// Who learns and has not asked yet, since when.
+    learning: BTreeMap<MemberId, Instant>,
+    looked: Option<Instant>,
     /// Who has been passed on to the engine.
     admitted: BTreeSet<MemberId>,
-    last_join: Option<Instant>,
     handover: Handover,
 }
 
 impl Joins {
     pub(crate) fn new(handover: Handover) -> Joins {
-        let (asking, since, admitted, last_join) = Default::default();
-        Joins { asking, since, admitted, last_join, handover }
+        let (asking, since, learning, looked, admitted) = Default::default();
+        Joins { asking, since, learning, looked, admitted, handover }
     }
 
     /// This member's memory in the view, for those who have to be told again.
@@ -58,8 +61,27 @@ impl Joins {
         self.since.is_some()
     }
 
-    pub(crate) fn ask(&mut self, id: MemberId, pid: u32, now: Instant) {
-        if self.admitted.contains(&id) || self.asking.insert(id, pid).is_some() {
+    /// Whether somebody asks, and nobody else is expected.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_pending() && self.learning.is_empty()
+    }
+
+    pub(crate) fn asking(&self) -> impl Iterator<Item = MemberId> {
+        self.asking.iter().copied()
+    }
+
+    /// `id` has begun to follow, and will ask when it has learned enough.
+    pub(crate) fn expect(&mut self, id: MemberId, now: Instant) {
+        // Those whom nobody waits for any more.
+        self.learning.retain(|_, came| *came + COLLECT_MAX > now);
+        if id.0 < VISITOR_IDS_FROM && !self.admitted.contains(&id) && !self.asking.contains(&id) {
+            self.learning.entry(id).or_insert(now);
+        }
+    }
+
+    pub(crate) fn ask(&mut self, id: MemberId, now: Instant) {
+        self.learning.remove(&id);
+        if self.admitted.contains(&id) || !self.asking.insert(id) {
             return;
         }
         let first = self.since.map_or(now, |(first, _)| first);
@@ -67,6 +89,7 @@ impl Joins {
     }
 
     pub(crate) fn forget(&mut self, id: MemberId) {
+        self.learning.remove(&id);
         self.asking.remove(&id);
         self.admitted.remove(&id);
         if self.asking.is_empty() {
@@ -74,26 +97,42 @@ impl Joins {
         }
     }
 
-    fn due_at(&self, now: Instant) -> Option<Instant> {
+    fn due_at(&self) -> Option<Instant> {
         let (first, newest) = self.since?;
-        let crowded = self.last_join.is_some_and(|last| now.duration_since(last) < CROWDED_FOR);
-        let quiet = if crowded { QUIET_CROWDED } else { QUIET_ALONE };
-        Some((newest + quiet).min(first + COLLECT_MAX))
+        let expected = self.learning.values().max().map(|came| *came + COLLECT_MAX);
+        let quiet = newest + QUIET;
+        Some(expected.map_or(quiet, |expected| expected.max(quiet)).min(first + COLLECT_MAX))
     }
 
+    /// When to come again, for [`due`](Self::due) or [`expected`](Self::expected).
     pub(crate) fn patience(&self, now: Instant) -> Option<Duration> {
-        self.due_at(now).map(|at| at.saturating_duration_since(now))
+        let left = self.due_at()?.saturating_duration_since(now);
+        Some(if self.learning.is_empty() { left } else { left.min(LOOK_EVERY) })
+    }
+
+    /// Now and then, while they keep others waiting: those who learn.
+    pub(crate) fn expected(&mut self, now: Instant) -> Vec<MemberId> {
+        if self.since.is_none() || self.learning.is_empty() || self.looked.is_some_and(|at| now < at + LOOK_EVERY) {
+            return vec![];
+        }
+        self.looked = Some(now);
+        self.learning.keys().copied().collect()
     }
 
     /// Those who are to be let in now.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<MemberId> {
-        if self.due_at(now).is_none_or(|at| at > now) {
+        if self.due_at().is_none_or(|at| at > now) {
             return vec![];
         }
-        (self.since, self.last_join) = (None, Some(now));
-        let due: Vec<MemberId> = std::mem::take(&mut self.asking).into_keys().collect();
-        self.admitted.extend(&due);
-        due
+        self.all()
+    }
+
+    /// All who ask: they are to be let in by a view that begins anyway.
+    pub(crate) fn all(&mut self) -> Vec<MemberId> {
+        self.since = None;
+        let all: Vec<MemberId> = std::mem::take(&mut self.asking).into_iter().collect();
+        self.admitted.extend(&all);
+        all
     }
 
     /// Those who were passed on to an engine and are in no view yet.
@@ -102,16 +141,15 @@ impl Joins {
     }
 
     /// A view has begun.
-    pub(crate) fn begin(&mut self, handover: Handover, old: &View, new: &View, now: Instant) {
+    pub(crate) fn begin(&mut self, handover: Handover, view: &View) {
         self.handover = handover;
-        self.admitted.retain(|id| !new.members.contains(id));
+        let is_outside = |id: &MemberId| !view.members.contains(id);
+        self.admitted.retain(is_outside);
+        self.learning.retain(|id, _| is_outside(id));
         // Others may have let them in.
-        self.asking.retain(|id, _| !new.members.contains(id));
+        self.asking.retain(is_outside);
         if self.asking.is_empty() {
             self.since = None;
-        }
-        if new.members.iter().any(|id| !old.members.contains(id)) {
-            self.last_join = Some(now);
         }
     }
 }
@@ -141,8 +179,6 @@ struct Candidate<'a> {
     has_restored: bool,
     /// The members may have let in the last attempt, or are about to.
     is_wanted: bool,
-    /// By subgroup and sender of the first view: how many of the first rounds were learned already.
-    known: Vec<(SubgroupId, Rank, u64)>,
 }
 
 impl Config {
@@ -211,7 +247,7 @@ impl Config {
             let bell = new_bell()?;
             let me = view.rank_of(*id).expect("a member of its own view");
             let engine = Engine::new(view.clone(), me, terms.ablation)?;
-            let installing = Installing::new(engine, &mut crew, &bell, &terms)?;
+            let installing = Installing::new(engine, &mut crew, &bell, &terms, None)?;
             Ok((crew, installing, bell))
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
@@ -262,7 +298,6 @@ impl<'a> Candidate<'a> {
             failed_source: None,
             has_restored: false,
             is_wanted: false,
-            known: vec![],
         })
     }
 
@@ -289,13 +324,13 @@ impl<'a> Candidate<'a> {
                     crew.set_incarnation(incarnation);
                     Some(self.gather(&mut crew)?)
                 }
-                Standing::Joiner { .. } if handler.is_some() => {
-                    let Some(handler) = handler else { continue };
-                    let (back, view) = self.learn(crew, *handler)?;
-                    crew = back;
-                    view
-                }
-                Standing::Joiner { members } => self.ask(&mut crew, members)?,
+                Standing::Joiner { members } => match handler {
+                    Some(handler) => {
+                        let Admitted { crew, installing } = self.learn(crew, *handler)?;
+                        return self.install(crew, installing);
+                    }
+                    None => self.ask(&mut crew, members)?,
+                },
             };
             if let Some(view) = came {
                 break view;
@@ -304,7 +339,8 @@ impl<'a> Candidate<'a> {
             let mailbox = crew.mailbox().expect("a process that joins has an address");
             standing = mailbox.found(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
         };
-        self.install(crew, view)
+        let installing = Installing::first(view, &[], &mut crew, &self.bell, &self.config.terms(), None)?;
+        self.install(crew, installing)
     }
 
     /// As the founder: waits for the others, and makes the first view.
@@ -396,25 +432,20 @@ impl<'a> Candidate<'a> {
     }
 
     /// As somebody who finds members and wants their application's state.
-    fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<(Crew, Option<View>), JoinError> {
+    fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<Admitted, JoinError> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
         let (dir, group) = (self.dir.clone(), self.group.clone());
         let follower = Follower::new(crew, self.digest, self.config.members, dir, group);
-        let learner = Learner::new(follower, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
+        let begin = (self.bell.clone(), self.config.terms());
+        let learner = Learner::new(follower, begin, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
         let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());
         let thread = thread.map_err(JoinError::Thread)?;
         let learned = self.apply(handler, &queue, &seen);
         queue.stop.store(true, Ordering::Release);
         let _ = thread.join();
         self.is_wanted = queue.is_wanted.load(Ordering::Relaxed);
-        let Admitted { crew, incarnation, view, known } = learned?;
-        self.known = known;
-        let mailbox = crew.mailbox().expect("a process that joins has an address");
-        if !mailbox.enter(incarnation)? {
-            return Err(JoinError::GroupGone);
-        }
-        Ok((crew, Some(view)))
+        learned
     }
 
     /// Applies what the follower brings, until it says that this process is let in.
@@ -475,14 +506,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Begins the first view of this process.
-    fn install(&mut self, mut crew: Crew, view: View) -> Result<Node, JoinError> {
-        let terms = self.config.terms();
-        let me = view.rank_of(crew.me).expect("it is in the view");
-        let mut engine = Engine::new(view, me, terms.ablation)?;
-        for (subgroup, sender, rounds) in std::mem::take(&mut self.known) {
-            engine.pass_over(subgroup, sender, rounds);
-        }
-        let mut installing = Installing::new(engine, &mut crew, &self.bell, &terms)?;
+    fn install(&mut self, mut crew: Crew, mut installing: Installing) -> Result<Node, JoinError> {
         while !installing.look(&mut crew) {
             for news in self.news(&mut crew)? {
                 // The others may not have heard of the view yet.
@@ -496,7 +520,7 @@ impl<'a> Candidate<'a> {
                 }
             }
         }
-        Node::new(crew, installing, self.bell.clone(), terms)
+        Node::new(crew, installing, self.bell.clone(), self.config.terms())
     }
 
     /// What has happened, after a short wait for it.
@@ -539,4 +563,93 @@ fn new_bell() -> Result<MemberBell, ShmError> {
 
 fn present(crew: &Crew, id: MemberId) -> Present {
     Present { id, pid: crew.pid(id) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spindle_fabric::PeerParts;
+    use std::fs::File;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn joins() -> (Joins, Instant) {
+        (Joins::new(handover()), Instant::now())
+    }
+
+    fn handover() -> Handover {
+        let fd = || File::open("/dev/null").unwrap().into();
+        Handover::new(PeerParts { row: fd(), bell: fd() })
+    }
+
+    #[test]
+    fn who_is_alone_is_let_in_at_once() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(4), now);
+        assert_eq!(joins.patience(now), None);
+        joins.ask(MemberId(4), now);
+        assert_eq!(joins.patience(now), Some(QUIET));
+        assert_eq!(joins.due(now), []);
+        assert_eq!(joins.due(now + QUIET), [MemberId(4)]);
+        // It may ask again before its view begins.
+        joins.ask(MemberId(4), now + QUIET);
+        assert_eq!(joins.due(now + COLLECT_MAX), []);
+        assert_eq!(joins.admitted().collect::<Vec<_>>(), [MemberId(4)]);
+    }
+
+    #[test]
+    fn who_asks_waits_for_those_who_learn() {
+        let (mut joins, now) = joins();
+        for id in 4..=6 {
+            joins.expect(MemberId(id), now);
+        }
+        joins.ask(MemberId(5), now);
+        assert!(!joins.is_complete());
+        assert_eq!(joins.due(now + 100 * MS), []);
+        assert_eq!(joins.expected(now + 100 * MS), [MemberId(4), MemberId(6)]);
+        joins.ask(MemberId(4), now + 200 * MS);
+        joins.forget(MemberId(6));
+        assert!(joins.is_complete());
+        assert_eq!(joins.due(now + 200 * MS + QUIET), [MemberId(4), MemberId(5)]);
+    }
+
+    #[test]
+    fn nobody_waits_for_long_and_nobody_is_waited_for_for_long() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(4), now);
+        joins.ask(MemberId(5), now + COLLECT_MAX - 10 * MS);
+        assert_eq!(joins.due(now + COLLECT_MAX - MS), []);
+        assert_eq!(joins.due(now + COLLECT_MAX), [MemberId(5)]);
+
+        let (mut joins, now) = self::joins();
+        joins.expect(MemberId(4), now);
+        joins.ask(MemberId(5), now);
+        // They keep coming.
+        joins.expect(MemberId(6), now + COLLECT_MAX - MS);
+        assert_eq!(joins.due(now + COLLECT_MAX - MS), []);
+        assert_eq!(joins.due(now + COLLECT_MAX), [MemberId(5)]);
+    }
+
+    #[test]
+    fn visitors_never_ask_and_are_not_waited_for() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(VISITOR_IDS_FROM), now);
+        joins.ask(MemberId(4), now);
+        assert_eq!(joins.due(now + QUIET), [MemberId(4)]);
+    }
+
+    #[test]
+    fn a_view_forgets_whom_it_lets_in() {
+        let (mut joins, now) = joins();
+        for id in 4..=6 {
+            joins.ask(MemberId(id), now);
+        }
+        let view = Config::new("g", 1).view([1, 4, 5].map(MemberId).to_vec());
+        joins.begin(handover(), &view);
+        assert_eq!(joins.asking().collect::<Vec<_>>(), [MemberId(6)]);
+        // It has waited for long enough.
+        assert_eq!(joins.due(now + QUIET), [MemberId(6)]);
+        joins.begin(handover(), &Config::new("g", 1).view([1, 6].map(MemberId).to_vec()));
+        assert!(!joins.is_pending() && joins.admitted().next().is_none());
+    }
 }

@@ -11,8 +11,10 @@ use crate::crew::{Crew, News};
 use crate::error::JoinError;
 use crate::following::{Begun, Follower};
 use crate::gathering::Gathering;
+use crate::node::{Installing, Spare, Terms};
 use crate::state::State;
 use spindle_core::{MemberId, Rank, SubgroupId, View, ViewId};
+use spindle_fabric::MemberBell;
 use spindle_fabric::mail::{Letter, Request};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +23,14 @@ use std::time::{Duration, Instant};
 
 /// How long a member may take until its state begins to come.
 const STATE_WAIT: Duration = Duration::from_secs(2);
-/// The pause of the thread that follows, when there is nothing to follow.
-const PAUSE: Duration = Duration::from_micros(200);
+/// The pauses of the thread that follows: they grow while it finds little, or many who wait to be let in together would keep the machine
+/// busy. Letters end them, and there are some whenever a view begins; but nobody tells that a ring fills up.
+const PAUSE_MIN: Duration = Duration::from_micros(25);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
+/// A pause is this part of the time since it found much.
+const PAUSE_PART: u32 = 32;
+/// What is much to find at once, as a part of the smallest window.
+const MUCH: u64 = 8;
 /// Bytes that wait to be applied, at most. A joiner that is slower than the group is lapped.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
 /// Messages that are followed at once, at most.
@@ -53,15 +61,14 @@ pub(crate) enum Item {
 /// What is needed to take part.
 pub(crate) struct Admitted {
     pub(crate) crew: Crew,
-    pub(crate) incarnation: u128,
-    pub(crate) view: View,
-    /// By subgroup and sender of the view: how many of the first rounds the application has had already.
-    pub(crate) known: Vec<(SubgroupId, Rank, u64)>,
+    /// The first view of this process.
+    pub(crate) installing: Installing,
 }
 
 /// The view that lets this process in.
 struct Entrance {
     view: View,
+    /// By subgroup and sender of the view: how many of the first rounds the application has had already.
     known: Vec<(SubgroupId, Rank, u64)>,
 }
 
@@ -107,13 +114,13 @@ impl Queue {
     /// The next item; `None` if there is none for a while.
     pub(crate) fn take(&self, at_most: Duration) -> Option<Item> {
         let queue = self.lock();
+        if self.restored.load(Ordering::Relaxed) && queue.0.len() < CAUGHT_UP {
+            self.caught_up.store(true, Ordering::Release);
+        }
         let waited = self.filled.wait_timeout_while(queue, at_most, |queue| queue.0.is_empty());
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         let item = queue.0.pop_front();
         queue.1 -= item.as_ref().map_or(0, Item::bytes);
-        if self.restored.load(Ordering::Relaxed) && queue.0.len() < CAUGHT_UP {
-            self.caught_up.store(true, Ordering::Release);
-        }
         item
     }
 }
@@ -121,6 +128,8 @@ impl Queue {
 /// The thread that follows.
 pub(crate) struct Learner {
     follower: Follower,
+    bell: MemberBell,
+    terms: Terms,
     queue: Arc<Queue>,
     seen: Arc<Mutex<Gathering>>,
     /// Whom the state was asked for, and until when it may take to send it.
@@ -128,24 +137,48 @@ pub(crate) struct Learner {
     /// How many had none to give.
     without_state: usize,
     has_state: bool,
+    /// In this view, to be let in.
+    has_asked: bool,
+    /// For the view that lets only this process in.
+    spare: Option<Spare>,
+    had_spare: bool,
     /// By subgroup of the view in which the observation began: the first place that was observed.
     start: Vec<u64>,
     /// What was delivered since, until the state comes.
     early: Vec<Item>,
     early_bytes: u64,
+    /// When it found much to do last.
+    busy: Instant,
 }
 
 impl Learner {
     /// One that asks for the state of the member after `failed`, whose state broke off before.
     pub(crate) fn new(
         follower: Follower,
+        (bell, terms): (MemberBell, Terms),
         failed: Option<MemberId>,
         queue: Arc<Queue>,
         seen: Arc<Mutex<Gathering>>,
     ) -> Learner {
         let state_from = failed.map(|id| (id, Instant::now()));
-        let (without_state, has_state, start, early, early_bytes) = Default::default();
-        Learner { follower, queue, seen, state_from, without_state, has_state, start, early, early_bytes }
+        let (without_state, has_state, has_asked, start, early, early_bytes) = Default::default();
+        Learner {
+            follower,
+            bell,
+            terms,
+            queue,
+            seen,
+            state_from,
+            without_state,
+            has_state,
+            has_asked,
+            spare: None,
+            had_spare: false,
+            start,
+            early,
+            early_bytes,
+            busy: Instant::now(),
+        }
     }
 
     /// Runs until this process is let in, or can't be.
@@ -156,9 +189,14 @@ impl Learner {
             }
             match self.turn() {
                 Ok(None) => {}
-                Ok(Some(Entrance { view, known })) => {
-                    let (crew, incarnation) = self.follower.into_crew();
-                    break Item::Admitted(Box::new(Admitted { crew, incarnation, view, known }));
+                Ok(Some(entrance)) => {
+                    let queue = Arc::clone(&self.queue);
+                    let item = match self.enter(entrance) {
+                        Ok(admitted) => Item::Admitted(Box::new(admitted)),
+                        Err(error) => Item::Failed(error),
+                    };
+                    queue.put([item]);
+                    return;
                 }
                 Err(error) => break Item::Failed(error),
             }
@@ -166,11 +204,28 @@ impl Learner {
         self.queue.put([last]);
     }
 
+    /// Hands this process's memory to the others, who wait for it, at once: the application may be busy still.
+    fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
+        let (mut crew, incarnation) = self.follower.into_crew();
+        let mailbox = crew.mailbox().expect("a process that joins has an address");
+        if !mailbox.enter(incarnation)? {
+            return Err(JoinError::GroupGone);
+        }
+        let installing = Installing::first(view, &known, &mut crew, &self.bell, &self.terms, self.spare)?;
+        Ok(Admitted { crew, installing })
+    }
+
     /// The view in which this process is let in, if it is.
     fn turn(&mut self) -> Result<Option<Entrance>, JoinError> {
         self.ask()?;
         for news in self.follower.news()? {
             self.hear(news)?;
+        }
+        if self.has_asked && !std::mem::replace(&mut self.had_spare, true) {
+            self.spare = self.follower.view().and_then(|view| {
+                let me = self.follower.me();
+                Spare::new(view, &[me], me, &self.bell)
+            });
         }
         if let Some(view) = self.founded()? {
             return Ok(Some(Entrance { view, known: vec![] }));
@@ -182,17 +237,29 @@ impl Learner {
             self.begin(begun);
         }
         if !self.follower.is_following() {
-            self.follower.wait(PAUSE * 10);
+            self.pause();
             return Ok(None);
         }
-        let any = self.follow()?;
+        let count = self.follow()?;
         if let Some(change) = self.follower.end() {
             return self.end(change);
         }
-        if !any {
-            self.follower.wait(PAUSE);
+        if count as u64 * MUCH > self.smallest_window() {
+            self.busy = Instant::now();
+        } else {
+            self.pause();
         }
         Ok(None)
+    }
+
+    fn pause(&self) {
+        self.follower.wait((self.busy.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, PAUSE_MAX));
+    }
+
+    /// How many messages may come at once without that one is lost.
+    fn smallest_window(&self) -> u64 {
+        let subgroups = self.follower.view().into_iter().flat_map(|view| &view.subgroups);
+        subgroups.map(|spec| spec.window).min().unwrap_or(0)
     }
 
     /// The view that founds the group, if this process is one of those who do. Nobody else is a member without the state.
@@ -214,6 +281,8 @@ impl Learner {
     }
 
     fn begin(&mut self, begun: Begun) {
+        (self.has_asked, self.spare, self.had_spare) = (false, None, false);
+        self.busy = Instant::now();
         if begun == Begun::Newest || !self.has_state {
             self.start = self.follower.places();
             self.ask_the_next();
@@ -222,8 +291,8 @@ impl Learner {
         }
     }
 
-    /// Passes on what is deliverable, or keeps it until the state is here. Whether there was any.
-    fn follow(&mut self) -> Result<bool, JoinError> {
+    /// Passes on what is deliverable, or keeps it until the state is here. How many there were.
+    fn follow(&mut self) -> Result<usize, JoinError> {
         let mut got = vec![];
         while got.len() < BATCH_MAX
             && let Some(seen) = self.follower.next()?
@@ -231,8 +300,9 @@ impl Learner {
             let payload = self.follower.payload().to_vec();
             got.push(Item::Message { subgroup: seen.subgroup, sender: seen.sender, round: seen.round, payload });
         }
-        if got.is_empty() {
-            return Ok(false);
+        let count = got.len();
+        if count == 0 {
+            return Ok(0);
         }
         let waiting = if self.has_state {
             self.queue.put(got)
@@ -244,11 +314,12 @@ impl Learner {
         if waiting > QUEUE_BYTES_MAX {
             return Err(JoinError::TooSlow { bytes: QUEUE_BYTES_MAX });
         }
-        Ok(true)
+        Ok(count)
     }
 
     /// The followed view has ended.
     fn end(&mut self, change: ViewChange) -> Result<Option<Entrance>, JoinError> {
+        self.busy = Instant::now();
         let next = Arc::clone(&change.new);
         if next.members.is_empty() {
             // The last member has left.
@@ -276,7 +347,13 @@ impl Learner {
 
     /// Asks for what is missing: the view, its rows, the state, or to be let in.
     fn ask(&mut self) -> Result<(), JoinError> {
-        let wants_in = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
+        // Who is between two views asks for the rows of the next: those who have just come have yet to hand theirs over.
+        let has_learned = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
+        let wants_in = has_learned && self.follower.is_following();
+        if wants_in && !std::mem::replace(&mut self.has_asked, true) {
+            self.follower.ask_again();
+            self.busy = Instant::now();
+        }
         let is_time = self.follower.ask(wants_in)?;
         if is_time && wants_in {
             self.queue.is_wanted.store(true, Ordering::Relaxed);
@@ -285,12 +362,12 @@ impl Learner {
             return Ok(());
         }
         let Some(view) = self.follower.view().filter(|_| self.follower.is_following()) else { return Ok(()) };
-        // The next one, if the last one asked has nothing to give.
-        let ids = &view.members;
+        // The next one, if the last one asked has nothing to give; at first one or the other, as many may come at once.
+        let (ids, from) = (&view.members, self.follower.me());
         let last = self.state_from.and_then(|(id, _)| ids.iter().position(|member| *member == id));
-        let source = ids[last.map_or(0, |last| (last + 1) % ids.len())];
+        let next = last.map_or(from.0, |last| last as u64 + 1) % ids.len() as u64;
+        let source = ids[next as usize];
         self.state_from = Some((source, Instant::now() + STATE_WAIT));
-        let from = self.follower.me();
         self.follower.crew().post(source, Letter::Request { from, reply: 0, what: Request::State });
         Ok(())
     }

@@ -11,15 +11,16 @@ use crate::shared::{End, Shared, Upcall};
 use crate::state::send_state;
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
-use spindle_core::layout::membership;
+use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::region::check_room;
 use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by [`start`](Self::start), which
@@ -41,6 +42,10 @@ pub struct Node {
     by_id: Vec<usize>,
     /// The next view, once this one has ended.
     next: Option<Installing>,
+    /// For the next view.
+    spare: Option<Spare>,
+    /// Whether one was made in this view.
+    had_spare: bool,
     relaying: bool,
     /// Whether messages, or applications, may wait for a subgroup to have enough members again.
     waiting: bool,
@@ -53,7 +58,7 @@ pub struct Node {
     pub(crate) terms: Terms,
     clock: Clock,
     /// Who wants this application's state.
-    states: Vec<MemberId>,
+    states: VecDeque<MemberId>,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
     /// When those were looked for last without whom the view can't change.
@@ -87,6 +92,15 @@ pub(crate) struct Installing {
     /// When those who are missing were looked for last.
     looked: Instant,
     suspect_after: Option<Duration>,
+}
+
+/// A member's row in a view that may come, made while nobody waits for it.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    me: Rank,
+    layout: RowLayout,
+    row: OwnRow,
+    parts: PeerParts,
 }
 
 /// This member's row in a view that it has not begun, and that others may have. If it never begins it, they find that there.
@@ -167,12 +181,37 @@ impl Clock {
     }
 }
 
+impl Spare {
+    /// The row of `me` in the view behind `view` if all stay and `joining` come. `None` if there is no memory for it, which is no
+    /// matter yet.
+    pub(crate) fn new(view: &View, joining: &[MemberId], me: MemberId, bell: &MemberBell) -> Option<Spare> {
+        let next = view.next(|_| true, joining, &[]);
+        let (me, layout) = (next.rank_of(me)?, Layout::new(&next).ok()?);
+        let (row, parts) = OwnRow::create(&layout, me, bell).ok()?;
+        Some(Spare { me, layout: layout.row(me).clone(), row, parts })
+    }
+
+    /// Whether it was made for a row like that of `me`.
+    fn fits(&self, layout: &Layout, me: Rank) -> bool {
+        self.me == me && self.layout == *layout.row(me)
+    }
+}
+
 impl Installing {
-    /// Prepares the view of `engine`: makes this member's memory for it and hands it to all others.
-    pub(crate) fn new(mut engine: Engine, crew: &mut Crew, bell: &MemberBell, terms: &Terms) -> Result<Self, ShmError> {
+    /// Prepares the view of `engine`: makes this member's memory for it, unless that is the `spare`, and hands it to all others.
+    pub(crate) fn new(
+        mut engine: Engine,
+        crew: &mut Crew,
+        bell: &MemberBell,
+        terms: &Terms,
+        spare: Option<Spare>,
+    ) -> Result<Self, ShmError> {
         let suspect_after = terms.suspect_after;
         engine.set_suspect_after(suspect_after.map(|after| after.as_nanos() as u64));
-        let (row, parts) = OwnRow::create(engine.layout(), engine.me(), bell)?;
+        let (row, parts) = match spare.filter(|spare| spare.fits(engine.layout(), engine.me())) {
+            Some(Spare { row, parts, .. }) => (row, parts),
+            None => OwnRow::create(engine.layout(), engine.me(), bell)?,
+        };
         crew.expect(engine.view());
         let view = Arc::new(engine.view().clone());
         let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
@@ -181,8 +220,26 @@ impl Installing {
         let observers: Vec<MemberId> = crew.observers().iter().copied().filter(|id| !others.contains(id)).collect();
         crew.hand_over(view.id, &handover, &observers);
         crew.set_doorbell(row.doorbell());
+        crew.flush_now();
         let since = Instant::now();
         Ok(Installing { engine, row: Pledge(Some(row)), handover, view, since, looked: since, suspect_after })
+    }
+
+    /// The same for the first view of this process, of which the application has had these first rounds already.
+    pub(crate) fn first(
+        view: View,
+        known: &[(SubgroupId, Rank, u64)],
+        crew: &mut Crew,
+        bell: &MemberBell,
+        terms: &Terms,
+        spare: Option<Spare>,
+    ) -> Result<Self, JoinError> {
+        let me = view.rank_of(crew.me).expect("it is in the view");
+        let mut engine = Engine::new(view, me, terms.ablation)?;
+        for (subgroup, sender, rounds) in known {
+            engine.pass_over(*subgroup, *sender, *rounds);
+        }
+        Ok(Installing::new(engine, crew, bell, terms, spare)?)
     }
 
     /// Who has not come and may still.
@@ -269,7 +326,7 @@ impl Node {
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0, looked: false };
         let joins = Joins::new(handover);
-        let (next, relaying, waiting, running, states, wake_at) = (None, false, true, false, vec![], None);
+        let (next, relaying, waiting, running, states, wake_at) = (None, false, true, false, VecDeque::new(), None);
         let leaving = Leaving::No;
         Ok(Node {
             crew,
@@ -281,6 +338,8 @@ impl Node {
             lines,
             by_id,
             next,
+            spare: None,
+            had_spare: false,
             relaying,
             waiting,
             has_chores: true,
@@ -444,7 +503,7 @@ impl Node {
         let mut worked = self.attend()?;
         if self.next.is_none() {
             if !self.states.is_empty() && !self.engine.is_wedged() {
-                self.give_states(handler);
+                self.give_state(handler);
             }
             if self.leaving != Leaving::No {
                 worked |= self.go();
@@ -454,7 +513,7 @@ impl Node {
             || self.leaving != Leaving::No
             || !self.states.is_empty()
             || !self.crew.is_calm()
-            || self.joins.is_pending();
+            || (self.joins.is_pending() && self.lets_in());
         Ok(worked)
     }
 
@@ -484,7 +543,7 @@ impl Node {
             line.end_view(&self.engine, &self.fabric);
         }
         let Some(engine) = self.engine.successor() else { return Err(self.broken(Ended::Left)) };
-        let installing = Installing::new(engine, &mut self.crew, &self.bell, &self.terms);
+        let installing = Installing::new(engine, &mut self.crew, &self.bell, &self.terms, self.spare.take());
         let installing = installing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
         // Who joins learns of the view from the oldest members.
         if let Some(next) = decided
@@ -527,11 +586,12 @@ impl Node {
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
+        (self.spare, self.had_spare) = (None, false);
         if self.leaving != Leaving::No {
             // The old view was about to end, or had ended, without this wish.
             (self.leaving, self.has_chores) = (Leaving::Wanted, true);
         }
-        self.joins.begin(handover, &change.old, &self.view, Instant::now());
+        self.joins.begin(handover, &self.view);
         for id in self.joins.admitted() {
             // The old view's engine heard of it when this one had been made already.
             self.engine.admit(id);
@@ -551,7 +611,8 @@ impl Node {
     fn attend(&mut self) -> Result<bool, Ended> {
         self.clock.look();
         let was_observed = !self.crew.observers().is_empty();
-        let news = self.crew.news();
+        // Everybody waits for these letters.
+        let news = if self.next.is_some() { self.crew.news_now() } else { self.crew.news() };
         let worked = !news.is_empty();
         for news in news {
             match news {
@@ -567,11 +628,34 @@ impl Node {
         if was_observed && self.crew.observers().is_empty() {
             self.engine.set_observed(false);
         }
-        let admitted = self.joins.due(Instant::now());
-        for id in admitted {
-            self.engine.admit(id);
+        if !self.had_spare && self.next.is_none() && !self.engine.is_wedged() && self.joins.is_complete() {
+            self.had_spare = true;
+            let joining: Vec<MemberId> = self.joins.asking().collect();
+            self.spare = Spare::new(&self.view, &joining, self.crew.me, &self.bell);
+        }
+        if self.lets_in() {
+            let now = Instant::now();
+            for id in self.crew.unreachable(&self.joins.expected(now)) {
+                // Nobody waits for the dead.
+                self.joins.forget(id);
+                self.crew.forget_observer(id);
+            }
+            let due = self.joins.due(now);
+            self.admit(due);
         }
         Ok(worked)
+    }
+
+    fn admit(&mut self, ids: Vec<MemberId>) {
+        for id in ids {
+            self.engine.admit(id);
+        }
+    }
+
+    /// Whether it is this member's to say when those who wait are let in. All know who waits, in case that the leader dies; and if all
+    /// decided on the moment, the first would, who need not know of all those who are on their way.
+    fn lets_in(&self) -> bool {
+        self.next.is_none() && !self.engine.is_wedged() && self.engine.leader() == self.rank()
     }
 
     /// Somebody wants to join.
@@ -592,7 +676,9 @@ impl Node {
             return self.crew.hand_over(self.view.id, self.joins.handover(), &[id]);
         }
         if observer {
-            self.crew.add_observer(id);
+            if self.crew.add_observer(id) {
+                self.joins.expect(id, Instant::now());
+            }
             if let Some(next) = &self.next {
                 return next.hand_over_to(&mut self.crew, id);
             }
@@ -603,7 +689,7 @@ impl Node {
         if self.view.members.len() >= limits::MEMBERS_MAX {
             return self.crew.post(id, Letter::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
         }
-        self.joins.ask(id, pid, Instant::now());
+        self.joins.ask(id, Instant::now());
         self.wait(id);
     }
 
@@ -618,8 +704,11 @@ impl Node {
     fn requested(&mut self, from: MemberId, reply: u64, what: Request) {
         match what {
             Request::Leave => self.leave(),
-            Request::State => return self.states.push(from),
-            Request::Forget => return self.crew.forget_observer(from),
+            Request::State => return self.states.push_back(from),
+            Request::Forget => {
+                self.joins.forget(from);
+                return self.crew.forget_observer(from);
+            }
             Request::Evict(id) => self.evict(id),
             _ => {}
         }
@@ -640,30 +729,32 @@ impl Node {
         }
     }
 
-    /// Hands this application's state to those who want it, as it is between two deliveries. It is written by threads of their own.
+    /// Hands this application's state to one of those who want it, as it is between two deliveries. To one at a time: many may want
+    /// it, and the group must not wait.
     #[cold]
-    fn give_states(&mut self, handler: &mut impl Handler) {
-        let is_elsewhere = self.lines.iter().any(Line::has_receiver);
+    fn give_state(&mut self, handler: &mut impl Handler) {
+        let Some(to) = self.states.pop_front() else { return };
+        if self.lines.iter().any(Line::has_receiver) {
+            // What a receiver has delivered, and what the state has of it, nobody can tell.
+            return self.crew.post(to, Letter::Refused { why: Refusal::NoState });
+        }
         let ids = (0..self.view.subgroups.len() as u32).map(SubgroupId);
         let places: Vec<Option<u64>> = ids.map(|id| self.engine.delivered(id)).collect();
-        for to in std::mem::take(&mut self.states) {
-            if is_elsewhere {
-                // What a receiver has delivered, and what the state has of it, nobody can tell.
-                self.crew.post(to, Letter::Refused { why: Refusal::NoState });
-                continue;
+        let state = {
+            let _running = Upcall::enter();
+            // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
+            panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
+        };
+        let Ok(state) = state else { return self.crew.post(to, Letter::Refused { why: Refusal::NoState }) };
+        let (view, notices) = (self.view.id, Arc::clone(self.notices()));
+        // Making the pipe takes longer than ending a view.
+        let courier = thread::Builder::new().name("spindle-courier".into()).spawn(move || {
+            if let Ok(pipe) = send_state(state, &places) {
+                notices.tell_of_state(to, view, pipe);
             }
-            let state = {
-                let _running = Upcall::enter();
-                // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
-                panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
-            };
-            match state.map(|state| send_state(state, &places)) {
-                Ok(Ok(pipe)) => self.crew.send_state(to, self.view.id, pipe),
-                // Without memory or a thread for it. The joiner asks somebody else.
-                Ok(Err(_)) => {}
-                Err(_) => self.crew.post(to, Letter::Refused { why: Refusal::NoState }),
-            }
-        }
+        });
+        // Without a thread or memory for it the joiner hears nothing, and asks somebody else.
+        drop(courier);
     }
 
     /// The others are too few without somebody who is suspected. Who has no address any more writes nothing any more, whether its
@@ -683,6 +774,11 @@ impl Node {
 
     /// `id` writes nothing any more.
     fn died(&mut self, id: MemberId) {
+        if self.view.rank_of(id).is_some() && self.next.is_none() {
+            // The view ends anyway.
+            let all = self.joins.all();
+            self.admit(all);
+        }
         match self.view.rank_of(id) {
             Some(rank) if self.absent.contains(&id) => self.engine.member_gone(rank),
             Some(rank) => self.engine.member_died(rank),
@@ -760,7 +856,8 @@ impl Node {
         let poll = self.poll(handler);
         if matches!(poll, Ok(Poll::Idle)) && !called() && self.next.is_none() {
             let wake_in = self.wake_at.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock.now.0)));
-            let waits = [wake_in, self.crew.patience(), self.joins.patience(Instant::now())];
+            let joins = self.joins.patience(Instant::now()).filter(|_| self.lets_in());
+            let waits = [wake_in, self.crew.patience(), joins];
             self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
             if self.terms.suspect_after.is_some() {
                 self.clock.look();

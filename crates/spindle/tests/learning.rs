@@ -7,7 +7,7 @@ use spindle::{
 };
 use std::io::{Cursor, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -204,7 +204,6 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
     std::thread::scope(|scope| {
         let founders: Vec<_> = (0..2)
             .map(|i| {
-                // The first in age is the first that is asked.
                 let config = Config { id: Some(i as u64 + 1), ..group(&scratch, 2) };
                 let ballast = Ballast { bytes: BYTES, flaw: flaws[i], asked: Arc::clone(&asked[i]), full: false };
                 scope.spawn(move || {
@@ -218,7 +217,9 @@ fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinEr
         let (publishers, groups): (Vec<_>, Vec<_>) =
             founders.into_iter().map(|founder| founder.join().unwrap()).unzip();
         let mut joiner = Ballast { bytes: 0, flaw: Flaw::None, asked: Arc::default(), full };
-        let joined = group(&scratch, 1).learn(&mut joiner, &mut |_| {}, &AtomicBool::new(false));
+        // An even number begins with the first of two members.
+        let config = Config { id: Some(4), ..group(&scratch, 1) };
+        let joined = config.learn(&mut joiner, &mut |_| {}, &AtomicBool::new(false));
         let joined = joined.map(|node| node.start(joiner).unwrap());
         let views: Vec<u64> = groups.iter().map(|group| group.view().members.len() as u64).collect();
         let members = 2 + u64::from(joined.is_ok());
@@ -299,4 +300,71 @@ fn a_member_that_delivers_to_a_receiver_has_no_state_to_give() {
     let joined = join(group(&scratch, 1), &mut Machine::default());
     assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState))), "{joined:?}");
     assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+/// A machine that takes over its state when all others do.
+struct Together {
+    machine: Machine,
+    all: Arc<Barrier>,
+}
+
+impl Handler for Together {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        self.machine.deliver(subgroup, batch);
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        self.all.wait();
+        self.machine.restore(state)
+    }
+
+    fn learn(&mut self, view: &View, subgroup: SubgroupId, message: &Message<'_>) {
+        self.machine.learn(view, subgroup, message);
+    }
+}
+
+/// Nobody asks to be let in before all learn. So those who let them in know whom to wait for.
+#[test]
+fn many_learners_come_in_few_views() {
+    const JOINERS: u64 = 10;
+    let scratch = Scratch::new("crowd");
+    let config = |members| Config { suspect_after: None, ..group(&scratch, members) };
+    let views = std::thread::scope(|scope| {
+        let founders: Vec<_> = (0..2)
+            .map(|_| {
+                let config = config(2);
+                scope.spawn(move || {
+                    let mut node = config.join().unwrap();
+                    // As long as it is there, the group does not finish.
+                    let publisher = node.publisher("all").unwrap();
+                    (publisher, node.start(Machine::default()).unwrap())
+                })
+            })
+            .collect();
+        let (publishers, mut groups): (Vec<_>, Vec<_>) =
+            founders.into_iter().map(|founder| founder.join().unwrap()).unzip();
+        let all = Arc::new(Barrier::new(JOINERS as usize));
+        let joiners: Vec<_> = (0..JOINERS)
+            .map(|_| {
+                let (config, all) = (config(1), Arc::clone(&all));
+                scope.spawn(move || {
+                    let mut together = Together { machine: Machine::default(), all };
+                    let node = config.learn(&mut together, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+                    node.start(together).unwrap()
+                })
+            })
+            .collect();
+        groups.extend(joiners.into_iter().map(|joiner| joiner.join().unwrap()));
+        drop(publishers);
+        let finish = |group: spindle::Group| {
+            move || {
+                let newest = group.view();
+                group.finish(LONG).unwrap();
+                newest.id.0
+            }
+        };
+        let all: Vec<_> = groups.into_iter().map(|group| scope.spawn(finish(group))).collect();
+        all.into_iter().map(|group| group.join().unwrap()).max().unwrap() - 1
+    });
+    assert!((1..=3).contains(&views), "{JOINERS} joined in {views} views");
 }
