@@ -10,16 +10,19 @@
 //! other read rubbish, or wait until its patience is over, and nothing else.
 use crate::barrier::Barrier;
 use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
+use rustix::io::Errno;
 use rustix::thread::futex;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Bytes on the way, at most: what fits the caches that two cores share.
-const DATA_BYTES: u64 = 2 << 20;
-/// Bytes lent at once, at most; none beyond a multiple of it. A part of the ring, so that both ends have something to do.
-const PIECE_BYTES: u64 = DATA_BYTES / 8;
+/// Bytes of the largest ring: what fits the caches that two cores share.
+const RING_BYTES_MAX: u64 = 2 << 20;
+/// And of the smallest, a power of two too: making a ring, and throwing it away, takes longer than a small state does.
+const RING_BYTES_MIN: u64 = 64 << 10;
+/// Pieces of a ring. No more than one is lent at once, so that both ends have something to do.
+const PIECES: u64 = 8;
 /// Bytes of the ends: a line for each word.
 const ENDS_BYTES: u64 = 384;
 /// How many bytes the writer has written.
@@ -49,6 +52,7 @@ const BARRIER: Barrier = Barrier::Fence;
 pub struct PipeWriter {
     data: OwnRegion,
     ends: Ends,
+    ring_bytes: u64,
     written: u64,
 }
 
@@ -57,6 +61,7 @@ pub struct PipeWriter {
 pub struct PipeReader {
     data: PeerRegion,
     ends: Ends,
+    ring_bytes: u64,
     read: u64,
     /// Bytes from there on that are known to be there, up to the end of their piece.
     lent: u64,
@@ -77,14 +82,17 @@ enum Look<T> {
 }
 
 impl PipeWriter {
-    /// A pipe, with the two descriptors that its reader needs. A write fails when the reader has read nothing for `patience`.
+    /// A pipe for about `expected` bytes, if that is known, or any number; with the two descriptors that its reader needs. A write
+    /// fails when the reader has read nothing for `patience`.
     ///
     /// # Errors
     /// As [`OwnRegion::create`].
-    pub fn create(patience: Duration) -> Result<(PipeWriter, [OwnedFd; 2]), RegionError> {
-        let (data, data_fd) = OwnRegion::create("spindle-pipe", DATA_BYTES, 0)?;
+    pub fn create(expected: Option<u64>, patience: Duration) -> Result<(PipeWriter, [OwnedFd; 2]), RegionError> {
+        let ring_bytes =
+            expected.map_or(RING_BYTES_MAX, |bytes| bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX).next_power_of_two());
+        let (data, data_fd) = OwnRegion::create("spindle-pipe", ring_bytes, 0)?;
         let (words, words_fd) = SharedRegion::create("spindle-pipe-ends", ENDS_BYTES)?;
-        Ok((PipeWriter { data, ends: Ends { words, patience }, written: 0 }, [data_fd, words_fd]))
+        Ok((PipeWriter { data, ends: Ends { words, patience }, ring_bytes, written: 0 }, [data_fd, words_fd]))
     }
 
     /// Lets `from` read straight into the pipe, up to its end. How many bytes that were.
@@ -116,16 +124,17 @@ impl PipeWriter {
     /// writer do the same.
     fn space(&mut self) -> io::Result<&mut [u8]> {
         let (words, written) = (&self.ends.words, self.written);
-        let len = PIECE_BYTES - written % PIECE_BYTES;
+        let (ring_bytes, piece_bytes) = (self.ring_bytes, self.ring_bytes / PIECES);
+        let len = piece_bytes - written % piece_bytes;
         self.ends.wait(WRITER_SLEEPS, "the reader", || {
             if words.word(GONE).load(Ordering::Acquire) != 0 {
                 return Look::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")));
             }
             // Acquire: what the reader has read is written over from now on. A liar's count leaves no room.
             let unread = written.wrapping_sub(words.word(READ).load(Ordering::Acquire));
-            if unread <= DATA_BYTES - len { Look::Done(Ok(())) } else { Look::Wait(unread) }
+            if unread <= ring_bytes - len { Look::Done(Ok(())) } else { Look::Wait(unread) }
         })?;
-        Ok(self.data.bytes_mut(written % DATA_BYTES, len))
+        Ok(self.data.bytes_mut(written % ring_bytes, len))
     }
 
     /// So many bytes of [`space`](Self::space) are written.
@@ -144,9 +153,14 @@ impl PipeReader {
     /// As [`PeerRegion::open`].
     pub fn open(fds: [impl AsFd; 2], patience: Duration) -> Result<PipeReader, RegionError> {
         let [data, words] = fds;
-        let data = PeerRegion::open("a pipe", data, DATA_BYTES)?;
+        let os = |errno: Errno| RegionError::Os { call: "fstat", name: "a pipe".to_string(), source: errno.into() };
+        let ring_bytes = rustix::fs::fstat(&data).map_err(os)?.st_size as u64;
+        if !ring_bytes.is_power_of_two() || !(RING_BYTES_MIN..=RING_BYTES_MAX).contains(&ring_bytes) {
+            return Err(RegionError::Size { expected: RING_BYTES_MAX, got: ring_bytes });
+        }
+        let data = PeerRegion::open("a pipe", data, ring_bytes)?;
         let words = SharedRegion::open("the ends of a pipe", words, ENDS_BYTES)?;
-        Ok(PipeReader { data, ends: Ends { words, patience }, read: 0, lent: 0 })
+        Ok(PipeReader { data, ends: Ends { words, patience }, ring_bytes, read: 0, lent: 0 })
     }
 }
 
@@ -230,14 +244,14 @@ impl Write for PipeWriter {
 
 impl BufRead for PipeReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let (words, read) = (&self.ends.words, self.read);
+        let (words, read, ring_bytes) = (&self.ends.words, self.read, self.ring_bytes);
         if self.lent == 0 {
             let there = self.ends.wait(READER_SLEEPS, "the writer", || {
                 let end = words.word(END).load(Ordering::Acquire);
                 // Acquire: pairs with the writer's release. Loaded after the end, behind which nothing is written.
                 let there = words.word(WRITTEN).load(Ordering::Acquire).wrapping_sub(read);
                 match (there, end) {
-                    (1..=DATA_BYTES, _) => Look::Done(Ok(there)),
+                    (there, _) if (1..=ring_bytes).contains(&there) => Look::Done(Ok(there)),
                     (0, 0) => Look::Wait(0),
                     (0, FINISHED) => Look::Done(Ok(0)),
                     (0, _) => Look::Done(Err(io::Error::new(io::ErrorKind::BrokenPipe, "the writer gave up"))),
@@ -247,9 +261,10 @@ impl BufRead for PipeReader {
                     }
                 }
             })?;
-            self.lent = there.min(PIECE_BYTES - read % PIECE_BYTES);
+            let piece_bytes = ring_bytes / PIECES;
+            self.lent = there.min(piece_bytes - read % piece_bytes);
         }
-        Ok(self.data.bytes(read % DATA_BYTES, self.lent))
+        Ok(self.data.bytes(read % ring_bytes, self.lent))
     }
 
     /// # Panics
@@ -265,7 +280,7 @@ impl BufRead for PipeReader {
         // Release: the writer may write over what was read.
         self.ends.words.word(READ).store(self.read, Ordering::Release);
         // It waits for whole pieces.
-        if self.read.is_multiple_of(PIECE_BYTES) {
+        if self.read.is_multiple_of(self.ring_bytes / PIECES) {
             self.ends.wake(WRITER_SLEEPS);
         }
     }
@@ -306,14 +321,35 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     fn pipe(patience: Duration) -> (PipeWriter, PipeReader) {
-        let (writer, fds) = PipeWriter::create(patience).unwrap();
+        let (writer, fds) = PipeWriter::create(None, patience).unwrap();
         (writer, PipeReader::open(fds, patience).unwrap())
     }
 
     #[test]
     fn bytes_come_out_as_they_went_in_whatever_the_pieces() {
-        let (mut writer, mut reader) = pipe(LONG);
-        let bytes: Vec<u8> = (0..3 * DATA_BYTES + 12_345).map(|i| ((i * 2_654_435_761) >> 13) as u8).collect();
+        pass_through(pipe(LONG));
+        for (expected, ring_bytes) in
+            [(0, RING_BYTES_MIN), (RING_BYTES_MIN + 1, 2 * RING_BYTES_MIN), (u64::MAX, RING_BYTES_MAX)]
+        {
+            let (writer, fds) = PipeWriter::create(Some(expected), LONG).unwrap();
+            let reader = PipeReader::open(fds, LONG).unwrap();
+            assert_eq!(reader.ring_bytes, ring_bytes);
+            pass_through((writer, reader));
+        }
+    }
+
+    #[test]
+    fn a_ring_of_another_size_is_refused() {
+        let (_writer, [_, words]) = PipeWriter::create(None, LONG).unwrap();
+        for bytes in [RING_BYTES_MIN / 2, RING_BYTES_MIN + 4096, 2 * RING_BYTES_MAX] {
+            let (_data, data) = OwnRegion::create("test", bytes, 0).unwrap();
+            let refused = PipeReader::open([data, words.try_clone().unwrap()], LONG);
+            assert!(matches!(refused, Err(RegionError::Size { got, .. }) if got == bytes), "{refused:?}");
+        }
+    }
+
+    fn pass_through((mut writer, mut reader): (PipeWriter, PipeReader)) {
+        let bytes: Vec<u8> = (0..3 * RING_BYTES_MAX + 12_345).map(|i| ((i * 2_654_435_761) >> 13) as u8).collect();
         let expected = bytes.clone();
         let writing = std::thread::spawn(move || {
             let mut rest = &bytes[..];
@@ -362,7 +398,7 @@ mod tests {
     #[test]
     fn bytes_are_lent_where_they_stand_whatever_the_pieces() {
         let (mut writer, mut reader) = pipe(LONG);
-        let bytes: Vec<u8> = (0..5 * DATA_BYTES + 4321).map(|i| ((i * 2_654_435_761) >> 11) as u8).collect();
+        let bytes: Vec<u8> = (0..5 * RING_BYTES_MAX + 4321).map(|i| ((i * 2_654_435_761) >> 11) as u8).collect();
         let expected = bytes.clone();
         let writing = std::thread::spawn(move || {
             let len = writer.write_from(Crumbs { rest: &bytes, calls: 0 }).unwrap();
@@ -375,7 +411,7 @@ mod tests {
             if lent.is_empty() {
                 break;
             }
-            assert!(lent.len() as u64 <= PIECE_BYTES);
+            assert!(lent.len() as u64 <= RING_BYTES_MAX / PIECES);
             let len = lent.len().min([usize::MAX, 1, 70_001, 8][i % 4]);
             got.extend_from_slice(&lent[..len]);
             reader.consume(len);
@@ -388,7 +424,7 @@ mod tests {
     #[test]
     fn who_sleeps_is_woken() {
         let ((mut there, mut at_peer), (mut back, mut here)) = (pipe(LONG), pipe(LONG));
-        let all = vec![7; 2 * DATA_BYTES as usize];
+        let all = vec![7; 2 * RING_BYTES_MAX as usize];
         let answer = all.clone();
         let peer = std::thread::spawn(move || {
             let mut one = [0];
@@ -417,10 +453,10 @@ mod tests {
         assert_eq!(reader.read(&mut []).unwrap(), 0);
         assert_eq!(writer.write(&[]).unwrap(), 0);
         assert_eq!(writer.write_from(io::empty()).unwrap(), 0);
-        writer.write_all(&vec![0; DATA_BYTES as usize]).unwrap();
+        writer.write_all(&vec![0; RING_BYTES_MAX as usize]).unwrap();
         assert_eq!(writer.write(&[]).unwrap(), 0, "it needs no room");
         writer.finish();
-        assert_eq!(io::copy(&mut reader, &mut io::sink()).unwrap(), DATA_BYTES);
+        assert_eq!(io::copy(&mut reader, &mut io::sink()).unwrap(), RING_BYTES_MAX);
     }
 
     #[test]
@@ -471,16 +507,16 @@ mod tests {
 
     #[test]
     fn a_liar_that_writes_over_what_is_lent_makes_rubbish_and_nothing_else() {
-        const ALL: u64 = 20 * DATA_BYTES;
+        const ALL: u64 = 20 * RING_BYTES_MAX;
         let (mut writer, mut reader) = pipe(LONG);
         let writing = std::thread::spawn(move || {
             for rubbish in [1, 2].into_iter().cycle() {
-                writer.data.bytes_mut(0, DATA_BYTES).fill(rubbish);
+                writer.data.bytes_mut(0, RING_BYTES_MAX).fill(rubbish);
                 let read = writer.ends.words.word(READ).load(Ordering::Acquire);
                 if read == ALL || writer.ends.words.word(GONE).load(Ordering::Acquire) != 0 {
                     return writer.finish();
                 }
-                writer.written = ALL.min(read + DATA_BYTES);
+                writer.written = ALL.min(read + RING_BYTES_MAX);
                 writer.publish(0);
             }
         });
@@ -500,14 +536,14 @@ mod tests {
         assert_eq!(writer.write(&[0]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         let (mut writer, mut reader) = pipe(Duration::from_millis(5));
         assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        let all = vec![0; DATA_BYTES as usize + 1];
+        let all = vec![0; RING_BYTES_MAX as usize + 1];
         assert_eq!(writer.write_all(&all).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]
     fn counts_that_make_no_sense_are_refused() {
         let (writer, mut reader) = pipe(LONG);
-        writer.ends.words.word(WRITTEN).store(DATA_BYTES + 1, Ordering::Release);
+        writer.ends.words.word(WRITTEN).store(RING_BYTES_MAX + 1, Ordering::Release);
         assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let (mut writer, reader) = pipe(Duration::from_millis(5));
         reader.ends.words.word(READ).store(17, Ordering::Release);

@@ -747,14 +747,9 @@ impl Node {
         };
         let Ok(state) = state else { return self.crew.post(to, Letter::Refused { why: Refusal::NoState }) };
         let (view, notices) = (self.view.id, Arc::clone(self.notices()));
-        // Making the pipe takes longer than ending a view.
-        let courier = thread::Builder::new().name("spindle-courier".into()).spawn(move || {
-            if let Ok(pipe) = send_state(state, &places) {
-                notices.tell_of_state(to, view, pipe);
-            }
-        });
+        let thread = thread::Builder::new().name("spindle-state".into());
         // Without a thread or memory for it the joiner hears nothing, and asks somebody else.
-        drop(courier);
+        let _ = thread.spawn(move || send_state(state, &places, |pipe| notices.tell_of_state(to, view, pipe)));
     }
 
     /// The others are too few without somebody who is suspected. Who has no address any more writes nothing any more, whether its

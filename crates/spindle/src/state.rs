@@ -49,26 +49,28 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// Writes a state into a pipe on a thread of its own. The ends for the joiner.
-pub(crate) fn send_state(state: Option<Snapshot>, places: &[Option<u64>]) -> io::Result<[OwnedFd; 2]> {
-    let (mut writer, ends) = PipeWriter::create(PATIENCE).map_err(io::Error::other)?;
+/// Writes a state into a pipe, whose ends for the joiner `tell` gets. Returns when all of it is written, or the joiner is gone: a thread of
+/// its own does this.
+///
+/// # Errors
+/// Why there is no pipe, or why it broke off. The joiner notices the latter, and asks somebody else.
+pub(crate) fn send_state(
+    state: Option<Snapshot>,
+    places: &[Option<u64>],
+    tell: impl FnOnce([OwnedFd; 2]),
+) -> io::Result<()> {
+    let Snapshot { len, bytes } = state.unwrap_or(Snapshot { len: Some(0), bytes: Box::new(io::empty()) });
     let mut head = vec![places.len() as u64];
     head.extend(places.iter().map(|place| place.map_or(0, |place| place + 1)));
-    let (len, bytes) = match state {
-        Some(Snapshot { len, bytes }) => (len, bytes),
-        None => (Some(0), Box::new(io::empty()) as Box<dyn Read + Send>),
-    };
     head.push(len.map_or(0, |len| len + 1));
-    let write = move || -> io::Result<()> {
-        let head: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
-        writer.write_all(&head)?;
-        writer.write_from(bytes)?;
-        writer.finish();
-        Ok(())
-    };
-    // If it fails, the joiner notices, and asks somebody else.
-    std::thread::Builder::new().name("spindle-state".into()).spawn(move || drop(write()))?;
-    Ok(ends)
+    let head: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let expected = len.map(|len| len.saturating_add(head.len() as u64));
+    let (mut writer, ends) = PipeWriter::create(expected, PATIENCE).map_err(io::Error::other)?;
+    tell(ends);
+    writer.write_all(&head)?;
+    writer.write_from(bytes)?;
+    writer.finish();
+    Ok(())
 }
 
 impl State {
@@ -136,8 +138,14 @@ mod tests {
     use super::*;
 
     fn sent(len: Option<u64>, bytes: Vec<u8>) -> State {
-        let state = Snapshot { len, bytes: Box::new(io::Cursor::new(bytes)) };
-        State::open(send_state(Some(state), &[Some(7), None]).unwrap()).unwrap()
+        open(Snapshot { len, bytes: Box::new(io::Cursor::new(bytes)) }, vec![Some(7), None])
+    }
+
+    /// The other end of a pipe that a thread writes.
+    fn open(state: Snapshot, places: Vec<Option<u64>>) -> State {
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || send_state(Some(state), &places, |ends| tell.send(ends).unwrap()));
+        State::open(told.recv().unwrap()).unwrap()
     }
 
     #[test]
@@ -183,8 +191,7 @@ mod tests {
             }
         }
         let bytes = Box::new(b"half".chain(Failing));
-        let ends = send_state(Some(Snapshot { len: Some(8), bytes }), &[]).unwrap();
-        let mut state = State::open(ends).unwrap();
+        let mut state = open(Snapshot { len: Some(8), bytes }, vec![]);
         assert_eq!(state.read_to_end(&mut vec![]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         assert_eq!((state.taken, state.broken), (4, true));
     }
