@@ -7,7 +7,6 @@
 //!
 //! The protocol, and why it neither deadlocks nor loses a failure, stands in `docs/protocol/bulk.md`. The members of a bulk
 //! group have ranks of their own: its root is rank 0, whatever its rank in a view.
-
 mod object;
 mod pipeline;
 mod racks;

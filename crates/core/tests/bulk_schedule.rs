@@ -76,7 +76,8 @@ fn the_binomial_pipeline_is_that_of_the_oracle() {
         let hops: Vec<Hop> = blocks.flat_map(|blocks| sent(&schedule, blocks)).collect();
         let words = hops.iter().flat_map(|hop| [hop.step as u32, hop.from.0, hop.to.0, hop.block]);
         let bytes = words.flat_map(u32::to_le_bytes);
-        let sum = bytes.fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let sum =
+            bytes.fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
         assert_eq!((hops.len().to_string(), format!("{sum:016x}")), (count.to_string(), digest.to_string()), "{line}");
         cases += 1;
     }
@@ -147,7 +148,14 @@ fn dealt(sizes: &[u32]) -> Racks {
 #[test]
 fn the_hybrid_keeps_its_promises_and_crosses_once() {
     let mut cases: Vec<Vec<u32>> = (1..=12).flat_map(|a| (1..=12).map(move |b| vec![a, b])).collect();
-    cases.extend([vec![7], vec![1, 1, 1, 1], vec![4, 1, 3, 1, 8], vec![2, 2, 2], vec![6, 5, 3, 16, 9], vec![32, 33, 31]]);
+    cases.extend([
+        vec![7],
+        vec![1, 1, 1, 1],
+        vec![4, 1, 3, 1, 8],
+        vec![2, 2, 2],
+        vec![6, 5, 3, 16, 9],
+        vec![32, 33, 31],
+    ]);
     for sizes in cases {
         let racks = dealt(&sizes);
         let schedule = Schedule::new(Algorithm::Hybrid(racks.clone()), sizes.iter().sum());
@@ -186,7 +194,8 @@ fn block_numbers_fill_32_bits() {
 
 #[test]
 fn racks_that_are_no_partition_are_refused() {
-    let racks = |racks: &[&[u32]]| Racks::new(racks.iter().map(|rack| rack.iter().copied().map(Rank).collect()).collect());
+    let racks =
+        |racks: &[&[u32]]| Racks::new(racks.iter().map(|rack| rack.iter().copied().map(Rank).collect()).collect());
     assert_eq!(racks(&[]), Err(RacksError::Empty { rack: 0 }));
     assert_eq!(racks(&[&[0], &[]]), Err(RacksError::Empty { rack: 1 }));
     assert_eq!(racks(&[&[1], &[0]]), Err(RacksError::RootNotFirst { found: Rank(1) }));

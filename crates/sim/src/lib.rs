@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod apps;
+pub mod bulk;
 mod campaign;
 pub mod checkers;
 mod happenings;

@@ -38,13 +38,17 @@ pub enum RacksError {
         rack: usize,
     },
     /// The first rack does not begin with the root.
-    #[error("the first rack begins with rank {found}; name the root's rack first, and in it the root, which has rank 0")]
+    #[error(
+        "the first rack begins with rank {found}; name the root's rack first, and in it the root, which has rank 0"
+    )]
     RootNotFirst {
         /// Who stands there.
         found: Rank,
     },
     /// A rank stands in two places, or is one too high.
-    #[error("rank {rank} is in two racks, or there are only {members} members; name each of the ranks 0 to {members} - 1 once")]
+    #[error(
+        "rank {rank} is in two racks, or there are only {members} members; name each of the ranks 0 to {members} - 1 once"
+    )]
     NotAPartition {
         /// The rank.
         rank: Rank,

@@ -469,22 +469,20 @@ impl Session {
 
     fn close(&mut self, dead: Rank, out: &mut Vec<Output>) {
         self.closed = Some(dead);
+        // What a member has completed is always a prefix of what was sent.
         let mut failed = false;
         let end = self.incomplete.0 + u64::from(self.settings.slots);
         for object in (self.incomplete.0..end).map(Object) {
             let transfer = &self.slots[self.slot_of(object)];
-            let is_overlooked = planted!(FailureForgotten) && !transfer.has_room;
-            if transfer.object != object || transfer.size.is_none() || transfer.is_told || is_overlooked {
-                continue;
-            }
-            // What a member has completed is always a prefix of what was sent.
+            let is_known = transfer.object == object && transfer.size.is_some();
             let is_saved = match self.settings.me.0 {
                 0 => transfer.whole_peers + 1 == self.settings.schedule.members(),
                 _ => transfer.is_whole() && transfer.has_room,
             };
-            let is_saved = is_saved && !failed;
-            failed |= !is_saved;
-            out.push(if is_saved { Output::Complete { object } } else { Output::Failed { object } });
+            failed |= !is_known || !is_saved;
+            if is_known && (transfer.has_room || !planted!(FailureForgotten)) {
+                out.push(if failed { Output::Failed { object } } else { Output::Complete { object } });
+            }
         }
         out.push(Output::Closed { dead });
     }
