@@ -15,4 +15,7 @@ mod session;
 
 pub use racks::{Racks, RacksError};
 pub use schedule::{Algorithm, Hop, Schedule};
-pub use session::{Columns, Input, Object, Output, SendError, Session, SessionError, Settings, Slot, blocks};
+pub use session::{
+    BLOCK_BYTES, Columns, DIRECT_BYTES, DIRECT_MEMBERS, Input, Object, Output, SendError, Session, SessionError,
+    Settings, Slot, blocks,
+};

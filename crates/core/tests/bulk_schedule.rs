@@ -1,7 +1,6 @@
 //! The schedules of the block multicast: against an oracle's digests, and against what every schedule has to keep.
 use spindle_core::Rank;
 use spindle_core::bulk::{Algorithm, Hop, Racks, RacksError, Schedule};
-use std::collections::BTreeSet;
 
 const BLOCKS_MAX: u32 = 50;
 
@@ -14,17 +13,18 @@ fn sent(schedule: &Schedule, blocks: u32) -> Vec<Hop> {
 /// Every promise of a schedule, for one number of blocks.
 fn check(schedule: &Schedule, blocks: u32) {
     let n = schedule.members();
-    let context = format!("{:?}, {n} members, {blocks} blocks", schedule.algorithm());
+    let name = format!("{:?}", schedule.algorithm());
+    let context = format!("{}, {n} members, {blocks} blocks", name.split('(').next().unwrap_or_default());
     let mut held = vec![vec![None; blocks as usize]; n as usize];
     held[0].fill(Some(0));
     let mut arrived = vec![0; n as usize];
-    let (mut senders, mut receivers) = (BTreeSet::new(), BTreeSet::new());
+    let (mut sent_in, mut received_in) = (vec![None; n as usize], vec![None; n as usize]);
     let hops = sent(schedule, blocks);
     for hop in &hops {
-        let at = format!("{context}: {hop:?}");
+        let at = format_args!("{context}: {hop:?}");
         assert!(hop.to.0 < n && hop.to != hop.from && hop.block < blocks, "{at}");
-        assert!(senders.insert((hop.step, hop.from.0)), "two sends in a step: {at}");
-        assert!(receivers.insert((hop.step, hop.to.0)), "two receipts in a step: {at}");
+        assert_ne!(sent_in[hop.from.index()].replace(hop.step), Some(hop.step), "two sends in a step: {at}");
+        assert_ne!(received_in[hop.to.index()].replace(hop.step), Some(hop.step), "two receipts in a step: {at}");
         let since = held[hop.from.index()][hop.block as usize];
         assert!(since.is_some_and(|since| since <= hop.step), "it does not hold the block: {at}");
         assert_eq!(hop.index, arrived[hop.to.index()], "{at}");
@@ -44,8 +44,9 @@ fn check(schedule: &Schedule, blocks: u32) {
     // What nobody sends nobody receives.
     let received = (0..last).map(|step| (0..n).filter(|x| schedule.receive(blocks, Rank(*x), step).is_some()).count());
     assert_eq!(received.sum::<usize>(), hops.len(), "{context}");
-    for x in (0..n).map(Rank) {
-        let mine: Vec<Hop> = hops.iter().copied().filter(|hop| hop.from == x).collect();
+    let mut by_sender = vec![vec![]; n as usize];
+    hops.iter().for_each(|hop| by_sender[hop.from.index()].push(*hop));
+    for (x, mine) in (0..n).map(Rank).zip(by_sender) {
         let walk = std::iter::successors(schedule.next_send(blocks, x, 0), |hop: &Hop| {
             schedule.next_send(blocks, x, hop.step + 1)
         });

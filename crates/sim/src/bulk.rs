@@ -15,7 +15,7 @@ mod network;
 mod plan;
 mod world;
 
-pub use bench::{Bench, Timing};
+pub use bench::{Bench, SlowLinkCost, Timing};
 pub use network::{Network, SlowLink, Uplinks};
 pub use plan::{Death, GroupPlan, Scene};
 pub use world::Outcome;

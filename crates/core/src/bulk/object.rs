@@ -186,6 +186,11 @@ impl Transfer {
         self.is_whole() && self.has_room && self.next.is_none() && self.posts == 0
     }
 
+    /// Whether it is one block.
+    pub(super) fn is_single(&self) -> bool {
+        self.size.is_some_and(|size| size.blocks == 1)
+    }
+
     /// Whether every block is here.
     pub(super) fn is_whole(&self) -> bool {
         self.size.is_some_and(|size| self.have == size.blocks)

@@ -26,10 +26,28 @@ pub struct Settings {
     /// For how many blocks a receiver is ready beyond those that it has, 2 to 64. With too few, senders wait for credit; more than
     /// the latency covers are of no use.
     pub ahead: u32,
-    /// Blocks that may be posted and not yet gone, of all objects together, at least 1. With 1 the network rests between two.
+    /// Blocks that may be posted and not yet gone, at least 1; objects of one block do not count. With 1 the network rests between two,
+    /// for as long as it takes to hear that one is gone; with more, members drift apart and blocks that come early hold up others.
     pub posts_max: u32,
     /// Objects of one block that are shorter than this go from the root to everybody. 0: none do.
     pub direct_below: u64,
+}
+
+/// Bytes of a block unless told otherwise: of a few hundred MB on 12.5 GB/s, smaller blocks lose more to latency, and larger ones to the
+/// first and last steps, in which not everybody has something to send.
+pub const BLOCK_BYTES: u64 = 2 << 20;
+/// Objects of up to so many bytes go from the root to everybody, unless told otherwise, ...
+pub const DIRECT_BYTES: u64 = 16 << 10;
+/// ... in groups of up to so many members. The root posts once for each, about 1 µs; on the way through relays every object waits
+/// for ceil(log2 members) latencies, and for as many members to look, which may sleep.
+pub const DIRECT_MEMBERS: u32 = 16;
+
+impl Settings {
+    /// Blocks of [`BLOCK_BYTES`], two objects at a time, and what did best in the model otherwise.
+    pub fn new(schedule: Schedule, me: Rank) -> Settings {
+        let direct_below = if schedule.members() <= DIRECT_MEMBERS { DIRECT_BYTES + 1 } else { 0 };
+        Settings { schedule, me, block_bytes: BLOCK_BYTES, slots: 2, ahead: 2, posts_max: 1, direct_below }
+    }
 }
 
 /// Which object: the root numbers them from 0.
@@ -207,8 +225,10 @@ pub struct Session {
     incomplete: Object,
     /// The first object that is not complete everywhere, as far as the root knows.
     everywhere: Object,
-    /// Blocks posted and not yet gone.
+    /// Blocks posted and not yet gone, of objects with more than one.
     posts: u32,
+    /// Who is still to be told my counters, of which slot.
+    untold: Vec<(usize, Rank)>,
     closed: Option<Rank>,
 }
 
@@ -239,7 +259,7 @@ impl Session {
         }
         let slots = (0..settings.slots).map(|slot| Transfer::new(Object(slot.into()), &settings)).collect();
         let direct = Schedule::new(Algorithm::Sequential, members);
-        let session = Session {
+        let mut session = Session {
             schedules: Schedules { pipeline: settings.schedule.clone(), direct },
             slots,
             seen: vec![vec![Columns::default(); members as usize]; settings.slots as usize],
@@ -248,11 +268,13 @@ impl Session {
             incomplete: Object(0),
             everywhere: Object(0),
             posts: 0,
+            untold: Vec::new(),
             closed: None,
         };
         for slot in 0..session.slots.len() {
-            session.greet(slot, out);
+            session.greet(slot);
         }
+        session.work(out);
         Ok(session)
     }
 
@@ -307,11 +329,12 @@ impl Session {
                 let slot = self.slot_of(object);
                 assert_eq!(self.slots[slot].object, object, "room was asked for");
                 self.slots[slot].has_room = true;
-                self.grant(slot, out);
+                self.grant(slot);
             }
             Input::Gone { slot } => {
-                let posts = &mut self.slots[slot.0 as usize].posts;
-                (*posts, self.posts) = (posts.checked_sub(1).expect("it was posted"), self.posts - 1);
+                let transfer = &mut self.slots[slot.0 as usize];
+                transfer.posts = transfer.posts.checked_sub(1).expect("it was posted");
+                self.posts -= u32::from(!transfer.is_single());
             }
             Input::Died { rank: dead } | Input::Closed { dead } => {
                 assert!(dead.0 < self.settings.schedule.members(), "a member of this group");
@@ -349,7 +372,7 @@ impl Session {
         self.seen[slot][from.index()] = now;
         self.slots[slot].whole_peers += u32::from(self.slots[slot].became_whole(before.have, now.have));
         self.learn(slot, size, out);
-        self.take(slot, out);
+        self.take(slot);
         Ok(())
     }
 
@@ -368,28 +391,35 @@ impl Session {
     }
 
     /// Takes the blocks that have come.
-    fn take(&mut self, slot: usize, out: &mut Vec<Output>) {
+    fn take(&mut self, slot: usize) {
         // What is taken widens the look: those behind may be here, too.
         while self.slots[slot].take(&self.seen[slot], &self.settings, &self.schedules) {
-            self.grant(slot, out);
+            self.grant(slot);
             if self.slots[slot].is_whole() {
-                self.post(slot, Rank(0), out);
+                self.tell(slot, Rank(0));
             }
         }
     }
 
-    fn grant(&mut self, slot: usize, out: &mut Vec<Output>) {
+    fn grant(&mut self, slot: usize) {
         for sender in self.slots[slot].grant(&self.settings, &self.schedules) {
-            self.post(slot, sender, out);
+            self.tell(slot, sender);
         }
     }
 
     /// Tells those who may send me the first block of an object that there is room for it.
-    fn greet(&self, slot: usize, out: &mut Vec<Output>) {
+    fn greet(&mut self, slot: usize) {
         let Some(first) = self.settings.schedule.first_sender(self.settings.me) else { return };
-        self.post(slot, first, out);
+        self.tell(slot, first);
         if first != Rank(0) && self.settings.direct_below > 0 {
-            self.post(slot, Rank(0), out);
+            self.tell(slot, Rank(0));
+        }
+    }
+
+    /// My counters of a slot are to be told to somebody.
+    fn tell(&mut self, slot: usize, to: Rank) {
+        if !self.untold.contains(&(slot, to)) {
+            self.untold.push((slot, to));
         }
     }
 
@@ -406,15 +436,24 @@ impl Session {
             self.send_blocks((oldest + i) % slots as usize, out);
         }
         self.finish(out);
+        for (slot, to) in core::mem::take(&mut self.untold) {
+            self.post(slot, to, out);
+        }
     }
 
     fn send_blocks(&mut self, slot: usize, out: &mut Vec<Output>) {
-        while self.posts < self.settings.posts_max
+        let is_single = self.slots[slot].is_single();
+        while (is_single || self.posts < self.settings.posts_max)
             && let Some(hop) = self.slots[slot].sendable(&self.seen[slot])
             && let Some(size) = self.slots[slot].size
         {
+            // A block would keep the counters behind it waiting. Those to others can wait until all blocks are posted.
+            if let Some(i) = self.untold.iter().position(|untold| *untold == (slot, hop.to)) {
+                self.untold.swap_remove(i);
+                self.post(slot, hop.to, out);
+            }
             self.slots[slot].sent(&hop, &self.settings, &self.schedules);
-            self.posts += 1;
+            self.posts += u32::from(!is_single);
             let at = u64::from(hop.block) * self.settings.block_bytes;
             out.push(Output::Block {
                 to: hop.to,
@@ -459,11 +498,11 @@ impl Session {
     /// The slot is free for its next object, of which peers may have spoken already.
     fn turn(&mut self, slot: usize, out: &mut Vec<Output>) {
         self.slots[slot].turn(&self.settings, &self.schedules);
-        self.greet(slot, out);
+        self.greet(slot);
         if self.settings.me.0 != 0 {
             let length = self.seen[slot].iter().find_map(|seen| self.slots[slot].length_in(seen));
             self.learn(slot, length.and_then(|bytes| self.size(bytes)), out);
-            self.take(slot, out);
+            self.take(slot);
         }
     }
 

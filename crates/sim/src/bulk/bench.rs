@@ -1,8 +1,10 @@
 //! How long objects take by the model.
-use super::network::Network;
+use super::network::{Network, SlowLink};
 use super::plan::{GroupPlan, Scene};
 use crate::Violation;
-use spindle_core::bulk::{Algorithm, blocks};
+use spindle_core::Rank;
+use spindle_core::bulk::{Algorithm, BLOCK_BYTES, Schedule, blocks};
+use std::collections::BTreeSet;
 
 /// One or more groups that each send one object at the same moment, among the same hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,15 +41,15 @@ pub struct Timing {
 }
 
 impl Bench {
-    /// One group on all hosts of `network` and one object, with blocks of 1 MiB.
+    /// One group on all hosts of `network` and one object, with the core's usual settings, but nothing goes directly.
     pub fn new(network: Network, bytes: u64) -> Bench {
         Bench {
             network,
             algorithm: Algorithm::BinomialPipeline,
             bytes,
-            block_bytes: 1 << 20,
-            ahead: 4,
-            posts_max: 2,
+            block_bytes: BLOCK_BYTES,
+            ahead: 2,
+            posts_max: 1,
             direct_below: 0,
             roots: 1,
         }
@@ -93,6 +95,49 @@ impl Bench {
         let block_ns = self.network.bytes_ns(self.bytes.min(self.block_bytes));
         let optimum_ns = steps * block_ns * u64::from(hosts > 1);
         Ok(Timing { ns: done - begun, optimum_ns, blocks: outcome.blocks, counters: outcome.counters })
+    }
+}
+
+/// What a slow link costs, as a fraction of the bandwidth: the worst of the links that were tried.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SlowLinkCost {
+    /// Of links between vertices of the hypercube.
+    pub outside: f64,
+    /// Of links between twins, in groups whose size is no power of two.
+    pub twins: Option<f64>,
+}
+
+impl Bench {
+    /// What one link at so many thousandths of its speed costs a binomial pipeline. Up to `tries` links of each kind are tried, spread
+    /// evenly over those in use.
+    ///
+    /// # Errors
+    /// If an invariant breaks, which would be a bug.
+    ///
+    /// # Panics
+    /// As [`Bench::run`].
+    pub fn slow_link(&self, permille: u64, tries: usize) -> Result<SlowLinkCost, Violation> {
+        let hosts = self.network.hosts;
+        let schedule = Schedule::new(Algorithm::BinomialPipeline, hosts);
+        // Every pair that ever talks does so within a few periods of log2(hosts) steps.
+        let hops = (0..100).flat_map(|step| (0..hosts).map(move |x| (x, step)));
+        let used: BTreeSet<(u32, u32)> =
+            hops.filter_map(|(x, step)| schedule.send(100, Rank(x), step).map(|hop| (hop.from.0, hop.to.0))).collect();
+        let apart = (1 << hosts.ilog2()) - 1;
+        let is_twin =
+            |(from, to): &(u32, u32)| !hosts.is_power_of_two() && from.abs_diff(*to) == apart && from.min(to) > &0;
+        let (twins, outside): (Vec<_>, Vec<_>) = used.into_iter().partition(is_twin);
+        let normal_ns = self.run()?.ns as f64;
+        let worst = |links: Vec<(u32, u32)>| {
+            let every = links.len().div_ceil(tries).max(1);
+            links.into_iter().step_by(every).try_fold(0_f64, |worst, (from, to)| {
+                let mut bench = self.clone();
+                bench.network.slow_links.push(SlowLink { from, to, permille });
+                Ok(worst.max(1.0 - normal_ns / bench.run()?.ns as f64))
+            })
+        };
+        let has_twins = !twins.is_empty();
+        Ok(SlowLinkCost { outside: worst(outside)?, twins: has_twins.then(|| worst(twins)).transpose()? })
     }
 }
 
