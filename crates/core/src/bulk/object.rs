@@ -138,8 +138,9 @@ impl Transfer {
     pub(super) fn take(&mut self, seen: &[Columns], settings: &Settings, schedules: &Schedules) -> bool {
         let Some(size) = self.size.filter(|size| self.have < size.blocks) else { return false };
         let schedule = schedules.of(size);
-        let window = settings.ahead.min(size.blocks - self.have);
-        for i in 0..window {
+        // Whoever sent more than that did so without credit.
+        let given = (self.mine.ready - self.base.have).min(size.blocks.into()) as u32;
+        for i in 0..given.saturating_sub(self.have) {
             let arrival = schedule.arrival(size.blocks, settings.me, self.have + i);
             let is_here = |hop: Hop| seen[hop.from.index()].steps.saturating_sub(self.base.steps) > hop.step;
             self.beyond |= u64::from(arrival.is_some_and(is_here)) << i;

@@ -318,7 +318,8 @@ impl Session {
     /// If a peer's counters are nonsense. The session is as if it had not heard them; the peer should be taken for dead.
     ///
     /// # Panics
-    /// If a rank, slot or object is none of this group, or more blocks are gone than were posted.
+    /// If a rank, slot or object is none of this group, if more blocks are gone than were posted, or if there is room for an object of
+    /// whose size nobody was told.
     pub fn handle(&mut self, input: Input, out: &mut Vec<Output>) -> Result<(), Fault> {
         if self.closed.is_some() {
             return Ok(());
@@ -327,8 +328,9 @@ impl Session {
             Input::Columns { from, slot, columns } => self.hear(from, slot.0 as usize, columns, out)?,
             Input::Room { object } => {
                 let slot = self.slot_of(object);
-                assert_eq!(self.slots[slot].object, object, "room was asked for");
-                self.slots[slot].has_room = true;
+                let transfer = &mut self.slots[slot];
+                assert!(transfer.object == object && transfer.size.is_some(), "room was asked for");
+                transfer.has_room = true;
                 self.grant(slot);
             }
             Input::Gone { slot } => {
@@ -392,8 +394,7 @@ impl Session {
 
     /// Takes the blocks that have come.
     fn take(&mut self, slot: usize) {
-        // What is taken widens the look: those behind may be here, too.
-        while self.slots[slot].take(&self.seen[slot], &self.settings, &self.schedules) {
+        if self.slots[slot].take(&self.seen[slot], &self.settings, &self.schedules) {
             self.grant(slot);
             if self.slots[slot].is_whole() {
                 self.tell(slot, Rank(0));
