@@ -3,7 +3,7 @@
 //! Nothing is sent: the core's own sessions run on simulated hosts, by the costs of `spindle_sim::bulk::Network`. The fabric has to
 //! be named, so that nobody takes these figures for measured ones.
 //!
-//! JSON: `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`, `block_bytes`, `blocks`; `runs`, one
+//! JSON: `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`, `block_bytes`, `ahead`, `posts`, `blocks`; `runs`, one
 //! for each of `--members` (the root included): `members`, `ns`, `optimum_ns` (blocks - 1 + ceil(log2 members) times a block's),
 //! `over_optimum`, `bytes_per_second`, `of_one_receiver` (of the bandwidth that one receiver gets), `blocks`, `counters` (posts of each),
 //! `slow_link` and `slow_twin_link` (what one link at half speed costs, as a fraction of the bandwidth, the worst of those tried;
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(long, value_enum)]
     fabric: Fabric,
     /// Members, the root included, a list
-    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "2,3,4,8,16,32,48,64,513",
+    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "2,3,4,8,12,16,24,32,48,64,513",
         value_parser = clap::value_parser!(u32).range(2..=1024))]
     members: Vec<u32>,
     /// Bytes of the object
@@ -37,6 +37,12 @@ pub(super) struct Args {
     /// Bytes of a block
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value_t = BLOCK_BYTES)]
     block: u64,
+    /// For how many blocks a receiver is ready beyond those that it has
+    #[arg(long, value_name = "BLOCKS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
+    ahead: u32,
+    /// How many blocks a member has on the way at the most
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    posts: u32,
     /// Leave the slow links out
     #[arg(long)]
     quick: bool,
@@ -56,7 +62,7 @@ enum Fabric {
 /// Objects with more blocks take too long to simulate.
 const BLOCKS_MAX: u32 = 1 << 16;
 /// Of each kind of link, so many are tried as the slow one, in groups of up to so many members.
-const TRIES: usize = 12;
+const TRIES: usize = 64;
 const SLOW_MEMBERS_MAX: u32 = 64;
 
 #[derive(Debug, Serialize)]
@@ -69,6 +75,8 @@ struct Report {
     input_ns: u64,
     bytes: u64,
     block_bytes: u64,
+    ahead: u32,
+    posts: u32,
     blocks: u32,
     runs: Vec<Run>,
     algorithms: Vec<Named>,
@@ -148,7 +156,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn measure(args: &Args) -> Result<Report, Violation> {
-    let usual = |members| Bench { block_bytes: args.block, ..Bench::new(Network::rdma(members), args.size) };
+    let usual = |members| Bench {
+        block_bytes: args.block,
+        ahead: args.ahead,
+        posts_max: args.posts,
+        ..Bench::new(Network::rdma(members), args.size)
+    };
     let rate = |ns: u64| args.size as f64 * 1e9 / ns as f64;
     let one = usual(2).run()?.ns;
     let mut runs = vec![];
@@ -207,6 +220,8 @@ fn measure(args: &Args) -> Result<Report, Violation> {
         input_ns: network.input_ns,
         bytes: args.size,
         block_bytes: args.block,
+        ahead: args.ahead,
+        posts: args.posts,
         blocks: blocks(args.size, args.block).unwrap_or(u32::MAX),
         runs,
         algorithms,
