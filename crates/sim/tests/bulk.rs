@@ -1,7 +1,8 @@
 //! The block multicast in the model of a network: random scenes with faults, and the figures of large groups.
 use spindle_core::Rank;
 use spindle_core::bulk::{Algorithm, Racks};
-use spindle_sim::bulk::{Bench, Network, Scene, Uplinks, campaign, explain, play, replay_line};
+use spindle_sim::bulk::{Bench, Death, GroupPlan, Network, Scene, Uplinks, campaign, explain, play, replay_line};
+use std::collections::BTreeSet;
 
 /// 6,000 seeds in release builds; fewer where they are slow.
 const SEEDS: u64 = if cfg!(debug_assertions) { 300 } else { 6_000 };
@@ -28,6 +29,44 @@ fn a_seed_plays_the_same_way_told_or_not() {
         assert_eq!(outcome, play(&scene));
         assert!(story.starts_with(&format!("seed {seed}: ")), "{story}");
     }
+}
+
+/// Eight members and one object of 12 blocks, and `death`.
+fn eight(death: Option<Death>) -> Scene {
+    let group = GroupPlan {
+        hosts: (0..8).collect(),
+        algorithm: Algorithm::BinomialPipeline,
+        block_bytes: 10_000,
+        slots: 1,
+        ahead: 2,
+        posts_max: 1,
+        direct_below: 0,
+        objects: vec![(115_000, 0)],
+        room_ns: 3_000,
+    };
+    Scene { seed: 1, network: Network::rdma(8), groups: vec![group], death, late_one_in: 0, events_max: 100_000 }
+}
+
+/// The root, a relay, and who receives last: each dies after every event of the transfer. One survivor is told by its network, the
+/// others by it.
+#[test]
+fn whoever_dies_whenever_every_survivor_completes_or_fails_once() {
+    let events = play(&eight(None)).events;
+    let hosts: &[u32] = if cfg!(debug_assertions) { &[5] } else { &[0, 1, 5, 7] };
+    let mut ends = BTreeSet::new();
+    for host in hosts.iter().copied() {
+        for event in 0..events {
+            let noticed = vec![((host + 3) % 8, 2_000)];
+            let outcome = play(&eight(Some(Death { host, event, noticed })));
+            assert_eq!(outcome.violations, [], "h{host} dies at event {event}");
+            assert_eq!(outcome.deaths, 1);
+            ends.insert((outcome.completions.min(7), outcome.failures_told));
+        }
+    }
+    println!("{events} events; (completed, failed) {ends:?}");
+    // Nobody has heard of the object yet, some complete it while others fail, and all that live complete it.
+    let mixed = ends.iter().filter(|(complete, failed)| *complete > 0 && *failed > 0).count();
+    assert!(mixed > 0 && ends.contains(&(0, 7)) && ends.iter().any(|(_, failed)| *failed == 0), "{ends:?}");
 }
 
 const OBJECT: u64 = 256 << 20;

@@ -236,11 +236,11 @@ impl Ledger {
 
     /// `rank` closed the group and names `dead`.
     pub(super) fn close(&mut self, rank: u32, dead: u32) -> Result<(), Violation> {
-        if std::mem::replace(&mut self.closed[rank as usize], true) {
-            return VALIDITY.broken(format!("r{rank} closes the group again"));
-        }
         if !self.dead[dead as usize] {
             return VALIDITY.broken(format!("r{rank} closes the group for the death of r{dead}, which lives"));
+        }
+        if std::mem::replace(&mut self.closed[rank as usize], true) {
+            return VALIDITY.broken(format!("r{rank} closes the group again"));
         }
         Ok(())
     }
