@@ -59,7 +59,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: instructions::check,
     },
     Step { name: "scope", about: "every way in which three members can end a view holds", minutes: 10, run: scope },
-    Step { name: "sim", about: "2,000 seeds of the simulator without a violation", minutes: 10, run: sim },
+    Step {
+        name: "sim",
+        about: "2,000 seeds of the simulator, and 5,000 of the block multicast, without a violation",
+        minutes: 10,
+        run: sim,
+    },
     Step {
         name: "views",
         about: "5,000 seeds in which members come and go, without a violation, and enough happens in them",
@@ -112,7 +117,9 @@ const SCOPE: [&str; 7] =
     ["test", "--locked", "--release", "--package=spindle-core", "--test=scope", "--", "--nocapture"];
 
 fn sim(session: &Session<'_>) -> Result<String> {
-    session.cargo(&["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", "--seeds", "2000"])
+    let run = ["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", "--seeds"];
+    session.cargo(&[&run[..], &["2000"]].concat())?;
+    session.cargo(&[&run[..], &["5000", "--bulk"]].concat())
 }
 
 /// So many seeds with changes of the view, and what has to happen in them at least.

@@ -3,7 +3,7 @@ use crate::exit::{FAILED, Failure, Outcome};
 use crate::signals::Stop;
 use anyhow::Context;
 use serde_json::{Value, json};
-use spindle_sim::{Counts, Options, Plan, Summary, Violation, campaign, explain, replay_line};
+use spindle_sim::{Counts, Options, Plan, Summary, Violation, bulk, campaign, explain, replay_line};
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::Ordering;
 use std::thread::available_parallelism;
@@ -29,6 +29,10 @@ pub(crate) struct Args {
     #[arg(long)]
     views: bool,
 
+    /// Search the block multicast, in a model of a network with slow links, slow hosts and deaths
+    #[arg(long, conflicts_with_all = ["views", "threads", "trace"])]
+    bulk: bool,
+
     /// Run this seed only, and tell its story
     #[arg(long, conflicts_with_all = ["seeds", "from", "threads"])]
     seed: Option<u64>,
@@ -47,6 +51,9 @@ pub(crate) struct Args {
     /// absences, joins, leaves, evictions, resent, blocked, events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name,
     /// at_ns, what}. One seed: seed, all of these counts, blocked as true or false, trace_hash, failures, and with --trace the
     /// trace.
+    ///
+    /// With --bulk: seeds, objects, blocks, completions, failures_told, deaths, faults, events, virtual_ns, elapsed_s and failures; of one
+    /// seed: seed, the same counts, trace_hash and failures.
     #[arg(long)]
     json: bool,
 }
@@ -59,6 +66,8 @@ impl Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     match args.seed {
+        Some(seed) if args.bulk => replay_bulk(seed, &args),
+        None if args.bulk => search_bulk(&args),
         Some(seed) => replay(seed, &args),
         None => search(&args),
     }
@@ -162,6 +171,71 @@ fn numbers(counts: &Counts) -> Value {
         "absences": counts.absences, "joins": counts.joins, "leaves": counts.leaves, "evictions": counts.evictions,
         "resent": counts.resent, "events": counts.events, "virtual_ns": counts.virtual_ns,
     })
+}
+
+/// One seed of the block multicast, in words.
+fn replay_bulk(seed: u64, args: &Args) -> Outcome {
+    let (outcome, story) = bulk::explain(&bulk::Scene::from_seed(seed));
+    if args.json {
+        let failures: Vec<Value> = outcome.violations.iter().map(|violation| failure(seed, violation)).collect();
+        let object = json!({
+            "seed": seed, "objects": outcome.objects, "blocks": outcome.blocks, "completions": outcome.completions,
+            "failures_told": outcome.failures_told, "deaths": outcome.deaths, "faults": outcome.late,
+            "events": outcome.events, "virtual_ns": outcome.virtual_ns,
+            "trace_hash": format!("{:016x}", outcome.trace_hash), "failures": failures,
+        });
+        print(&object.to_string())?;
+    } else {
+        print(story.trim_end())?;
+    }
+    match outcome.violations.first() {
+        Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
+        None if args.json => Ok(()),
+        None => print(&format!(
+            "\nseed {seed}: {} blocks checked, {} objects complete at receivers, no violation (trace {:016x})",
+            outcome.blocks, outcome.completions, outcome.trace_hash
+        )),
+    }
+}
+
+/// Many seeds of the block multicast, in numbers.
+fn search_bulk(args: &Args) -> Outcome {
+    let stop = Stop::on_signals(|_| {})?;
+    let start = Instant::now();
+    let summary = bulk::campaign(args.from..args.from.saturating_add(args.seeds), |summary| {
+        !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
+    });
+    let elapsed = start.elapsed().as_secs_f64();
+    let bulk::Summary { seeds, objects, blocks, completions, failures_told, deaths, .. } = summary;
+    let bulk::Summary { faults, events, virtual_ns, failures, .. } = &summary;
+    if args.json {
+        let failures: Vec<Value> = failures.iter().map(|(seed, violation)| failure(*seed, violation)).collect();
+        let object = json!({
+            "seeds": seeds, "objects": objects, "blocks": blocks, "completions": completions, "failures_told": failures_told,
+            "deaths": deaths, "faults": faults, "events": events, "virtual_ns": virtual_ns, "elapsed_s": elapsed,
+            "failures": failures,
+        });
+        print(&object.to_string())?;
+    } else {
+        for (seed, violation) in failures {
+            print(&format!("seed {seed}: {violation}\n  replay: {}", bulk::replay_line(*seed)))?;
+        }
+        print(&format!(
+            "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {objects} objects, {blocks} blocks checked, {completions} completions, \
+             {failures_told} failures told after {deaths} deaths, {faults} other faults; {} seeds failed",
+            seeds as f64 / elapsed.max(1e-9),
+            failures.len()
+        ))?;
+    }
+    if !failures.is_empty() {
+        let failed = failures.len();
+        return Err(Failure::new(FAILED, format_args!("{failed} of {seeds} seeds break an invariant")));
+    }
+    if stop.flag.load(Ordering::Relaxed) {
+        let when = format!("after {seeds} of {} seeds; none broke an invariant", args.seeds);
+        return Err(Failure::interrupted(stop.signal(), when));
+    }
+    Ok(())
 }
 
 fn failure(seed: u64, violation: &Violation) -> Value {

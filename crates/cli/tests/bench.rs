@@ -104,6 +104,16 @@ fn latency_of_sleepers() {
 }
 
 #[test]
+fn the_block_multicast_is_timed_by_a_model() {
+    let report = bench("bulk", "bulk --fabric sim --members 2,7 --size 8M --block 256k");
+    let (one, six) = (&report["runs"][0], &report["runs"][1]);
+    assert_eq!((number(one, "of_one_receiver"), number(six, "blocks")), (1.0, 6.0 * 32.0));
+    assert!(number(six, "ns") > number(six, "optimum_ns") && number(six, "slow_link") < 0.5, "{six}");
+    let racks = &report["racks"][4];
+    assert!(number(racks, "hybrid_ns") < number(racks, "pipeline_ns"), "{racks}");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let temp = Temp::new("refused");
     for (arguments, named) in [
@@ -113,6 +123,9 @@ fn what_makes_no_sense_is_refused() {
         ("throughput --seconds 0", "--seconds"),
         ("latency --size 4", "--size"),
         ("latency --members 1", "--members"),
+        ("bulk", "--fabric"),
+        ("bulk --fabric sim --block 0", "--block"),
+        ("bulk --fabric sim --block 1 --size 1M", "--size"),
         ("limits --ring 1 --size 16 --seconds 0.01", "--ring"),
     ] {
         let out = spindle(&temp.0, arguments);

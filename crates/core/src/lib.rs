@@ -16,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 mod ablation;
+pub mod bulk;
 pub mod claims;
 pub mod cursor;
 pub mod engine;

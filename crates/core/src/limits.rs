@@ -18,6 +18,12 @@ pub const PROPOSAL_WORDS_SPARE: usize = 160;
 pub const JOINS_MAX: usize = MEMBERS_MAX;
 /// Changes that one member wishes of the next view.
 pub const CHANGES_MAX: usize = 1024;
+/// Bytes in one block of the block multicast.
+pub const BULK_BLOCK_BYTES_MAX: u64 = 1 << 30;
+/// Objects of one bulk group that may be on the way at the same time.
+pub const BULK_SLOTS_MAX: u32 = 64;
+/// Blocks that a receiver may be ready for beyond those that it has: they are told apart by the bits of a word.
+pub const BULK_AHEAD_MAX: u32 = 64;
 
 // A frame's span is kept in 31 bits of 16-byte granules.
 const _: () = assert!(MESSAGE_BYTES_MAX + crate::ring::HEADER_BYTES < (1 << 31) * crate::ring::GRANULE_BYTES);

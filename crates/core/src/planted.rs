@@ -118,6 +118,18 @@ mod bugs {
         ResendForgotten,
         /// In a Fifo subgroup what was delivered beyond the trims is delivered again.
         FifoTwice,
+        /// A block is sent to a member that is not ready for it.
+        CreditIgnored,
+        /// A block is sent that is not here yet.
+        SendsUnheld,
+        /// A member that passes an object on tells a length that is a multiple of the blocks'.
+        LengthFromBlocks,
+        /// A slot is used again although one member is not done with it.
+        SlotReusedEarly,
+        /// The steps that a member has taken are told one too high.
+        StepsAhead,
+        /// An object for which there is no room yet fails without a word.
+        FailureForgotten,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

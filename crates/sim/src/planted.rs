@@ -1,5 +1,5 @@
 //! The hunt for planted bugs: how many seeds it takes until the checkers notice each. Only in builds with `--cfg planted`.
-use crate::{Faults, Options, Violation, campaign};
+use crate::{Faults, Options, Summary, Violation, bulk, campaign};
 use spindle_core::planted::{Bug, activate};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,16 +12,31 @@ pub struct Found {
     pub violation: Violation,
 }
 
+/// Bugs of the block multicast, which has a model of its own.
+pub const BULK: [Bug; 6] = [
+    Bug::CreditIgnored,
+    Bug::SendsUnheld,
+    Bug::LengthFromBlocks,
+    Bug::SlotReusedEarly,
+    Bug::StepsAhead,
+    Bug::FailureForgotten,
+];
+
 /// Looks for `bug` with the seeds from 0, at most so many; `None` if none of them shows it. The answer is the same every
 /// time. Only one hunt runs at a time, as there is only one bug at a time in a process.
 pub fn hunt(bug: Bug, max_seeds: u64) -> Option<Found> {
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     activate(Some(bug));
-    let summary = campaign(0..max_seeds, 2, &options(bug), |summary| summary.failures.is_empty());
+    let failures = if BULK.contains(&bug) {
+        bulk::campaign(0..max_seeds, |summary| summary.failures.is_empty()).failures
+    } else {
+        let Summary { failures, .. } = campaign(0..max_seeds, 2, &options(bug), |summary| summary.failures.is_empty());
+        failures
+    };
     activate(None);
     // Every seed below the first to fail was begun before it and is in the summary.
-    summary.failures.into_iter().next().map(|(seed, violation)| Found { seed, violation })
+    failures.into_iter().next().map(|(seed, violation)| Found { seed, violation })
 }
 
 /// What the seeds are drawn from: a bug of the membership shows itself only where members come and go.

@@ -6,6 +6,7 @@
 //! - [`latency`]: one message in flight, from before its commit to that upcall at another member.
 //!
 //! - [`views`]: how long a group stands still when its view changes.
+//! - [`bulk`]: how long the block multicast takes, in a model of a network.
 //!
 //! Members are processes of their own (a hidden subcommand, [`member`]), told what to do in [`wire`] lines over pipes by
 //! their [`team`]. They run in *slices* of about 100 ms and block on the pipe between them.
@@ -16,6 +17,7 @@
 //! gives one ratio, and the report is their median with 10th and 90th percentile, in all and for each hop time that
 //! was met ([`pairing`]).
 mod args;
+mod bulk;
 mod clock;
 mod latency;
 mod limits;
@@ -47,6 +49,8 @@ enum What {
     Latency(latency::Args),
     /// How long a group stands still when members die, hang, leave and join
     Views(views::Args),
+    /// How long large objects take by block multicast, in a model of a network: nothing is sent
+    Bulk(bulk::Args),
     /// A member of `bench views`, started by it
     #[command(hide = true)]
     ViewsMember(views::member::Args),
@@ -61,6 +65,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Limits(args) => limits::refuse(args),
         What::Throughput(args) => throughput::refuse(args),
         What::Latency(args) => latency::refuse(args),
+        What::Bulk(args) => bulk::refuse(args),
         What::Views(_) | What::ViewsMember(_) | What::Member => None,
     };
     if let Some(nonsense) = nonsense {
@@ -71,6 +76,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Throughput(args) => throughput::run(&args)?,
         What::Latency(args) => latency::run(&args)?,
         What::Views(args) => views::run(&args)?,
+        What::Bulk(args) => bulk::run(&args)?,
         What::ViewsMember(args) => views::member::run(&args)?,
         What::Member => member::run()?,
     }

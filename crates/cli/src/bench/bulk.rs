@@ -1,0 +1,313 @@
+//! `spindle bench bulk`: how long the block multicast takes for large objects, in a model of a network.
+//!
+//! Nothing is sent: the core's own sessions run on simulated hosts, by the costs of `spindle_sim::bulk::Network`. The fabric has to
+//! be named, so that nobody takes these figures for measured ones.
+//!
+//! JSON: `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`, `block_bytes`, `ahead`, `posts`, `blocks`; `runs`, one
+//! for each of `--members` (the root included): `members`, `ns`, `optimum_ns` (blocks - 1 + ceil(log2 members) times a block's),
+//! `over_optimum`, `bytes_per_second`, `of_one_receiver` (of the bandwidth that one receiver gets), `blocks`, `counters` (posts of each),
+//! `slow_link` and `slow_twin_link` (what one link at half speed costs, as a fraction of the bandwidth, the worst of those tried;
+//! absent with `--quick` or where there are no twins); `algorithms`, by name: `ns`; `roots`, of groups of the same members that
+//! send at the same time: `roots`, `bytes_per_second` of all together; `racks`: `racks`, `uplink_bytes_per_second`, `pipeline_ns`, `hybrid_ns`; `small`:
+//! `bytes`, `members`, `direct_ns`, `relayed_ns`.
+use super::table::{Table, short};
+use crate::exit::{FAILED, Failure};
+use crate::quantity::bytes;
+use clap::ValueEnum;
+use serde::Serialize;
+use spindle_core::Rank;
+use spindle_core::bulk::{Algorithm, BLOCK_BYTES, Racks, blocks};
+use spindle_sim::Violation;
+use spindle_sim::bulk::{Bench, Network, Uplinks};
+use std::io::{self, Write};
+
+/// Options of `spindle bench bulk`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What carries the blocks. Only the simulator does so far: the figures are those of a model, nothing is sent
+    #[arg(long, value_enum)]
+    fabric: Fabric,
+    /// Members, the root included, a list
+    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "2,3,4,8,12,16,24,32,48,64,513",
+        value_parser = clap::value_parser!(u32).range(2..=1024))]
+    members: Vec<u32>,
+    /// Bytes of the object
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
+    size: u64,
+    /// Bytes of a block
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value_t = BLOCK_BYTES)]
+    block: u64,
+    /// For how many blocks a receiver is ready beyond those that it has
+    #[arg(long, value_name = "BLOCKS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
+    ahead: u32,
+    /// How many blocks a member has on the way at the most
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    posts: u32,
+    /// Leave the slow links out
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What carries blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Fabric {
+    /// The simulator's model of RDMA NICs
+    Sim,
+}
+
+/// Objects with more blocks take too long to simulate.
+const BLOCKS_MAX: u32 = 1 << 16;
+/// Of each kind of link, so many are tried as the slow one, in groups of up to so many members.
+const TRIES: usize = 64;
+const SLOW_MEMBERS_MAX: u32 = 64;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    bench: &'static str,
+    fabric: Fabric,
+    link_bytes_per_second: f64,
+    latency_ns: u64,
+    post_ns: u64,
+    input_ns: u64,
+    bytes: u64,
+    block_bytes: u64,
+    ahead: u32,
+    posts: u32,
+    blocks: u32,
+    runs: Vec<Run>,
+    algorithms: Vec<Named>,
+    roots: Vec<Concurrent>,
+    racks: Vec<InRacks>,
+    small: Vec<Small>,
+}
+
+#[derive(Debug, Serialize)]
+struct Run {
+    members: u32,
+    ns: u64,
+    optimum_ns: u64,
+    over_optimum: f64,
+    bytes_per_second: f64,
+    of_one_receiver: f64,
+    blocks: u64,
+    counters: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slow_link: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slow_twin_link: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Named {
+    algorithm: &'static str,
+    members: u32,
+    ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Concurrent {
+    members: u32,
+    roots: u32,
+    bytes_per_second: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct InRacks {
+    members: u32,
+    racks: u32,
+    uplink_bytes_per_second: f64,
+    pipeline_ns: u64,
+    hybrid_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Small {
+    bytes: u64,
+    members: u32,
+    direct_ns: u64,
+    relayed_ns: u64,
+}
+
+/// What makes no sense in `args`.
+pub(super) fn refuse(args: &Args) -> Option<String> {
+    if args.block == 0 || args.block > spindle_core::limits::BULK_BLOCK_BYTES_MAX {
+        return Some("--block has to be from 1 to 1G".to_string());
+    }
+    let few = blocks(args.size, args.block).is_some_and(|blocks| blocks <= BLOCKS_MAX);
+    (!few).then(|| {
+        format!("--size is more than {BLOCKS_MAX} blocks, which take too long to simulate; give a larger --block")
+    })
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let report = measure(args)
+        .map_err(|violation| Failure::new(FAILED, format_args!("the model met a bug of the protocol: {violation}")))?;
+    let mut out = io::stdout().lock();
+    let printed = if args.json {
+        serde_json::to_string_pretty(&report).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+    } else {
+        report.print(&mut out)
+    };
+    printed.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+}
+
+fn measure(args: &Args) -> Result<Report, Violation> {
+    let usual = |members| Bench {
+        block_bytes: args.block,
+        ahead: args.ahead,
+        posts_max: args.posts,
+        ..Bench::new(Network::rdma(members), args.size)
+    };
+    let rate = |ns: u64| args.size as f64 * 1e9 / ns as f64;
+    let one = usual(2).run()?.ns;
+    let mut runs = vec![];
+    for members in args.members.iter().copied() {
+        let bench = usual(members);
+        let timing = bench.run()?;
+        let slow = (!args.quick && members <= SLOW_MEMBERS_MAX).then(|| bench.slow_link(500, TRIES)).transpose()?;
+        runs.push(Run {
+            members,
+            ns: timing.ns,
+            optimum_ns: timing.optimum_ns,
+            over_optimum: timing.over_optimum(),
+            bytes_per_second: rate(timing.ns),
+            of_one_receiver: one as f64 / timing.ns as f64,
+            blocks: timing.blocks,
+            counters: timing.counters,
+            slow_link: slow.map(|slow| slow.outside),
+            slow_twin_link: slow.and_then(|slow| slow.twins),
+        });
+    }
+    let mut algorithms = vec![];
+    for members in [4, 16, 64] {
+        for (algorithm, plan) in [
+            ("binomial_pipeline", Algorithm::BinomialPipeline),
+            ("chain", Algorithm::Chain),
+            ("binomial_tree", Algorithm::BinomialTree),
+            ("sequential", Algorithm::Sequential),
+        ] {
+            let ns = Bench { algorithm: plan, ..usual(members) }.run()?.ns;
+            algorithms.push(Named { algorithm, members, ns });
+        }
+    }
+    let mut roots = vec![];
+    for count in [1, 2, 4, 8] {
+        let ns = Bench { roots: count, ..usual(8) }.run()?.ns;
+        roots.push(Concurrent { members: 8, roots: count, bytes_per_second: f64::from(count) * rate(ns) });
+    }
+    let racks = [200_000, 100_000, 50_000, 25_000, 12_500].map(|uplink| in_racks(&usual(64), uplink));
+    let mut small = vec![];
+    for members in [4, 8, 16, 64] {
+        for bytes in [1, 4 << 10, 16 << 10, 64 << 10] {
+            let run = |direct_below| {
+                let bench = Bench { direct_below, ..Bench::new(Network::rdma(members), bytes) };
+                bench.run().map(|timing| timing.ns)
+            };
+            small.push(Small { bytes, members, direct_ns: run(u64::MAX)?, relayed_ns: run(0)? });
+        }
+    }
+    let network = Network::rdma(2);
+    Ok(Report {
+        bench: "bulk",
+        fabric: args.fabric,
+        link_bytes_per_second: network.bytes_per_us as f64 * 1e6,
+        latency_ns: network.latency_ns,
+        post_ns: network.post_ns,
+        input_ns: network.input_ns,
+        bytes: args.size,
+        block_bytes: args.block,
+        ahead: args.ahead,
+        posts: args.posts,
+        blocks: blocks(args.size, args.block).unwrap_or(u32::MAX),
+        runs,
+        algorithms,
+        roots,
+        racks: racks.into_iter().collect::<Result<_, _>>()?,
+        small,
+    })
+}
+
+/// Four racks of 16 hosts, each with an uplink of so many bytes per µs.
+fn in_racks(usual: &Bench, bytes_per_us: u64) -> Result<InRacks, Violation> {
+    let (racks, size) = (4, 16);
+    let members = racks * size;
+    let rack_of = (0..members).map(|host| host / size).collect();
+    let network = Network { uplinks: Some(Uplinks { rack_of, bytes_per_us }), ..Network::rdma(members) };
+    let list = (0..racks).map(|rack| (rack * size..(rack + 1) * size).map(Rank).collect()).collect();
+    let hybrid = Algorithm::Hybrid(Racks::new(list).expect("each rank is in one rack"));
+    let run = |algorithm| {
+        let bench = Bench { algorithm, network: network.clone(), ..usual.clone() };
+        bench.run().map(|timing| timing.ns)
+    };
+    let uplink_bytes_per_second = bytes_per_us as f64 * 1e6;
+    let (pipeline_ns, hybrid_ns) = (run(Algorithm::BinomialPipeline)?, run(hybrid)?);
+    Ok(InRacks { members, racks, uplink_bytes_per_second, pipeline_ns, hybrid_ns })
+}
+
+impl Report {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let Report { link_bytes_per_second, latency_ns, post_ns, bytes, block_bytes, blocks, .. } = self;
+        writeln!(
+            out,
+            "simulated, nothing is sent: links of {}B/s, {latency_ns} ns of latency, {post_ns} ns a post; one object of {bytes} bytes in \
+             {blocks} blocks of {block_bytes}\n",
+            short(*link_bytes_per_second)
+        )?;
+        let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
+        let percent = |part: f64| format!("{:.1} %", part * 100.0);
+        let mut table = Table::new(&[
+            "members",
+            "ms",
+            "over the optimum",
+            "B/s",
+            "of one receiver",
+            "a slow link costs",
+            "between twins",
+        ]);
+        for run in &self.runs {
+            let cost = |cost: Option<f64>| cost.map_or("-".to_string(), percent);
+            table.row(vec![
+                run.members.to_string(),
+                ms(run.ns),
+                percent(run.over_optimum),
+                short(run.bytes_per_second),
+                format!("{:.2}", run.of_one_receiver),
+                cost(run.slow_link),
+                cost(run.slow_twin_link),
+            ]);
+        }
+        table.print(out)?;
+        writeln!(out, "\nother schedules, ms")?;
+        let mut table = Table::new(&["members", "binomial pipeline", "chain", "binomial tree", "sequential"]);
+        for row in self.algorithms.chunks(4) {
+            let mut cells = vec![row[0].members.to_string()];
+            cells.extend(row.iter().map(|run| ms(run.ns)));
+            table.row(cells);
+        }
+        table.print(out)?;
+        writeln!(out, "\nracks, ms")?;
+        let mut table = Table::new(&["members, racks", "uplink B/s", "binomial pipeline", "hybrid"]);
+        for InRacks { members, racks, uplink_bytes_per_second, pipeline_ns, hybrid_ns } in &self.racks {
+            let uplink = short(*uplink_bytes_per_second);
+            table.row(vec![format!("{members}, {racks}"), uplink, ms(*pipeline_ns), ms(*hybrid_ns)]);
+        }
+        table.print(out)?;
+        writeln!(out, "\ngroups of the same members with different roots, at once")?;
+        let mut table = Table::new(&["members", "roots", "B/s of all"]);
+        for Concurrent { members, roots, bytes_per_second } in &self.roots {
+            table.row(vec![members.to_string(), roots.to_string(), short(*bytes_per_second)]);
+        }
+        table.print(out)?;
+        writeln!(out, "\nsmall objects, µs")?;
+        let mut table = Table::new(&["members", "bytes", "direct", "relayed"]);
+        for Small { bytes, members, direct_ns, relayed_ns } in &self.small {
+            let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+            table.row(vec![members.to_string(), bytes.to_string(), us(*direct_ns), us(*relayed_ns)]);
+        }
+        table.print(out)
+    }
+}

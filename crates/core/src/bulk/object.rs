@@ -1,0 +1,241 @@
+//! One slot: the object that it carries, as one member sees it, and the counters by which the member tells of it.
+//!
+//! A slot carries one object after the other. Its counters run on from one to the next: what they stood at when an object
+//! began is its *base*, which is the same at every member, because all have finished the same objects before it.
+use super::schedule::{Hop, Schedule};
+use super::session::{Columns, Object, Settings};
+use crate::planted::planted;
+use alloc::vec::Vec;
+
+/// What a member knows once it knows how long an object is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Size {
+    pub(super) bytes: u64,
+    pub(super) blocks: u32,
+    /// Whether the root sends it to everybody itself.
+    pub(super) is_direct: bool,
+}
+
+/// What a member has to send next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Next {
+    hop: Hop,
+    /// The block that it has to have for it, by the order in which it receives them; `None` if it has it anyway.
+    needs: Option<u32>,
+}
+
+/// One slot at one member.
+#[derive(Clone, Debug)]
+pub(super) struct Transfer {
+    pub(super) object: Object,
+    /// What the counters stood at when the object began; `ready` and `have` count blocks, and so share `have`.
+    base: Columns,
+    /// What I say. `steps` is behind until [`Transfer::columns`] is asked.
+    mine: Columns,
+    pub(super) size: Option<Size>,
+    /// Whether the application has made room for the whole object.
+    pub(super) has_room: bool,
+    /// Blocks that are here, without a gap in the order in which they come.
+    pub(super) have: u32,
+    /// Which of those behind them are here, too: bit i for the i-th.
+    beyond: u64,
+    next: Option<Next>,
+    /// Blocks posted and not yet gone.
+    pub(super) posts: u32,
+    /// Members that have said that they have all of it. Only the root is told.
+    pub(super) whole_peers: u32,
+    /// Whether the application knows that it is complete.
+    pub(super) is_told: bool,
+}
+
+impl Transfer {
+    /// The slot before anything is in it; `first` is the object that will be the first.
+    pub(super) fn new(first: Object, settings: &Settings) -> Transfer {
+        let mut transfer = Transfer {
+            object: first,
+            base: Columns::default(),
+            mine: Columns::default(),
+            size: None,
+            has_room: false,
+            have: 0,
+            beyond: 0,
+            next: None,
+            posts: 0,
+            whole_peers: 0,
+            is_told: false,
+        };
+        transfer.begin(settings);
+        transfer
+    }
+
+    /// The slot is done with its object and waits for the next.
+    pub(super) fn turn(&mut self, settings: &Settings, schedules: &Schedules) {
+        let Some(size) = self.size else { return };
+        self.base.bytes += size.bytes + 1;
+        self.base.steps += schedules.of(size).steps(size.blocks);
+        self.base.have += u64::from(size.blocks);
+        let next = Object(self.object.0 + u64::from(settings.slots));
+        *self = Transfer { base: self.base, mine: self.mine, ..Transfer::new(next, settings) };
+        self.begin(settings);
+    }
+
+    /// There is always room for one block.
+    fn begin(&mut self, settings: &Settings) {
+        if settings.me.0 != 0 {
+            self.mine.ready = self.base.have + 1;
+        }
+    }
+
+    /// The object has this length.
+    pub(super) fn learn(&mut self, size: Size, settings: &Settings, schedules: &Schedules) {
+        self.size = Some(size);
+        self.mine.bytes = self.base.bytes + size.bytes + 1;
+        if planted!(LengthFromBlocks) && settings.me.0 != 0 {
+            self.mine.bytes = self.base.bytes + u64::from(size.blocks) * settings.block_bytes + 1;
+        }
+        if settings.me.0 == 0 {
+            (self.have, self.has_room) = (size.blocks, true);
+            self.mine.have = self.base.have + u64::from(size.blocks);
+        }
+        self.find_next(0, settings, schedules);
+    }
+
+    /// The length that a peer's counters tell, if they tell one of this object.
+    pub(super) fn length_in(&self, seen: &Columns) -> Option<u64> {
+        seen.bytes.checked_sub(self.base.bytes)?.checked_sub(1)
+    }
+
+    /// A counter of a peer that can't stand where it does as long as I am not done with an object of this `size`, if there is one: its
+    /// name, the most that it can be, and what it is.
+    pub(super) fn find_impossible(
+        &self,
+        size: Option<Size>,
+        seen: &Columns,
+        settings: &Settings,
+        schedules: &Schedules,
+    ) -> Option<(&'static str, u64, u64)> {
+        let is_root = settings.me.0 == 0;
+        if !is_root && (size.is_none() || self.is_whole()) {
+            // Peers may be further than I know.
+            return None;
+        }
+        let base = &self.base;
+        let bytes = size.map_or(0, |size| size.bytes + 1);
+        let steps = size.map_or(0, |size| schedules.of(size).steps(size.blocks));
+        let blocks = size.map_or(0, |size| u64::from(size.blocks));
+        let most = [
+            ("bytes", base.bytes + bytes, seen.bytes),
+            ("steps", base.steps + steps, seen.steps),
+            // Who is done is ready for the first block of the next object.
+            ("ready", base.have + blocks + 1, seen.ready),
+            ("have", base.have + blocks, seen.have),
+        ];
+        let is_shorter = seen.bytes > base.bytes && seen.bytes != base.bytes + bytes;
+        most.into_iter().find(|(name, most, now)| now > most || (is_shorter && *name == "bytes"))
+    }
+
+    /// Takes what has arrived according to `seen`, the counters of all peers in this slot, by rank. Whether that is anything.
+    pub(super) fn take(&mut self, seen: &[Columns], settings: &Settings, schedules: &Schedules) -> bool {
+        let Some(size) = self.size.filter(|size| self.have < size.blocks) else { return false };
+        let schedule = schedules.of(size);
+        // Whoever sent more than that did so without credit.
+        let given = (self.mine.ready - self.base.have).min(size.blocks.into()) as u32;
+        for i in 0..given.saturating_sub(self.have) {
+            let arrival = schedule.arrival(size.blocks, settings.me, self.have + i);
+            let is_here = |hop: Hop| seen[hop.from.index()].steps.saturating_sub(self.base.steps) > hop.step;
+            self.beyond |= u64::from(arrival.is_some_and(is_here)) << i;
+        }
+        let count = self.beyond.trailing_ones();
+        self.beyond = self.beyond.checked_shr(count).unwrap_or(0);
+        self.have += count;
+        if self.have == size.blocks {
+            self.mine.have = self.base.have + u64::from(size.blocks);
+        }
+        count > 0
+    }
+
+    /// Gives as much credit as it may, and names those who wait for it.
+    pub(super) fn grant(&mut self, settings: &Settings, schedules: &Schedules) -> Vec<crate::Rank> {
+        let Some(size) = self.size.filter(|_| self.has_room && settings.me.0 != 0) else { return Vec::new() };
+        let end = self.have.saturating_add(settings.ahead).min(size.blocks);
+        let given = self.mine.ready - self.base.have;
+        self.mine.ready = self.mine.ready.max(self.base.have + u64::from(end));
+        let sender = |index| schedules.of(size).arrival(size.blocks, settings.me, index as u32).map(|hop| hop.from);
+        let mut senders: Vec<_> = (given..u64::from(end)).filter_map(sender).collect();
+        senders.sort_unstable();
+        senders.dedup();
+        senders
+    }
+
+    /// What can be sent now: the next block, if it is here and its target is ready for it.
+    pub(super) fn sendable(&self, seen: &[Columns]) -> Option<Hop> {
+        let next = self.next?;
+        let is_here = next.needs.is_none_or(|index| self.holds(index)) || planted!(SendsUnheld);
+        let ready = seen[next.hop.to.index()].ready;
+        let is_ready = ready.saturating_sub(self.base.have) > u64::from(next.hop.index) || planted!(CreditIgnored);
+        (is_here && is_ready).then_some(next.hop)
+    }
+
+    /// `hop` is posted.
+    pub(super) fn sent(&mut self, hop: &Hop, settings: &Settings, schedules: &Schedules) {
+        self.posts += 1;
+        self.find_next(hop.step + 1, settings, schedules);
+    }
+
+    /// Whether all has come and all has gone.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_whole() && self.has_room && self.next.is_none() && self.posts == 0
+    }
+
+    /// Whether it is one block.
+    pub(super) fn is_single(&self) -> bool {
+        self.size.is_some_and(|size| size.blocks == 1)
+    }
+
+    /// Whether every block is here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.size.is_some_and(|size| self.have == size.blocks)
+    }
+
+    /// Whether a peer's `have` went over all of this object.
+    pub(super) fn became_whole(&self, before: u64, now: u64) -> bool {
+        let end = self.size.map(|size| self.base.have + u64::from(size.blocks));
+        end.is_some_and(|end| before < end && now >= end)
+    }
+
+    /// The counters as they are to be posted.
+    pub(super) fn columns(&self, schedules: &Schedules) -> Columns {
+        let taken = match (self.size, &self.next) {
+            (None, _) => 0,
+            (Some(_), Some(next)) => next.hop.step + u64::from(planted!(StepsAhead)),
+            (Some(size), None) => schedules.of(size).steps(size.blocks),
+        };
+        Columns { steps: self.base.steps + taken, ..self.mine }
+    }
+
+    fn find_next(&mut self, step: u64, settings: &Settings, schedules: &Schedules) {
+        self.next = self.size.and_then(|size| {
+            let schedule = schedules.of(size);
+            let hop = schedule.next_send(size.blocks, settings.me, step)?;
+            Some(Next { hop, needs: schedule.needs(size.blocks, &hop) })
+        });
+    }
+
+    fn holds(&self, index: u32) -> bool {
+        let beyond = index.checked_sub(self.have);
+        beyond.is_none_or(|i| self.beyond.checked_shr(i).is_some_and(|bits| bits & 1 == 1))
+    }
+}
+
+/// The schedules of a group: that of large objects, and that of small ones.
+#[derive(Clone, Debug)]
+pub(super) struct Schedules {
+    pub(super) pipeline: Schedule,
+    pub(super) direct: Schedule,
+}
+
+impl Schedules {
+    pub(super) fn of(&self, size: Size) -> &Schedule {
+        if size.is_direct { &self.direct } else { &self.pipeline }
+    }
+}

@@ -1,0 +1,446 @@
+//! Hosts, messages and time: one heap of events.
+use super::ledger::Ledger;
+use super::network::{Network, Wires};
+use super::plan::{Death, GroupPlan, Scene};
+use crate::checkers::{Invariant, Violation};
+use crate::random::{Random, mix};
+use spindle_core::Rank;
+use spindle_core::bulk::{Columns, Input, Object, Output, Schedule, SendError, Session, Settings, Slot};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::fmt::Write;
+
+const LIVENESS: Invariant = Invariant(15, "liveness");
+const FAULTLESS: Invariant = Invariant(11, "monotone rows, single writer");
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// The first thing that was wrong.
+    pub violations: Vec<Violation>,
+    /// Objects that roots began to send.
+    pub objects: u64,
+    /// Blocks that landed.
+    pub blocks: u64,
+    /// Posts of counters alone.
+    pub counters: u64,
+    /// Objects that members other than the root completed, each counted.
+    pub completions: u64,
+    /// Objects that failed at members, each counted.
+    pub failures_told: u64,
+    /// Hosts that died.
+    pub deaths: u64,
+    /// Messages that were late.
+    pub late: u64,
+    /// Events.
+    pub events: u64,
+    /// How much virtual time passed, in ns.
+    pub virtual_ns: u64,
+    /// By group and object: when the root began it, and when the last receiver had it, in ns.
+    pub times: Vec<Vec<(u64, u64)>>,
+    /// Of everything that happened, in its order.
+    pub trace_hash: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    /// A host looks at what came.
+    Wake { host: u32 },
+    /// The last byte of a block is at its receiver's rack.
+    Tail { message: usize },
+    /// It stands in its receiver's memory.
+    Landed { message: usize },
+    /// Its sender is told that it is gone.
+    Gone { message: usize },
+    /// An application has made room.
+    Room { group: usize, rank: u32, object: u64 },
+    /// A root may have something to send.
+    Start { group: usize },
+    /// A host is told that another is dead.
+    Noticed { host: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    Block { object: Object, at: u64, bytes: u64, is_first: bool },
+    Columns,
+    Closed { dead: Rank },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    group: usize,
+    from: Rank,
+    to: Rank,
+    slot: Slot,
+    columns: Columns,
+    content: Content,
+    landed: bool,
+}
+
+/// A host's processor.
+#[derive(Clone, Debug, Default)]
+struct Host {
+    inbox: VecDeque<(usize, Rank, Input)>,
+    is_awake: bool,
+    free_at: u64,
+    is_dead: bool,
+}
+
+#[derive(Debug)]
+struct Group {
+    hosts: Vec<u32>,
+    sessions: Vec<Session>,
+    ledger: Ledger,
+    sent: usize,
+}
+
+pub(super) struct World<'a> {
+    scene: &'a Scene,
+    random: Random,
+    wires: Wires,
+    hosts: Vec<Host>,
+    groups: Vec<Group>,
+    messages: Vec<Message>,
+    /// By sending and receiving host: what has not landed, or has to wait for something before it that has not.
+    pairs: BTreeMap<(u32, u32), VecDeque<usize>>,
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pushed: u64,
+    now: u64,
+    outcome: Outcome,
+    story: Option<&'a mut String>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(scene: &'a Scene, story: Option<&'a mut String>) -> World<'a> {
+        World {
+            scene,
+            random: Random::new(scene.seed, 8),
+            wires: Wires::new(&scene.network),
+            hosts: vec![Host::default(); scene.network.hosts as usize],
+            groups: vec![],
+            messages: vec![],
+            pairs: BTreeMap::new(),
+            heap: BinaryHeap::new(),
+            pushed: 0,
+            now: 0,
+            outcome: Outcome::default(),
+            story,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Outcome {
+        if let Err(violation) = self.play() {
+            self.outcome.violations.push(Violation { at: self.now, ..violation });
+        }
+        self.outcome.virtual_ns = self.now;
+        self.outcome
+    }
+
+    fn play(&mut self) -> Result<(), Violation> {
+        for plan in &self.scene.groups {
+            self.found(plan)?;
+        }
+        while let Some(Reverse((at, _, event))) = self.heap.pop() {
+            self.now = at;
+            self.outcome.events += 1;
+            if self.outcome.events > self.scene.events_max {
+                return LIVENESS.broken(format!("no rest after {} events", self.scene.events_max));
+            }
+            if let Some(death) = self.scene.death.as_ref().filter(|death| death.event + 1 == self.outcome.events) {
+                self.die(death);
+            }
+            self.happen(event)?;
+        }
+        self.groups.iter().zip(&self.scene.groups).try_for_each(|(group, plan)| group.ledger.rest(plan.objects.len()))
+    }
+
+    fn found(&mut self, plan: &GroupPlan) -> Result<(), Violation> {
+        let members = plan.hosts.len() as u32;
+        let schedule = Schedule::new(plan.algorithm.clone(), members);
+        let group = self.groups.len();
+        let (mut sessions, mut outs) = (vec![], vec![]);
+        for me in (0..members).map(Rank) {
+            let mut out = vec![];
+            let settings = Settings {
+                schedule: schedule.clone(),
+                me,
+                block_bytes: plan.block_bytes,
+                slots: plan.slots,
+                ahead: plan.ahead,
+                posts_max: plan.posts_max,
+                direct_below: plan.direct_below,
+            };
+            sessions.push(Session::new(settings, &mut out).expect("the plan is in range"));
+            outs.push(out);
+        }
+        let ledger = Ledger::new(members, plan.slots, plan.block_bytes);
+        self.groups.push(Group { hosts: plan.hosts.clone(), sessions, ledger, sent: 0 });
+        self.outcome.times.push(vec![]);
+        for (rank, out) in (0..).map(Rank).zip(outs) {
+            let mut at = 0;
+            self.act(group, rank, &out, &mut at)?;
+        }
+        for (_, at) in &plan.objects {
+            self.push(*at, Event::Start { group });
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Wake { host } => self.wake(host),
+            Event::Tail { message } => {
+                let Message { group, from, to, content, .. } = self.messages[message];
+                let [from, to] = [from, to].map(|rank| self.host(group, rank));
+                if let Content::Block { bytes, .. } = content {
+                    let at = self.wires.arrive(&self.scene.network, from, to, bytes, self.now);
+                    self.push(at, Event::Landed { message });
+                }
+                Ok(())
+            }
+            Event::Landed { message } => self.land(message),
+            Event::Gone { message } => {
+                let Message { group, from, slot, content, .. } = self.messages[message];
+                if let Content::Block { object, .. } = content {
+                    self.groups[group].ledger.gone(from.0, object.0);
+                    self.tell(group, from, Input::Gone { slot });
+                }
+                Ok(())
+            }
+            Event::Room { group, rank, object } => {
+                self.groups[group].ledger.room(rank, object);
+                self.tell(group, Rank(rank), Input::Room { object: Object(object) });
+                Ok(())
+            }
+            Event::Start { group } => self.start(group),
+            Event::Noticed { host } => {
+                let dead = self.scene.death.as_ref().map(|death| death.host);
+                for group in 0..self.groups.len() {
+                    let rank = |host| self.groups[group].hosts.iter().position(|other| Some(*other) == host);
+                    if let (Some(me), Some(dead)) = (rank(Some(host)), rank(dead)) {
+                        self.tell(group, Rank(me as u32), Input::Died { rank: Rank(dead as u32) });
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The root sends what it has.
+    fn start(&mut self, group: usize) -> Result<(), Violation> {
+        let root = self.host(group, Rank(0));
+        let plan = &self.scene.groups[group];
+        while let Some((bytes, at)) = plan.objects.get(self.groups[group].sent).copied()
+            && at <= self.now
+            && !self.hosts[root as usize].is_dead
+        {
+            let mut out = vec![];
+            match self.groups[group].sessions[0].send(bytes, &mut out) {
+                Ok(object) => {
+                    self.note(|| format!("g{group} sends object {} of {bytes} bytes", object.0));
+                    self.groups[group].sent += 1;
+                    self.groups[group].ledger.begin(object.0, bytes)?;
+                    self.outcome.objects += 1;
+                    self.outcome.times[group].push((self.now, self.now));
+                }
+                Err(SendError::Full { .. } | SendError::Closed { .. }) => break,
+                Err(other) => return LIVENESS.broken(format!("g{group} can't send {bytes} bytes: {other}")),
+            }
+            let mut at = self.now.max(self.hosts[root as usize].free_at);
+            self.act(group, Rank(0), &out, &mut at)?;
+            self.hosts[root as usize].free_at = at;
+        }
+        Ok(())
+    }
+
+    /// A host takes everything that has come, and does what follows.
+    fn wake(&mut self, host: u32) -> Result<(), Violation> {
+        let mut at = self.now;
+        self.hosts[host as usize].is_awake = false;
+        while let Some((group, rank, input)) = self.hosts[host as usize].inbox.pop_front() {
+            if self.hosts[host as usize].is_dead {
+                return Ok(());
+            }
+            at += self.scene.network.on(host, self.scene.network.input_ns);
+            self.outcome.trace_hash = mix(self.outcome.trace_hash ^ at ^ u64::from(rank.0) << 48);
+            let mut out = vec![];
+            let session = &mut self.groups[group].sessions[rank.index()];
+            if let Err(fault) = session.handle(input, &mut out) {
+                return FAULTLESS.broken(format!("g{group} r{rank} at {input:?}: {fault}"));
+            }
+            self.act(group, rank, &out, &mut at)?;
+        }
+        self.hosts[host as usize].free_at = at;
+        Ok(())
+    }
+
+    /// Does what a session wants done, from `at` on, which moves.
+    fn act(&mut self, group: usize, rank: Rank, out: &[Output], at: &mut u64) -> Result<(), Violation> {
+        let host = self.host(group, rank);
+        let post_ns = self.scene.network.on(host, self.scene.network.post_ns);
+        let closing = out.iter().any(|output| matches!(output, Output::Closed { .. }));
+        if !out.is_empty() && self.groups[group].ledger.is_closed(rank.0) {
+            return LIVENESS.broken(format!("g{group} r{rank} is closed and goes on: {out:?}"));
+        }
+        for output in out {
+            self.note(|| format!("g{group} r{rank}: {output:?}"));
+            let ledger = &mut self.groups[group].ledger;
+            match *output {
+                Output::Block { to, slot, object, at: offset, bytes, is_first, columns } => {
+                    *at += post_ns;
+                    ledger.posts(rank.0, object.0, offset, bytes)?;
+                    ledger.counts(rank.0, slot.0, columns)?;
+                    let content = Content::Block { object, at: offset, bytes, is_first };
+                    self.transmit(Message { group, from: rank, to, slot, columns, content, landed: false }, *at);
+                }
+                Output::Columns { to, slot, columns } => {
+                    *at += post_ns;
+                    ledger.counts(rank.0, slot.0, columns)?;
+                    self.outcome.counters += 1;
+                    let content = Content::Columns;
+                    self.transmit(Message { group, from: rank, to, slot, columns, content, landed: false }, *at);
+                }
+                Output::Size { object, bytes } => {
+                    ledger.size(rank.0, object.0, bytes)?;
+                    let delay = self.random.below(self.scene.groups[group].room_ns + 1);
+                    self.push(*at + delay, Event::Room { group, rank: rank.0, object: object.0 });
+                }
+                Output::Complete { object } => {
+                    ledger.complete(rank.0, object.0, closing)?;
+                    if rank.0 != 0 {
+                        self.outcome.completions += 1;
+                        let last = &mut self.outcome.times[group][object.0 as usize].1;
+                        *last = (*last).max(*at);
+                    }
+                }
+                Output::Everywhere { object } => {
+                    ledger.everywhere(object.0)?;
+                    self.push(*at, Event::Start { group });
+                }
+                Output::Failed { object } => {
+                    ledger.failed(rank.0, object.0)?;
+                    self.outcome.failures_told += 1;
+                }
+                Output::Closed { dead } => {
+                    ledger.close(rank.0, dead.0)?;
+                    for to in (0..self.groups[group].hosts.len() as u32).map(Rank).filter(|to| *to != rank) {
+                        *at += post_ns;
+                        let (slot, columns, content) = (Slot(0), Columns::default(), Content::Closed { dead });
+                        self.transmit(Message { group, from: rank, to, slot, columns, content, landed: false }, *at);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A message is posted at `at`.
+    fn transmit(&mut self, message: Message, at: u64) {
+        let network: &Network = &self.scene.network;
+        let [from, to] = [message.from, message.to].map(|rank| self.host(message.group, rank));
+        let mut latency = network.latency_ns + self.random.below(network.jitter_ns + 1);
+        if self.scene.late_one_in > 0 && self.random.one_in(self.scene.late_one_in) {
+            self.outcome.late += 1;
+            latency += self.random.below(1_000_000);
+        }
+        let pair = self.pairs.entry((from, to)).or_default();
+        if let (Content::Columns, true, Some(last)) = (message.content, network.merges, pair.back()) {
+            let last = &mut self.messages[*last];
+            if (last.group, last.slot) == (message.group, message.slot) && matches!(last.content, Content::Columns) {
+                last.columns = message.columns;
+                return;
+            }
+        }
+        let id = self.messages.len();
+        self.messages.push(message);
+        pair.push_back(id);
+        match message.content {
+            Content::Block { bytes, .. } => {
+                let left = self.wires.leave(network, from, to, bytes, at);
+                self.push(left + latency, Event::Tail { message: id });
+                // The acknowledgement comes back.
+                self.push(left + 2 * latency, Event::Gone { message: id });
+            }
+            Content::Columns | Content::Closed { .. } => self.push(at + latency, Event::Landed { message: id }),
+        }
+    }
+
+    /// A message is there. It becomes visible when all before it from the same host have.
+    fn land(&mut self, message: usize) -> Result<(), Violation> {
+        let Message { group, from, to, .. } = self.messages[message];
+        let pair = [from, to].map(|rank| self.host(group, rank));
+        self.messages[message].landed = true;
+        // Nothing arrives from the dead, and nothing can arrive at them.
+        let is_lost = pair.iter().any(|host| self.hosts[*host as usize].is_dead);
+        let pair = (pair[0], pair[1]);
+        while let Some(first) = self.pairs.get(&pair).and_then(VecDeque::front).copied()
+            && self.messages[first].landed
+        {
+            self.pairs.entry(pair).or_default().pop_front();
+            if !is_lost {
+                self.show(self.messages[first])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, message: Message) -> Result<(), Violation> {
+        let Message { group, from, to, slot, columns, content, .. } = message;
+        let input = match content {
+            Content::Closed { dead } => Input::Closed { dead },
+            Content::Columns => Input::Columns { from, slot, columns },
+            Content::Block { object, at, is_first, .. } => {
+                let ledger = &mut self.groups[group].ledger;
+                // The region of who has closed belongs to nobody any more.
+                if !ledger.is_closed(to.0) {
+                    ledger.lands(to.0, object.0, at, is_first)?;
+                    self.outcome.blocks += 1;
+                }
+                Input::Columns { from, slot, columns }
+            }
+        };
+        self.tell(group, to, input);
+        Ok(())
+    }
+
+    fn tell(&mut self, group: usize, rank: Rank, input: Input) {
+        let number = self.host(group, rank);
+        let host = &mut self.hosts[number as usize];
+        host.inbox.push_back((group, rank, input));
+        if !std::mem::replace(&mut host.is_awake, true) {
+            let at = self.now.max(host.free_at);
+            self.push(at, Event::Wake { host: number });
+        }
+    }
+
+    fn die(&mut self, death: &Death) {
+        self.note(|| format!("h{} dies", death.host));
+        self.outcome.deaths += 1;
+        self.hosts[death.host as usize].is_dead = true;
+        for group in &mut self.groups {
+            if let Some(rank) = group.hosts.iter().position(|host| *host == death.host) {
+                group.ledger.died(rank as u32);
+            }
+        }
+        for (host, after) in &death.noticed {
+            self.push(self.now + after, Event::Noticed { host: *host });
+        }
+    }
+
+    fn host(&self, group: usize, rank: Rank) -> u32 {
+        self.groups[group].hosts[rank.index()]
+    }
+
+    fn push(&mut self, at: u64, event: Event) {
+        self.pushed += 1;
+        self.heap.push(Reverse((at.max(self.now), self.pushed, event)));
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(story) = &mut self.story {
+            let _ = writeln!(story, "{now:>12} {}", what());
+        }
+    }
+}
