@@ -1,0 +1,325 @@
+//! The fabric of streams against a bare TCP stream, between two processes of this machine: `cargo run --release --example tcp`.
+//!
+//! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) to and fro, in turns of well under a second, so that
+//! both meet the machine in the same modes. A ratio is that of two turns side by side; the medians of all are printed. No byte is
+//! filled or checked on either side, but for the first word of each block.
+use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
+use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
+use spindle_fabric::{EventBell, Fabric, TcpFabric};
+use std::error::Error;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const BLOCK_BYTES: u64 = 10_240;
+const BLOCKS: u64 = 8_000;
+const ROUND_TRIPS: u64 = 2_000;
+const TURNS: usize = 15;
+/// Bytes of the ring.
+const RING_BYTES: u64 = 1 << 20;
+/// Blocks between two announcements.
+const BURST: u64 = 12;
+const PATIENCE: Duration = Duration::from_secs(60);
+const SENDER: Rank = Rank(0);
+const RECEIVER: Rank = Rank(1);
+
+/// What the child is told to do next, with the parent at the other end.
+const PLAIN_BLOCKS: u8 = 1;
+const PLAIN_BOUNCE: u8 = 2;
+const FABRIC_BLOCKS: u8 = 3;
+const FABRIC_BOUNCE: u8 = 4;
+const SLEEPY_BOUNCE: u8 = 5;
+const BLOCKING_BOUNCE: u8 = 6;
+
+fn main() -> Outcome<()> {
+    match std::env::args().nth(1) {
+        Some(port) => Side::new(SENDER, || Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse()?))?))?.obey(),
+        None => measure(),
+    }
+}
+
+fn measure() -> Outcome<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port().to_string();
+    let mut child = Killed(Command::new(std::env::current_exe()?).arg(port).spawn()?);
+    let mut side = Side::new(RECEIVER, || Ok(listener.accept()?.0))?;
+    let mut times: [Vec<f64>; 7] = Default::default();
+    for turn in 0..=TURNS {
+        for job in [PLAIN_BLOCKS, FABRIC_BLOCKS, PLAIN_BOUNCE, FABRIC_BOUNCE, BLOCKING_BOUNCE, SLEEPY_BOUNCE] {
+            let took = side.order(job)?;
+            if turn > 0 {
+                times[job as usize].push(took.as_secs_f64());
+            }
+        }
+    }
+    side.orders.write_all(&[0])?;
+    child.0.wait()?;
+    let bytes = (BLOCKS * BLOCK_BYTES) as f64;
+    let rate = |job: u8| bytes / median(times[job as usize].clone()) / 1e9;
+    let round = |job: u8| median(times[job as usize].clone()) / ROUND_TRIPS as f64 * 1e6;
+    let ratio =
+        |of: u8, to: u8| median(times[to as usize].iter().zip(&times[of as usize]).map(|(a, b)| a / b).collect());
+    println!("{:<34}{:>10}{:>10}{:>10}", "", "stream", "fabric", "ratio");
+    let blocks = ratio(FABRIC_BLOCKS, PLAIN_BLOCKS);
+    println!("{:<34}{:>10.2}{:>10.2}{blocks:>10.2}", "10 KB blocks, GB/s", rate(PLAIN_BLOCKS), rate(FABRIC_BLOCKS));
+    let bounce = 1.0 / ratio(FABRIC_BOUNCE, PLAIN_BOUNCE);
+    println!(
+        "{:<34}{:>10.2}{:>10.2}{bounce:>10.2}",
+        "round trip, looking, us",
+        round(PLAIN_BOUNCE),
+        round(FABRIC_BOUNCE)
+    );
+    let sleepy = 1.0 / ratio(SLEEPY_BOUNCE, BLOCKING_BOUNCE);
+    println!(
+        "{:<34}{:>10.2}{:>10.2}{sleepy:>10.2}",
+        "round trip, sleeping, us",
+        round(BLOCKING_BOUNCE),
+        round(SLEEPY_BOUNCE)
+    );
+    Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Ends with the parent.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One of the two processes.
+struct Side {
+    me: Rank,
+    orders: TcpStream,
+    plain: TcpStream,
+    fabric: TcpFabric,
+    layout: Layout,
+    ring: Ring,
+    /// Blocks and bounces over the fabric so far.
+    blocks: u64,
+    bounces: u64,
+}
+
+impl Side {
+    fn new(me: Rank, mut connect: impl FnMut() -> Outcome<TcpStream>) -> Outcome<Side> {
+        let everyone = vec![SENDER, RECEIVER];
+        let subgroup = SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
+            name: "blocks".to_string(),
+            members: everyone.clone(),
+            senders: everyone,
+            order: Order::Total,
+            window: RING_BYTES / (BLOCK_BYTES + 16),
+            message_bytes_max: BLOCK_BYTES,
+        };
+        let view = View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], subgroups: vec![subgroup] };
+        let layout = Layout::new(&view)?;
+        let (orders, plain) = (connect()?, connect()?);
+        for stream in [&orders, &plain] {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
+        let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
+        let fabric = TcpFabric::new(&layout, me, &EventBell::create()?, [(Rank(1 - me.0), Some(stream))])?;
+        let ring = layout.row(SENDER).place(SubgroupId(0)).and_then(|place| place.ring).ok_or("no ring")?;
+        Ok(Side { me, orders, plain, fabric, layout, ring, blocks: 0, bounces: 0 })
+    }
+
+    fn obey(mut self) -> Outcome<()> {
+        loop {
+            let mut job = [0];
+            self.orders.read_exact(&mut job)?;
+            if job == [0] {
+                return Ok(());
+            }
+            self.work(job[0])?;
+        }
+    }
+
+    /// Lets both sides do `job`, and says how long it took.
+    fn order(&mut self, job: u8) -> Outcome<Duration> {
+        let start = Instant::now();
+        self.orders.write_all(&[job])?;
+        self.work(job)?;
+        Ok(start.elapsed())
+    }
+
+    fn work(&mut self, job: u8) -> Outcome<()> {
+        match job {
+            PLAIN_BLOCKS if self.me == SENDER => self.write_blocks(),
+            PLAIN_BLOCKS => self.read_blocks(),
+            PLAIN_BOUNCE => {
+                self.plain.set_nonblocking(true)?;
+                self.bounce_byte()?;
+                Ok(self.plain.set_nonblocking(false)?)
+            }
+            BLOCKING_BOUNCE => self.bounce_byte(),
+            FABRIC_BLOCKS if self.me == SENDER => self.post_blocks(),
+            FABRIC_BLOCKS => self.take_blocks(),
+            FABRIC_BOUNCE => self.bounce_counter(false),
+            _ => self.bounce_counter(true),
+        }
+    }
+
+    fn write_blocks(&mut self) -> Outcome<()> {
+        let block = [1; BLOCK_BYTES as usize];
+        (0..BLOCKS).try_for_each(|_| Ok(self.plain.write_all(&block)?))
+    }
+
+    fn read_blocks(&mut self) -> Outcome<()> {
+        let mut buffer = vec![0; 128 << 10];
+        let mut left = (BLOCKS * BLOCK_BYTES) as usize;
+        while left > 0 {
+            let most = buffer.len().min(left);
+            left -= self.plain.read(&mut buffer[..most])?;
+        }
+        Ok(())
+    }
+
+    fn bounce_byte(&mut self) -> Outcome<()> {
+        for round in 0..ROUND_TRIPS * 2 {
+            if round % 2 == u64::from(self.me.0) {
+                self.plain.write_all(&[7])?;
+                continue;
+            }
+            let mut pace = Pace::new();
+            loop {
+                match self.plain.read(&mut [0]) {
+                    Ok(0) => return Err("the other side is gone".into()),
+                    Ok(_) => break,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => pace.wait()?,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Offset of the counter of `rank`.
+    fn counter(&self, rank: Rank) -> u64 {
+        self.layout.row(rank).place(SubgroupId(0)).expect("both are in it").entry
+    }
+
+    /// Where block `index` stands.
+    fn place(&self, index: u64) -> u64 {
+        let slots = self.ring.capacity / (BLOCK_BYTES + 16);
+        self.ring.at + index % slots * (BLOCK_BYTES + 16)
+    }
+
+    fn post_counter(&mut self, at: u64, value: u64) {
+        self.fabric.store(at, value);
+        self.fabric.post(&[SENDER, RECEIVER], at..at + 8);
+    }
+
+    fn post_blocks(&mut self) -> Outcome<()> {
+        let slots = self.ring.capacity / (BLOCK_BYTES + 16);
+        let (end, taken) = (self.blocks + BLOCKS, self.counter(RECEIVER));
+        let mut pace = Pace::new();
+        while self.fabric.load(RECEIVER, taken) < end {
+            let moved = self.fabric.progress();
+            let room = (self.fabric.load(RECEIVER, taken) + slots).min(end) - self.blocks;
+            let burst = room.min(BURST);
+            for index in self.blocks..self.blocks + burst {
+                let at = self.place(index);
+                self.fabric.store(at, index);
+                self.fabric.post(&[SENDER, RECEIVER], at..at + BLOCK_BYTES + 16);
+            }
+            if burst > 0 {
+                self.blocks += burst;
+                let at = self.counter(SENDER);
+                self.post_counter(at, self.blocks);
+            }
+            if moved || burst > 0 { pace = Pace::new() } else { pace.wait()? }
+        }
+        Ok(())
+    }
+
+    fn take_blocks(&mut self) -> Outcome<()> {
+        let (end, announced) = (self.blocks + BLOCKS, self.counter(SENDER));
+        let mut pace = Pace::new();
+        while self.blocks < end {
+            let moved = self.fabric.progress();
+            let count = self.fabric.load(SENDER, announced);
+            for index in self.blocks..count {
+                if self.fabric.load(SENDER, self.place(index)) != index {
+                    return Err(format!("block {index} is not there").into());
+                }
+            }
+            if count > self.blocks {
+                self.blocks = count;
+                let at = self.counter(RECEIVER);
+                self.post_counter(at, count);
+            }
+            if moved { pace = Pace::new() } else { pace.wait()? }
+        }
+        while !self.fabric.is_flushed() {
+            self.fabric.progress();
+        }
+        Ok(())
+    }
+
+    fn bounce_counter(&mut self, sleepy: bool) -> Outcome<()> {
+        let other = Rank(1 - self.me.0);
+        let (mine, theirs) = (self.counter(self.me) + 8, self.counter(other) + 8);
+        for _ in 0..ROUND_TRIPS {
+            self.bounces += 1;
+            let awaited = self.bounces - u64::from(self.me == SENDER);
+            let mut pace = Pace::new();
+            loop {
+                self.fabric.progress();
+                if self.fabric.load(other, theirs) >= awaited {
+                    break;
+                }
+                if !sleepy {
+                    pace.wait()?;
+                    continue;
+                }
+                self.fabric.begin_sleep();
+                self.fabric.progress();
+                if self.fabric.load(other, theirs) < awaited {
+                    self.fabric.sleep(PATIENCE);
+                }
+                self.fabric.end_sleep();
+            }
+            let value = self.bounces;
+            self.post_counter(mine, value);
+        }
+        Ok(())
+    }
+}
+
+/// Looks again and again, gives way now and then, and not for ever.
+struct Pace {
+    looks: u32,
+    start: Option<Instant>,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { looks: 0, start: None }
+    }
+
+    fn wait(&mut self) -> Outcome<()> {
+        self.looks += 1;
+        if self.looks.is_multiple_of(32) {
+            if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Err("the other side does not move".into());
+            }
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+        Ok(())
+    }
+}
