@@ -1,8 +1,9 @@
 //! The fabric of streams against a bare TCP stream, between two processes of this machine: `cargo run --release --example tcp`.
 //!
 //! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) to and fro, in turns of well under a second, so that
-//! both meet the machine in the same modes. A ratio is that of two turns side by side; the medians of all are printed. No byte is
+//! both meet the machine in the same modes, each process on its own core. A ratio is that of two turns side by side; the medians of all are printed. No byte is
 //! filled or checked on either side, but for the first word of each block.
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
 use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
 use spindle_fabric::{EventBell, Fabric, TcpFabric};
@@ -110,8 +111,21 @@ struct Side {
     bounces: u64,
 }
 
+/// Gives each side a core of its own, if there are two.
+fn pin(me: Rank) {
+    let ours = sched_getaffinity(None).unwrap_or_default();
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).collect();
+    if let [first, second, ..] = cores[..] {
+        let mut only = CpuSet::new();
+        only.set(if me == SENDER { first } else { second });
+        // Without it the figures are of whatever the system does.
+        let _ = sched_setaffinity(None, &only);
+    }
+}
+
 impl Side {
     fn new(me: Rank, mut connect: impl FnMut() -> Outcome<TcpStream>) -> Outcome<Side> {
+        pin(me);
         let everyone = vec![SENDER, RECEIVER];
         let subgroup = SubgroupSpec {
             member_rule: Rule::Everyone,

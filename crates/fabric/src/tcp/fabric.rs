@@ -189,14 +189,19 @@ impl Fabric for TcpFabric {
         let announced =
             self.announced.take().expect("sleep without begin_sleep: what arrived before it would be missed");
         self.links.flush(&self.row);
-        let mut came = self.arrived || self.bell.is_rung(&announced);
-        if !came {
-            came = self.links.wait(at_most) || self.bell.is_rung(&announced);
+        let mut rung = self.bell.is_rung(&announced);
+        let mut arrived = self.arrived;
+        if !rung && !arrived {
+            arrived = self.links.wait(at_most);
+            rung = self.bell.is_rung(&announced);
         }
-        self.bell.clear();
+        // Also if it was neither: it may have been woken by a ring that was late for an earlier sleep.
+        if rung || !arrived {
+            self.bell.clear();
+        }
         self.bell.withdraw(announced);
         self.lingering.iter_mut().for_each(Lingering::withdraw);
-        came
+        rung || arrived
     }
 
     fn end_sleep(&mut self) {

@@ -206,7 +206,7 @@ impl Links {
     }
 
     /// Waits until something can be done or the bell rings, `at_most` that long. Whether something has arrived.
-    pub(super) fn wait(&mut self, at_most: Duration) -> bool {
+    pub(super) fn wait(&self, at_most: Duration) -> bool {
         if !self.unread.is_empty() {
             return true;
         }
@@ -262,6 +262,10 @@ impl Links {
         let Some(link) = &mut self.links[rank.index()] else { return false };
         let before = link.received_bytes;
         match link.inbox.receive(&link.copy, &mut *link.stream, &mut self.buffer, &mut link.received_bytes) {
+            Ok(false) if link.deaf.is_some() => {
+                self.close(rank, Down::Closed);
+                true
+            }
             Ok(more) => {
                 if more && !self.unread.contains(&rank) {
                     self.unread.push(rank);

@@ -153,7 +153,11 @@ impl Stream for SocketStream {
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut nothing = SendAncillaryBuffer::default();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        Ok(rustix::io::retry_on_intr(|| net::sendmsg(&self.socket, parts, &mut nothing, flags))?)
+        match rustix::io::retry_on_intr(|| net::sendmsg(&self.socket, parts, &mut nothing, flags)) {
+            // The system has no memory just now.
+            Err(Errno::NOBUFS | Errno::NOMEM) => Err(io::ErrorKind::WouldBlock.into()),
+            result => Ok(result?),
+        }
     }
 
     fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {

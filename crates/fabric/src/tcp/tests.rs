@@ -580,6 +580,65 @@ fn whatever_a_stream_has_to_tell_ends_a_sleep() {
     assert!(!fabric.sleep(Duration::from_millis(1)));
 }
 
+/// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.
+#[test]
+fn a_ring_of_an_ended_view_wakes_its_member_still() {
+    let layout = layout(1);
+    let bell = EventBell::create().unwrap();
+    let fabric = || TcpFabric::new(&layout, Rank(0), &bell, []).unwrap();
+    let (old, mut new) = (fabric(), fabric());
+    let (stale, lingering) = (old.doorbell(), old.linger());
+    drop(old);
+    new.begin_sleep();
+    assert!(!stale.ring(), "nobody listens there yet");
+    new.listen_to(vec![lingering]);
+    for _ in 0..2 {
+        new.begin_sleep();
+        assert!(stale.ring());
+        assert!(new.sleep(PATIENCE));
+        assert!(!stale.ring(), "it is awake");
+    }
+    assert_eq!(new.take_lingering().len(), 1);
+}
+
+/// A stream to which nothing can be sent any more, though nothing ends what comes from it, is one to a peer that is gone. What had
+/// come counts.
+#[test]
+fn who_can_not_be_sent_to_is_gone() {
+    let layout = layout(2);
+    let [near, mut far] = unix_pair();
+    let stream: Connection = Box::new(Failing(SocketStream::new(near, &USUAL).unwrap()));
+    let bell = EventBell::create().unwrap();
+    let mut fabric = TcpFabric::new(&layout, Rank(0), &bell, [(Rank(1), Some(stream))]).unwrap();
+    far.write_all(&[head(COUNT, 8), 3u64.to_le_bytes()].concat()).unwrap();
+    fabric.post(&[Rank(1)], COUNT..COUNT + 8);
+    let (rank, why) = down(&mut fabric);
+    assert!(matches!((rank, &why), (Rank(1), Down::Os { call: "sending", .. })), "{why}");
+    assert_eq!(fabric.load(Rank(1), COUNT), 3);
+}
+
+/// Sends nothing.
+#[derive(Debug)]
+struct Failing(SocketStream);
+
+impl Stream for Failing {
+    fn send(&mut self, _: &[IoSlice<'_>]) -> io::Result<usize> {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+
+    fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
+        self.0.receive(spaces)
+    }
+
+    fn finish(&mut self) {
+        self.0.finish();
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
 /// Rings filled by random appends over many laps, freed by what the reader acknowledges, through the smallest buffers and with
 /// pauses on both sides: what is announced is there, and no word goes back.
 #[test]
