@@ -35,8 +35,8 @@ pub trait Fabric: Table {
         false
     }
 
-    /// Whether everything that I posted is out of this process's hands, or is for a peer that is gone: then it arrives, whatever becomes of this
-    /// process. Until then it may take further calls of [`progress`](Self::progress).
+    /// Whether everything that I posted has been handed to the system, or is for peers that are gone. Until then it takes further calls
+    /// of [`progress`](Self::progress).
     fn is_flushed(&self) -> bool {
         true
     }

@@ -49,7 +49,8 @@ pub enum TcpError {
     },
 }
 
-/// Why nothing more arrives from a peer: a reason to suspect it. What it posted and what arrived stays readable.
+/// Why nothing more arrives from a peer: a reason to suspect it, and no proof that it is dead. What has arrived stays readable; others
+/// may have more of the same row, or less.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Down {

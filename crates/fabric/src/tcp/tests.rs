@@ -4,7 +4,7 @@ use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream, TcpErr
 use crate::bell::EventBell;
 use crate::conformance::{Harness, PATIENCE, view};
 use crate::fabric::Fabric;
-use spindle_core::{Layout, Rank, Rows, Table};
+use spindle_core::{Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -344,21 +344,31 @@ fn posts_that_wait_melt_together() {
     assert_eq!(fabrics[1].load(Rank(0), OTHER), value + 100_001);
 }
 
-/// A word that was stored and not posted stays here, whatever its neighbours do.
+/// A word that was stored and not posted stays here, whatever its neighbours do, also if they have to wait and melt together.
 #[test]
 fn what_is_not_posted_does_not_leave() {
     let layout = layout(2);
-    let mut fabrics = connect(&layout, || socket_ends(unix_pair(), &USUAL));
-    let fabric = &mut fabrics[0];
-    fabric.store(COUNT, 1);
-    fabric.post(&EVERYONE[..2], COUNT..COUNT + 8);
-    for (at, value) in [(COUNT, 2), (COUNT + 8, 3), (OTHER, 4)] {
-        fabric.store(at, value);
+    for options in [&USUAL, &TINY] {
+        let mut fabrics = connect(&layout, || socket_ends(unix_pair(), options));
+        let fabric = &mut fabrics[0];
+        let waits = |fabric: &TcpFabric| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
+        for _ in 0..1000 {
+            if options.send_buffer_bytes.is_some() && !waits(fabric) {
+                fabric.post(&EVERYONE[..2], ring(&layout));
+                fabric.progress();
+            }
+        }
+        assert_eq!(waits(fabric), options.send_buffer_bytes.is_some());
+        fabric.store(COUNT, 1);
+        fabric.post(&EVERYONE[..2], COUNT..COUNT + 8);
+        for (at, value) in [(COUNT, 2), (COUNT + 8, 3), (OTHER, 4)] {
+            fabric.store(at, value);
+        }
+        fabric.post(&EVERYONE[..2], OTHER..OTHER + 8);
+        settle(&mut fabrics);
+        let seen = [COUNT, COUNT + 8, OTHER].map(|at| fabrics[1].load(Rank(0), at));
+        assert_eq!(seen, [1, 0, 4]);
     }
-    fabric.post(&EVERYONE[..2], OTHER..OTHER + 8);
-    settle(&mut fabrics);
-    let seen = [COUNT, COUNT + 8, OTHER].map(|at| fabrics[1].load(Rank(0), at));
-    assert_eq!(seen, [1, 0, 4]);
 }
 
 /// Garbage costs its sender the connection, and nothing else.
@@ -722,6 +732,85 @@ fn nothing_is_announced_before_it_is_there() {
             });
         });
     }
+}
+
+/// Everything that one member delivered: who sent it, and a digest.
+#[derive(Default)]
+struct Log(Vec<(Rank, u64)>);
+
+impl<R: Rows> Upcalls<R> for Log {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
+        self.0.extend(batch.map(|message| (message.sender, digest(message.payload))));
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(bytes.len() as u64, |digest, byte| digest.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte))
+}
+
+/// Members with engines, each on a thread of its own that sleeps when there is nothing to do: messages of all lengths, some of which
+/// take many writes, through full sockets.
+#[test]
+fn engines_agree_over_streams() {
+    for (seed, options) in [(1, &TINY), (2, &USUAL), (3, &TINY), (4, &USUAL)] {
+        let mut view = view(3, 6);
+        view.subgroups[0].message_bytes_max = 30_000;
+        let layout = Layout::new(&view).unwrap();
+        let tcp = || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL);
+        let fabrics = connect(&layout, || if seed == 4 { tcp() } else { socket_ends(unix_pair(), options) });
+        let ended: Vec<(Vec<u64>, Log, TcpFabric)> = std::thread::scope(|scope| {
+            let members = fabrics.into_iter().map(|fabric| {
+                let view = view.clone();
+                scope.spawn(move || run_member(fabric, view, seed))
+            });
+            let members: Vec<_> = members.collect();
+            members.into_iter().map(|member| member.join().unwrap()).collect()
+        });
+        for (_, log, _) in &ended {
+            assert!(log.0 == ended[0].1.0, "seed {seed}: members differ");
+        }
+        for ((sent, ..), rank) in ended.iter().zip(EVERYONE) {
+            let theirs: Vec<u64> = ended[0].1.0.iter().filter(|m| m.0 == rank).map(|m| m.1).collect();
+            assert!(theirs == *sent, "seed {seed}: not what member {rank} sent");
+        }
+    }
+}
+
+/// Sends 300 messages, delivers everybody's, and leaves with all that it has to say on its way.
+fn run_member(mut fabric: TcpFabric, view: View, seed: u64) -> (Vec<u64>, Log, TcpFabric) {
+    let start = Instant::now();
+    let mut random = Random(seed << 8 | u64::from(fabric.me().0));
+    let mut engine = Engine::new(view, fabric.me(), Ablation::default()).unwrap();
+    let mut publisher = Some(fabric.publisher(engine.claims(SubgroupId(0)).unwrap()));
+    let (mut sent, mut log) = (vec![], Log::default());
+    while *engine.state() != State::Finished {
+        assert!(start.elapsed() < PATIENCE, "seed {seed}: {} sent, {} delivered", sent.len(), log.0.len());
+        while let Some(sender) = &mut publisher {
+            if sent.len() == 300 {
+                publisher = None;
+                break;
+            }
+            let long = random.below(4) == 0;
+            let len = random.below(if long { 30_001 } else { 200 });
+            let Ok(mut frame) = sender.claim(len) else { break };
+            frame.iter_mut().for_each(|byte| *byte = random.below(256) as u8);
+            sent.push(digest(&frame));
+            frame.commit();
+        }
+        let mut poll = |fabric: &mut TcpFabric| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
+        if poll(&mut fabric) {
+            continue;
+        }
+        fabric.begin_sleep();
+        if poll(&mut fabric) || *engine.state() == State::Finished {
+            fabric.end_sleep();
+        } else {
+            // Short while there may be room to send again, of which nobody tells here.
+            fabric.sleep(if publisher.is_some() { Duration::from_millis(1) } else { PATIENCE });
+        }
+    }
+    progress_until(&mut fabric, "the last words to leave", |fabric| fabric.is_flushed());
+    (sent, log, fabric)
 }
 
 /// Numbers by chance, the same for each seed (splitmix64).
