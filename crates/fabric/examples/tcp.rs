@@ -1,12 +1,18 @@
 //! The fabric of streams against a bare TCP stream, between two processes of this machine: `cargo run --release --example tcp`.
 //!
 //! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) to and fro, in turns of well under a second, so that
-//! both meet the machine in the same modes, each process on its own core. A ratio is that of two turns side by side; the medians of all are printed. No byte is
-//! filled or checked on either side, but for the first word of each block.
+//! both meet the machine in the same modes, each process on its own core. A ratio is that of two turns side by side; the medians of all
+//! are printed. No byte is filled or checked on either side, but for the first word of each block.
+//!
+//! With engines on both sides, blocks are messages, filled by their sender and delivered by both; a round trip is then the time until
+//! the sender delivers a message of its own, which is when it knows that both have it.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
+use spindle_core::{
+    Ablation, Batch, Engine, Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
+    Upcalls, View, ViewId,
+};
 use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
-use spindle_fabric::{EventBell, Fabric, TcpFabric};
+use spindle_fabric::{EventBell, Fabric, Publisher, TcpFabric};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -34,6 +40,10 @@ const FABRIC_BLOCKS: u8 = 3;
 const FABRIC_BOUNCE: u8 = 4;
 const SLEEPY_BOUNCE: u8 = 5;
 const BLOCKING_BOUNCE: u8 = 6;
+const MESSAGES: u8 = 7;
+const STABLE: u8 = 8;
+const JOBS: [u8; 8] =
+    [PLAIN_BLOCKS, FABRIC_BLOCKS, MESSAGES, PLAIN_BOUNCE, FABRIC_BOUNCE, STABLE, BLOCKING_BOUNCE, SLEEPY_BOUNCE];
 
 fn main() -> Outcome<()> {
     match std::env::args().nth(1) {
@@ -47,9 +57,9 @@ fn measure() -> Outcome<()> {
     let port = listener.local_addr()?.port().to_string();
     let mut child = Killed(Command::new(std::env::current_exe()?).arg(port).spawn()?);
     let mut side = Side::new(RECEIVER, || Ok(listener.accept()?.0))?;
-    let mut times: [Vec<f64>; 7] = Default::default();
+    let mut times: [Vec<f64>; 9] = Default::default();
     for turn in 0..=TURNS {
-        for job in [PLAIN_BLOCKS, FABRIC_BLOCKS, PLAIN_BOUNCE, FABRIC_BOUNCE, BLOCKING_BOUNCE, SLEEPY_BOUNCE] {
+        for job in JOBS {
             let took = side.order(job)?;
             if turn > 0 {
                 times[job as usize].push(took.as_secs_f64());
@@ -64,22 +74,16 @@ fn measure() -> Outcome<()> {
     let ratio =
         |of: u8, to: u8| median(times[to as usize].iter().zip(&times[of as usize]).map(|(a, b)| a / b).collect());
     println!("{:<34}{:>10}{:>10}{:>10}", "", "stream", "fabric", "ratio");
-    let blocks = ratio(FABRIC_BLOCKS, PLAIN_BLOCKS);
-    println!("{:<34}{:>10.2}{:>10.2}{blocks:>10.2}", "10 KB blocks, GB/s", rate(PLAIN_BLOCKS), rate(FABRIC_BLOCKS));
-    let bounce = 1.0 / ratio(FABRIC_BOUNCE, PLAIN_BOUNCE);
-    println!(
-        "{:<34}{:>10.2}{:>10.2}{bounce:>10.2}",
-        "round trip, looking, us",
-        round(PLAIN_BOUNCE),
-        round(FABRIC_BOUNCE)
-    );
-    let sleepy = 1.0 / ratio(SLEEPY_BOUNCE, BLOCKING_BOUNCE);
-    println!(
-        "{:<34}{:>10.2}{:>10.2}{sleepy:>10.2}",
-        "round trip, sleeping, us",
-        round(BLOCKING_BOUNCE),
-        round(SLEEPY_BOUNCE)
-    );
+    for (name, of) in [("10 KB blocks, GB/s", FABRIC_BLOCKS), ("the same, with engines", MESSAGES)] {
+        println!("{name:<34}{:>10.2}{:>10.2}{:>10.2}", rate(PLAIN_BLOCKS), rate(of), ratio(of, PLAIN_BLOCKS));
+    }
+    for (name, of, to) in [
+        ("round trip, looking, us", FABRIC_BOUNCE, PLAIN_BOUNCE),
+        ("until stable, looking, us", STABLE, PLAIN_BOUNCE),
+        ("round trip, sleeping, us", SLEEPY_BOUNCE, BLOCKING_BOUNCE),
+    ] {
+        println!("{name:<34}{:>10.2}{:>10.2}{:>10.2}", round(to), round(of), ratio(to, of));
+    }
     Ok(())
 }
 
@@ -109,6 +113,56 @@ struct Side {
     /// Blocks and bounces over the fabric so far.
     blocks: u64,
     bounces: u64,
+    member: Member,
+}
+
+/// With an engine, over a fabric of its own.
+struct Member {
+    engine: Engine,
+    fabric: TcpFabric,
+    publisher: Option<Publisher>,
+    delivered: Delivered,
+    sent: u64,
+}
+
+struct Delivered(u64);
+
+impl<R: Rows> Upcalls<R> for Delivered {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
+        batch.for_each(|_| self.0 += 1);
+    }
+}
+
+impl Member {
+    fn new(view: View, me: Rank, stream: Connection) -> Outcome<Member> {
+        let engine = Engine::new(view, me, Ablation::default())?;
+        let fabric = TcpFabric::new(engine.layout(), me, &EventBell::create()?, [(Rank(1 - me.0), Some(stream))])?;
+        let publisher = engine.claims(SubgroupId(0)).map(|claims| fabric.publisher(claims));
+        Ok(Member { engine, fabric, publisher, delivered: Delivered(0), sent: 0 })
+    }
+
+    /// Sends, if this is the sender, and delivers `messages` of `len` bytes, with so many on their way.
+    fn run(&mut self, messages: u64, len: u64, in_flight: u64) -> Outcome<()> {
+        let end = self.delivered.0 + messages;
+        let mut pace = Pace::new();
+        while self.delivered.0 < end {
+            if let Some(publisher) = &mut self.publisher {
+                for _ in 0..BURST {
+                    if self.sent == end || self.sent == self.delivered.0 + in_flight {
+                        break;
+                    }
+                    let Ok(mut frame) = publisher.claim(len) else { break };
+                    frame.fill(self.sent as u8);
+                    frame.commit();
+                    self.sent += 1;
+                }
+            }
+            let moved = self.fabric.progress();
+            let worked = self.engine.poll(Time(0), &mut self.fabric, &mut self.delivered).worked;
+            if moved || worked { pace = Pace::new() } else { pace.wait()? }
+        }
+        Ok(())
+    }
 }
 
 /// Gives each side a core of its own, if there are two.
@@ -147,8 +201,12 @@ impl Side {
         }
         let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
         let fabric = TcpFabric::new(&layout, me, &EventBell::create()?, [(Rank(1 - me.0), Some(stream))])?;
+        let mut view = view;
+        view.subgroups[0].senders = vec![SENDER];
+        let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
+        let member = Member::new(view, me, stream)?;
         let ring = layout.row(SENDER).place(SubgroupId(0)).and_then(|place| place.ring).ok_or("no ring")?;
-        Ok(Side { me, orders, plain, fabric, layout, ring, blocks: 0, bounces: 0 })
+        Ok(Side { me, orders, plain, fabric, layout, ring, blocks: 0, bounces: 0, member })
     }
 
     fn obey(mut self) -> Outcome<()> {
@@ -183,6 +241,8 @@ impl Side {
             FABRIC_BLOCKS if self.me == SENDER => self.post_blocks(),
             FABRIC_BLOCKS => self.take_blocks(),
             FABRIC_BOUNCE => self.bounce_counter(false),
+            MESSAGES => self.member.run(BLOCKS, BLOCK_BYTES, u64::MAX / 2),
+            STABLE => self.member.run(ROUND_TRIPS, 16, 1),
             _ => self.bounce_counter(true),
         }
     }

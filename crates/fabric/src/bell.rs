@@ -14,9 +14,9 @@
 //! covers every load that follows the ringer's barrier, so that of `rings` as well.
 //!
 //! A member that also waits for sockets can't sleep on a futex. Its bell has an eventfd beside `rings`: who would wake the futex
-//! writes there, and the sleeper waits for that among its descriptors. The eventfd stays ready until the sleeper has
-//! [cleared](Bell::clear) it, awake, and looks for work after that. So a ring is not lost, and one whose writer was
-//! slow makes a later sleep end early, at worst.
+//! writes there, and the sleeper waits for that among its descriptors. The eventfd stays ready until the sleeper clears it, which it
+//! does when it is awake and will look for work again. So no ring is lost, and one whose writer was slow makes a later sleep end
+//! early, at worst.
 use crate::barrier::Barrier;
 use crate::region::{OwnRegion, PeerRegion, SharedRegion};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -330,6 +330,32 @@ mod tests {
             rung |= bell.wait(bell.announce(), Duration::from_millis(20));
         }
         assert!(!rung);
+    }
+
+    #[test]
+    fn an_eventfd_wakes_as_a_futex_does() {
+        let event = EventBell::create().unwrap();
+        let row = Arc::new(OwnRegion::on_heap("test", 4096, 4096).unwrap());
+        let bell = Bell::of_waiter(row.clone(), &event);
+        let ready = || poll(&mut [PollFd::new(&event, PollFlags::IN)], Some(&futex::Timespec::default())).unwrap() == 1;
+        assert!(!bell.ring());
+        for _ in 0..3 {
+            let announced = bell.announce();
+            assert_eq!(row.load(membership::ASLEEP), 1);
+            assert!(!bell.is_rung(&announced) && !ready());
+            assert!(bell.doorbell().ring() && !bell.ring());
+            assert!(bell.is_rung(&announced) && ready());
+            assert!(bell.wait(announced, LONG));
+            assert!(!ready() && !bell.ring());
+        }
+        assert!(!bell.wait(bell.announce(), Duration::from_millis(1)));
+        // Who rings while the sleeper is on its way is heard.
+        std::thread::scope(|scope| {
+            let announced = bell.announce();
+            scope.spawn(|| bell.ring());
+            assert!(bell.wait(announced, LONG));
+        });
+        assert_eq!(row.load(membership::ASLEEP), 0);
     }
 
     #[test]

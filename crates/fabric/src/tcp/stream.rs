@@ -96,9 +96,11 @@ pub struct SocketOptions {
     pub send_buffer_bytes: Option<u32>,
     /// Bytes that the system holds for receiving (`SO_RCVBUF`).
     pub receive_buffer_bytes: Option<u32>,
-    /// How long sent bytes may stay unacknowledged until the connection counts as broken, and how long it may be silent until it is
-    /// probed, in ms (`TCP_USER_TIMEOUT`, keepalive). 0 turns both off. Too low, and a busy network costs a member its place; too
-    /// high, and a machine that has lost its power is noticed late. `None`: [`SILENCE_MS`](Self::SILENCE_MS).
+    /// How long a TCP connection may be silent until it counts as broken, in ms (`TCP_USER_TIMEOUT`, keepalive): its sent bytes
+    /// unacknowledged, or its probes unanswered, or its peer's buffer full because that reads nothing. 0 turns it off. Too low, and
+    /// a busy network, or a process that was stopped for a moment, costs a member its place, so it should not be less than the
+    /// time after which members suspect each other; too high, and a machine that has lost its power is noticed late. `None`:
+    /// [`SILENCE_MS`](Self::SILENCE_MS).
     pub silence_ms: Option<u32>,
 }
 
