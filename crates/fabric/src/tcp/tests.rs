@@ -590,6 +590,25 @@ fn whatever_a_stream_has_to_tell_ends_a_sleep() {
     assert!(!fabric.sleep(Duration::from_millis(1)));
 }
 
+/// A ring is over with the sleep that it ended: those after it last, or else an idle member would never rest.
+#[test]
+fn a_ring_ends_one_sleep() {
+    let (_, mut fabric, _stranger) = with_stranger();
+    let doorbell = fabric.doorbell();
+    for rings in [1, 0, 1] {
+        fabric.begin_sleep();
+        assert_eq!((0..rings).filter(|_| doorbell.ring()).count(), rings);
+        assert_eq!(fabric.sleep(Duration::from_millis(1)), rings > 0);
+        let (mut sleeps, start) = (0, Instant::now());
+        while start.elapsed() < Duration::from_millis(20) {
+            fabric.begin_sleep();
+            assert!(!fabric.sleep(Duration::from_millis(20)));
+            sleeps += 1;
+        }
+        assert!(sleeps < 100, "{sleeps} sleeps in 20 ms");
+    }
+}
+
 /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.
 #[test]
 fn a_ring_of_an_ended_view_wakes_its_member_still() {
