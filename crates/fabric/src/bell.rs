@@ -12,12 +12,20 @@
 //! Of many ringers one finds `rings` odd and makes the system call. A sleeper whose `rings` has changed does not fall asleep,
 //! even if another has armed it again since. That no ringer misses the sleeper is the argument of [`crate::barrier`], which
 //! covers every load that follows the ringer's barrier, so that of `rings` as well.
+//!
+//! A member that also waits for sockets can't sleep on a futex. Its bell has an eventfd beside `rings`: who would wake the futex
+//! writes there, and the sleeper waits for that among its descriptors. The eventfd stays ready until the sleeper clears it, which it
+//! does when it is awake and will look for work again. So no ring is lost, and one whose writer was slow makes a later sleep end
+//! early, at worst.
 use crate::barrier::Barrier;
 use crate::region::{OwnRegion, PeerRegion, SharedRegion};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::thread::futex;
 use spindle_core::layout::membership;
 use std::any::Any;
 use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -35,10 +43,26 @@ const FENCED: u64 = 64;
 pub struct Bell {
     asleep: NonNull<AtomicU64>,
     rings: NonNull<AtomicU32>,
-    scope: futex::Flags,
+    means: Means,
     barrier: Barrier,
     /// What the two words stand in.
     _memory: Arc<dyn Any + Send + Sync>,
+}
+
+/// How the sleeper is woken.
+#[derive(Clone)]
+enum Means {
+    /// It sleeps on `rings`.
+    Futex(futex::Flags),
+    /// It waits for this eventfd, among other descriptors.
+    Event(Arc<OwnedFd>),
+}
+
+/// What wakes one member that waits for descriptors, in every view that it is in.
+#[derive(Clone, Debug)]
+pub struct EventBell {
+    rings: Arc<AtomicU32>,
+    event: Arc<OwnedFd>,
 }
 
 /// The ringer's side of a [`Bell`]. Clones are the same bell.
@@ -65,7 +89,8 @@ impl Bell {
     pub fn new() -> Bell {
         let words = Arc::new((AtomicU64::new(0), AtomicU32::new(0)));
         let (asleep, rings) = (NonNull::from(&words.0), NonNull::from(&words.1));
-        Bell { asleep, rings, scope: futex::Flags::PRIVATE, barrier: Barrier::Fence, _memory: words }
+        let means = Means::Futex(futex::Flags::PRIVATE);
+        Bell { asleep, rings, means, barrier: Barrier::Fence, _memory: words }
     }
 
     /// The bell of the member that owns `row`; peers ring it through `bell`.
@@ -73,7 +98,17 @@ impl Bell {
         let barrier = Barrier::register();
         let asleep = NonNull::from(row.word(membership::ASLEEP));
         let rings = NonNull::from(bell.half_word(RINGS));
-        Bell { asleep, rings, scope: futex::Flags::empty(), barrier, _memory: Arc::new((row, bell)) }
+        let means = Means::Futex(futex::Flags::empty());
+        Bell { asleep, rings, means, barrier, _memory: Arc::new((row, bell)) }
+    }
+
+    /// The bell of the member that owns `row` and waits for descriptors. Only threads of this process ring it.
+    pub(crate) fn of_waiter(row: Arc<OwnRegion>, bell: &EventBell) -> Bell {
+        let barrier = Barrier::register();
+        let asleep = NonNull::from(row.word(membership::ASLEEP));
+        let rings = NonNull::from(&*bell.rings);
+        let means = Means::Event(bell.event.clone());
+        Bell { asleep, rings, means, barrier, _memory: Arc::new((row, bell.rings.clone())) }
     }
 
     /// Announces that the caller is about to sleep. It must look for work once more after this, and then call
@@ -94,10 +129,27 @@ impl Bell {
             tv_nsec: at_most.subsec_nanos().into(),
         };
         // Rung before, timed out, interrupted: all the same to the caller.
-        let _ = futex::wait(self.rings(), self.scope, announced.rings, Some(&timeout));
-        let rung = self.rings().load(Ordering::Acquire) != announced.rings;
+        match &self.means {
+            Means::Futex(scope) => _ = futex::wait(self.rings(), *scope, announced.rings, Some(&timeout)),
+            Means::Event(event) => _ = poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&timeout)),
+        }
+        let rung = self.is_rung(&announced);
+        self.clear();
         self.withdraw(announced);
         rung
+    }
+
+    /// Whether it has rung since the announcement.
+    pub(crate) fn is_rung(&self, announced: &Announced) -> bool {
+        self.rings().load(Ordering::Acquire) != announced.rings
+    }
+
+    /// Makes the eventfd, if there is one, wait for the next ring. Its sleeper looks for work after this.
+    pub(crate) fn clear(&self) {
+        if let Means::Event(event) = &self.means {
+            // There may have been nothing to clear.
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
     }
 
     /// Announces at this bell that the sleeper of another is about to sleep, whose `rings` are the same: to be called before
@@ -141,7 +193,11 @@ impl Bell {
             // Somebody else has rung since it was armed.
             return false;
         }
-        let _ = futex::wake(self.rings(), self.scope, i32::MAX as u32);
+        match &self.means {
+            Means::Futex(scope) => _ = futex::wake(self.rings(), *scope, i32::MAX as u32),
+            // It is ready then, even if it can count no further.
+            Means::Event(event) => _ = rustix::io::write(event, &1u64.to_ne_bytes()),
+        }
         true
     }
 
@@ -154,6 +210,23 @@ impl Bell {
     fn rings(&self) -> &AtomicU32 {
         // SAFETY: as above.
         unsafe { self.rings.as_ref() }
+    }
+}
+
+impl EventBell {
+    /// A new one.
+    ///
+    /// # Errors
+    /// When the process has too many descriptors.
+    pub fn create() -> io::Result<EventBell> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(EventBell { rings: Arc::default(), event: Arc::new(event) })
+    }
+}
+
+impl AsFd for EventBell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
     }
 }
 
@@ -178,8 +251,8 @@ impl Doorbell {
         let barrier = Barrier::register().joined(theirs);
         let asleep = NonNull::from(row.word_to_load(membership::ASLEEP));
         let rings = NonNull::from(bell.half_word(RINGS));
-        let scope = futex::Flags::empty();
-        Doorbell { bell: Bell { asleep, rings, scope, barrier, _memory: Arc::new((row, bell)) } }
+        let means = Means::Futex(futex::Flags::empty());
+        Doorbell { bell: Bell { asleep, rings, means, barrier, _memory: Arc::new((row, bell)) } }
     }
 
     /// As [`Bell::ring`].
@@ -257,6 +330,32 @@ mod tests {
             rung |= bell.wait(bell.announce(), Duration::from_millis(20));
         }
         assert!(!rung);
+    }
+
+    #[test]
+    fn an_eventfd_wakes_as_a_futex_does() {
+        let event = EventBell::create().unwrap();
+        let row = Arc::new(OwnRegion::on_heap("test", 4096, 4096).unwrap());
+        let bell = Bell::of_waiter(row.clone(), &event);
+        let ready = || poll(&mut [PollFd::new(&event, PollFlags::IN)], Some(&futex::Timespec::default())).unwrap() == 1;
+        assert!(!bell.ring());
+        for _ in 0..3 {
+            let announced = bell.announce();
+            assert_eq!(row.load(membership::ASLEEP), 1);
+            assert!(!bell.is_rung(&announced) && !ready());
+            assert!(bell.doorbell().ring() && !bell.ring());
+            assert!(bell.is_rung(&announced) && ready());
+            assert!(bell.wait(announced, LONG));
+            assert!(!ready() && !bell.ring());
+        }
+        assert!(!bell.wait(bell.announce(), Duration::from_millis(1)));
+        // Who rings while the sleeper is on its way is heard.
+        std::thread::scope(|scope| {
+            let announced = bell.announce();
+            scope.spawn(|| bell.ring());
+            assert!(bell.wait(announced, LONG));
+        });
+        assert_eq!(row.load(membership::ASLEEP), 0);
     }
 
     #[test]

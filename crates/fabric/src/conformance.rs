@@ -578,11 +578,23 @@ pub mod threaded {
         }
     }
 
+    /// Polls until all that was posted is under way, as an engine does that has nothing else to do.
+    pub(super) fn flush<F: Fabric>(fabric: &mut F) {
+        poll_until("the posts to leave", || {
+            fabric.progress();
+            fabric.is_flushed()
+        });
+    }
+
     /// Sleeps until `ready`. Fails if a sleep runs out, because somebody forgot to ring.
     fn sleep_until<F: Fabric>(fabric: &mut F, mut ready: impl FnMut(&mut F) -> bool) {
-        while !ready(fabric) {
+        let mut look = |fabric: &mut F| {
+            fabric.progress();
+            ready(fabric)
+        };
+        while !look(fabric) {
             fabric.begin_sleep();
-            if ready(fabric) {
+            if look(fabric) {
                 return fabric.end_sleep();
             }
             let start = Instant::now();
@@ -599,7 +611,7 @@ pub mod threaded {
     /// A peer that sees a counter sees everything that was posted before it.
     pub fn data_is_seen_before_what_announces_it<H: Harness<Fabric: Send>>() {
         let Group { layout, fabrics, everyone } = Group::<H>::new(2);
-        let [mut writer, reader]: [H::Fabric; 2] = fabrics.try_into().ok().expect("two members");
+        let [mut writer, mut reader]: [H::Fabric; 2] = fabrics.try_into().ok().expect("two members");
         let (ring, count) = (ring(&layout, Rank(0)), counter(&layout, Rank(0)));
         let slots = ring.capacity / 8;
         scope(|scope| {
@@ -609,9 +621,11 @@ pub mod threaded {
                     bump(&mut writer, at, value, &everyone);
                     bump(&mut writer, count, value, &everyone);
                 }
+                flush(&mut writer);
             });
             let mut seen = 0;
             poll_until("the last counter", || {
+                reader.progress();
                 let value = reader.load(Rank(0), count);
                 if value > seen {
                     let data = reader.load(Rank(0), ring.at + value % slots * 8);
@@ -626,11 +640,15 @@ pub mod threaded {
     /// Both halves of a word are of one store.
     pub fn words_are_never_torn<H: Harness<Fabric: Send>>() {
         let Group { layout, fabrics, everyone } = Group::<H>::new(2);
-        let [mut writer, reader]: [H::Fabric; 2] = fabrics.try_into().ok().expect("two members");
+        let [mut writer, mut reader]: [H::Fabric; 2] = fabrics.try_into().ok().expect("two members");
         let at = counter(&layout, Rank(0));
         scope(|scope| {
-            scope.spawn(move || (1..=ROUNDS).for_each(|value| bump(&mut writer, at, value << 32 | value, &everyone)));
+            scope.spawn(move || {
+                (1..=ROUNDS).for_each(|value| bump(&mut writer, at, value << 32 | value, &everyone));
+                flush(&mut writer);
+            });
             poll_until("the last word", || {
+                reader.progress();
                 let word = reader.load(Rank(0), at);
                 assert_eq!(word >> 32, word & 0xffff_ffff);
                 word >> 32 == ROUNDS
@@ -641,14 +659,18 @@ pub mod threaded {
     /// INV-MONOTONE holds at the reader if it holds at the writers.
     pub fn counters_of_many_peers_never_go_back<H: Harness<Fabric: Send>>() {
         let Group { layout, mut fabrics, everyone } = Group::<H>::new(5);
-        let reader = fabrics.remove(0);
+        let mut reader = fabrics.remove(0);
         scope(|scope| {
             for mut writer in fabrics {
                 let (at, everyone) = (counter(&layout, writer.me()), &everyone);
-                scope.spawn(move || (1..=ROUNDS / 4).for_each(|value| bump(&mut writer, at, value, everyone)));
+                scope.spawn(move || {
+                    (1..=ROUNDS / 4).for_each(|value| bump(&mut writer, at, value, everyone));
+                    flush(&mut writer);
+                });
             }
             let mut seen = [0; 5];
             poll_until("the last counters", || {
+                reader.progress();
                 for rank in 1..5 {
                     let value = reader.load(Rank(rank), counter(&layout, Rank(rank)));
                     assert!(value >= seen[rank as usize]);
@@ -756,6 +778,7 @@ pub mod threaded {
                 });
             }
             (1..=ROUNDS).for_each(|value| bump(&mut writer, at, value, &everyone));
+            flush(&mut writer);
         });
     }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// [`doorbell`](Self::doorbell), or a [`publisher`](Self::publisher).
 ///
 /// To sleep: [`begin_sleep`](Self::begin_sleep), poll everything once more, then [`sleep`](Self::sleep) if there was nothing
-/// or [`end_sleep`](Self::end_sleep) if there was. What peers post and what applications commit ends a sleep.
+/// or [`end_sleep`](Self::end_sleep) if there was. What peers post and what applications commit ends a sleep. To poll is to call
+/// [`progress`](Self::progress) and then the engine.
 pub trait Fabric: Table {
     /// Read access to all rows for other threads; it keeps the memory alive.
     type Reader: Rows + Clone + Send + Sync + 'static;
@@ -27,6 +28,18 @@ pub trait Fabric: Table {
 
     /// What wakes this member's engine, for threads that have work for it.
     fn doorbell(&self) -> Doorbell;
+
+    /// Does what a transport that needs the processor has to do for memory to move: sends on what was posted and waits to be sent,
+    /// and takes in what has arrived. To be called before every look at the rows. It waits for nothing. Says whether anything moved.
+    fn progress(&mut self) -> bool {
+        false
+    }
+
+    /// Whether everything that I posted has been handed to the system, or is for peers that are gone. Until then it takes further calls
+    /// of [`progress`](Self::progress).
+    fn is_flushed(&self) -> bool {
+        true
+    }
 
     /// Announces that I am about to sleep. The caller polls everything once more after it.
     fn begin_sleep(&mut self);

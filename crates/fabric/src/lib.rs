@@ -1,6 +1,7 @@
 //! One-sided memory between the members of a group: each writes its own row, and reads everybody's.
 //!
-//! Start with [`Fabric`], what a transport offers, and [`ShmFabric`], the one for members of one machine. [`Publisher`] is
+//! Start with [`Fabric`], what a transport offers, [`ShmFabric`], the one for members of one machine, and [`TcpFabric`], the one
+//! for members of different ones. [`Publisher`] is
 //! how applications put messages into that memory; [`conformance`] is what every fabric must pass.
 //!
 //! This is the only crate with `unsafe`, and [`region`] says what makes it right. There is no protocol here: what the words
@@ -14,12 +15,16 @@ pub mod mail;
 pub mod pipe;
 pub mod probe;
 pub mod publisher;
+pub mod reader;
 pub mod region;
 pub mod shm;
+pub mod tcp;
 
-pub use bell::{Bell, Doorbell};
+pub use bell::{Bell, Doorbell, EventBell};
 pub use fabric::Fabric;
 pub use life::LifeLine;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
-pub use region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
-pub use shm::{ControlBlock, Lingering, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric, ShmFrames, ShmReader};
+pub use reader::{Reader, ReaderFrames};
+pub use region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
+pub use shm::{ControlBlock, Lingering, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric, ShmReader};
+pub use tcp::{TcpError, TcpFabric};

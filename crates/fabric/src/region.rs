@@ -1,7 +1,8 @@
 //! Memory that members share: a memfd of fixed size, mapped by its owner for writing and by everybody else for reading.
 //!
 //! Read [`OwnRegion`] first, then [`PeerRegion`] (somebody else's, read-only) and [`SharedRegion`] (writable by all, for
-//! doorbells, atomics only). The seals, which every opener checks, make the difference: the size never changes, so no
+//! doorbells, atomics only). Where no memory can be shared, an [`OwnRegion`] stands on the heap, and each peer has a [`CopyRegion`]
+//! of it. The seals, which every opener checks, make the difference: the size never changes, so no
 //! access inside it can fault, and nobody but the creator ever gets a writable mapping of its row.
 //!
 //! What makes plain references into this memory right:
@@ -105,6 +106,12 @@ pub struct PeerRegion {
     memory: Memory,
 }
 
+/// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives.
+#[derive(Debug)]
+pub struct CopyRegion {
+    memory: Memory,
+}
+
 /// Memory that several processes write, as atomic words only.
 #[derive(Debug)]
 pub struct SharedRegion {
@@ -194,6 +201,25 @@ impl OwnRegion {
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len as usize) }
     }
 
+    /// The word at `at`, with acquire order.
+    ///
+    /// # Panics
+    /// As [`word`](Self::word).
+    #[inline]
+    pub(crate) fn load(&self, at: u64) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    /// The bytes of `range`, which hold frames that are announced and don't change any more (INV-FRAME; see the module).
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[inline]
+    pub(crate) fn announced(&self, range: &Range<u64>) -> &[u8] {
+        // SAFETY: mapped for as long as `self` is, and stable by INV-FRAME.
+        unsafe { self.memory.span.bytes(range.start, range.end.saturating_sub(range.start)) }
+    }
+
     /// Takes the right to write frames into `ring`, for ever. `None` if the ring is not behind the control block and inside
     /// the region, or if part of it was leased before.
     pub fn lease(self: &Arc<Self>, ring: &Ring) -> Option<Lease> {
@@ -271,6 +297,54 @@ impl PeerRegion {
     pub(crate) fn word_to_load(&self, at: u64) -> &AtomicU64 {
         // SAFETY: the memory is mapped for as long as `self` is, and the crate stores nothing through this.
         unsafe { self.memory.span.word(at) }
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.memory.span
+    }
+}
+
+impl CopyRegion {
+    /// A copy of `len` bytes, all zero, on this process's heap.
+    ///
+    /// # Errors
+    /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
+    pub fn on_heap(name: &str, len: u64) -> Result<CopyRegion, RegionError> {
+        Ok(CopyRegion { memory: Memory::on_heap(name, len)? })
+    }
+
+    /// Stores the words in `bytes` from `at` on, one after the other, each with release order. What is less than a word at the end
+    /// is left out.
+    ///
+    /// # Panics
+    /// If `at` is unaligned, or the words are not all inside.
+    #[inline]
+    pub(crate) fn store_words(&self, at: u64, bytes: &[u8]) {
+        let (words, _) = bytes.as_chunks::<8>();
+        for (at, word) in (at..).step_by(8).zip(words) {
+            // SAFETY: the memory is mapped, writable, for as long as `self` is.
+            unsafe { self.memory.span.word(at) }.store(u64::from_le_bytes(*word), Ordering::Release);
+        }
+    }
+
+    /// Where bytes may be received that go to `range`: frames that are not announced yet, so that nobody reads there.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[inline]
+    pub(crate) fn place(&self, range: &Range<u64>) -> NonNull<u8> {
+        self.memory.span.pointer(range.start, range.end.saturating_sub(range.start))
+    }
+
+    /// Copies bytes to `at`, as into a [`place`](Self::place).
+    ///
+    /// # Panics
+    /// If they are not all inside.
+    pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
+        let start = self.memory.span.pointer(at, bytes.len() as u64);
+        // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is borrowed from elsewhere: this region
+        // lends nothing for writing, and what it lends for reading is announced (INV-FRAME).
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
     }
 
     pub(crate) fn span(&self) -> Span {
@@ -752,6 +826,29 @@ mod tests {
         assert_eq!(peer.load(LEN - 8), 0x0102_0304_0506_0708);
         own.store(64, u64::from_le_bytes(*b"hello, B"));
         assert_eq!(peer.bytes(64, 5), b"hello");
+    }
+
+    #[test]
+    fn a_copy_is_filled_by_words_and_by_bytes() {
+        let copy = CopyRegion::on_heap("test", LEN).unwrap();
+        let load = |at| {
+            // SAFETY: `copy` lives on.
+            unsafe { copy.span().load(at) }
+        };
+        copy.store_words(LEN - 16, &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9, 9]);
+        assert_eq!([load(LEN - 16), load(LEN - 8)], [1, 2]);
+        copy.fill(3, &[7; 7]);
+        assert_eq!([load(0), load(8)], [0x0707_0707_0700_0000, 0x0707]);
+        copy.fill(LEN, &[]);
+        copy.place(&(0..LEN));
+        let panics = |access: &dyn Fn()| {
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(access)).is_err());
+        };
+        panics(&|| copy.store_words(4, &[0; 8]));
+        panics(&|| copy.store_words(LEN - 8, &[0; 16]));
+        panics(&|| copy.fill(LEN - 1, &[0; 2]));
+        panics(&|| _ = copy.place(&(8..LEN + 1)));
+        panics(&|| _ = copy.place(&(u64::MAX - 1..u64::MAX)));
     }
 
     #[test]

@@ -8,10 +8,10 @@ use crate::bell::{Announced, BELL_BYTES, Bell, Doorbell, describe};
 use crate::fabric::Fabric;
 use crate::life::{LIFE, has_ended};
 use crate::publisher::Publisher;
-use crate::region::{OwnRegion, PeerRegion, RegionError, RingSpan, SharedRegion, Span};
-use spindle_core::{Claims, Found, Frames, Layout, Rank, Ring, Rows, Table};
+use crate::reader::{Held, Reader, ReaderFrames};
+use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
+use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table};
 use std::io;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -67,18 +67,7 @@ pub struct ShmFabric {
 }
 
 /// All rows of a view, to read.
-#[derive(Clone, Debug)]
-pub struct ShmReader {
-    spans: Box<[Span]>,
-    _held: Arc<Held>,
-}
-
-/// One ring, looked up.
-#[derive(Clone, Copy, Debug)]
-pub struct ShmFrames<'a> {
-    span: RingSpan,
-    _rows: PhantomData<&'a ShmReader>,
-}
+pub type ShmReader = Reader;
 
 /// Why a [`ShmFabric`] could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -104,12 +93,6 @@ pub enum ShmError {
         /// Who builds the fabric.
         me: Rank,
     },
-}
-
-#[derive(Debug)]
-struct Held {
-    _own: Option<Arc<OwnRegion>>,
-    _peers: Vec<Arc<PeerRegion>>,
 }
 
 impl MemberBell {
@@ -223,12 +206,12 @@ impl ShmFabric {
                 _ => return Err(ShmError::Parts { rank, times: 1, me }),
             }
         }
-        let mut spans = Vec::with_capacity(members);
+        let mut rows = Vec::with_capacity(members);
         let mut doorbells = Vec::with_capacity(members);
-        let (mut peers, mut lives) = (Vec::new(), Vec::new());
+        let mut lives = Vec::new();
         for (rank, parts) in (0..).map(Rank).zip(by_rank) {
             if rank == me {
-                spans.push(row.span());
+                rows.push(Held::Own(row.clone()));
                 doorbells.push(None);
                 continue;
             }
@@ -245,12 +228,11 @@ impl ShmFabric {
                     Arc::new(zeros.map_err(|source| ShmError::Region { rank, part: "row", source })?)
                 }
             };
-            spans.push(row.span());
-            peers.push(row);
+            rows.push(Held::Peer(row));
         }
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
-        let rows = ShmReader { spans: spans.into(), _held: Arc::new(Held { _own: Some(row.clone()), _peers: peers }) };
         let (announced, lingering, doorbells) = (None, vec![], doorbells.into());
+        let rows = Reader::of(rows);
         Ok(ShmFabric { me, rows, row, bell, announced, lingering, doorbells, lives, barrier })
     }
 
@@ -261,7 +243,7 @@ impl ShmFabric {
 
     /// What is left of this view for as long as applications of this process still use its rings.
     pub fn linger(&self) -> Lingering {
-        Lingering { bell: self.bell.clone(), announced: None }
+        Lingering::of(&self.bell)
     }
 
     /// Listens to those who still use rings of ended views.
@@ -285,7 +267,7 @@ impl Fabric for ShmFabric {
     }
 
     fn members(&self) -> u32 {
-        self.rows.spans.len() as u32
+        self.rows.members()
     }
 
     fn reader(&self) -> ShmReader {
@@ -298,9 +280,7 @@ impl Fabric for ShmFabric {
 
     fn begin_sleep(&mut self) {
         if self.announced.is_none() {
-            for old in &mut self.lingering {
-                old.announced = Some(old.bell.announce_too());
-            }
+            self.lingering.iter_mut().for_each(Lingering::announce);
             self.announced = Some(self.bell.announce());
         }
     }
@@ -326,7 +306,16 @@ impl Fabric for ShmFabric {
 }
 
 impl Lingering {
-    fn withdraw(&mut self) {
+    pub(crate) fn of(bell: &Bell) -> Lingering {
+        Lingering { bell: bell.clone(), announced: None }
+    }
+
+    /// Listens there as well. The bell itself is announced after this.
+    pub(crate) fn announce(&mut self) {
+        self.announced = Some(self.bell.announce_too());
+    }
+
+    pub(crate) fn withdraw(&mut self) {
         if let Some(announced) = self.announced.take() {
             self.bell.withdraw(announced);
         }
@@ -351,10 +340,10 @@ impl Rows for ShmFabric {
         self.rows.bytes(member, at, len)
     }
 
-    type Frames<'a> = ShmFrames<'a>;
+    type Frames<'a> = ReaderFrames<'a>;
 
     #[inline]
-    fn frames(&self, member: Rank, ring: &Ring) -> ShmFrames<'_> {
+    fn frames(&self, member: Rank, ring: &Ring) -> ReaderFrames<'_> {
         self.rows.frames(member, ring)
     }
 }
@@ -393,58 +382,17 @@ impl ShmReader {
     /// If there is not one entry for each member.
     pub fn of_others(layout: &Layout, parts: Vec<Option<PeerParts>>) -> Result<ShmReader, ShmError> {
         assert_eq!(parts.len(), layout.rows().len(), "one entry for each member");
-        let mut peers = Vec::with_capacity(parts.len());
+        let mut rows = Vec::with_capacity(parts.len());
         for (rank, parts) in (0..).map(Rank).zip(parts) {
             let size = layout.row(rank).size;
             let row = match parts {
                 Some(parts) => PeerRegion::open("a member's row", &parts.row, size),
                 None => PeerRegion::zeros("an absent member's row", size),
             };
-            peers.push(Arc::new(row.map_err(|source| ShmError::Region { rank, part: "row", source })?));
+            let row = row.map_err(|source| ShmError::Region { rank, part: "row", source })?;
+            rows.push(Held::Peer(Arc::new(row)));
         }
-        let spans = peers.iter().map(|row| row.span()).collect();
-        Ok(ShmReader { spans, _held: Arc::new(Held { _own: None, _peers: peers }) })
-    }
-}
-
-impl Rows for ShmReader {
-    #[inline]
-    fn load(&self, member: Rank, at: u64) -> u64 {
-        // SAFETY: `_held` keeps every span's region mapped.
-        unsafe { self.spans[member.index()].load(at) }
-    }
-
-    #[inline]
-    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
-        // SAFETY: `_held` keeps every span's region mapped; by the contract of `Rows`, the owner does not write the range.
-        unsafe { self.spans[member.index()].bytes(at, len) }
-    }
-
-    type Frames<'a> = ShmFrames<'a>;
-
-    #[inline]
-    fn frames(&self, member: Rank, ring: &Ring) -> ShmFrames<'_> {
-        ShmFrames { span: self.spans[member.index()].ring(ring), _rows: PhantomData }
-    }
-}
-
-impl<'a> Frames<'a> for ShmFrames<'a> {
-    #[inline]
-    fn header(self, place: u64) -> [u64; 2] {
-        // SAFETY: the borrowed reader keeps the ring's region mapped.
-        unsafe { self.span.header(place) }
-    }
-
-    #[inline]
-    fn prefetch(self, place: u64) {
-        self.span.prefetch(place);
-    }
-
-    #[inline]
-    fn message(self, place: u64) -> Option<Found<'a>> {
-        // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Frames`, the owner does
-        // not write the frame.
-        unsafe { self.span.message(place) }
+        Ok(Reader::of(rows))
     }
 }
 

@@ -5,6 +5,7 @@
 //! sleep is the kernel's, and loom has neither. What stands for what:
 //! - both barriers are SeqCst fences, as with `Barrier::Fence`; `membarrier` is argued in `barrier.rs` to give as much;
 //! - the futex is a lock and a condition variable: the kernel, too, compares the word and queues the sleeper under one lock;
+//! - the eventfd is a flag under that lock, which stays set until the sleeper clears it;
 //! - a sleep has no bound here, so that a lost wake-up is a deadlock, which loom reports.
 //!
 //! A change of the steps there is to be made here as well.
@@ -13,21 +14,30 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
+#[derive(Clone, Copy, PartialEq)]
+enum Means {
+    Futex,
+    Event,
+}
+
 struct Bell {
     asleep: AtomicU64,
     rings: AtomicU32,
-    queue: Mutex<()>,
+    means: Means,
+    /// Whether the eventfd is ready.
+    queue: Mutex<bool>,
     woken: Condvar,
     /// Without the fences the model must fail.
     fenced: bool,
 }
 
 impl Bell {
-    fn new(fenced: bool) -> Bell {
+    fn new(means: Means, fenced: bool) -> Bell {
         Bell {
             asleep: AtomicU64::new(0),
             rings: AtomicU32::new(0),
-            queue: Mutex::new(()),
+            means,
+            queue: Mutex::new(false),
             woken: Condvar::new(),
             fenced,
         }
@@ -47,6 +57,17 @@ impl Bell {
     }
 
     fn wait(&self, announced: u32) {
+        if self.means == Means::Event {
+            // As a fabric that waits for descriptors does.
+            let rung = self.rings.load(Ordering::Acquire) != announced;
+            let mut ready = self.queue.lock().unwrap();
+            while !rung && !*ready {
+                ready = self.woken.wait(ready).unwrap();
+            }
+            *ready = false;
+            drop(ready);
+            return self.withdraw();
+        }
         let queue = self.queue.lock().unwrap();
         // The kernel's load is ordered by its own lock and barriers.
         if self.rings.load(Ordering::SeqCst) == announced {
@@ -72,19 +93,20 @@ impl Bell {
             self.rings.compare_exchange(armed, armed.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         if rings & 1 == 1 && first(rings) {
-            let _queue = self.queue.lock().unwrap();
+            let mut ready = self.queue.lock().unwrap();
+            *ready = true;
             self.woken.notify_all();
         }
     }
 }
 
 /// Sleepers wait until all work is there, of which each ringer stores one piece. Nobody else wakes them.
-fn nobody_sleeps_on(sleepers: usize, ringers: usize, preemptions: usize, fenced: bool) {
+fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: usize, fenced: bool) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 10_000;
     builder.check(move || {
-        let bell = Arc::new(Bell::new(fenced));
+        let bell = Arc::new(Bell::new(means, fenced));
         let work: Arc<Vec<AtomicU64>> = Arc::new((0..ringers).map(|_| AtomicU64::new(0)).collect());
         let sleep = |bell: Arc<Bell>, work: Arc<Vec<AtomicU64>>| {
             move || {
@@ -116,21 +138,27 @@ fn nobody_sleeps_on(sleepers: usize, ringers: usize, preemptions: usize, fenced:
 
 #[test]
 fn one_ringer_is_never_missed() {
-    nobody_sleeps_on(1, 1, 5, true);
+    nobody_sleeps_on(Means::Futex, 1, 1, 5, true);
 }
 
 #[test]
 fn two_ringers_are_never_missed() {
-    nobody_sleeps_on(1, 2, 3, true);
+    nobody_sleeps_on(Means::Futex, 1, 2, 3, true);
 }
 
 #[test]
 fn two_sleepers_are_both_woken() {
-    nobody_sleeps_on(2, 1, 3, true);
+    nobody_sleeps_on(Means::Futex, 2, 1, 3, true);
+}
+
+#[test]
+fn a_ringer_of_an_eventfd_is_never_missed() {
+    nobody_sleeps_on(Means::Event, 1, 1, 5, true);
+    nobody_sleeps_on(Means::Event, 1, 2, 3, true);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_barriers_a_wake_up_is_lost() {
-    nobody_sleeps_on(1, 1, 5, false);
+    nobody_sleeps_on(Means::Futex, 1, 1, 5, false);
 }

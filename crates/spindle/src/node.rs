@@ -461,6 +461,7 @@ impl Node {
                 return self.install(handler);
             }
         }
+        worked |= self.fabric.progress();
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if self.engine.is_blocked() != self.blocked {

@@ -37,7 +37,7 @@ struct Node<F> {
 
 impl<F: Fabric> Node<F> {
     fn poll(&mut self) -> bool {
-        self.engine.poll(Time(0), &mut self.fabric, &mut self.log).worked
+        self.fabric.progress() | self.engine.poll(Time(0), &mut self.fabric, &mut self.log).worked
     }
 
     fn publisher(&mut self) -> Publisher {
@@ -419,6 +419,7 @@ pub fn the_end_of_the_engine_ends_waits<H: Harness>() {
 
 /// Cases in which publishers and engines run on threads of their own.
 pub mod threaded {
+    use super::super::threaded::flush;
     use super::*;
     use std::thread::scope;
 
@@ -441,6 +442,7 @@ pub mod threaded {
         }
         // So that the others come to their ends as well.
         while node.poll() {}
+        flush(&mut node.fabric);
     }
 
     fn run_all<F: Fabric + Send>(nodes: Vec<Node<F>>, count: usize) -> Vec<Vec<(Rank, Vec<u8>)>> {

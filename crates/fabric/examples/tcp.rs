@@ -1,0 +1,399 @@
+//! The fabric of streams against a bare TCP stream, between two processes of this machine: `cargo run --release --example tcp`.
+//!
+//! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) to and fro, in turns of well under a second, so that
+//! both meet the machine in the same modes, each process on its own core. A ratio is that of two turns side by side; the medians of all
+//! are printed. No byte is filled or checked on either side, but for the first word of each block.
+//!
+//! With engines on both sides, blocks are messages, filled by their sender and delivered by both; a round trip is then the time until
+//! the sender delivers a message of its own, which is when it knows that both have it.
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use spindle_core::{
+    Ablation, Batch, Engine, Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
+    Upcalls, View, ViewId,
+};
+use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
+use spindle_fabric::{EventBell, Fabric, Publisher, TcpFabric};
+use std::error::Error;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const BLOCK_BYTES: u64 = 10_240;
+const BLOCKS: u64 = 8_000;
+const ROUND_TRIPS: u64 = 2_000;
+const TURNS: usize = 15;
+/// Bytes of the ring.
+const RING_BYTES: u64 = 1 << 20;
+/// Blocks between two announcements.
+const BURST: u64 = 12;
+const PATIENCE: Duration = Duration::from_secs(60);
+const SENDER: Rank = Rank(0);
+const RECEIVER: Rank = Rank(1);
+
+/// What the child is told to do next, with the parent at the other end.
+const PLAIN_BLOCKS: u8 = 1;
+const PLAIN_BOUNCE: u8 = 2;
+const FABRIC_BLOCKS: u8 = 3;
+const FABRIC_BOUNCE: u8 = 4;
+const SLEEPY_BOUNCE: u8 = 5;
+const BLOCKING_BOUNCE: u8 = 6;
+const MESSAGES: u8 = 7;
+const STABLE: u8 = 8;
+const JOBS: [u8; 8] =
+    [PLAIN_BLOCKS, FABRIC_BLOCKS, MESSAGES, PLAIN_BOUNCE, FABRIC_BOUNCE, STABLE, BLOCKING_BOUNCE, SLEEPY_BOUNCE];
+
+fn main() -> Outcome<()> {
+    match std::env::args().nth(1) {
+        Some(port) => Side::new(SENDER, || Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse()?))?))?.obey(),
+        None => measure(),
+    }
+}
+
+fn measure() -> Outcome<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port().to_string();
+    let mut child = Killed(Command::new(std::env::current_exe()?).arg(port).spawn()?);
+    let mut side = Side::new(RECEIVER, || Ok(listener.accept()?.0))?;
+    let mut times: [Vec<f64>; 9] = Default::default();
+    for turn in 0..=TURNS {
+        for job in JOBS {
+            let took = side.order(job)?;
+            if turn > 0 {
+                times[job as usize].push(took.as_secs_f64());
+            }
+        }
+    }
+    side.orders.write_all(&[0])?;
+    child.0.wait()?;
+    let bytes = (BLOCKS * BLOCK_BYTES) as f64;
+    let rate = |job: u8| bytes / median(times[job as usize].clone()) / 1e9;
+    let round = |job: u8| median(times[job as usize].clone()) / ROUND_TRIPS as f64 * 1e6;
+    let ratio =
+        |of: u8, to: u8| median(times[to as usize].iter().zip(&times[of as usize]).map(|(a, b)| a / b).collect());
+    println!("{:<34}{:>10}{:>10}{:>10}", "", "stream", "fabric", "ratio");
+    for (name, of) in [("10 KB blocks, GB/s", FABRIC_BLOCKS), ("the same, with engines", MESSAGES)] {
+        println!("{name:<34}{:>10.2}{:>10.2}{:>10.2}", rate(PLAIN_BLOCKS), rate(of), ratio(of, PLAIN_BLOCKS));
+    }
+    for (name, of, to) in [
+        ("round trip, looking, us", FABRIC_BOUNCE, PLAIN_BOUNCE),
+        ("until stable, looking, us", STABLE, PLAIN_BOUNCE),
+        ("round trip, sleeping, us", SLEEPY_BOUNCE, BLOCKING_BOUNCE),
+    ] {
+        println!("{name:<34}{:>10.2}{:>10.2}{:>10.2}", round(to), round(of), ratio(to, of));
+    }
+    Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Ends with the parent.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One of the two processes.
+struct Side {
+    me: Rank,
+    orders: TcpStream,
+    plain: TcpStream,
+    fabric: TcpFabric,
+    layout: Layout,
+    ring: Ring,
+    /// Blocks and bounces over the fabric so far.
+    blocks: u64,
+    bounces: u64,
+    member: Member,
+}
+
+/// With an engine, over a fabric of its own.
+struct Member {
+    engine: Engine,
+    fabric: TcpFabric,
+    publisher: Option<Publisher>,
+    delivered: Delivered,
+    sent: u64,
+}
+
+struct Delivered(u64);
+
+impl<R: Rows> Upcalls<R> for Delivered {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
+        batch.for_each(|_| self.0 += 1);
+    }
+}
+
+impl Member {
+    fn new(view: View, me: Rank, stream: Connection) -> Outcome<Member> {
+        let engine = Engine::new(view, me, Ablation::default())?;
+        let fabric = TcpFabric::new(engine.layout(), me, &EventBell::create()?, [(Rank(1 - me.0), Some(stream))])?;
+        let publisher = engine.claims(SubgroupId(0)).map(|claims| fabric.publisher(claims));
+        Ok(Member { engine, fabric, publisher, delivered: Delivered(0), sent: 0 })
+    }
+
+    /// Sends, if this is the sender, and delivers `messages` of `len` bytes, with so many on their way.
+    fn run(&mut self, messages: u64, len: u64, in_flight: u64) -> Outcome<()> {
+        let end = self.delivered.0 + messages;
+        let mut pace = Pace::new();
+        while self.delivered.0 < end {
+            if let Some(publisher) = &mut self.publisher {
+                for _ in 0..BURST {
+                    if self.sent == end || self.sent == self.delivered.0 + in_flight {
+                        break;
+                    }
+                    let Ok(mut frame) = publisher.claim(len) else { break };
+                    frame.fill(self.sent as u8);
+                    frame.commit();
+                    self.sent += 1;
+                }
+            }
+            let moved = self.fabric.progress();
+            let worked = self.engine.poll(Time(0), &mut self.fabric, &mut self.delivered).worked;
+            if moved || worked { pace = Pace::new() } else { pace.wait()? }
+        }
+        Ok(())
+    }
+}
+
+/// Gives each side a core of its own, if there are two.
+fn pin(me: Rank) {
+    let ours = sched_getaffinity(None).unwrap_or_default();
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).collect();
+    if let [first, second, ..] = cores[..] {
+        let mut only = CpuSet::new();
+        only.set(if me == SENDER { first } else { second });
+        // Without it the figures are of whatever the system does.
+        let _ = sched_setaffinity(None, &only);
+    }
+}
+
+impl Side {
+    fn new(me: Rank, mut connect: impl FnMut() -> Outcome<TcpStream>) -> Outcome<Side> {
+        pin(me);
+        let everyone = vec![SENDER, RECEIVER];
+        let subgroup = SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
+            name: "blocks".to_string(),
+            members: everyone.clone(),
+            senders: everyone,
+            order: Order::Total,
+            window: RING_BYTES / (BLOCK_BYTES + 16),
+            message_bytes_max: BLOCK_BYTES,
+        };
+        let view = View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], subgroups: vec![subgroup] };
+        let layout = Layout::new(&view)?;
+        let (orders, plain) = (connect()?, connect()?);
+        for stream in [&orders, &plain] {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
+        let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
+        let fabric = TcpFabric::new(&layout, me, &EventBell::create()?, [(Rank(1 - me.0), Some(stream))])?;
+        let mut view = view;
+        view.subgroups[0].senders = vec![SENDER];
+        let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
+        let member = Member::new(view, me, stream)?;
+        let ring = layout.row(SENDER).place(SubgroupId(0)).and_then(|place| place.ring).ok_or("no ring")?;
+        Ok(Side { me, orders, plain, fabric, layout, ring, blocks: 0, bounces: 0, member })
+    }
+
+    fn obey(mut self) -> Outcome<()> {
+        loop {
+            let mut job = [0];
+            self.orders.read_exact(&mut job)?;
+            if job == [0] {
+                return Ok(());
+            }
+            self.work(job[0])?;
+        }
+    }
+
+    /// Lets both sides do `job`, and says how long it took.
+    fn order(&mut self, job: u8) -> Outcome<Duration> {
+        let start = Instant::now();
+        self.orders.write_all(&[job])?;
+        self.work(job)?;
+        Ok(start.elapsed())
+    }
+
+    fn work(&mut self, job: u8) -> Outcome<()> {
+        match job {
+            PLAIN_BLOCKS if self.me == SENDER => self.write_blocks(),
+            PLAIN_BLOCKS => self.read_blocks(),
+            PLAIN_BOUNCE => {
+                self.plain.set_nonblocking(true)?;
+                self.bounce_byte()?;
+                Ok(self.plain.set_nonblocking(false)?)
+            }
+            BLOCKING_BOUNCE => self.bounce_byte(),
+            FABRIC_BLOCKS if self.me == SENDER => self.post_blocks(),
+            FABRIC_BLOCKS => self.take_blocks(),
+            FABRIC_BOUNCE => self.bounce_counter(false),
+            MESSAGES => self.member.run(BLOCKS, BLOCK_BYTES, u64::MAX / 2),
+            STABLE => self.member.run(ROUND_TRIPS, 16, 1),
+            _ => self.bounce_counter(true),
+        }
+    }
+
+    fn write_blocks(&mut self) -> Outcome<()> {
+        let block = [1; BLOCK_BYTES as usize];
+        (0..BLOCKS).try_for_each(|_| Ok(self.plain.write_all(&block)?))
+    }
+
+    fn read_blocks(&mut self) -> Outcome<()> {
+        let mut buffer = vec![0; 128 << 10];
+        let mut left = (BLOCKS * BLOCK_BYTES) as usize;
+        while left > 0 {
+            let most = buffer.len().min(left);
+            left -= self.plain.read(&mut buffer[..most])?;
+        }
+        Ok(())
+    }
+
+    fn bounce_byte(&mut self) -> Outcome<()> {
+        for round in 0..ROUND_TRIPS * 2 {
+            if round % 2 == u64::from(self.me.0) {
+                self.plain.write_all(&[7])?;
+                continue;
+            }
+            let mut pace = Pace::new();
+            loop {
+                match self.plain.read(&mut [0]) {
+                    Ok(0) => return Err("the other side is gone".into()),
+                    Ok(_) => break,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => pace.wait()?,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Offset of the counter of `rank`.
+    fn counter(&self, rank: Rank) -> u64 {
+        self.layout.row(rank).place(SubgroupId(0)).expect("both are in it").entry
+    }
+
+    /// Where block `index` stands.
+    fn place(&self, index: u64) -> u64 {
+        let slots = self.ring.capacity / (BLOCK_BYTES + 16);
+        self.ring.at + index % slots * (BLOCK_BYTES + 16)
+    }
+
+    fn post_counter(&mut self, at: u64, value: u64) {
+        self.fabric.store(at, value);
+        self.fabric.post(&[SENDER, RECEIVER], at..at + 8);
+    }
+
+    fn post_blocks(&mut self) -> Outcome<()> {
+        let slots = self.ring.capacity / (BLOCK_BYTES + 16);
+        let (end, taken) = (self.blocks + BLOCKS, self.counter(RECEIVER));
+        let mut pace = Pace::new();
+        while self.fabric.load(RECEIVER, taken) < end {
+            let moved = self.fabric.progress();
+            let room = (self.fabric.load(RECEIVER, taken) + slots).min(end) - self.blocks;
+            let burst = room.min(BURST);
+            for index in self.blocks..self.blocks + burst {
+                let at = self.place(index);
+                self.fabric.store(at, index);
+                self.fabric.post(&[SENDER, RECEIVER], at..at + BLOCK_BYTES + 16);
+            }
+            if burst > 0 {
+                self.blocks += burst;
+                let at = self.counter(SENDER);
+                self.post_counter(at, self.blocks);
+            }
+            if moved || burst > 0 { pace = Pace::new() } else { pace.wait()? }
+        }
+        Ok(())
+    }
+
+    fn take_blocks(&mut self) -> Outcome<()> {
+        let (end, announced) = (self.blocks + BLOCKS, self.counter(SENDER));
+        let mut pace = Pace::new();
+        while self.blocks < end {
+            let moved = self.fabric.progress();
+            let count = self.fabric.load(SENDER, announced);
+            for index in self.blocks..count {
+                if self.fabric.load(SENDER, self.place(index)) != index {
+                    return Err(format!("block {index} is not there").into());
+                }
+            }
+            if count > self.blocks {
+                self.blocks = count;
+                let at = self.counter(RECEIVER);
+                self.post_counter(at, count);
+            }
+            if moved { pace = Pace::new() } else { pace.wait()? }
+        }
+        while !self.fabric.is_flushed() {
+            self.fabric.progress();
+        }
+        Ok(())
+    }
+
+    fn bounce_counter(&mut self, sleepy: bool) -> Outcome<()> {
+        let other = Rank(1 - self.me.0);
+        let (mine, theirs) = (self.counter(self.me) + 8, self.counter(other) + 8);
+        for _ in 0..ROUND_TRIPS {
+            self.bounces += 1;
+            let awaited = self.bounces - u64::from(self.me == SENDER);
+            let mut pace = Pace::new();
+            loop {
+                self.fabric.progress();
+                if self.fabric.load(other, theirs) >= awaited {
+                    break;
+                }
+                if !sleepy {
+                    pace.wait()?;
+                    continue;
+                }
+                self.fabric.begin_sleep();
+                self.fabric.progress();
+                if self.fabric.load(other, theirs) < awaited {
+                    self.fabric.sleep(PATIENCE);
+                }
+                self.fabric.end_sleep();
+            }
+            let value = self.bounces;
+            self.post_counter(mine, value);
+        }
+        Ok(())
+    }
+}
+
+/// Looks again and again, gives way now and then, and not for ever.
+struct Pace {
+    looks: u32,
+    start: Option<Instant>,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { looks: 0, start: None }
+    }
+
+    fn wait(&mut self) -> Outcome<()> {
+        self.looks += 1;
+        if self.looks.is_multiple_of(32) {
+            if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Err("the other side does not move".into());
+            }
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+        Ok(())
+    }
+}

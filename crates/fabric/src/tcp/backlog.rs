@@ -1,0 +1,321 @@
+//! What waits to be sent to one peer: ranges of my row, and no queue.
+//!
+//! Posts are not kept one by one. A [`Backlog`] has a set of ranges of frames and one span of control words, and what is posted
+//! melts into these. When the stream takes more, all of it becomes a [`Batch`]: the ranges, and behind them the span, with the values that
+//! the [`Image`] has then, which are those of each word's last post, to whomever. What is posted while a batch leaves is in the next one.
+//!
+//! - *A word never overtakes what it announces.* When a word came into the image, what it announces had been posted, to the same peers;
+//!   so it was in their backlogs then, and is in this batch, before the words, or in an earlier one.
+//! - *No word overtakes another.* All words of a batch are one frame, which the receiver applies as a whole (`inbox.rs`). So a
+//!   peer sees a state of the image, and later states after it.
+//! - *Frames that wait don't change*: an announced frame is overwritten after every member has delivered it (INV-FRAME), this peer
+//!   too, and it can't deliver what has not left. Members do not cease to count within a view. (A peer that says it has delivered
+//!   what it never got receives rubbish.) Nor can a ring lap what waits, so there are two ranges of each ring at most.
+//!
+//! Frames may become visible before control words that were posted before them. Nobody looks there yet: they are not announced,
+//! and nothing relies on a value being unseen until it is posted.
+use super::stream::Stream;
+use super::wire::{HEAD_BYTES, Head};
+use crate::region::OwnRegion;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+
+/// Slices in one call of the system.
+const PARTS_MAX: usize = 32;
+
+/// The control block as it was posted.
+#[derive(Debug)]
+pub(super) struct Image {
+    bytes: Box<[u8]>,
+}
+
+/// What waits to be sent to one peer.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    batch: Batch,
+    /// Apart from each other.
+    ranges: VecDeque<Range<u64>>,
+    /// Empty if nothing of the control block waits.
+    control: Range<u64>,
+}
+
+/// Frames that are leaving.
+#[derive(Debug, Default)]
+struct Batch {
+    parts: VecDeque<Part>,
+    /// Heads, and control words.
+    copied: Vec<u8>,
+}
+
+/// What has not left of one part of a batch; never empty.
+#[derive(Debug)]
+enum Part {
+    /// In the batch itself.
+    Copied(Range<usize>),
+    /// In my row.
+    Row(Range<u64>),
+}
+
+impl Image {
+    pub(super) fn new(control_bytes: u64) -> Image {
+        Image { bytes: vec![0; control_bytes as usize].into() }
+    }
+
+    /// Takes over the words of `span`, which are posted.
+    pub(super) fn update(&mut self, row: &OwnRegion, span: &Range<u64>) {
+        let (words, _) = self.bytes[span.start as usize..span.end as usize].as_chunks_mut::<8>();
+        for (at, word) in (span.start..).step_by(8).zip(words) {
+            *word = row.load(at).to_le_bytes();
+        }
+    }
+
+    fn span(&self, span: &Range<u64>) -> &[u8] {
+        &self.bytes[span.start as usize..span.end as usize]
+    }
+}
+
+impl Backlog {
+    /// Adds a range of frames.
+    pub(super) fn add_range(&mut self, mut range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        // As long as one touches it, which may make it touch another.
+        while let Some(i) = self.ranges.iter().position(|other| other.start <= range.end && range.start <= other.end) {
+            let other = self.ranges.remove(i).expect("it was found there");
+            range = range.start.min(other.start)..range.end.max(other.end);
+        }
+        self.ranges.push_back(range);
+    }
+
+    /// Adds a span of control words, whose values are in the image.
+    pub(super) fn add_control(&mut self, span: &Range<u64>) {
+        if self.control.is_empty() {
+            self.control = span.clone();
+        } else if !span.is_empty() {
+            self.control = self.control.start.min(span.start)..self.control.end.max(span.end);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.batch.parts.is_empty() && self.ranges.is_empty() && self.control.is_empty()
+    }
+
+    /// Bytes that wait, without the heads of those that melt together still.
+    pub(super) fn bytes(&self) -> u64 {
+        let len = |range: &Range<u64>| range.end - range.start;
+        self.batch.parts.iter().map(Part::len).sum::<u64>()
+            + self.ranges.iter().map(len).sum::<u64>()
+            + len(&self.control)
+    }
+
+    /// Forgets everything: nobody will get it.
+    pub(super) fn clear(&mut self) {
+        *self = Backlog::default();
+    }
+
+    /// Sends as much as `stream` takes, and says how many bytes that were.
+    ///
+    /// # Errors
+    /// Those of the stream, but for its being full.
+    pub(super) fn send(&mut self, row: &OwnRegion, image: &Image, stream: &mut dyn Stream) -> io::Result<u64> {
+        let mut sent = 0;
+        while !self.is_empty() {
+            if self.batch.parts.is_empty() {
+                self.begin_batch(image);
+            }
+            match self.batch.send(row, stream) {
+                Ok((took, all)) => {
+                    sent += took;
+                    if !all {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn begin_batch(&mut self, image: &Image) {
+        self.batch.copied.clear();
+        for range in self.ranges.drain(..) {
+            self.batch.copy(&head_of(&range));
+            self.batch.parts.push_back(Part::Row(range));
+        }
+        let control = std::mem::take(&mut self.control);
+        if !control.is_empty() {
+            self.batch.copy(&head_of(&control));
+            self.batch.copy(image.span(&control));
+        }
+    }
+}
+
+impl Batch {
+    fn copy(&mut self, bytes: &[u8]) {
+        let start = self.copied.len();
+        self.copied.extend_from_slice(bytes);
+        self.parts.push_back(Part::Copied(start..self.copied.len()));
+    }
+
+    /// One call: how many bytes were taken, and whether that was all that it offered.
+    fn send(&mut self, row: &OwnRegion, stream: &mut dyn Stream) -> io::Result<(u64, bool)> {
+        let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+        let (mut count, mut offered) = (0, 0);
+        for (slice, part) in slices.iter_mut().zip(&self.parts) {
+            *slice = IoSlice::new(match part {
+                Part::Copied(range) => &self.copied[range.clone()],
+                Part::Row(range) => row.announced(range),
+            });
+            count += 1;
+            offered += part.len();
+        }
+        let took = stream.send(&slices[..count])? as u64;
+        let mut left = took;
+        while left > 0 {
+            let part = self.parts.front_mut().expect("no more is taken than was offered");
+            left = part.has_left(left);
+            if part.len() == 0 {
+                self.parts.pop_front();
+            }
+        }
+        Ok((took, took == offered))
+    }
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match self {
+            Part::Copied(range) => range.len() as u64,
+            Part::Row(range) => range.end - range.start,
+        }
+    }
+
+    /// `took` bytes have left; so many of them belong to what follows.
+    fn has_left(&mut self, took: u64) -> u64 {
+        let mine = took.min(self.len());
+        match self {
+            Part::Copied(range) => range.start += mine as usize,
+            Part::Row(range) => range.start += mine,
+        }
+        took - mine
+    }
+}
+
+fn head_of(span: &Range<u64>) -> [u8; HEAD_BYTES] {
+    Head { at: span.start, len: span.end - span.start }.encode()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(backlog: &Backlog) -> Vec<Range<u64>> {
+        backlog.ranges.iter().cloned().collect()
+    }
+
+    #[test]
+    fn ranges_melt_where_they_touch() {
+        let mut backlog = Backlog::default();
+        for range in [64..80, 80..96, 0..0, 200..216, 96..112, 208..232, 240..248] {
+            backlog.add_range(range);
+        }
+        assert_eq!(waiting(&backlog), [64..112, 200..232, 240..248]);
+        backlog.add_range(232..240);
+        assert_eq!(waiting(&backlog), [64..112, 200..248]);
+        backlog.add_range(72..80);
+        backlog.add_range(0..256);
+        assert_eq!(waiting(&backlog), std::slice::from_ref(&(0..256)));
+        assert_eq!(backlog.bytes(), 256);
+    }
+
+    #[test]
+    fn control_words_are_one_span() {
+        let mut backlog = Backlog::default();
+        assert!(backlog.is_empty());
+        for span in [64..72, 8..16, 16..24, 24..24] {
+            backlog.add_control(&span);
+        }
+        assert_eq!(backlog.control, 8..72);
+        backlog.clear();
+        assert!(backlog.is_empty());
+    }
+
+    /// Takes so many bytes at each call.
+    #[derive(Debug)]
+    struct Sip {
+        bytes: usize,
+        taken: Vec<u8>,
+        pipe: std::os::unix::net::UnixStream,
+    }
+
+    impl Stream for Sip {
+        fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+            let before = self.taken.len();
+            for part in parts {
+                let left = self.bytes - (self.taken.len() - before);
+                self.taken.extend(part.iter().take(left));
+            }
+            Ok(self.taken.len() - before)
+        }
+
+        fn receive(&mut self, _: &mut [super::super::stream::Space<'_>]) -> io::Result<usize> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+
+        fn finish(&mut self) {}
+
+        fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+            std::os::fd::AsFd::as_fd(&self.pipe)
+        }
+    }
+
+    /// Whatever the sizes of the bites, the frames are whole, data before control, and a word that changes after its frame has begun
+    /// to leave is in the next frame.
+    #[test]
+    fn frames_leave_whole_in_bites_of_any_size() {
+        let row = OwnRegion::on_heap("test", 512, 64).unwrap();
+        (64..512).step_by(8).for_each(|at| row.store(at, at));
+        for bytes in 1..=200 {
+            row.store(8, 1);
+            let mut image = Image::new(64);
+            image.update(&row, &(0..64));
+            let mut sip = Sip { bytes, taken: vec![], pipe: std::os::unix::net::UnixStream::pair().unwrap().0 };
+            let mut backlog = Backlog::default();
+            backlog.add_range(64..80);
+            backlog.add_control(&(8..24));
+            backlog.add_range(200..208);
+            let mut sent = 0;
+            for i in 0..1000 {
+                sent += backlog.send(&row, &image, &mut sip).unwrap();
+                if i == 3 {
+                    row.store(8, 2);
+                    image.update(&row, &(0..64));
+                    backlog.add_control(&(8..16));
+                    backlog.add_range(80..104);
+                }
+            }
+            assert!(backlog.is_empty());
+            assert_eq!(sent as usize, sip.taken.len());
+            let mut got = vec![];
+            let mut rest = &sip.taken[..];
+            while let Some((head, body)) = rest.split_first_chunk() {
+                let head = Head::decode(*head, 64, 512).unwrap();
+                let (body, behind) = body.split_at(head.len as usize);
+                for (at, word) in (head.at..).step_by(8).zip(body.as_chunks().0) {
+                    got.push((at, u64::from_le_bytes(*word)));
+                }
+                rest = behind;
+            }
+            // Everything has arrived, the first control word with its newest value after all that was posted before it.
+            let last = |at| got.iter().rposition(|(other, _)| *other == at).unwrap();
+            assert_eq!(got[last(8)], (8, 2), "bites of {bytes}: {got:?}");
+            for at in [64, 72, 80, 88, 96, 200] {
+                assert_eq!(got[last(at)], (at, at), "bites of {bytes}: {got:?}");
+                assert!(last(at) < last(8), "bites of {bytes}: {got:?}");
+            }
+        }
+    }
+}

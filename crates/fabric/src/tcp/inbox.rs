@@ -1,0 +1,113 @@
+//! What arrives from one peer, on its way into the copy of its row.
+//!
+//! Small frames and control words come through a buffer and are applied once they are whole, word by word and each with release
+//! order: the engine's thread, which does this, sees all of a frame or nothing, and other threads see no torn word. Of a large
+//! frame, the bytes go straight to their place. A word may be in halves there for a while, where nobody looks: nothing of it
+//! is announced before all of it is there.
+//!
+//! What a peer sends leads nowhere but into its own row.
+use super::error::Down;
+use super::stream::{Space, Stream};
+use super::wire::{HEAD_BYTES, Head};
+use crate::region::CopyRegion;
+use std::io;
+use std::ops::Range;
+
+/// Bytes that are read without knowing what they are. A frame that is not longer waits in the buffer until it is whole.
+const LOOK_BYTES: usize = 4096;
+/// Reads from one peer before the others' turn.
+const READS_MAX: u32 = 16;
+
+/// One peer's side of the receiving.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    row_bytes: u64,
+    control_bytes: u64,
+    /// The beginning of a frame that is not whole.
+    kept: Vec<u8>,
+    /// The rest of a large frame. `kept` is empty then.
+    arriving: Range<u64>,
+}
+
+/// Bytes of a buffer that serves for all peers, if the longest control block has `control_bytes`.
+pub(super) fn buffer_bytes(control_bytes: u64) -> usize {
+    HEAD_BYTES + LOOK_BYTES.max(control_bytes as usize) + LOOK_BYTES
+}
+
+impl Inbox {
+    pub(super) fn new(row_bytes: u64, control_bytes: u64) -> Inbox {
+        Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0 }
+    }
+
+    /// Takes in what has arrived. `bytes` counts what did, also when this fails.
+    ///
+    /// # Errors
+    /// Why nothing more will come.
+    pub(super) fn receive(
+        &mut self,
+        copy: &CopyRegion,
+        stream: &mut dyn Stream,
+        buffer: &mut [u8],
+        bytes: &mut u64,
+    ) -> Result<bool, Down> {
+        for _ in 0..READS_MAX {
+            let kept = self.kept.len();
+            buffer[..kept].copy_from_slice(&self.kept);
+            let straight = (self.arriving.end - self.arriving.start) as usize;
+            let offered = straight + LOOK_BYTES;
+            // SAFETY: the copy's memory, which lives on, may be written by this thread, and nobody reads what is not announced.
+            let place = unsafe { Space::at(copy.place(&self.arriving), straight) };
+            let look = Space::of(&mut buffer[kept..kept + LOOK_BYTES]);
+            let got = match if straight > 0 { stream.receive(&mut [place, look]) } else { stream.receive(&mut [look]) }
+            {
+                Ok(0) => return Err(self.end()),
+                Ok(got) => got,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(source) => return Err(Down::Os { call: "receiving", source }),
+            };
+            *bytes += got as u64;
+            let arrived = got.min(straight);
+            self.arriving.start += arrived as u64;
+            let rest = self.apply(copy, &buffer[..kept + got - arrived])?;
+            let rest = kept + got - arrived - rest..kept + got - arrived;
+            self.kept.clear();
+            self.kept.extend_from_slice(&buffer[rest]);
+            if got < offered {
+                return Ok(stream.has_arrived());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Applies the frames in `bytes`, and says how many bytes of the last one, which is not whole, are to be kept.
+    fn apply(&mut self, copy: &CopyRegion, mut bytes: &[u8]) -> Result<usize, Down> {
+        while let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>() {
+            let Head { at, len } = Head::decode(*head, self.control_bytes, self.row_bytes)?;
+            if let Some((whole, behind)) = body.split_at_checked(len as usize) {
+                copy.store_words(at, whole);
+                bytes = behind;
+            } else if at < self.control_bytes || len <= LOOK_BYTES as u64 {
+                break;
+            } else {
+                copy.fill(at, body);
+                self.arriving = at + body.len() as u64..at + len;
+                return Ok(0);
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    /// What the end of the stream means here.
+    fn end(&self) -> Down {
+        let head = self.kept.first_chunk().map(|head| Head::decode(*head, self.control_bytes, self.row_bytes));
+        let whole = match head {
+            Some(Ok(head)) => head.len + HEAD_BYTES as u64,
+            _ if self.kept.is_empty() => 0,
+            _ => HEAD_BYTES as u64,
+        };
+        match whole - self.kept.len() as u64 + (self.arriving.end - self.arriving.start) {
+            0 => Down::Closed,
+            missing => Down::Broken { missing },
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What carries frames to one peer: a [`Stream`] of bytes in order, and [`SocketStream`], the one that is a socket.
+//!
+//! A stream that is more than a socket, such as one that encrypts, implements [`Stream`] by copying: out of the slices that it is
+//! given, and into each [`Space`]. What it holds back itself, it says.
+use rustix::io::Errno;
+use rustix::net::{self, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
+use std::fmt::Debug;
+use std::io::{self, IoSlice};
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// An ordered stream of bytes to one peer and back, which waits for nothing.
+pub trait Stream: Debug + Send {
+    /// Takes bytes from the front of `parts` to send them, and says how many. Those may be gone or be held by the stream; the slices are
+    /// not needed any more.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: not now. Any other means never again.
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Puts what has arrived into `spaces`, from the front, and says how many bytes; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize>;
+
+    /// Tells the peer that nothing more will be sent.
+    fn finish(&mut self);
+
+    /// Whether it has taken bytes that it still holds. It sends them on when asked to send, be it nothing.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
+    /// Whether it may have bytes to give of which the descriptor does not tell.
+    fn has_arrived(&self) -> bool {
+        false
+    }
+
+    /// What becomes readable when bytes or the end have arrived, and writable when it can send.
+    fn fd(&self) -> BorrowedFd<'_>;
+}
+
+/// A stream of any kind.
+pub type Connection = Box<dyn Stream>;
+
+/// Memory to receive into. Nobody reads it meanwhile, and nobody may assume that it is only written here.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Space<'a> {
+    range: libc::iovec,
+    _memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Space<'a> {
+    /// A buffer.
+    pub fn of(bytes: &'a mut [u8]) -> Space<'a> {
+        let range = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        Space { range, _memory: PhantomData }
+    }
+
+    /// `len` bytes at `start`.
+    ///
+    /// # Safety
+    /// They may be written during all of `'a`.
+    pub(super) unsafe fn at(start: NonNull<u8>, len: usize) -> Space<'a> {
+        Space { range: libc::iovec { iov_base: start.as_ptr().cast(), iov_len: len }, _memory: PhantomData }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.range.iov_len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.range.iov_len == 0
+    }
+
+    /// Copies as much of `bytes` as fits to the start of the space, and says how much.
+    pub fn fill(&mut self, bytes: &[u8]) -> usize {
+        let len = bytes.len().min(self.range.iov_len);
+        // SAFETY: `range` may be written, by the contract of the constructors, and `bytes` is borrowed from elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.range.iov_base.cast(), len) };
+        len
+    }
+}
+
+/// What a socket is set to. `None` leaves it as it is.
+#[derive(Clone, Debug, Default)]
+pub struct SocketOptions {
+    /// Bytes that the system holds for sending (`SO_SNDBUF`). The system chooses well by itself for most networks; small ones make
+    /// posts wait in the row, where they can melt together, and cost throughput where the round trip is long.
+    pub send_buffer_bytes: Option<u32>,
+    /// Bytes that the system holds for receiving (`SO_RCVBUF`).
+    pub receive_buffer_bytes: Option<u32>,
+    /// How long a TCP connection may be silent until it counts as broken, in ms (`TCP_USER_TIMEOUT`, keepalive): its sent bytes
+    /// unacknowledged, or its probes unanswered, or its peer's buffer full because that reads nothing. 0 turns it off. Too low, and
+    /// a busy network, or a process that was stopped for a moment, costs a member its place, so it should not be less than the
+    /// time after which members suspect each other; too high, and a machine that has lost its power is noticed late. `None`:
+    /// [`SILENCE_MS`](Self::SILENCE_MS).
+    pub silence_ms: Option<u32>,
+}
+
+impl SocketOptions {
+    /// The silence after which a connection counts as broken, unless said otherwise.
+    pub const SILENCE_MS: u32 = 10_000;
+}
+
+/// A stream socket: TCP over IPv4 or IPv6, or a Unix one.
+#[derive(Debug)]
+pub struct SocketStream {
+    socket: OwnedFd,
+}
+
+impl SocketStream {
+    /// A connected stream socket, from now on non-blocking.
+    ///
+    /// # Errors
+    /// What the system says to the options.
+    pub fn new(socket: impl Into<OwnedFd>, options: &SocketOptions) -> io::Result<SocketStream> {
+        let socket = socket.into();
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        if let Some(bytes) = options.send_buffer_bytes {
+            sockopt::set_socket_send_buffer_size(&socket, bytes as usize)?;
+        }
+        if let Some(bytes) = options.receive_buffer_bytes {
+            sockopt::set_socket_recv_buffer_size(&socket, bytes as usize)?;
+        }
+        let family = sockopt::socket_domain(&socket)?;
+        if family == net::AddressFamily::INET || family == net::AddressFamily::INET6 {
+            sockopt::set_tcp_nodelay(&socket, true)?;
+            watch_silence(&socket, options.silence_ms.unwrap_or(SocketOptions::SILENCE_MS))?;
+        }
+        Ok(SocketStream { socket })
+    }
+}
+
+/// Makes the system end the connection when the peer's machine is silent for so long.
+fn watch_silence(socket: &OwnedFd, silence_ms: u32) -> io::Result<()> {
+    sockopt::set_tcp_user_timeout(socket, silence_ms)?;
+    sockopt::set_socket_keepalive(socket, silence_ms > 0)?;
+    if silence_ms > 0 {
+        // In whole seconds, at least one. After the first probe it is the user timeout that counts.
+        let third = Duration::from_secs(u64::from(silence_ms / 3000).max(1));
+        sockopt::set_tcp_keepidle(socket, third)?;
+        sockopt::set_tcp_keepintvl(socket, third)?;
+    }
+    Ok(())
+}
+
+impl Stream for SocketStream {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut nothing = SendAncillaryBuffer::default();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::io::retry_on_intr(|| net::sendmsg(&self.socket, parts, &mut nothing, flags)) {
+            // The system has no memory just now.
+            Err(Errno::NOBUFS | Errno::NOMEM) => Err(io::ErrorKind::WouldBlock.into()),
+            result => Ok(result?),
+        }
+    }
+
+    fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
+        let (parts, count) = (spaces.as_ptr().cast::<libc::iovec>(), spaces.len() as libc::c_int);
+        loop {
+            // SAFETY: `Space` is an iovec by representation, each of memory that may be written; `readv` reads `count` of them.
+            let got = unsafe { libc::readv(self.socket.as_raw_fd(), parts, count) };
+            if let Ok(got) = usize::try_from(got) {
+                return Ok(got);
+            }
+            let error = io::Error::last_os_error();
+            if Errno::from_io_error(&error) != Some(Errno::INTR) {
+                return Err(error);
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        // It may be closed already.
+        let _ = net::shutdown(&self.socket, Shutdown::Write);
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

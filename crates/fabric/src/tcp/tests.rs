@@ -1,0 +1,845 @@
+//! The conformance suite over streams, and cases that it, which knows no network, can't ask.
+use super::wire::{HEAD_BYTES, Head};
+use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream, TcpError, TcpFabric};
+use crate::bell::EventBell;
+use crate::conformance::{Harness, PATIENCE, view};
+use crate::fabric::Fabric;
+use spindle_core::{Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The smallest buffers that the system gives.
+const TINY: SocketOptions =
+    SocketOptions { send_buffer_bytes: Some(1), receive_buffer_bytes: Some(1), silence_ms: None };
+const USUAL: SocketOptions = SocketOptions { send_buffer_bytes: None, receive_buffer_bytes: None, silence_ms: None };
+
+type Ends = [Connection; 2];
+
+fn socket_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions) -> Ends {
+    sockets.map(|socket| Box::new(SocketStream::new(socket, options).unwrap()) as Connection)
+}
+
+fn tcp_pair(ip: impl Into<std::net::IpAddr>) -> [TcpStream; 2] {
+    let listener = TcpListener::bind((ip.into(), 0)).unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    [near, listener.accept().unwrap().0]
+}
+
+fn unix_pair() -> [UnixStream; 2] {
+    UnixStream::pair().unwrap().into()
+}
+
+/// All members of a view, over what `pair` makes for each two.
+fn connect(layout: &Layout, mut pair: impl FnMut() -> Ends) -> Vec<TcpFabric> {
+    let members = layout.rows().len() as u32;
+    let mut streams: Vec<Vec<_>> = (0..members).map(|_| vec![]).collect();
+    for i in 0..members {
+        for j in i + 1..members {
+            let [near, far] = pair();
+            streams[i as usize].push((Rank(j), Some(near)));
+            streams[j as usize].push((Rank(i), Some(far)));
+        }
+    }
+    let fabric = |(me, streams)| TcpFabric::new(layout, Rank(me), &EventBell::create().unwrap(), streams).unwrap();
+    (0..).zip(streams).map(fabric).collect()
+}
+
+/// Until everything that was posted to a living member has arrived there.
+fn settle(fabrics: &mut [TcpFabric]) {
+    let start = Instant::now();
+    loop {
+        for fabric in fabrics.iter_mut() {
+            fabric.progress();
+        }
+        let arrived = |from: &TcpFabric, to: &TcpFabric| match (from.traffic(to.me()), to.traffic(from.me())) {
+            (Some(from), Some(to)) => from.waiting_bytes == 0 && from.sent_bytes == to.received_bytes,
+            _ => true,
+        };
+        let pairs = || fabrics.iter().flat_map(|from| fabrics.iter().map(move |to| (from, to)));
+        if pairs().filter(|(from, to)| from.me() != to.me()).all(|(from, to)| arrived(from, to)) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "posts did not arrive");
+        std::thread::yield_now();
+    }
+}
+
+macro_rules! suite {
+    ($module:ident, $pair:expr) => {
+        mod $module {
+            use super::*;
+
+            struct Over;
+
+            impl Harness for Over {
+                type Fabric = TcpFabric;
+
+                fn connect(layout: &Layout) -> Vec<TcpFabric> {
+                    connect(layout, || $pair)
+                }
+
+                fn settle(fabrics: &mut [TcpFabric]) {
+                    settle(fabrics);
+                }
+            }
+
+            crate::conformance_suite!(Over);
+        }
+    };
+}
+
+suite!(over_tcp, socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL));
+suite!(over_unix_sockets, socket_ends(unix_pair(), &USUAL));
+suite!(over_tiny_buffers, socket_ends(unix_pair(), &TINY));
+suite!(over_streams_that_copy, unix_pair().map(|socket| Box::new(Copying::new(socket)) as Connection));
+
+/// As one that encrypts: what it is given waits in it, and what it has received is bigger than what it is asked for.
+#[derive(Debug)]
+struct Copying {
+    socket: UnixStream,
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+}
+
+impl Copying {
+    const BYTES_MAX: usize = 3000;
+
+    fn new(socket: UnixStream) -> Copying {
+        socket.set_nonblocking(true).unwrap();
+        Copying { socket, outgoing: vec![], incoming: vec![] }
+    }
+
+    fn push(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            let sent = self.socket.write(&self.outgoing[..self.outgoing.len().min(700)])?;
+            self.outgoing.drain(..sent);
+        }
+        Ok(())
+    }
+}
+
+impl Stream for Copying {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut took = 0;
+        for part in parts {
+            let part = &part[..part.len().min(Self::BYTES_MAX - self.outgoing.len())];
+            self.outgoing.extend_from_slice(part);
+            took += part.len();
+        }
+        match self.push() {
+            Err(error) if took == 0 || error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(took),
+        }
+    }
+
+    fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
+        if self.incoming.is_empty() {
+            let mut record = [0; 10_000];
+            let got = self.socket.read(&mut record)?;
+            self.incoming.extend_from_slice(&record[..got]);
+        }
+        let mut got = 0;
+        for space in spaces {
+            // Never all that would fit.
+            let most = (space.len() / 2 + 1).min(self.incoming.len());
+            let filled = space.fill(&self.incoming[..most]);
+            self.incoming.drain(..filled);
+            got += filled;
+            if filled < space.len() {
+                break;
+            }
+        }
+        Ok(got)
+    }
+
+    fn finish(&mut self) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+    }
+
+    fn holds_back(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    fn has_arrived(&self) -> bool {
+        !self.incoming.is_empty()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
+    }
+}
+
+const EVERYONE: [Rank; 3] = [Rank(0), Rank(1), Rank(2)];
+
+/// A view whose rings hold some tens of kilobytes.
+fn layout(members: u32) -> Layout {
+    Layout::new(&view(members, 400)).unwrap()
+}
+
+/// A member, rank 0 of two, and the raw other end of its connection.
+fn with_stranger() -> (Layout, TcpFabric, UnixStream) {
+    let layout = layout(2);
+    let [near, far] = unix_pair();
+    let stream: Connection = Box::new(SocketStream::new(near, &USUAL).unwrap());
+    let bell = EventBell::create().unwrap();
+    let fabric = TcpFabric::new(&layout, Rank(0), &bell, [(Rank(1), Some(stream))]).unwrap();
+    (layout, fabric, far)
+}
+
+fn head(at: u64, len: u64) -> [u8; HEAD_BYTES] {
+    Head { at, len }.encode()
+}
+
+fn progress_until(fabric: &mut TcpFabric, what: &str, mut ready: impl FnMut(&mut TcpFabric) -> bool) {
+    let start = Instant::now();
+    while !ready(fabric) {
+        assert!(start.elapsed() < PATIENCE, "{what}: nothing after {PATIENCE:?}");
+        fabric.progress();
+        std::thread::yield_now();
+    }
+}
+
+fn down(fabric: &mut TcpFabric) -> (Rank, Down) {
+    let mut down = None;
+    progress_until(fabric, "the end of a connection", |fabric| {
+        down = down.take().or_else(|| fabric.next_down());
+        down.is_some()
+    });
+    down.expect("it was told")
+}
+
+/// Bytes of the ring that rank 0 has in `layout`, as a range of its row.
+fn ring(layout: &Layout) -> std::ops::Range<u64> {
+    layout.row(Rank(0)).control..layout.row(Rank(0)).size
+}
+
+/// Two words of a control block that nothing but a test uses.
+const COUNT: u64 = 64;
+const OTHER: u64 = 88;
+
+#[test]
+fn each_other_member_is_needed_once() {
+    let layout = layout(3);
+    let bell = EventBell::create().unwrap();
+    for (given, rank, times) in
+        [(vec![], 1, 0), (vec![1], 2, 0), (vec![1, 1], 1, 2), (vec![0], 0, 1), (vec![1, 2, 3], 3, 1)]
+    {
+        let streams = given.into_iter().map(|rank| (Rank(rank), None));
+        let error = TcpFabric::new(&layout, Rank(0), &bell, streams).unwrap_err();
+        assert!(
+            matches!(error, TcpError::Connections { rank: r, times: t, me: Rank(0) } if (r.0, t) == (rank, times)),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn who_never_came_has_a_row_of_zeros() {
+    let layout = layout(2);
+    let mut fabric = TcpFabric::new(&layout, Rank(0), &EventBell::create().unwrap(), [(Rank(1), None)]).unwrap();
+    assert!((0..layout.row(Rank(1)).size).step_by(8).all(|at| fabric.load(Rank(1), at) == 0));
+    fabric.post(&[Rank(1)], 0..64);
+    assert!(!fabric.is_connected(Rank(1)) && fabric.traffic(Rank(1)).is_none() && fabric.is_flushed());
+    assert!(fabric.next_down().is_none());
+}
+
+#[test]
+fn posts_are_of_whole_words_of_my_row() {
+    let layout = layout(2);
+    let mut fabric = TcpFabric::new(&layout, Rank(0), &EventBell::create().unwrap(), [(Rank(1), None)]).unwrap();
+    let size = layout.row(Rank(0)).size;
+    for range in [4..8, 0..4, size - 8..size + 8, size..size + 8, 0..u64::MAX - 7] {
+        let post = std::panic::AssertUnwindSafe(|| fabric.post(&[Rank(1)], range));
+        assert!(std::panic::catch_unwind(post).is_err());
+    }
+}
+
+#[test]
+fn ip_of_both_kinds_carries_posts() {
+    let layout = layout(2);
+    for ip in [std::net::IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+        if TcpListener::bind((ip, 0)).is_err() {
+            // A machine without IPv6.
+            assert!(ip.is_ipv6());
+            continue;
+        }
+        let mut fabrics = connect(&layout, || socket_ends(tcp_pair(ip), &USUAL));
+        fabrics[0].store(COUNT, 7);
+        fabrics[0].post(&EVERYONE[..2], COUNT..COUNT + 8);
+        settle(&mut fabrics);
+        assert_eq!(fabrics[1].load(Rank(0), COUNT), 7);
+    }
+}
+
+/// A peer that does not read stops nobody: not the poster, not the others. What waits for it is bounded by the row.
+#[test]
+fn who_does_not_read_stops_nobody() {
+    let layout = layout(3);
+    let mut fabrics = connect(&layout, || socket_ends(unix_pair(), &TINY));
+    let (ring, control) = (ring(&layout), layout.row(Rank(0)).control);
+    let words = (ring.end - ring.start) / 8;
+    for value in 1..=20_000 {
+        let fabric = &mut fabrics[0];
+        let at = ring.start + value % words * 8;
+        fabric.store(at, value);
+        fabric.post(&EVERYONE, at..at + 8);
+        fabric.store(COUNT, value);
+        fabric.post(&EVERYONE, COUNT..COUNT + 8);
+        fabric.progress();
+        fabrics[1].progress();
+        if value % 100 == 0 {
+            progress_until_both(&mut fabrics[..2], |fabrics| fabrics[1].load(Rank(0), COUNT) == value);
+        }
+    }
+    let stuck = fabrics[0].traffic(Rank(2)).unwrap();
+    assert!(stuck.waiting_bytes > 0 && stuck.sent_bytes < 1 << 16, "{stuck:?}");
+    // Twice the row: what leaves now, and what leaves next.
+    assert!(stuck.waiting_bytes <= 2 * (ring.end + control), "{stuck:?}");
+    assert_eq!(fabrics[2].load(Rank(0), COUNT), 0);
+    settle(&mut fabrics);
+    for fabric in &fabrics {
+        assert_eq!(fabric.load(Rank(0), COUNT), 20_000);
+        let all = fabric.bytes(Rank(0), ring.start, ring.end - ring.start);
+        assert_eq!(all, fabrics[0].bytes(Rank(0), ring.start, ring.end - ring.start));
+    }
+}
+
+fn progress_until_both(fabrics: &mut [TcpFabric], ready: impl Fn(&[TcpFabric]) -> bool) {
+    let start = Instant::now();
+    while !ready(fabrics) {
+        assert!(start.elapsed() < PATIENCE, "nothing after {PATIENCE:?}");
+        fabrics.iter_mut().for_each(|fabric| _ = fabric.progress());
+        std::thread::yield_now();
+    }
+}
+
+/// Posts that wait melt together, and a word among them has its newest value.
+#[test]
+fn posts_that_wait_melt_together() {
+    let layout = layout(2);
+    let mut fabrics = connect(&layout, || socket_ends(unix_pair(), &TINY));
+    let mut post = |value| {
+        let fabric = &mut fabrics[0];
+        for at in [COUNT, OTHER] {
+            fabric.store(at, value);
+            fabric.post(&EVERYONE[..2], at..at + 8);
+        }
+        fabric.traffic(Rank(1)).unwrap()
+    };
+    let mut value = 1;
+    while post(value).waiting_bytes == 0 {
+        value += 1;
+        assert!(value < 1 << 20, "a socket of the smallest size takes everything");
+    }
+    let before = post(value + 1).sent_bytes;
+    (0..100_000).for_each(|i| _ = post(value + 2 + i));
+    let waiting = fabrics[0].traffic(Rank(1)).unwrap();
+    assert_eq!(waiting.sent_bytes, before);
+    assert!(waiting.waiting_bytes < 100, "{waiting:?}");
+    settle(&mut fabrics);
+    assert_eq!(fabrics[1].load(Rank(0), COUNT), value + 100_001);
+    assert_eq!(fabrics[1].load(Rank(0), OTHER), value + 100_001);
+}
+
+/// A word that was stored and not posted stays here, whatever its neighbours do, also if they have to wait and melt together.
+#[test]
+fn what_is_not_posted_does_not_leave() {
+    let layout = layout(2);
+    for options in [&USUAL, &TINY] {
+        let mut fabrics = connect(&layout, || socket_ends(unix_pair(), options));
+        let fabric = &mut fabrics[0];
+        let waits = |fabric: &TcpFabric| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
+        for _ in 0..1000 {
+            if options.send_buffer_bytes.is_some() && !waits(fabric) {
+                fabric.post(&EVERYONE[..2], ring(&layout));
+                fabric.progress();
+            }
+        }
+        assert_eq!(waits(fabric), options.send_buffer_bytes.is_some());
+        fabric.store(COUNT, 1);
+        fabric.post(&EVERYONE[..2], COUNT..COUNT + 8);
+        for (at, value) in [(COUNT, 2), (COUNT + 8, 3), (OTHER, 4)] {
+            fabric.store(at, value);
+        }
+        fabric.post(&EVERYONE[..2], OTHER..OTHER + 8);
+        settle(&mut fabrics);
+        let seen = [COUNT, COUNT + 8, OTHER].map(|at| fabrics[1].load(Rank(0), at));
+        assert_eq!(seen, [1, 0, 4]);
+    }
+}
+
+/// Garbage costs its sender the connection, and nothing else.
+#[test]
+fn garbage_ends_the_connection_of_its_sender() {
+    let sizes = layout(2);
+    let (control, size) = (sizes.row(Rank(1)).control, sizes.row(Rank(1)).size);
+    let far = (1 << 35) - 8;
+    let cases =
+        [(0, 0), (size, 8), (size - 8, 16), (control - 8, 16), (0, control + 8), (far, 8), (64, far), (far, far)];
+    for (at, len) in cases {
+        let (_, mut fabric, mut stranger) = with_stranger();
+        stranger.write_all(&head(COUNT, 8)).unwrap();
+        stranger.write_all(&5u64.to_le_bytes()).unwrap();
+        stranger.write_all(&head(at, len)).unwrap();
+        // It may be cut off by now.
+        let _ = stranger.write_all(&[0xff; 20_000]);
+        let (rank, why) = down(&mut fabric);
+        assert!(matches!(why, Down::Garbage { at: a, len: l, .. } if (a, l) == (at, len)), "{why}");
+        assert_eq!(rank, Rank(1));
+        assert!(!fabric.is_connected(Rank(1)) && fabric.next_down().is_none());
+        // What came before it counts, nothing else.
+        let seen = (0..size).step_by(8).filter(|at| fabric.load(Rank(1), *at) != 0);
+        assert_eq!(seen.collect::<Vec<_>>(), [COUNT]);
+        fabric.post(&[Rank(1)], COUNT..COUNT + 8);
+        assert!(fabric.is_flushed());
+    }
+}
+
+/// Random bytes: whatever they say, they stay inside the row, and a connection that has ended is told.
+#[test]
+fn noise_leads_nowhere() {
+    for seed in 0..200u64 {
+        let mut random = Random(seed);
+        let (_, mut fabric, mut stranger) = with_stranger();
+        stranger.set_nonblocking(true).unwrap();
+        for _ in 0..200 {
+            let bytes: Vec<u8> =
+                (0..random.below(60)).map(|_| (random.below(256) >> (random.below(2) * 8)) as u8).collect();
+            let _ = stranger.write(&bytes);
+            fabric.progress();
+        }
+        drop(stranger);
+        let (rank, why) = down(&mut fabric);
+        assert_eq!(rank, Rank(1), "seed {seed}: {why}");
+    }
+}
+
+/// A small frame, and one of control words, is seen when all of it is there.
+#[test]
+fn half_a_frame_is_not_seen() {
+    let (layout, mut fabric, mut stranger) = with_stranger();
+    let ring = ring(&layout);
+    for (at, words) in [(COUNT, 3), (ring.start, 2), (ring.start + 64, 512)] {
+        let mut bytes = head(at, words * 8).to_vec();
+        (1..=words).for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        let (last, most) = bytes.split_last().unwrap();
+        for part in most.chunks(if words > 100 { 1000 } else { 1 }) {
+            stranger.write_all(part).unwrap();
+            fabric.progress();
+            assert!((0..words).all(|word| fabric.load(Rank(1), at + word * 8) == 0));
+        }
+        stranger.write_all(&[*last]).unwrap();
+        progress_until(&mut fabric, "the last byte", |fabric| fabric.load(Rank(1), at) == 1);
+        assert!((0..words).all(|word| fabric.load(Rank(1), at + word * 8) == word + 1));
+    }
+}
+
+/// A large one arrives in its place, in pieces of any size, and what follows it after it.
+#[test]
+fn large_frames_arrive_in_pieces_of_any_size() {
+    let (layout, mut fabric, mut stranger) = with_stranger();
+    let ring = ring(&layout);
+    for seed in 0..50u64 {
+        let mut random = Random(seed);
+        let mut bytes = vec![];
+        for i in 1..=3 {
+            let len = 8 * (1 + random.below((ring.end - ring.start) / 8));
+            bytes.extend_from_slice(&head(ring.start, len));
+            bytes.extend((0..len).map(|at| (at * 31 + seed + i) as u8));
+            bytes.extend_from_slice(&head(COUNT, 8));
+            let count = seed * 3 + i;
+            bytes.extend_from_slice(&count.to_le_bytes());
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (piece, behind) = rest.split_at(rest.len().min(1 + random.below(9000) as usize));
+                stranger.write_all(piece).unwrap();
+                rest = behind;
+                fabric.progress();
+                if fabric.load(Rank(1), COUNT) == count {
+                    assert!(rest.is_empty(), "seed {seed}: announced before it was there");
+                }
+            }
+            progress_until(&mut fabric, "the announcement", |fabric| fabric.load(Rank(1), COUNT) == count);
+            let arrived = fabric.bytes(Rank(1), ring.start, len);
+            assert!(arrived.iter().zip(0..).all(|(byte, at)| *byte == (at * 31 + seed + i) as u8), "seed {seed}");
+            bytes.clear();
+        }
+    }
+}
+
+/// Wherever a peer's bytes end, it is told how much was missing, and what was whole counts.
+#[test]
+fn a_peer_that_ends_inside_a_frame_is_told() {
+    let (layout, ..) = with_stranger();
+    let ring = ring(&layout);
+    let len = 8192;
+    let mut bytes = head(COUNT, 8).to_vec();
+    bytes.extend_from_slice(&9u64.to_le_bytes());
+    bytes.extend_from_slice(&head(OTHER, 16));
+    bytes.extend_from_slice(&[1; 16]);
+    bytes.extend_from_slice(&head(ring.start, len));
+    bytes.extend_from_slice(&vec![2; len as usize]);
+    let whole = [0, 16, 40, bytes.len()];
+    for cut in [0, 1, 7, 8, 9, 15, 16, 20, 24, 25, 39, 40, 41, 48, 49, 4000, bytes.len() - 1, bytes.len()] {
+        let (_, mut fabric, mut stranger) = with_stranger();
+        stranger.write_all(&bytes[..cut]).unwrap();
+        drop(stranger);
+        let (_, why) = down(&mut fabric);
+        match why {
+            Down::Closed => assert!(whole.contains(&cut), "{cut}"),
+            Down::Broken { missing } => {
+                let next = *whole.iter().find(|end| **end > cut).unwrap();
+                let started = whole.iter().rfind(|end| **end < cut).unwrap();
+                let known = if cut - started < 8 { started + 8 } else { next };
+                assert_eq!(missing, (known - cut) as u64, "{cut}");
+            }
+            other => panic!("{other}"),
+        }
+        assert_eq!(fabric.load(Rank(1), COUNT), if cut >= 16 { 9 } else { 0 });
+        assert_eq!(fabric.load(Rank(1), OTHER) != 0, cut >= 40);
+    }
+}
+
+/// What a member posted before it died is there when its death is told, though both ends were busy.
+#[test]
+fn what_was_sent_before_a_death_counts() {
+    let layout = layout(2);
+    for pair in [|| socket_ends(unix_pair(), &USUAL), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL)] {
+        let mut fabrics = connect(&layout, pair);
+        for fabric in &mut fabrics {
+            for value in 1..=50 {
+                fabric.store(COUNT, value);
+                fabric.post(&EVERYONE[..2], COUNT..COUNT + 8);
+            }
+        }
+        // It has read nothing of what the other has sent.
+        drop(fabrics.pop());
+        let (rank, why) = down(&mut fabrics[0]);
+        assert_eq!((rank, fabrics[0].load(Rank(1), COUNT)), (Rank(1), 50), "{why}");
+    }
+}
+
+/// In order, everything arrives, however slow the peer is.
+#[test]
+fn who_finishes_loses_nothing() {
+    let layout = layout(2);
+    let ring = ring(&layout);
+    for pair in [|| socket_ends(unix_pair(), &TINY), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL)] {
+        let mut fabrics = connect(&layout, pair);
+        let (mut second, mut first) = (fabrics.pop().unwrap(), fabrics.pop().unwrap());
+        for at in ring.clone().step_by(8) {
+            first.store(at, at);
+            second.store(at, at);
+        }
+        first.post(&EVERYONE[..2], ring.clone());
+        second.post(&EVERYONE[..2], ring.clone());
+        first.store(COUNT, 1);
+        first.post(&EVERYONE[..2], COUNT..COUNT + 8);
+        std::thread::scope(|scope| {
+            scope.spawn(move || assert!(first.finish(PATIENCE)));
+            let (rank, why) = down(&mut second);
+            assert!(matches!((rank, &why), (Rank(0), Down::Closed)), "{why}");
+        });
+        assert_eq!(second.load(Rank(0), COUNT), 1);
+        assert!(ring.clone().step_by(8).all(|at| second.load(Rank(0), at) == at));
+        assert!(!second.finish(Duration::ZERO), "it could tell nobody");
+    }
+}
+
+/// A finish is bounded.
+#[test]
+fn a_peer_that_hangs_does_not_hold_a_finish() {
+    let (_, fabric, _stranger) = with_stranger();
+    assert!(!fabric.finish(Duration::from_millis(5)));
+}
+
+/// Bytes, an end, and room for what is waiting end a sleep.
+#[test]
+fn whatever_a_stream_has_to_tell_ends_a_sleep() {
+    let (_, mut fabric, mut stranger) = with_stranger();
+    fabric.begin_sleep();
+    stranger.write_all(&[head(COUNT, 8), 1u64.to_le_bytes()].concat()).unwrap();
+    assert!(fabric.sleep(PATIENCE));
+    fabric.progress();
+    assert_eq!(fabric.load(Rank(1), COUNT), 1);
+    // More waits than the socket takes, and the peer starts to read.
+    let ring = ring(&layout(2));
+    let blocked = |fabric: &mut TcpFabric| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
+    while !blocked(&mut fabric) {
+        fabric.post(&[Rank(1)], ring.clone());
+        fabric.post(&[Rank(1)], COUNT..COUNT + 8);
+    }
+    let mut buffer = vec![0; 1 << 20];
+    let start = Instant::now();
+    while blocked(&mut fabric) {
+        fabric.begin_sleep();
+        assert!(stranger.read(&mut buffer).unwrap() > 0);
+        fabric.sleep(Duration::from_secs(1));
+        fabric.progress();
+        assert!(start.elapsed() < PATIENCE);
+    }
+    fabric.begin_sleep();
+    drop(stranger);
+    assert!(fabric.sleep(PATIENCE));
+    assert!(matches!(down(&mut fabric), (Rank(1), Down::Closed | Down::Os { .. })));
+    // And then there is nothing left that could.
+    fabric.begin_sleep();
+    assert!(!fabric.sleep(Duration::from_millis(1)));
+}
+
+/// A ring is over with the sleep that it ended: those after it last, or else an idle member would never rest.
+#[test]
+fn a_ring_ends_one_sleep() {
+    let (_, mut fabric, _stranger) = with_stranger();
+    let doorbell = fabric.doorbell();
+    for rings in [1, 0, 1] {
+        fabric.begin_sleep();
+        assert_eq!((0..rings).filter(|_| doorbell.ring()).count(), rings);
+        assert_eq!(fabric.sleep(Duration::from_millis(1)), rings > 0);
+        let (mut sleeps, start) = (0, Instant::now());
+        while start.elapsed() < Duration::from_millis(20) {
+            fabric.begin_sleep();
+            assert!(!fabric.sleep(Duration::from_millis(20)));
+            sleeps += 1;
+        }
+        assert!(sleeps < 100, "{sleeps} sleeps in 20 ms");
+    }
+}
+
+/// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.
+#[test]
+fn a_ring_of_an_ended_view_wakes_its_member_still() {
+    let layout = layout(1);
+    let bell = EventBell::create().unwrap();
+    let fabric = || TcpFabric::new(&layout, Rank(0), &bell, []).unwrap();
+    let (old, mut new) = (fabric(), fabric());
+    let (stale, lingering) = (old.doorbell(), old.linger());
+    drop(old);
+    new.begin_sleep();
+    assert!(!stale.ring(), "nobody listens there yet");
+    new.listen_to(vec![lingering]);
+    for _ in 0..2 {
+        new.begin_sleep();
+        assert!(stale.ring());
+        assert!(new.sleep(PATIENCE));
+        assert!(!stale.ring(), "it is awake");
+    }
+    assert_eq!(new.take_lingering().len(), 1);
+}
+
+/// A stream to which nothing can be sent any more, though nothing ends what comes from it, is one to a peer that is gone. What had
+/// come counts.
+#[test]
+fn who_can_not_be_sent_to_is_gone() {
+    let layout = layout(2);
+    let [near, mut far] = unix_pair();
+    let stream: Connection = Box::new(Failing(SocketStream::new(near, &USUAL).unwrap()));
+    let bell = EventBell::create().unwrap();
+    let mut fabric = TcpFabric::new(&layout, Rank(0), &bell, [(Rank(1), Some(stream))]).unwrap();
+    far.write_all(&[head(COUNT, 8), 3u64.to_le_bytes()].concat()).unwrap();
+    fabric.post(&[Rank(1)], COUNT..COUNT + 8);
+    let (rank, why) = down(&mut fabric);
+    assert!(matches!((rank, &why), (Rank(1), Down::Os { call: "sending", .. })), "{why}");
+    assert_eq!(fabric.load(Rank(1), COUNT), 3);
+}
+
+/// Sends nothing.
+#[derive(Debug)]
+struct Failing(SocketStream);
+
+impl Stream for Failing {
+    fn send(&mut self, _: &[IoSlice<'_>]) -> io::Result<usize> {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+
+    fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
+        self.0.receive(spaces)
+    }
+
+    fn finish(&mut self) {
+        self.0.finish();
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+/// Rings filled by random appends over many laps, freed by what the reader acknowledges, through the smallest buffers and with
+/// pauses on both sides: what is announced is there, and no word goes back.
+#[test]
+fn nothing_is_announced_before_it_is_there() {
+    for seed in 0..30u64 {
+        let layout = layout(2);
+        let options = if seed % 2 == 0 { &TINY } else { &USUAL };
+        let pair = || {
+            if seed % 4 < 2 {
+                socket_ends(unix_pair(), options)
+            } else {
+                socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL)
+            }
+        };
+        let [mut writer, mut reader]: [TcpFabric; 2] = connect(&layout, pair).try_into().unwrap();
+        let ring = ring(&layout);
+        let words = (ring.end - ring.start) / 8;
+        let total = 40 * words;
+        let place = move |index: u64| ring.start + index % words * 8;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                let (mut written, start) = (0, Instant::now());
+                while writer.load(Rank(1), COUNT) < total {
+                    assert!(start.elapsed() < PATIENCE, "seed {seed}: {written} of {total} written");
+                    let free = writer.load(Rank(1), COUNT) + words - written;
+                    let most = if random.below(4) == 0 { words } else { 20 };
+                    let append = free.min(total - written).min(1 + random.below(most));
+                    let mut from = written;
+                    for index in written..written + append {
+                        writer.store(place(index), index + 1);
+                        if place(index + 1) < place(index) || index + 1 == written + append {
+                            writer.post(&EVERYONE[..2], place(from)..place(index) + 8);
+                            from = index + 1;
+                        }
+                    }
+                    written += append;
+                    if append > 0 && random.below(3) > 0 || written == total {
+                        // The second word before the first, which speaks about it, as `spoken` before `rounds`.
+                        writer.store(OTHER, written);
+                        writer.post(&EVERYONE[..2], OTHER..OTHER + 8);
+                        writer.store(COUNT, written);
+                        writer.post(&EVERYONE[..2], COUNT..COUNT + 8);
+                    }
+                    if random.below(50) == 0 {
+                        std::thread::yield_now();
+                    }
+                    writer.progress();
+                    if free == 0 {
+                        // The last announcement may be of less than was written.
+                        writer.store(OTHER, written);
+                        writer.store(COUNT, written);
+                        writer.post(&EVERYONE[..2], COUNT..OTHER + 8);
+                    }
+                }
+            });
+            let mut random = Random(!seed);
+            let (mut seen, start) = (0, Instant::now());
+            while seen < total {
+                assert!(start.elapsed() < PATIENCE, "seed {seed}: {seen} of {total} read");
+                reader.progress();
+                let announced = reader.load(Rank(0), COUNT);
+                assert!(announced >= seen, "seed {seed}: back from {seen} to {announced}");
+                assert!(reader.load(Rank(0), OTHER) >= announced, "seed {seed}: one word overtook another");
+                for index in seen..announced {
+                    assert_eq!(reader.load(Rank(0), place(index)), index + 1, "seed {seed}, word {index}");
+                }
+                seen = announced;
+                if random.below(3) == 0 || seen == total {
+                    reader.store(COUNT, seen);
+                    reader.post(&EVERYONE[..2], COUNT..COUNT + 8);
+                }
+                if random.below(20) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            progress_until(&mut reader, "the last acknowledgement", |reader| {
+                reader.store(COUNT, seen);
+                reader.post(&EVERYONE[..2], COUNT..COUNT + 8);
+                !reader.is_connected(Rank(0))
+            });
+        });
+    }
+}
+
+/// Everything that one member delivered: who sent it, and a digest.
+#[derive(Default)]
+struct Log(Vec<(Rank, u64)>);
+
+impl<R: Rows> Upcalls<R> for Log {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
+        self.0.extend(batch.map(|message| (message.sender, digest(message.payload))));
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(bytes.len() as u64, |digest, byte| digest.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte))
+}
+
+/// Members with engines, each on a thread of its own that sleeps when there is nothing to do: messages of all lengths, some of which
+/// take many writes, through full sockets.
+#[test]
+fn engines_agree_over_streams() {
+    for (seed, options) in [(1, &TINY), (2, &USUAL), (3, &TINY), (4, &USUAL)] {
+        let mut view = view(3, 6);
+        view.subgroups[0].message_bytes_max = 30_000;
+        let layout = Layout::new(&view).unwrap();
+        let tcp = || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL);
+        let fabrics = connect(&layout, || if seed == 4 { tcp() } else { socket_ends(unix_pair(), options) });
+        let ended: Vec<(Vec<u64>, Log, TcpFabric)> = std::thread::scope(|scope| {
+            let members = fabrics.into_iter().map(|fabric| {
+                let view = view.clone();
+                scope.spawn(move || run_member(fabric, view, seed))
+            });
+            let members: Vec<_> = members.collect();
+            members.into_iter().map(|member| member.join().unwrap()).collect()
+        });
+        for (_, log, _) in &ended {
+            assert!(log.0 == ended[0].1.0, "seed {seed}: members differ");
+        }
+        for ((sent, ..), rank) in ended.iter().zip(EVERYONE) {
+            let theirs: Vec<u64> = ended[0].1.0.iter().filter(|m| m.0 == rank).map(|m| m.1).collect();
+            assert!(theirs == *sent, "seed {seed}: not what member {rank} sent");
+        }
+    }
+}
+
+/// Sends 300 messages, delivers everybody's, and leaves with all that it has to say on its way.
+fn run_member(mut fabric: TcpFabric, view: View, seed: u64) -> (Vec<u64>, Log, TcpFabric) {
+    let start = Instant::now();
+    let mut random = Random(seed << 8 | u64::from(fabric.me().0));
+    let mut engine = Engine::new(view, fabric.me(), Ablation::default()).unwrap();
+    let mut publisher = Some(fabric.publisher(engine.claims(SubgroupId(0)).unwrap()));
+    let (mut sent, mut log) = (vec![], Log::default());
+    while *engine.state() != State::Finished {
+        assert!(start.elapsed() < PATIENCE, "seed {seed}: {} sent, {} delivered", sent.len(), log.0.len());
+        while let Some(sender) = &mut publisher {
+            if sent.len() == 300 {
+                publisher = None;
+                break;
+            }
+            let long = random.below(4) == 0;
+            let len = random.below(if long { 30_001 } else { 200 });
+            let Ok(mut frame) = sender.claim(len) else { break };
+            frame.iter_mut().for_each(|byte| *byte = random.below(256) as u8);
+            sent.push(digest(&frame));
+            frame.commit();
+        }
+        let mut poll = |fabric: &mut TcpFabric| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
+        if poll(&mut fabric) {
+            continue;
+        }
+        fabric.begin_sleep();
+        if poll(&mut fabric) || *engine.state() == State::Finished {
+            fabric.end_sleep();
+        } else {
+            // Short while there may be room to send again, of which nobody tells here.
+            fabric.sleep(if publisher.is_some() { Duration::from_millis(1) } else { PATIENCE });
+        }
+    }
+    progress_until(&mut fabric, "the last words to leave", |fabric| fabric.is_flushed());
+    (sent, log, fabric)
+}
+
+/// Numbers by chance, the same for each seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ word >> 31) % bound.max(1)
+    }
+}

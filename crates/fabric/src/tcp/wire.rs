@@ -1,0 +1,59 @@
+//! The frames on a stream: a [`Head`] of one word, and the bytes to write.
+//!
+//! ```text
+//! head = offset in the sender's row, in words (32 bits) | length, in words (32 bits)      little-endian
+//! ```
+//!
+//! A frame lies in the control block or behind it, and is not empty: a length of 0 is free for what is no write.
+use super::error::Down;
+
+/// Bytes of a head.
+pub(super) const HEAD_BYTES: usize = 8;
+/// Bytes of a row that heads can speak of.
+pub(super) const ROW_BYTES_MAX: u64 = 8 << 32;
+
+/// Where the bytes of a frame go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    /// Offset in the sender's row; a multiple of 8.
+    pub(super) at: u64,
+    /// Bytes; a multiple of 8.
+    pub(super) len: u64,
+}
+
+impl Head {
+    pub(super) fn encode(self) -> [u8; HEAD_BYTES] {
+        (self.at / 8 + ((self.len / 8) << 32)).to_le_bytes()
+    }
+
+    /// Reads what a peer sent, whose row is of `row_bytes`, the first `control_bytes` of them words.
+    pub(super) fn decode(bytes: [u8; HEAD_BYTES], control_bytes: u64, row_bytes: u64) -> Result<Head, Down> {
+        let word = u64::from_le_bytes(bytes);
+        let head = Head { at: (word & 0xffff_ffff) * 8, len: (word >> 32) * 8 };
+        let end = head.at + head.len;
+        let crosses = head.at < control_bytes && end > control_bytes;
+        if head.len == 0 || end > row_bytes || crosses {
+            return Err(Down::Garbage { at: head.at, len: head.len, control_bytes, row_bytes });
+        }
+        Ok(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_survive_encoding_and_nonsense_is_refused() {
+        for (at, len) in [(0, 8), (0, 64), (56, 8), (64, 128), (184, 8)] {
+            let head = Head { at, len };
+            assert_eq!(Head::decode(head.encode(), 64, 192).unwrap(), head);
+        }
+        let far = ROW_BYTES_MAX - 8;
+        for (at, len) in [(0, 0), (64, 0), (0, 72), (56, 16), (64, 136), (192, 8), (far, 8), (far, far), (0, far)] {
+            let error = Head::decode(Head { at, len }.encode(), 64, 192).unwrap_err();
+            let Down::Garbage { at: a, len: l, control_bytes: 64, row_bytes: 192 } = error else { panic!("{error}") };
+            assert_eq!((a, l), (at, len));
+        }
+    }
+}
