@@ -35,6 +35,8 @@ impl Told {
 /// What a member says when it is in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Joined {
+    /// When it began to ask.
+    pub(super) asked_ns: u64,
     pub(super) at_ns: u64,
     pub(super) view: u64,
     pub(super) restore_ns: u64,
@@ -169,8 +171,10 @@ impl Crew {
 
     pub(super) fn joined(&mut self, id: u64) -> anyhow::Result<Joined> {
         let said = self.member(id)?.hear(id, |said| matches!(said, Said::Joined { .. }))?;
-        let Said::Joined { at_ns, view, restore_ns, restored_bytes } = said else { bail!("{said:?} from member {id}") };
-        Ok(Joined { at_ns, view, restore_ns, restored_bytes })
+        let Said::Joined { asked_ns, at_ns, view, restore_ns, restored_bytes } = said else {
+            bail!("{said:?} from member {id}")
+        };
+        Ok(Joined { asked_ns, at_ns, view, restore_ns, restored_bytes })
     }
 
     /// The member learns that the others go on without it, and ends.

@@ -52,7 +52,7 @@ pub(super) struct Gap {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
-    Joined { at_ns: u64, view: u64, restore_ns: u64, restored_bytes: u64 },
+    Joined { asked_ns: u64, at_ns: u64, view: u64, restore_ns: u64, restored_bytes: u64 },
     Changed { joined: Vec<u64>, left: Vec<u64>, gaps: Vec<Gap>, first_after_ns: u64 },
     Evicted,
     Failed(String),
@@ -165,11 +165,12 @@ fn serve(args: &Args) -> anyhow::Result<()> {
         memory,
         restored: Arc::clone(&restored),
     };
+    let asked_ns = now_ns();
     let mut node = config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?;
     let mut publisher = node.publisher("all")?;
     let group = node.start(witness)?;
     let (restore_ns, restored_bytes) = *restored.lock().unwrap_or_else(PoisonError::into_inner);
-    say(&Said::Joined { at_ns: now_ns(), view: group.view().id.0, restore_ns, restored_bytes });
+    say(&Said::Joined { asked_ns, at_ns: now_ns(), view: group.view().id.0, restore_ns, restored_bytes });
 
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, size, rate) = (Arc::clone(&stop), args.size, args.rate);

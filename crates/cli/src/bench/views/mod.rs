@@ -5,17 +5,16 @@
 //! members that stayed say about it; then the group is made whole again.
 //!
 //! JSON: `members`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for; for each of `kill_member`, `kill_leader`,
-//! `stop`, `leave`, `join`, and with `--state` `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
+//! `stop`, `leave`, `join`, and with `--state` `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
 //! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
 //! to that delivery, of the last of them); the kills have `process_end` (from the signal until the kernel tells that the process is gone)
 //! too; with `--crowd`, `crowd`: `joins`, `views`, `seconds`.
 //!
-//! `join_with_state` has `bytes` too, and twice how fast they came, each beside one thread that copies memory to memory in the same
-//! run, while the members are at work: `restore_mapped_bytes_per_second`, into memory that the joiner had written before, beside
-//! `memcpy_bytes_per_second`, from one buffer of 64 MiB to another; and `restore_bytes_per_second`, into fresh memory, beside
-//! `memcpy_fresh_bytes_per_second`, as many bytes into fresh memory, the better of two. What fresh memory costs (faults, pages to clear,
-//! and on a virtual machine, memory that the host has taken back) no pipe changes, and it can be most of the time. Only joins with
-//! fresh memory count for the stall.
+//! `join_with_state_mapped` is a join whose process had written the memory for its state before it asked, which is when its times begin;
+//! `join_with_state` one into fresh memory. Both have `bytes` too, and how fast those came (`restore_bytes_per_second`), beside one thread that
+//! copies memory to memory in the same run while the members are at work: `memcpy_bytes_per_second` from one buffer of 64 MiB to another,
+//! and `memcpy_fresh_bytes_per_second`, as many bytes into fresh memory, the better of two. What fresh memory costs (faults, pages to
+//! clear, and on a virtual machine, memory that the host has taken back) no pipe changes, and it can be most of the time and of the stall.
 mod crew;
 pub(super) mod member;
 
@@ -79,8 +78,6 @@ struct Event {
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    restore_mapped_bytes_per_second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     restore_bytes_per_second: Option<f64>,
 }
 
@@ -102,6 +99,8 @@ struct Report {
     stop: Event,
     leave: Event,
     join: Event,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    join_with_state_mapped: Option<Event>,
     #[serde(skip_serializing_if = "Option::is_none")]
     join_with_state: Option<Event>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -228,13 +227,16 @@ fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
 /// that has it.
 fn join_with_state(args: &Args, bytes: u64, report: &mut Report) -> anyhow::Result<()> {
     let mut crew = Crew::start(args, bytes)?;
-    let (mut times, mut killed) = <(Times, Times)>::default();
+    let (mut times, mut mapped_times, mut killed) = <(Times, Times, Times)>::default();
     let (mut mapped, mut fresh) = <(Rates, Rates)>::default();
     for _ in 0..args.trials.min(10) {
         mapped.copies.push(probe::memcpy(64 << 20, Duration::from_millis(200))?.bytes_per_second);
         let id = crew.add_mapped()?;
-        crew.told(&[], &[id])?;
-        mapped.add(crew.joined(id)?, bytes)?;
+        let told = crew.told(&[], &[id])?;
+        let joined = crew.joined(id)?;
+        // What it writes before it asks is not the group's business.
+        mapped_times.add(joined.asked_ns, &told);
+        mapped.add(joined, bytes)?;
         leave(&mut crew, id)?;
 
         // The better of two: the second gets what the first gave back, before a host can take it.
@@ -247,12 +249,11 @@ fn join_with_state(args: &Args, bytes: u64, report: &mut Report) -> anyhow::Resu
         kill(&mut crew, id, &mut killed)?;
     }
     crew.finish()?;
-    report.join_with_state = Some(Event {
-        bytes: Some(bytes),
-        restore_mapped_bytes_per_second: Some(median(mapped.restores)),
-        restore_bytes_per_second: Some(median(fresh.restores)),
-        ..times.event()
-    });
+    let event = |times: Times, rates| {
+        Some(Event { bytes: Some(bytes), restore_bytes_per_second: Some(median(rates)), ..times.event() })
+    };
+    report.join_with_state_mapped = event(mapped_times, mapped.restores);
+    report.join_with_state = event(times, fresh.restores);
     report.kill_with_state = Some(killed.event());
     report.memcpy_bytes_per_second = Some(median(mapped.copies));
     report.memcpy_fresh_bytes_per_second = Some(median(fresh.copies));
@@ -316,11 +317,10 @@ impl Report {
             ("leave", &self.leave),
             ("join", &self.join),
         ];
-        let state = self
-            .join_with_state
-            .as_ref()
-            .map(|event| (format!("join with {}B of state", short(event.bytes.unwrap_or(0) as f64)), event));
-        if let Some((name, event)) = &state {
+        let state = |event: &Event| format!("join with {}B of state", short(event.bytes.unwrap_or(0) as f64));
+        let mapped = self.join_with_state_mapped.as_ref().map(|event| (state(event), event));
+        let fresh = self.join_with_state.as_ref().map(|event| (state(event) + ", into fresh memory", event));
+        for (name, event) in mapped.iter().chain(&fresh) {
             rows.push((name, event));
         }
         if let Some(event) = &self.kill_with_state {
@@ -331,12 +331,11 @@ impl Report {
             table.row([name.to_string(), trials.to_string()].into_iter().chain(ms).collect());
         }
         table.print(out)?;
-        if let Some(event) = &self.join_with_state {
-            for (memory, rate, copy) in [
-                ("memory that is mapped", event.restore_mapped_bytes_per_second, self.memcpy_bytes_per_second),
-                ("fresh memory", event.restore_bytes_per_second, self.memcpy_fresh_bytes_per_second),
-            ] {
-                let (rate, copy) = (rate.unwrap_or(0.0), copy.unwrap_or(0.0));
+        for (memory, event, copy) in [
+            ("memory that is mapped", &self.join_with_state_mapped, self.memcpy_bytes_per_second),
+            ("fresh memory", &self.join_with_state, self.memcpy_fresh_bytes_per_second),
+        ] {
+            if let Some((rate, copy)) = event.as_ref().and_then(|event| event.restore_bytes_per_second).zip(copy) {
                 let (ratio, rate, copy) = (rate / copy, short(rate), short(copy));
                 writeln!(out, "into {memory} the state comes with {rate}B/s, {ratio:.2} of a copy ({copy}B/s)")?;
             }
