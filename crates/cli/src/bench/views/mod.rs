@@ -331,6 +331,19 @@ impl Report {
             table.row([name.to_string(), trials.to_string()].into_iter().chain(ms).collect());
         }
         table.print(out)?;
+        let kills = [
+            ("member", Some(&self.kill_member)),
+            ("leader", Some(&self.kill_leader)),
+            ("member with a state", self.kill_with_state.as_ref()),
+        ];
+        for (whom, event) in kills {
+            if let Some(Spread { p50, p90, max, .. }) = event.and_then(|event| event.process_end) {
+                writeln!(
+                    out,
+                    "the kernel tells of the end of a killed {whom} after {p50:.2} (p90 {p90:.2}, max {max:.2})"
+                )?;
+            }
+        }
         for (memory, event, copy) in [
             ("memory that is mapped", &self.join_with_state_mapped, self.memcpy_bytes_per_second),
             ("fresh memory", &self.join_with_state, self.memcpy_fresh_bytes_per_second),
