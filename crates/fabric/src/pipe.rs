@@ -494,8 +494,8 @@ mod tests {
     #[test]
     fn patience_begins_anew_with_everything_that_is_done() {
         let (writer, _reader) = pipe(Duration::from_millis(2));
-        let steps = std::cell::Cell::new(20);
-        let step = || match steps.replace(steps.get() - 1) {
+        let steps = std::cell::Cell::new(40_u64);
+        let step = || match steps.replace(steps.get().saturating_sub(1)) {
             0 => Look::Done(Ok(())),
             left => Look::Wait(left),
         };
