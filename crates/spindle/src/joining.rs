@@ -508,17 +508,8 @@ impl<'a> Candidate<'a> {
     /// Begins the first view of this process.
     fn install(&mut self, mut crew: Crew, mut installing: Installing) -> Result<Node, JoinError> {
         while !installing.look(&mut crew) {
-            for news in self.news(&mut crew)? {
-                // The others may not have heard of the view yet.
-                if let News::Asks { id, config, observer, .. } = news
-                    && Config::admits(self.digest, config, observer)
-                {
-                    if observer && !installing.has(id) {
-                        crew.add_observer(id);
-                    }
-                    installing.hand_over_to(&mut crew, id);
-                }
-            }
+            crew.wait(self.tick()?);
+            installing.attend(&mut crew, self.digest);
         }
         Node::new(crew, installing, self.bell.clone(), self.config.terms())
     }

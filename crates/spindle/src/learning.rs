@@ -26,6 +26,7 @@ const STATE_WAIT: Duration = Duration::from_secs(2);
 /// The pauses of the thread that follows: they grow while it finds little, or many who wait to be let in together would keep the machine
 /// busy. Letters end them, and there are some whenever a view begins; but nobody tells that a ring fills up.
 const PAUSE_MIN: Duration = Duration::from_micros(25);
+const PAUSE_LEARNING: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 /// A pause is this part of the time since it found much.
 const PAUSE_PART: u32 = 32;
@@ -60,9 +61,9 @@ pub(crate) enum Item {
 
 /// What is needed to take part.
 pub(crate) struct Admitted {
-    pub(crate) crew: Crew,
-    /// The first view of this process.
+    /// The first view of this process. Before the crew: who gives up says so before its address is gone.
     pub(crate) installing: Installing,
+    pub(crate) crew: Crew,
 }
 
 /// The view that lets this process in.
@@ -94,6 +95,8 @@ pub(crate) struct Queue {
     pub(crate) caught_up: AtomicBool,
     /// Whether members may let this process in, or have.
     pub(crate) is_wanted: AtomicBool,
+    /// Whether the application has applied all that it took.
+    is_idle: AtomicBool,
 }
 
 impl Queue {
@@ -114,6 +117,7 @@ impl Queue {
     /// The next item; `None` if there is none for a while.
     pub(crate) fn take(&self, at_most: Duration) -> Option<Item> {
         let queue = self.lock();
+        self.is_idle.store(true, Ordering::Relaxed);
         if self.restored.load(Ordering::Relaxed) && queue.0.len() < CAUGHT_UP {
             self.caught_up.store(true, Ordering::Release);
         }
@@ -121,7 +125,14 @@ impl Queue {
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         let item = queue.0.pop_front();
         queue.1 -= item.as_ref().map_or(0, Item::bytes);
+        self.is_idle.store(item.is_none(), Ordering::Relaxed);
         item
+    }
+
+    /// Whether everything is applied that was put there.
+    fn is_applied(&self) -> bool {
+        let queue = self.lock();
+        queue.0.is_empty() && self.is_idle.load(Ordering::Relaxed)
     }
 }
 
@@ -204,15 +215,23 @@ impl Learner {
         self.queue.put([last]);
     }
 
-    /// Hands this process's memory to the others, who wait for it, at once: the application may be busy still.
+    /// Hands this process's memory to the others, who wait for it, at once: the application may be busy still. Until it is done, this
+    /// thread takes in what they hand over, and shows that this process lives.
     fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
         let (mut crew, incarnation) = self.follower.into_crew();
         let mailbox = crew.mailbox().expect("a process that joins has an address");
         if !mailbox.enter(incarnation)? {
             return Err(JoinError::GroupGone);
         }
-        let installing = Installing::first(view, &known, &mut crew, &self.bell, &self.terms, self.spare)?;
-        Ok(Admitted { crew, installing })
+        let mut installing = Installing::first(view, &known, &mut crew, &self.bell, &self.terms, self.spare)?;
+        while !self.queue.stop.load(Ordering::Acquire) {
+            if installing.look(&mut crew) && self.queue.is_applied() {
+                break;
+            }
+            crew.wait(PAUSE_LEARNING);
+            installing.attend(&mut crew, self.terms.digest);
+        }
+        Ok(Admitted { installing, crew })
     }
 
     /// The view in which this process is let in, if it is.
@@ -253,7 +272,9 @@ impl Learner {
     }
 
     fn pause(&self) {
-        self.follower.wait((self.busy.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, PAUSE_MAX));
+        // A burst that comes meanwhile must not lap it; who waits to be let in does so for a short time only.
+        let longest = if self.has_asked { PAUSE_MAX } else { PAUSE_LEARNING };
+        self.follower.wait((self.busy.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, longest));
     }
 
     /// How many messages may come at once without that one is lost.

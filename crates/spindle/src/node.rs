@@ -253,13 +253,13 @@ impl Installing {
     /// Those who have begun the view already see meanwhile that this member lives: they would suspect it before it suspects those
     /// who keep it waiting.
     pub(crate) fn look(&mut self, crew: &mut Crew) -> bool {
+        if let Some(row) = &self.row.0 {
+            self.engine.show_life(|at, word| row.control_block().store(at, word));
+        }
         let late = self.suspect_after.is_some_and(|after| self.since.elapsed() >= after);
         let missing: Vec<MemberId> = self.missing(crew).collect();
         if late || (crew.has_sent_all(&self.view) && missing.is_empty()) {
             return true;
-        }
-        if let Some(row) = &self.row.0 {
-            self.engine.show_life(|at, word| row.control_block().store(at, word));
         }
         if self.looked.elapsed() >= INSTALL_LOOK {
             self.looked = Instant::now();
@@ -271,6 +271,20 @@ impl Installing {
 
     pub(crate) fn has(&self, id: MemberId) -> bool {
         self.view.rank_of(id).is_some()
+    }
+
+    /// Takes in what others have written, and answers those who ask with this `digest`: they may not have heard of the view yet.
+    pub(crate) fn attend(&self, crew: &mut Crew, digest: u64) {
+        for news in crew.news_now() {
+            if let News::Asks { id, config, observer, .. } = news
+                && Config::admits(digest, config, observer)
+            {
+                if observer && !self.has(id) {
+                    crew.add_observer(id);
+                }
+                self.hand_over_to(crew, id);
+            }
+        }
     }
 
     /// Somebody has to be told again: it asks, though it is in, or follows.

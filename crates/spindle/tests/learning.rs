@@ -368,3 +368,65 @@ fn many_learners_come_in_few_views() {
     });
     assert!((1..=3).contains(&views), "{JOINERS} joined in {views} views");
 }
+
+/// Takes its time when the view changes in which it is let in.
+struct Slow {
+    machine: Machine,
+    pause: Duration,
+}
+
+impl Handler for Slow {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        self.machine.deliver(subgroup, batch);
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        std::thread::sleep(std::mem::take(&mut self.pause));
+        self.machine.view_changed(change);
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        self.machine.restore(state)
+    }
+
+    fn learn(&mut self, view: &View, subgroup: SubgroupId, message: &Message<'_>) {
+        self.machine.learn(view, subgroup, message);
+    }
+}
+
+/// The others hand over their memory meanwhile, and must neither be taken for silent nor take it for that.
+#[test]
+fn a_joiner_that_is_slow_at_the_last_moment_is_let_in() {
+    const SUSPECT_AFTER: Duration = Duration::from_secs(1);
+    let scratch = Scratch::new("slow");
+    let config = |members| Config { suspect_after: Some(SUSPECT_AFTER), ..group(&scratch, members) };
+    let founders = [config(2), config(2)].map(|config| std::thread::spawn(move || config.join().unwrap()));
+    let mut members: Vec<_> = founders
+        .into_iter()
+        .map(|founder| {
+            let (mut node, machine) = (founder.join().unwrap(), Machine::default());
+            let publisher = node.publisher("all").unwrap();
+            (node.start(machine.clone()).unwrap(), publisher, machine)
+        })
+        .collect();
+    members[0].1.send(b"before", LONG).unwrap();
+    let mut slow = Slow { machine: Machine::default(), pause: 2 * SUSPECT_AFTER };
+    let mut node = config(1).learn(&mut slow, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    let (publisher, machine) = (node.publisher("all").unwrap(), slow.machine.clone());
+    members.push((node.start(slow).unwrap(), publisher, machine));
+    for (_, publisher, _) in &mut members {
+        publisher.send(b"after", LONG).unwrap();
+    }
+    let patience = Instant::now() + LONG;
+    while members.iter().any(|(_, _, machine)| machine.state().0 < 4) {
+        assert!(
+            Instant::now() < patience,
+            "{:?}",
+            members.iter().map(|(group, ..)| group.status()).collect::<Vec<_>>()
+        );
+        std::thread::yield_now();
+    }
+    for (group, ..) in &members {
+        assert_eq!((group.view().id.0, group.view().members.len()), (2, 3), "nobody was left out");
+    }
+}
