@@ -78,12 +78,11 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn replay(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = explain(&Plan::from_seed(seed, &args.options()));
     if args.json {
-        let failures: Vec<Value> = outcome.violations.iter().map(|violation| failure(seed, violation)).collect();
         let mut object = numbers(&outcome.counts);
         object["seed"] = seed.into();
         object["blocked"] = outcome.blocked.into();
         object["trace_hash"] = format!("{:016x}", outcome.trace_hash).into();
-        object["failures"] = failures.into();
+        object["failures"] = failures(outcome.violations.iter().map(|violation| (seed, violation)));
         if args.trace {
             object["trace"] = story.into();
         }
@@ -91,17 +90,24 @@ fn replay(seed: u64, args: &Args) -> Outcome {
     } else {
         print(story.trim_end())?;
     }
-    match outcome.violations.first() {
-        Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
-        None if args.json => Ok(()),
-        None => print(&format!(
+    verdict(seed, &outcome.violations, args, || {
+        format!(
             "\nseed {seed}: {} deliveries checked, {} views, {} faults, no violation{} (trace {:016x})",
             outcome.counts.deliveries,
             outcome.counts.views + 1,
             outcome.counts.faults,
             if outcome.blocked { "; at the end no group was at work" } else { "" },
             outcome.trace_hash
-        )),
+        )
+    })
+}
+
+/// What a seed came to: its first violation, or `well`.
+fn verdict(seed: u64, violations: &[Violation], args: &Args, well: impl FnOnce() -> String) -> Outcome {
+    match violations.first() {
+        Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
+        None if args.json => Ok(()),
+        None => print(&well()),
     }
 }
 
@@ -124,12 +130,16 @@ fn search(args: &Args) -> Outcome {
         let _ = write!(stderr(), "\r\x1b[K");
     }
     print(&describe(&summary, start.elapsed(), args))?;
-    if !summary.failures.is_empty() {
-        let (failed, ran) = (summary.failures.len(), summary.seeds);
+    end(summary.failures.len(), summary.seeds, args, &stop)
+}
+
+/// What a search came to, of so many seeds that ran.
+fn end(failed: usize, ran: u64, args: &Args, stop: &Stop) -> Outcome {
+    if failed > 0 {
         return Err(Failure::new(FAILED, format_args!("{failed} of {ran} seeds break an invariant")));
     }
     if stop.flag.load(Ordering::Relaxed) {
-        let when = format!("after {} of {} seeds; none broke an invariant", summary.seeds, args.seeds);
+        let when = format!("after {ran} of {} seeds; none broke an invariant", args.seeds);
         return Err(Failure::interrupted(stop.signal(), when));
     }
     Ok(())
@@ -139,12 +149,11 @@ fn describe(summary: &Summary, elapsed: Duration, args: &Args) -> String {
     let Summary { seeds, counts, blocked, failures, .. } = summary;
     let elapsed = elapsed.as_secs_f64();
     if args.json {
-        let failures: Vec<Value> = failures.iter().map(|(seed, violation)| failure(*seed, violation)).collect();
         let mut object = numbers(counts);
         object["seeds"] = (*seeds).into();
         object["blocked"] = (*blocked).into();
         object["elapsed_s"] = elapsed.into();
-        object["failures"] = failures.into();
+        object["failures"] = self::failures(failures.iter().map(|(seed, violation)| (*seed, violation)));
         return object.to_string();
     }
     let Counts { messages, deliveries, faults, virtual_ns, views, crashes, hangs, suspicions, .. } = counts;
@@ -177,25 +186,23 @@ fn numbers(counts: &Counts) -> Value {
 fn replay_bulk(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = bulk::explain(&bulk::Scene::from_seed(seed));
     if args.json {
-        let failures: Vec<Value> = outcome.violations.iter().map(|violation| failure(seed, violation)).collect();
         let object = json!({
             "seed": seed, "objects": outcome.objects, "blocks": outcome.blocks, "completions": outcome.completions,
             "failures_told": outcome.failures_told, "deaths": outcome.deaths, "faults": outcome.late,
             "events": outcome.events, "virtual_ns": outcome.virtual_ns,
-            "trace_hash": format!("{:016x}", outcome.trace_hash), "failures": failures,
+            "trace_hash": format!("{:016x}", outcome.trace_hash),
+            "failures": failures(outcome.violations.iter().map(|violation| (seed, violation))),
         });
         print(&object.to_string())?;
     } else {
         print(story.trim_end())?;
     }
-    match outcome.violations.first() {
-        Some(violation) => Err(Failure::new(FAILED, format_args!("seed {seed}: {violation}"))),
-        None if args.json => Ok(()),
-        None => print(&format!(
+    verdict(seed, &outcome.violations, args, || {
+        format!(
             "\nseed {seed}: {} blocks checked, {} objects complete at receivers, no violation (trace {:016x})",
             outcome.blocks, outcome.completions, outcome.trace_hash
-        )),
-    }
+        )
+    })
 }
 
 /// Many seeds of the block multicast, in numbers.
@@ -209,11 +216,10 @@ fn search_bulk(args: &Args) -> Outcome {
     let bulk::Summary { seeds, objects, blocks, completions, failures_told, deaths, .. } = summary;
     let bulk::Summary { faults, events, virtual_ns, failures, .. } = &summary;
     if args.json {
-        let failures: Vec<Value> = failures.iter().map(|(seed, violation)| failure(*seed, violation)).collect();
         let object = json!({
             "seeds": seeds, "objects": objects, "blocks": blocks, "completions": completions, "failures_told": failures_told,
             "deaths": deaths, "faults": faults, "events": events, "virtual_ns": virtual_ns, "elapsed_s": elapsed,
-            "failures": failures,
+            "failures": self::failures(failures.iter().map(|(seed, violation)| (*seed, violation))),
         });
         print(&object.to_string())?;
     } else {
@@ -227,20 +233,15 @@ fn search_bulk(args: &Args) -> Outcome {
             failures.len()
         ))?;
     }
-    if !failures.is_empty() {
-        let failed = failures.len();
-        return Err(Failure::new(FAILED, format_args!("{failed} of {seeds} seeds break an invariant")));
-    }
-    if stop.flag.load(Ordering::Relaxed) {
-        let when = format!("after {seeds} of {} seeds; none broke an invariant", args.seeds);
-        return Err(Failure::interrupted(stop.signal(), when));
-    }
-    Ok(())
+    end(failures.len(), seeds, args, &stop)
 }
 
-fn failure(seed: u64, violation: &Violation) -> Value {
-    let Violation { number, name, at, what } = violation;
-    json!({"seed": seed, "invariant": number, "name": name, "at_ns": at, "what": what})
+fn failures<'v>(violations: impl Iterator<Item = (u64, &'v Violation)>) -> Value {
+    let failure = |(seed, violation): (u64, &Violation)| {
+        let Violation { number, name, at, what } = violation;
+        json!({"seed": seed, "invariant": number, "name": name, "at_ns": at, "what": what})
+    };
+    violations.map(failure).collect()
 }
 
 fn print(text: &str) -> Outcome {

@@ -194,25 +194,21 @@ impl Learner {
 
     /// Runs until this process is let in, or can't be.
     pub(crate) fn run(mut self) {
+        let queue = Arc::clone(&self.queue);
         let last = loop {
-            if self.queue.stop.load(Ordering::Acquire) {
+            if queue.stop.load(Ordering::Acquire) {
                 return;
             }
             match self.turn() {
                 Ok(None) => {}
                 Ok(Some(entrance)) => {
-                    let queue = Arc::clone(&self.queue);
-                    let item = match self.enter(entrance) {
-                        Ok(admitted) => Item::Admitted(Box::new(admitted)),
-                        Err(error) => Item::Failed(error),
-                    };
-                    queue.put([item]);
-                    return;
+                    let admitted = self.enter(entrance);
+                    break admitted.map_or_else(Item::Failed, |admitted| Item::Admitted(Box::new(admitted)));
                 }
                 Err(error) => break Item::Failed(error),
             }
         };
-        self.queue.put([last]);
+        queue.put([last]);
     }
 
     /// Hands this process's memory to the others, who wait for it, at once: the application may be busy still. Until it is done, this

@@ -11,6 +11,7 @@
 //! send at the same time: `roots`, `bytes_per_second` of all together; `racks`: `racks`, `uplink_bytes_per_second`, `pipeline_ns`, `hybrid_ns`; `small`:
 //! `bytes`, `members`, `direct_ns`, `relayed_ns`.
 use super::table::{Table, short};
+use super::tell;
 use crate::exit::{FAILED, Failure};
 use crate::quantity::bytes;
 use clap::ValueEnum;
@@ -146,13 +147,8 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let report = measure(args)
         .map_err(|violation| Failure::new(FAILED, format_args!("the model met a bug of the protocol: {violation}")))?;
-    let mut out = io::stdout().lock();
-    let printed = if args.json {
-        serde_json::to_string_pretty(&report).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
-    } else {
-        report.print(&mut out)
-    };
-    printed.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+    let told = tell(&report, args.json, |out| report.print(out));
+    told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
 fn measure(args: &Args) -> Result<Report, Violation> {

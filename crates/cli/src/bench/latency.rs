@@ -19,6 +19,7 @@ use super::limits::{REST, hop_ns};
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
 use super::team::{Slice, Team};
+use super::tell;
 use super::wire::{Job, Plan};
 use crate::quantity::{bytes, seconds};
 use anyhow::ensure;
@@ -96,11 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let runs = args.members.iter().map(|&members| measure(args, members, clock_read_ns));
     let runs = runs.collect::<anyhow::Result<Vec<_>>>()?;
     let report = Report { bench: "latency", cores: cores(), clock_read_ns, runs };
-    let mut out = io::stdout().lock();
-    if args.json {
-        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?);
-    }
-    Ok(report.print(&mut out)?)
+    Ok(tell(&report, args.json, |out| report.print(out))?)
 }
 
 impl Args {

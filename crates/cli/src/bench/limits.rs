@@ -8,6 +8,7 @@
 use super::args::{RING_BYTES, cores};
 use super::pairing::quantile;
 use super::table::{Table, short};
+use super::tell;
 use super::wire::{Job, Plan};
 use crate::quantity::{bytes, seconds};
 use serde::Serialize;
@@ -138,11 +139,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         clock_read_ns: clock.read_ns,
         clock_step_ns: clock.step_ns,
     };
-    let mut out = io::stdout().lock();
-    if args.json {
-        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?);
-    }
-    Ok(report.print(&mut out)?)
+    Ok(tell(&report, args.json, |out| report.print(out))?)
 }
 
 /// All sizes in turns, so that each meets the machine in the same modes.

@@ -31,6 +31,8 @@ mod wire;
 
 use crate::exit::{Failure, Outcome, USAGE};
 use clap::Subcommand;
+use serde::Serialize;
+use std::io::{self, StdoutLock, Write};
 
 /// `spindle bench`.
 #[derive(Debug, clap::Args)]
@@ -57,6 +59,16 @@ enum What {
     /// A member of a benchmark, started by it
     #[command(hide = true)]
     Member,
+}
+
+/// Prints a report: as JSON, or as `table` has it.
+fn tell(
+    report: &impl Serialize,
+    json: bool,
+    table: impl FnOnce(&mut StdoutLock<'static>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json { writeln!(out, "{}", serde_json::to_string_pretty(report)?) } else { table(&mut out) }
 }
 
 /// Runs the benchmark and prints its report.

@@ -26,6 +26,7 @@ use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
 use super::team::{Slice, Team, fits};
+use super::tell;
 use super::wire::{Counts, Job, Plan};
 use crate::quantity::{bytes, seconds};
 use clap::ValueEnum;
@@ -33,7 +34,7 @@ use serde::Serialize;
 use spindle_core::ring::frame_bytes;
 use spindle_fabric::probe;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, StdoutLock, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -164,10 +165,9 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
     if args.idle {
         let runs = args.members.iter().map(|&members| idle(args, members)).collect::<anyhow::Result<Vec<Idle>>>()?;
-        return print(args, runs, print_idle, &mut out);
+        return print(args, runs, print_idle);
     }
     let mut runs = Vec::new();
     for &members in &args.members {
@@ -175,20 +175,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             runs.push(Measurement::take(args, members, size)?);
         }
     }
-    print(args, runs, print_runs, &mut out)
+    print(args, runs, print_runs)
 }
 
-fn print<R: Serialize, W: Write>(
+fn print<R: Serialize>(
     args: &Args,
     runs: Vec<R>,
-    table: impl Fn(&[R], &mut W) -> io::Result<()>,
-    out: &mut W,
+    table: impl Fn(&[R], &mut StdoutLock<'static>) -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    if !args.json {
-        return Ok(table(&runs, out)?);
-    }
     let report = Report { bench: "throughput", cores: cores(), runs };
-    Ok(writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?)
+    Ok(tell(&report, args.json, |out| table(&report.runs, out))?)
 }
 
 impl Args {

@@ -19,6 +19,7 @@ mod crew;
 pub(super) mod member;
 
 use super::table::{Table, short};
+use super::tell;
 use crate::clock::now_ns;
 use crate::exit::{FAILED, Failure};
 use anyhow::{Context, ensure};
@@ -149,13 +150,8 @@ fn spread(times: &[u64]) -> Spread {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let report = measure(args).map_err(|error| Failure::new(FAILED, format_args!("{error:#}")))?;
-    let mut out = io::stdout().lock();
-    let printed = if args.json {
-        serde_json::to_string_pretty(&report).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
-    } else {
-        report.print(&mut out)
-    };
-    printed.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+    let told = tell(&report, args.json, |out| report.print(out));
+    told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
 fn measure(args: &Args) -> anyhow::Result<Report> {
