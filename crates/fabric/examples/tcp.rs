@@ -12,7 +12,7 @@ use spindle_core::{
     Upcalls, View, ViewId,
 };
 use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
-use spindle_fabric::{EventBell, Fabric, Publisher, TcpFabric};
+use spindle_fabric::{Fabric, MemberBell, Mesh, OwnRow, Peer, Publisher};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -107,7 +107,7 @@ struct Side {
     me: Rank,
     orders: TcpStream,
     plain: TcpStream,
-    fabric: TcpFabric,
+    fabric: Mesh,
     layout: Layout,
     ring: Ring,
     /// Blocks and bounces over the fabric so far.
@@ -119,7 +119,7 @@ struct Side {
 /// With an engine, over a fabric of its own.
 struct Member {
     engine: Engine,
-    fabric: TcpFabric,
+    fabric: Mesh,
     publisher: Option<Publisher>,
     delivered: Delivered,
     sent: u64,
@@ -133,10 +133,16 @@ impl<R: Rows> Upcalls<R> for Delivered {
     }
 }
 
+/// Two members on machines of their own.
+fn mesh(layout: &Layout, me: Rank, stream: Connection) -> Outcome<Mesh> {
+    let (own, _) = OwnRow::create(layout, me, &MemberBell::with_event()?)?;
+    Ok(Mesh::new(layout, own, [(Rank(1 - me.0), Some(Peer::There(stream)))])?)
+}
+
 impl Member {
     fn new(view: View, me: Rank, stream: Connection) -> Outcome<Member> {
         let engine = Engine::new(view, me, Ablation::default())?;
-        let fabric = TcpFabric::new(engine.layout(), me, &EventBell::create()?, [(Rank(1 - me.0), Some(stream))])?;
+        let fabric = mesh(engine.layout(), me, stream)?;
         let publisher = engine.claims(SubgroupId(0)).map(|claims| fabric.publisher(claims));
         Ok(Member { engine, fabric, publisher, delivered: Delivered(0), sent: 0 })
     }
@@ -200,7 +206,7 @@ impl Side {
             stream.set_write_timeout(Some(PATIENCE))?;
         }
         let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
-        let fabric = TcpFabric::new(&layout, me, &EventBell::create()?, [(Rank(1 - me.0), Some(stream))])?;
+        let fabric = mesh(&layout, me, stream)?;
         let mut view = view;
         view.subgroups[0].senders = vec![SENDER];
         let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);

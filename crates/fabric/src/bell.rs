@@ -5,27 +5,27 @@
 //! application threads both are on the heap. The steps are the same:
 //!
 //! ```text
-//! sleeper: arm rings (make it odd) · asleep += 1 · heavy barrier · look for work once more · sleep while rings is as armed
-//! ringer:  store work · light barrier · if asleep and rings is odd: make it even and greater, wake all
+//! sleeper: arm rings (its low bits) · asleep += 1 · heavy barrier · look for work once more · sleep while rings is as armed
+//! ringer:  store work · light barrier · if asleep and rings is armed: make it greater and unarmed, wake all
 //! ```
 //!
-//! Of many ringers one finds `rings` odd and makes the system call. A sleeper whose `rings` has changed does not fall asleep,
+//! Of many ringers one finds `rings` armed and makes the system call. A sleeper whose `rings` has changed does not fall asleep,
 //! even if another has armed it again since. That no ringer misses the sleeper is the argument of [`crate::barrier`], which
 //! covers every load that follows the ringer's barrier, so that of `rings` as well.
 //!
-//! A member that also waits for sockets can't sleep on a futex. Its bell has an eventfd beside `rings`: who would wake the futex
-//! writes there, and the sleeper waits for that among its descriptors. The eventfd stays ready until the sleeper clears it, which it
-//! does when it is awake and will look for work again. So no ring is lost, and one whose writer was slow makes a later sleep end
-//! early, at worst.
+//! A member that also waits for sockets can't sleep on a futex. Its bell has an eventfd beside `rings`, and it says in `rings` by
+//! which of the two it wants to be woken this time: then who would wake the futex writes there, and the sleeper waits for that among
+//! its descriptors. The eventfd stays ready until the sleeper clears it, which it does when it is awake and will look for work again.
+//! So no ring is lost, and one whose writer was slow makes a later sleep end early, at worst.
 use crate::barrier::Barrier;
 use crate::region::{OwnRegion, PeerRegion, SharedRegion};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::OFlags;
 use rustix::thread::futex;
 use spindle_core::layout::membership;
 use std::any::Any;
 use std::fmt;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -38,31 +38,22 @@ const RINGS: u64 = 0;
 /// Offset of the word that is 1 if its sleeper can't make others execute a barrier. On a line of its own, as it never changes.
 const FENCED: u64 = 64;
 
+/// In `rings`: somebody sleeps, or is about to, and nobody has rung since.
+const ARMED: u32 = 1;
+/// In `rings`, with [`ARMED`]: it waits for the eventfd.
+const BY_EVENT: u32 = 2;
+
 /// Where some thread sleeps. Clones are the same bell.
 #[derive(Clone)]
 pub struct Bell {
     asleep: NonNull<AtomicU64>,
     rings: NonNull<AtomicU32>,
-    means: Means,
+    /// Who may sleep on `rings`.
+    scope: futex::Flags,
+    event: Option<Arc<OwnedFd>>,
     barrier: Barrier,
     /// What the two words stand in.
     _memory: Arc<dyn Any + Send + Sync>,
-}
-
-/// How the sleeper is woken.
-#[derive(Clone)]
-enum Means {
-    /// It sleeps on `rings`.
-    Futex(futex::Flags),
-    /// It waits for this eventfd, among other descriptors.
-    Event(Arc<OwnedFd>),
-}
-
-/// What wakes one member that waits for descriptors, in every view that it is in.
-#[derive(Clone, Debug)]
-pub struct EventBell {
-    rings: Arc<AtomicU32>,
-    event: Arc<OwnedFd>,
 }
 
 /// The ringer's side of a [`Bell`]. Clones are the same bell.
@@ -89,32 +80,39 @@ impl Bell {
     pub fn new() -> Bell {
         let words = Arc::new((AtomicU64::new(0), AtomicU32::new(0)));
         let (asleep, rings) = (NonNull::from(&words.0), NonNull::from(&words.1));
-        let means = Means::Futex(futex::Flags::PRIVATE);
-        Bell { asleep, rings, means, barrier: Barrier::Fence, _memory: words }
+        let scope = futex::Flags::PRIVATE;
+        Bell { asleep, rings, scope, event: None, barrier: Barrier::Fence, _memory: words }
     }
 
-    /// The bell of the member that owns `row`; peers ring it through `bell`.
-    pub(crate) fn of_member(row: Arc<OwnRegion>, bell: Arc<SharedRegion>) -> Bell {
+    /// The bell of the member that owns `row`; peers ring it through `bell`, and through `event` when it waits for that.
+    pub(crate) fn of_member(row: Arc<OwnRegion>, bell: Arc<SharedRegion>, event: Option<Arc<OwnedFd>>) -> Bell {
         let barrier = Barrier::register();
         let asleep = NonNull::from(row.word(membership::ASLEEP));
         let rings = NonNull::from(bell.half_word(RINGS));
-        let means = Means::Futex(futex::Flags::empty());
-        Bell { asleep, rings, means, barrier, _memory: Arc::new((row, bell)) }
-    }
-
-    /// The bell of the member that owns `row` and waits for descriptors. Only threads of this process ring it.
-    pub(crate) fn of_waiter(row: Arc<OwnRegion>, bell: &EventBell) -> Bell {
-        let barrier = Barrier::register();
-        let asleep = NonNull::from(row.word(membership::ASLEEP));
-        let rings = NonNull::from(&*bell.rings);
-        let means = Means::Event(bell.event.clone());
-        Bell { asleep, rings, means, barrier, _memory: Arc::new((row, bell.rings.clone())) }
+        Bell { asleep, rings, scope: futex::Flags::empty(), event, barrier, _memory: Arc::new((row, bell)) }
     }
 
     /// Announces that the caller is about to sleep. It must look for work once more after this, and then call
     /// [`wait`](Self::wait) if there is none and [`withdraw`](Self::withdraw) if there is.
     pub fn announce(&self) -> Announced {
-        let rings = self.rings().fetch_or(1, Ordering::SeqCst) | 1;
+        self.announce_by(ARMED)
+    }
+
+    /// As [`announce`](Self::announce), for a sleeper that will wait until the [eventfd](Self::event) is ready, among other
+    /// descriptors. Then it [clears](Self::clear) that.
+    ///
+    /// # Panics
+    /// If the bell has none.
+    pub(crate) fn announce_for_event(&self) -> Announced {
+        assert!(self.event.is_some(), "a bell without an eventfd");
+        self.announce_by(ARMED | BY_EVENT)
+    }
+
+    fn announce_by(&self, arms: u32) -> Announced {
+        let armed = |rings: u32| rings & !(ARMED | BY_EVENT) | arms;
+        let before = self.rings().fetch_update(Ordering::SeqCst, Ordering::Relaxed, |rings| Some(armed(rings)));
+        let (Ok(before) | Err(before)) = before;
+        let rings = armed(before);
         // Release: who sees it sees `rings` armed.
         self.asleep().fetch_add(1, Ordering::SeqCst);
         self.barrier.heavy();
@@ -129,14 +127,15 @@ impl Bell {
             tv_nsec: at_most.subsec_nanos().into(),
         };
         // Rung before, timed out, interrupted: all the same to the caller.
-        match &self.means {
-            Means::Futex(scope) => _ = futex::wait(self.rings(), *scope, announced.rings, Some(&timeout)),
-            Means::Event(event) => _ = poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&timeout)),
-        }
+        let _ = futex::wait(self.rings(), self.scope, announced.rings, Some(&timeout));
         let rung = self.is_rung(&announced);
-        self.clear();
         self.withdraw(announced);
         rung
+    }
+
+    /// What becomes ready when the bell rings, for who has announced that it waits for that.
+    pub(crate) fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.event.as_ref().map(|event| event.as_fd())
     }
 
     /// Whether it has rung since the announcement.
@@ -146,7 +145,7 @@ impl Bell {
 
     /// Makes the eventfd, if there is one, wait for the next ring. Its sleeper looks for work after this.
     pub(crate) fn clear(&self) {
-        if let Means::Event(event) = &self.means {
+        if let Some(event) = &self.event {
             // There may have been nothing to clear.
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
@@ -186,17 +185,16 @@ impl Bell {
     #[inline(never)]
     fn wake(&self) -> bool {
         fence(Ordering::Acquire);
-        let rings = self.rings().load(Ordering::Relaxed);
-        let first =
-            |armed| self.rings().compare_exchange(armed, armed.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed);
-        if rings & 1 == 0 || first(rings).is_err() {
+        let rung = |rings: u32| (rings & ARMED != 0).then_some((rings | ARMED | BY_EVENT).wrapping_add(1));
+        // Tried again only when a sleeper arms it anew meanwhile.
+        let Ok(armed) = self.rings().fetch_update(Ordering::AcqRel, Ordering::Relaxed, rung) else {
             // Somebody else has rung since it was armed.
             return false;
-        }
-        match &self.means {
-            Means::Futex(scope) => _ = futex::wake(self.rings(), *scope, i32::MAX as u32),
+        };
+        match &self.event {
             // It is ready then, even if it can count no further.
-            Means::Event(event) => _ = rustix::io::write(event, &1u64.to_ne_bytes()),
+            Some(event) if armed & BY_EVENT != 0 => _ = rustix::io::write(event, &1u64.to_ne_bytes()),
+            _ => _ = futex::wake(self.rings(), self.scope, i32::MAX as u32),
         }
         true
     }
@@ -210,23 +208,6 @@ impl Bell {
     fn rings(&self) -> &AtomicU32 {
         // SAFETY: as above.
         unsafe { self.rings.as_ref() }
-    }
-}
-
-impl EventBell {
-    /// A new one.
-    ///
-    /// # Errors
-    /// When the process has too many descriptors.
-    pub fn create() -> io::Result<EventBell> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(EventBell { rings: Arc::default(), event: Arc::new(event) })
-    }
-}
-
-impl AsFd for EventBell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
     }
 }
 
@@ -246,13 +227,13 @@ impl fmt::Debug for Bell {
 
 impl Doorbell {
     /// The doorbell of the peer that owns `row`. Only the ringer's side, because `row` can't be written.
-    pub(crate) fn of_peer(row: Arc<PeerRegion>, bell: Arc<SharedRegion>) -> Doorbell {
+    pub(crate) fn of_peer(row: Arc<PeerRegion>, bell: Arc<SharedRegion>, event: Option<Arc<OwnedFd>>) -> Doorbell {
         let theirs = if bell.word(FENCED).load(Ordering::Acquire) == 0 { Barrier::Expedited } else { Barrier::Fence };
         let barrier = Barrier::register().joined(theirs);
         let asleep = NonNull::from(row.word_to_load(membership::ASLEEP));
         let rings = NonNull::from(bell.half_word(RINGS));
-        let means = Means::Futex(futex::Flags::empty());
-        Doorbell { bell: Bell { asleep, rings, means, barrier, _memory: Arc::new((row, bell)) } }
+        let scope = futex::Flags::empty();
+        Doorbell { bell: Bell { asleep, rings, scope, event, barrier, _memory: Arc::new((row, bell)) } }
     }
 
     /// As [`Bell::ring`].
@@ -277,6 +258,18 @@ pub(crate) fn describe(bell: &SharedRegion) {
     bell.word(FENCED).store(u64::from(Barrier::register() == Barrier::Fence), Ordering::Release);
 }
 
+/// A new eventfd for a bell.
+pub(crate) fn new_event() -> rustix::io::Result<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+}
+
+/// Whether it is an eventfd to which writing never waits.
+pub(crate) fn is_event(fd: &OwnedFd) -> bool {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()));
+    let is_event = info.is_ok_and(|info| info.lines().any(|line| line.starts_with("eventfd-count:")));
+    is_event && rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+}
+
 /// Makes a doorbell that of a member that can't make others execute a barrier.
 #[cfg(test)]
 pub(crate) fn pretend_fenced(bell: &std::os::fd::OwnedFd) {
@@ -287,6 +280,7 @@ pub(crate) fn pretend_fenced(bell: &std::os::fd::OwnedFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
     use std::time::Instant;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -333,27 +327,41 @@ mod tests {
     }
 
     #[test]
-    fn an_eventfd_wakes_as_a_futex_does() {
-        let event = EventBell::create().unwrap();
+    fn each_sleep_ends_by_the_means_that_it_announced() {
         let row = Arc::new(OwnRegion::on_heap("test", 4096, 4096).unwrap());
-        let bell = Bell::of_waiter(row.clone(), &event);
-        let ready = || poll(&mut [PollFd::new(&event, PollFlags::IN)], Some(&futex::Timespec::default())).unwrap() == 1;
+        let shared = Arc::new(SharedRegion::create("test", BELL_BYTES).unwrap().0);
+        let bell = Bell::of_member(row.clone(), shared, Some(Arc::new(new_event().unwrap())));
+        let wait = |bell: &Bell, at_most: Duration| {
+            let timeout = futex::Timespec::try_from(at_most).unwrap();
+            poll(&mut [PollFd::new(&bell.event().unwrap(), PollFlags::IN)], Some(&timeout)).unwrap() == 1
+        };
         assert!(!bell.ring());
         for _ in 0..3 {
-            let announced = bell.announce();
+            let announced = bell.announce_for_event();
             assert_eq!(row.load(membership::ASLEEP), 1);
-            assert!(!bell.is_rung(&announced) && !ready());
+            assert!(!bell.is_rung(&announced) && !wait(&bell, Duration::ZERO));
             assert!(bell.doorbell().ring() && !bell.ring());
-            assert!(bell.is_rung(&announced) && ready());
-            assert!(bell.wait(announced, LONG));
-            assert!(!ready() && !bell.ring());
+            assert!(bell.is_rung(&announced) && wait(&bell, LONG));
+            bell.clear();
+            assert!(!wait(&bell, Duration::ZERO));
+            bell.withdraw(announced);
+            assert!(!bell.ring());
+            // Armed for the one, and not rung, and then for the other.
+            bell.withdraw(bell.announce_for_event());
+            std::thread::scope(|scope| {
+                let announced = bell.announce();
+                scope.spawn(|| bell.ring());
+                assert!(bell.wait(announced, LONG));
+            });
+            assert!(!wait(&bell, Duration::ZERO));
+            bell.withdraw(bell.announce());
         }
-        assert!(!bell.wait(bell.announce(), Duration::from_millis(1)));
         // Who rings while the sleeper is on its way is heard.
         std::thread::scope(|scope| {
-            let announced = bell.announce();
+            let announced = bell.announce_for_event();
             scope.spawn(|| bell.ring());
-            assert!(bell.wait(announced, LONG));
+            assert!(wait(&bell, LONG));
+            bell.withdraw(announced);
         });
         assert_eq!(row.load(membership::ASLEEP), 0);
     }

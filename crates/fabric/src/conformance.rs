@@ -786,31 +786,73 @@ pub mod threaded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::{MemberBell, OwnRow, ShmFabric};
+    use crate::mesh::{Mesh, Peer};
+    use crate::shm::{MemberBell, OwnRow, PeerParts};
+    use crate::tcp::{SocketOptions, SocketStream};
+    use std::os::unix::net::UnixStream;
 
-    struct Shm;
+    /// All on one machine.
+    struct Here;
 
-    impl Harness for Shm {
-        type Fabric = ShmFabric;
+    impl Harness for Here {
+        type Fabric = Mesh;
 
-        fn connect(layout: &Layout) -> Vec<ShmFabric> {
-            let ranks = || (0..layout.rows().len() as u32).map(Rank);
-            let (rows, parts): (Vec<_>, Vec<_>) =
-                ranks().map(|rank| OwnRow::create(layout, rank, &MemberBell::create().unwrap()).unwrap()).unzip();
-            let others = |me: Rank| ranks().zip(&parts).filter(move |(rank, _)| *rank != me);
-            ranks()
-                .zip(rows)
-                .map(|(me, own)| {
-                    let parts = others(me).map(|(rank, parts)| (rank, Some(parts.try_clone().unwrap())));
-                    ShmFabric::new(layout, own, parts).unwrap()
-                })
-                .collect()
+        fn connect(layout: &Layout) -> Vec<Mesh> {
+            connect(layout, |_| 0, MemberBell::create)
         }
 
-        fn settle(_: &mut [ShmFabric]) {}
+        fn settle(_: &mut [Mesh]) {}
     }
 
-    crate::conformance_suite!(Shm);
+    crate::conformance_suite!(Here);
+
+    /// Two on each machine.
+    mod mixed {
+        use super::*;
+
+        struct Mixed;
+
+        impl Harness for Mixed {
+            type Fabric = Mesh;
+
+            fn connect(layout: &Layout) -> Vec<Mesh> {
+                connect(layout, |rank| rank.0 / 2, MemberBell::with_event)
+            }
+
+            fn settle(fabrics: &mut [Mesh]) {
+                crate::tcp::settle(fabrics);
+            }
+        }
+
+        crate::conformance_suite!(Mixed);
+    }
+
+    /// The members of a view, on machines.
+    fn connect(
+        layout: &Layout,
+        machine: impl Fn(Rank) -> u32,
+        bell: impl Fn() -> Result<MemberBell, crate::RegionError>,
+    ) -> Vec<Mesh> {
+        let ranks = || (0..layout.rows().len() as u32).map(Rank);
+        let (rows, parts): (Vec<OwnRow>, Vec<PeerParts>) =
+            ranks().map(|rank| OwnRow::create(layout, rank, &bell().unwrap()).unwrap()).unzip();
+        let mut peers: Vec<Vec<(Rank, Option<Peer>)>> = ranks().map(|_| vec![]).collect();
+        for near in ranks() {
+            for far in ranks().filter(|far| near.0 < far.0) {
+                let ends = if machine(near) == machine(far) {
+                    [far, near].map(|rank| Peer::Here(parts[rank.index()].try_clone().unwrap()))
+                } else {
+                    let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();
+                    let stream = |socket| SocketStream::new(socket, &SocketOptions::default()).unwrap();
+                    sockets.map(|socket| Peer::There(Box::new(stream(socket))))
+                };
+                let [of_near, of_far] = ends;
+                peers[near.index()].push((far, Some(of_near)));
+                peers[far.index()].push((near, Some(of_far)));
+            }
+        }
+        rows.into_iter().zip(peers).map(|(own, peers)| Mesh::new(layout, own, peers).unwrap()).collect()
+    }
 
     /// A case that is in no suite would never run.
     #[test]

@@ -14,16 +14,18 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-#[derive(Clone, Copy, PartialEq)]
-enum Means {
-    Futex,
-    Event,
-}
+const ARMED: u32 = 1;
+const BY_EVENT: u32 = 2;
+
+/// How a sleeper sleeps, in turn.
+type Means = &'static [u32];
+const FUTEX: Means = &[ARMED];
+const EVENT: Means = &[ARMED | BY_EVENT];
+const BOTH: Means = &[ARMED | BY_EVENT, ARMED];
 
 struct Bell {
     asleep: AtomicU64,
     rings: AtomicU32,
-    means: Means,
     /// Whether the eventfd is ready.
     queue: Mutex<bool>,
     woken: Condvar,
@@ -32,11 +34,10 @@ struct Bell {
 }
 
 impl Bell {
-    fn new(means: Means, fenced: bool) -> Bell {
+    fn new(fenced: bool) -> Bell {
         Bell {
             asleep: AtomicU64::new(0),
             rings: AtomicU32::new(0),
-            means,
             queue: Mutex::new(false),
             woken: Condvar::new(),
             fenced,
@@ -49,15 +50,16 @@ impl Bell {
         }
     }
 
-    fn announce(&self) -> u32 {
-        let rings = self.rings.fetch_or(1, Ordering::SeqCst) | 1;
+    fn announce(&self, arms: u32) -> u32 {
+        let armed = |rings: u32| rings & !(ARMED | BY_EVENT) | arms;
+        let before = self.rings.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |rings| Some(armed(rings)));
         self.asleep.fetch_add(1, Ordering::SeqCst);
         self.barrier();
-        rings
+        armed(before.unwrap())
     }
 
     fn wait(&self, announced: u32) {
-        if self.means == Means::Event {
+        if announced & BY_EVENT != 0 {
             // As a fabric that waits for descriptors does.
             let rung = self.rings.load(Ordering::Acquire) != announced;
             let mut ready = self.queue.lock().unwrap();
@@ -88,13 +90,10 @@ impl Bell {
             return;
         }
         fence(Ordering::Acquire);
-        let rings = self.rings.load(Ordering::Relaxed);
-        let first = |armed: u32| {
-            self.rings.compare_exchange(armed, armed.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        if rings & 1 == 1 && first(rings) {
+        let rung = |rings: u32| (rings & ARMED != 0).then_some((rings | ARMED | BY_EVENT).wrapping_add(1));
+        if let Ok(armed) = self.rings.fetch_update(Ordering::AcqRel, Ordering::Relaxed, rung) {
             let mut ready = self.queue.lock().unwrap();
-            *ready = true;
+            *ready |= armed & BY_EVENT != 0;
             self.woken.notify_all();
         }
     }
@@ -106,12 +105,12 @@ fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: 
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 10_000;
     builder.check(move || {
-        let bell = Arc::new(Bell::new(means, fenced));
+        let bell = Arc::new(Bell::new(fenced));
         let work: Arc<Vec<AtomicU64>> = Arc::new((0..ringers).map(|_| AtomicU64::new(0)).collect());
         let sleep = |bell: Arc<Bell>, work: Arc<Vec<AtomicU64>>| {
             move || {
-                loop {
-                    let announced = bell.announce();
+                for arms in means.iter().cycle() {
+                    let announced = bell.announce(*arms);
                     if work.iter().all(|piece| piece.load(Ordering::Acquire) == 1) {
                         return bell.withdraw();
                     }
@@ -138,27 +137,33 @@ fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: 
 
 #[test]
 fn one_ringer_is_never_missed() {
-    nobody_sleeps_on(Means::Futex, 1, 1, 5, true);
+    nobody_sleeps_on(FUTEX, 1, 1, 5, true);
 }
 
 #[test]
 fn two_ringers_are_never_missed() {
-    nobody_sleeps_on(Means::Futex, 1, 2, 3, true);
+    nobody_sleeps_on(FUTEX, 1, 2, 3, true);
 }
 
 #[test]
 fn two_sleepers_are_both_woken() {
-    nobody_sleeps_on(Means::Futex, 2, 1, 3, true);
+    nobody_sleeps_on(FUTEX, 2, 1, 3, true);
 }
 
 #[test]
 fn a_ringer_of_an_eventfd_is_never_missed() {
-    nobody_sleeps_on(Means::Event, 1, 1, 5, true);
-    nobody_sleeps_on(Means::Event, 1, 2, 3, true);
+    nobody_sleeps_on(EVENT, 1, 1, 5, true);
+    nobody_sleeps_on(EVENT, 1, 2, 3, true);
+}
+
+#[test]
+fn a_ringer_of_a_sleeper_that_changes_its_means_is_never_missed() {
+    nobody_sleeps_on(BOTH, 1, 1, 5, true);
+    nobody_sleeps_on(BOTH, 1, 2, 3, true);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_barriers_a_wake_up_is_lost() {
-    nobody_sleeps_on(Means::Futex, 1, 1, 5, false);
+    nobody_sleeps_on(FUTEX, 1, 1, 5, false);
 }

@@ -394,7 +394,7 @@ impl Crew {
     fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, news: &mut Vec<News>) {
         match letter {
             // Who waits to be let in does not know yet which group it will be.
-            Letter::Parts { incarnation, view, from, pid } if [incarnation, 0].contains(&self.incarnation) => {
+            Letter::Parts { incarnation, view, from, pid, .. } if [incarnation, 0].contains(&self.incarnation) => {
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
             Letter::Ask { from, pid, config, members, observer } => {
@@ -429,7 +429,8 @@ impl Crew {
         }
     }
 
-    fn keep_parts(&mut self, incarnation: u128, view: ViewId, from: MemberId, pid: u32, fds: Vec<OwnedFd>) {
+    fn keep_parts(&mut self, incarnation: u128, view: ViewId, from: MemberId, pid: u32, mut fds: Vec<OwnedFd>) {
+        let event = if fds.len() > 3 { fds.pop() } else { None };
         let Ok([row, bell, pidfd]) = <[OwnedFd; 3]>::try_from(fds) else { return };
         let oldest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
         if view.0 > oldest.saturating_add(VIEWS_AHEAD_MAX) {
@@ -443,7 +444,7 @@ impl Crew {
             return;
         }
         self.pids.insert(from, pid);
-        self.parts.insert((view, from), (incarnation, PeerParts { row, bell }));
+        self.parts.insert((view, from), (incarnation, PeerParts { row, bell, event }));
     }
 
     /// What `member` has handed over for `view`.
@@ -505,9 +506,11 @@ impl Crew {
             }
             Post::Mail { outbox, pidfd, .. } => {
                 let (incarnation, from, pid) = (self.incarnation, self.me, std::process::id());
-                let fds = [Arc::clone(&parts.row), Arc::clone(&parts.bell), Arc::clone(pidfd)];
+                let event = parts.event.is_some();
+                let mut fds = vec![Arc::clone(&parts.row), Arc::clone(&parts.bell), Arc::clone(pidfd)];
+                fds.extend(parts.event.clone());
                 for other in others {
-                    let letter = Letter::Parts { incarnation, view, from, pid };
+                    let letter = Letter::Parts { incarnation, view, from, pid, event };
                     // Full: who takes no letters is suspected soon.
                     let _ = outbox.push(*other, letter, &fds);
                 }
@@ -610,15 +613,18 @@ impl Drop for Crew {
 pub(crate) struct Handover {
     row: Arc<OwnedFd>,
     bell: Arc<OwnedFd>,
+    event: Option<Arc<OwnedFd>>,
 }
 
 impl Handover {
     pub(crate) fn new(parts: PeerParts) -> Handover {
-        Handover { row: Arc::new(parts.row), bell: Arc::new(parts.bell) }
+        let PeerParts { row, bell, event } = parts;
+        Handover { row: Arc::new(row), bell: Arc::new(bell), event: event.map(Arc::new) }
     }
 
     fn try_clone(&self) -> std::io::Result<PeerParts> {
-        Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()? })
+        let event = self.event.as_ref().map(|event| event.try_clone()).transpose()?;
+        Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()?, event })
     }
 }
 

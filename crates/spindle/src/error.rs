@@ -1,7 +1,7 @@
 //! What can go wrong, by the call that reports it.
 use crate::gathering::Gathering;
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
-use spindle_fabric::ShmError;
+use spindle_fabric::MeshError;
 use spindle_fabric::mail::{DirError, MailError, NameError, Refusal};
 use std::io;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ pub enum JoinError {
     },
     /// The shared memory could not be set up.
     #[error(transparent)]
-    Memory(ShmError),
+    Memory(MeshError),
     /// The process has too many file descriptors.
     #[error("no file descriptor left for the members' memory: {0}; raise the limit with `ulimit -n`")]
     Descriptors(io::Error),

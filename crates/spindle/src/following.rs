@@ -7,7 +7,7 @@ use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, View};
-use spindle_fabric::ShmReader;
+use spindle_fabric::Reader;
 use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, RuntimeDir};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 struct Followed {
     observer: Observer,
-    rows: ShmReader,
+    rows: Reader,
     view: Arc<View>,
     /// Once it is followed to its end: the one that was decided on, and since when it is waited for.
     next: Option<(Arc<View>, Instant)>,
@@ -226,10 +226,10 @@ impl Follower {
         view.members.iter().all(|id| self.crew.has_parts(view.id, *id))
     }
 
-    fn take_rows(&mut self, view: &View) -> Result<ShmReader, JoinError> {
+    fn take_rows(&mut self, view: &View) -> Result<Reader, JoinError> {
         let layout = Layout::new(view)?;
         let parts = view.members.iter().map(|id| self.crew.take_parts(view.id, *id)).collect();
-        let rows = ShmReader::of_others(&layout, parts)?;
+        let rows = Reader::of_others(&layout, parts)?;
         self.crew.begin(view);
         self.told.take_if(|told| told.id <= view.id);
         Ok(rows)

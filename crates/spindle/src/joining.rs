@@ -11,7 +11,7 @@ use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
 use spindle_fabric::mail::{
     GroupName, Letter, MailError, Mailbox, Refusal, Role, RuntimeDir, Standing, VISITOR_IDS_FROM, found_or_find,
 };
-use spindle_fabric::{MemberBell, ShmError};
+use spindle_fabric::{MemberBell, MeshError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -548,8 +548,8 @@ impl<'a> Candidate<'a> {
     }
 }
 
-fn new_bell() -> Result<MemberBell, ShmError> {
-    MemberBell::create().map_err(|source| ShmError::Region { rank: Rank(0), part: "doorbell", source })
+fn new_bell() -> Result<MemberBell, MeshError> {
+    MemberBell::create().map_err(|source| MeshError::Region { rank: Rank(0), part: "doorbell", source })
 }
 
 fn present(crew: &Crew, id: MemberId) -> Present {
@@ -570,7 +570,7 @@ mod tests {
 
     fn handover() -> Handover {
         let fd = || File::open("/dev/null").unwrap().into();
-        Handover::new(PeerParts { row: fd(), bell: fd() })
+        Handover::new(PeerParts { row: fd(), bell: fd(), event: None })
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 
 /// Messages of one upcall, lent in place; an iterator over [`Message`].
-pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::ShmFabric>;
+pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
 
 /// What a member does with messages on the thread that polls. A closure over (subgroup, batch) is one.
 ///

@@ -4,7 +4,7 @@ use crate::publisher::Publisher;
 use crate::receiver::{Inlet, Receiver, Stretch};
 use crate::shared::Shared;
 use spindle_core::{Engine, SubgroupId, View};
-use spindle_fabric::{Fabric, Room, ShmFabric};
+use spindle_fabric::{Fabric, Mesh, Room};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Line {
     }
 
     /// A view begins, in which the subgroup is `id`, if this member is in it.
-    pub(crate) fn begin(&mut self, id: Option<SubgroupId>, engine: &mut Engine, fabric: &ShmFabric, view: &Arc<View>) {
+    pub(crate) fn begin(&mut self, id: Option<SubgroupId>, engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) {
         self.id = id;
         self.unavailable = id.is_some_and(|id| !view.subgroups[id.index()].is_available());
         self.port.set_engine(fabric.doorbell());
@@ -96,7 +96,7 @@ impl Line {
         &mut self,
         id: SubgroupId,
         engine: &mut Engine,
-        fabric: &ShmFabric,
+        fabric: &Mesh,
         view: &Arc<View>,
     ) -> Receiver {
         let inlet = Arc::new(Inlet::new());
@@ -105,7 +105,7 @@ impl Line {
     }
 
     /// The view has ended; `engine` is that of it.
-    pub(crate) fn end_view(&mut self, engine: &Engine, fabric: &ShmFabric) {
+    pub(crate) fn end_view(&mut self, engine: &Engine, fabric: &Mesh) {
         let Some(id) = self.id else { return };
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
@@ -222,7 +222,7 @@ impl Line {
     }
 }
 
-fn stretch(id: SubgroupId, engine: &mut Engine, fabric: &ShmFabric, view: &Arc<View>) -> Stretch {
+fn stretch(id: SubgroupId, engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) -> Stretch {
     let (cursor, handoff) = engine.hand_off(id).expect("this member is in the subgroup");
     let (rows, engine) = (fabric.reader(), fabric.doorbell());
     Stretch { view: Arc::clone(view), subgroup: id, cursor, handoff, rows, engine, closed: false }

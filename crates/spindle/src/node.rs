@@ -15,7 +15,7 @@ use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::region::check_room;
-use spindle_fabric::{Fabric, MemberBell, OwnRow, PeerParts, ShmError, ShmFabric};
+use spindle_fabric::{Fabric, MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts};
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
@@ -33,7 +33,7 @@ pub struct Node {
     crew: Crew,
     joins: Joins,
     engine: Engine,
-    fabric: ShmFabric,
+    fabric: Mesh,
     bell: MemberBell,
     view: Arc<View>,
     /// By name; the order is that of the first view.
@@ -118,7 +118,7 @@ impl Drop for Pledge {
 /// A view that begins here.
 struct Begun {
     engine: Engine,
-    fabric: ShmFabric,
+    fabric: Mesh,
     view: Arc<View>,
     handover: Handover,
     /// Whose row is not here.
@@ -205,7 +205,7 @@ impl Installing {
         bell: &MemberBell,
         terms: &Terms,
         spare: Option<Spare>,
-    ) -> Result<Self, ShmError> {
+    ) -> Result<Self, MeshError> {
         let suspect_after = terms.suspect_after;
         engine.set_suspect_after(suspect_after.map(|after| after.as_nanos() as u64));
         let (row, parts) = match spare.filter(|spare| spare.fits(engine.layout(), engine.me())) {
@@ -295,10 +295,10 @@ impl Installing {
 
     /// The table of the view. Who has not come by now, or with something that is no row of this view, has a row of zeros, and is
     /// reported.
-    fn begin(mut self, crew: &mut Crew) -> Result<Begun, ShmError> {
+    fn begin(mut self, crew: &mut Crew) -> Result<Begun, MeshError> {
         let me = crew.me;
         let others = self.view.members.iter().copied().zip((0..).map(Rank)).filter(|(id, _)| *id != me);
-        let (mut parts, mut absent): (Vec<(Rank, Option<PeerParts>)>, BTreeSet<MemberId>) = Default::default();
+        let (mut parts, mut absent): (Vec<(Rank, Option<Peer>)>, BTreeSet<MemberId>) = Default::default();
         for (id, rank) in others {
             let theirs = crew.take_parts(self.view.id, id);
             // One bad member must not end all others.
@@ -313,11 +313,11 @@ impl Installing {
             if theirs.is_none() {
                 absent.insert(id);
             }
-            parts.push((rank, theirs));
+            parts.push((rank, theirs.map(Peer::Here)));
         }
         let row = self.row.0.take().expect("a view begins once");
         let control = row.control_block();
-        let fabric = ShmFabric::new(self.engine.layout(), row, parts);
+        let fabric = Mesh::new(self.engine.layout(), row, parts);
         let fabric = fabric.inspect_err(|_| control.store(membership::ABANDONED, 1))?;
         crew.begin(&self.view);
         // By whoever has asked by now, and has not gone.
@@ -938,7 +938,7 @@ struct Relay<'a, H> {
     by_id: &'a [usize],
 }
 
-impl<H: Handler> Upcalls<ShmFabric> for Relay<'_, H> {
+impl<H: Handler> Upcalls<Mesh> for Relay<'_, H> {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         let _running = Upcall::enter();
         self.handler.deliver(subgroup, batch);
@@ -953,14 +953,14 @@ impl<H: Handler> Upcalls<ShmFabric> for Relay<'_, H> {
     }
 }
 
-impl From<ShmError> for JoinError {
-    fn from(error: ShmError) -> JoinError {
+impl From<MeshError> for JoinError {
+    fn from(error: MeshError) -> JoinError {
         JoinError::Memory(error)
     }
 }
 
 /// Begins a view in all lines. Answers, by subgroup, which line it is.
-fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &ShmFabric, view: &Arc<View>) -> Vec<usize> {
+fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) -> Vec<usize> {
     for line in &mut *lines {
         let id = view.subgroup(&line.name);
         let mine = id.filter(|id| view.subgroups[id.index()].members.contains(&engine.me()));

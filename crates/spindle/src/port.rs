@@ -9,7 +9,7 @@ use crate::error::{Ended, SendError};
 use crate::shared::Shared;
 use spindle_core::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
-use spindle_fabric::{Bell, Doorbell, Lingering, PublishError, Publisher, SharedPublisher, ShmReader};
+use spindle_fabric::{Bell, Doorbell, Lingering, PublishError, Publisher, Reader, SharedPublisher};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -239,7 +239,7 @@ pub(crate) async fn go_on_shared_async(publisher: &mut SharedPublisher, port: &P
 pub(crate) struct Relay {
     resend: Resend,
     /// The rows of that view.
-    rows: ShmReader,
+    rows: Reader,
     me: Rank,
     /// What the new ring had no room for.
     held: Option<Resent>,
@@ -248,7 +248,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    pub(crate) fn new(resend: Resend, rows: ShmReader, me: Rank, lingering: Lingering) -> Relay {
+    pub(crate) fn new(resend: Resend, rows: Reader, me: Rank, lingering: Lingering) -> Relay {
         Relay { resend, rows, me, held: None, lingering: Some(lingering) }
     }
 

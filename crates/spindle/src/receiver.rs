@@ -2,7 +2,7 @@
 use crate::error::ReceiveError;
 use crate::shared::{End, Shared};
 use spindle_core::{Batch, Cursor, Handoff, Message, SubgroupId, View};
-use spindle_fabric::{Bell, Doorbell, ShmReader};
+use spindle_fabric::{Bell, Doorbell, Reader};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ pub(crate) struct Stretch {
     pub(crate) subgroup: SubgroupId,
     pub(crate) cursor: Cursor,
     pub(crate) handoff: Arc<Handoff>,
-    pub(crate) rows: ShmReader,
+    pub(crate) rows: Reader,
     /// Wakes the engine.
     pub(crate) engine: Doorbell,
     /// Whether the cursor is closed.
@@ -68,7 +68,7 @@ pub(crate) struct Inlet {
 #[derive(Debug)]
 pub struct Deliveries<'a> {
     /// Taken by `drop`, and only there.
-    batch: Option<Batch<'a, ShmReader>>,
+    batch: Option<Batch<'a, Reader>>,
     handoff: &'a Handoff,
     engine: &'a Doorbell,
     view: &'a View,
@@ -77,7 +77,7 @@ pub struct Deliveries<'a> {
 /// The messages of [`Deliveries`], which stay lent as long as this or any of them lives.
 #[derive(Debug)]
 pub struct Messages<'d, 'a> {
-    batch: Option<&'d mut Batch<'a, ShmReader>>,
+    batch: Option<&'d mut Batch<'a, Reader>>,
 }
 
 impl Receiver {

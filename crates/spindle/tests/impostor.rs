@@ -154,7 +154,7 @@ fn who_is_about_to_be_dead_is_left_out() {
     let bell = MemberBell::create().unwrap();
     let (_row, parts) = OwnRow::create(&Layout::new(&view).unwrap(), me, &bell).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-    let letter = Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id() };
+    let letter = Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id(), event: false };
     let (end, ends) = std::sync::mpsc::channel::<()>();
     let heart = std::thread::spawn(move || {
         let line = LifeLine::hold(&bell).unwrap();
@@ -188,7 +188,7 @@ fn bad_memory_of_one_member_ends_no_other() {
     let layout = Layout::new(&view).unwrap();
     let (_row, parts) = OwnRow::create(&layout, me, &MemberBell::create().unwrap()).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-    let letter = Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id() };
+    let letter = Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id(), event: false };
     for other in [MemberId(1), MemberId(2)] {
         let fds = [parts.bell.as_fd(), parts.bell.as_fd(), pidfd.as_fd()];
         let _ = mailbox.send(other, &letter, &fds).unwrap();

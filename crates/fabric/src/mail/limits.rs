@@ -10,8 +10,8 @@ pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(1);
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_millis(20);
 /// Bytes in one letter between mailboxes.
 pub(super) const LETTER_BYTES_MAX: usize = 16 << 10;
-/// Descriptors in one letter: a member's row, doorbell and process.
-pub(super) const LETTER_FDS_MAX: usize = 3;
+/// Descriptors in one letter: a member's row, doorbell, process, and its doorbell's eventfd.
+pub(super) const LETTER_FDS_MAX: usize = 4;
 /// Letters that are no letters which one look into a mailbox throws away, so that whoever floods it does not hold its
 /// owner.
 pub(super) const GARBAGE_PER_LOOK: usize = 64;

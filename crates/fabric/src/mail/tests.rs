@@ -138,7 +138,7 @@ fn myself() -> OwnedFd {
 }
 
 fn parts(from: MemberId, view: u64) -> Letter {
-    Letter::Parts { incarnation: 1, view: ViewId(view), from, pid: std::process::id() }
+    Letter::Parts { incarnation: 1, view: ViewId(view), from, pid: std::process::id(), event: false }
 }
 
 /// A member's memory, with its id in the first word.
@@ -762,7 +762,7 @@ fn descriptors_arrive_and_memory_is_the_senders() {
     sender.says("sent");
     let (letter, fds) = next(&mut mine);
     let pid = sender.process.0.id();
-    let expected = Letter::Parts { incarnation: 1, view: ViewId(7), from: MemberId(2), pid };
+    let expected = Letter::Parts { incarnation: 1, view: ViewId(7), from: MemberId(2), pid, event: false };
     assert_eq!((letter, fds.len()), (expected, 3));
     for fd in &fds {
         assert_eq!(rustix::io::fcntl_getfd(fd), Ok(rustix::io::FdFlags::CLOEXEC));

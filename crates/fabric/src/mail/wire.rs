@@ -26,7 +26,8 @@ const STATE: u32 = 8;
 /// A letter whose `from` is not the mailbox that sent it is never received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Letter {
-    /// My memory for that view. With three descriptors: row, doorbell and process.
+    /// My memory for that view. With three descriptors: row, doorbell and process; and with the doorbell's eventfd behind them, if it has
+    /// one.
     Parts {
         /// Which group of this name.
         incarnation: u128,
@@ -36,6 +37,8 @@ pub enum Letter {
         from: MemberId,
         /// Its process.
         pid: u32,
+        /// Whether the doorbell has an eventfd.
+        event: bool,
     },
     /// May I join?
     Ask {
@@ -149,7 +152,7 @@ impl Letter {
     /// How many descriptors come with it.
     pub fn fds(&self) -> usize {
         match self {
-            Self::Parts { .. } => 3,
+            Self::Parts { event, .. } => 3 + usize::from(*event),
             Self::State { .. } => 2,
             Self::View { .. } | Self::Answer { .. } => 1,
             Self::Ask { .. } | Self::Refused { .. } | Self::Wait { .. } | Self::Request { .. } => 0,
@@ -179,11 +182,12 @@ impl Letter {
         out.u32(version);
         out.u32(self.kind());
         match self {
-            Self::Parts { incarnation, view, from, pid } => {
+            Self::Parts { incarnation, view, from, pid, event } => {
                 put_incarnation(&mut out, *incarnation);
                 out.u64(view.0);
                 out.u64(from.0);
                 out.u32(*pid);
+                out.u32(u32::from(*event));
             }
             Self::Ask { from, pid, config, members, observer } => {
                 out.u64(from.0);
@@ -234,6 +238,7 @@ impl Letter {
                 view: ViewId(from.u64()?),
                 from: MemberId(from.u64()?),
                 pid: from.u32()?,
+                event: truth(&mut from, "eventfd of a doorbell")?,
             },
             ASK => ask(&mut from)?,
             REFUSED => Self::Refused { why: refusal(&mut from)? },
@@ -312,12 +317,16 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
         pid: from.u32()?,
         config: from.u64()?,
         members: from.u32()?,
-        observer: match from.u32()? {
-            0 => false,
-            1 => true,
-            _ => return Err(WireError::Value { field: "wish to observe" }),
-        },
+        observer: truth(from, "wish to observe")?,
     })
+}
+
+fn truth(from: &mut Reader<'_>, field: &'static str) -> Result<bool, WireError> {
+    match from.u32()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(WireError::Value { field }),
+    }
 }
 
 fn put_refusal(out: &mut Writer, refusal: Refusal) {
@@ -396,7 +405,8 @@ mod tests {
         let (view, from, incarnation) = (ViewId(7), MemberId(3), u128::MAX - 5);
         let present = |count: u64| (0..count).map(|i| (MemberId(i << 40), i as u32)).collect();
         vec![
-            Letter::Parts { incarnation, view, from, pid: 4242 },
+            Letter::Parts { incarnation, view, from, pid: 4242, event: false },
+            Letter::Parts { incarnation, view, from, pid: 1, event: true },
             Letter::Ask { from, pid: 1, config: 0xfeed, members: 2, observer: true },
             Letter::Ask { from, pid: u32::MAX, config: u64::MAX, members: 0, observer: false },
             Letter::Refused { why: Refusal::Version(9) },

@@ -1,53 +1,5 @@
-//! Why a fabric could not be made, and why a peer's connection ended.
-use crate::region::RegionError;
-use spindle_core::Rank;
+//! Why a peer's connection ended.
 use std::io;
-
-/// Why a [`TcpFabric`](super::TcpFabric) could not be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TcpError {
-    /// There is no memory for a row.
-    #[error("no memory for the row of member {rank}: {source}")]
-    Region {
-        /// Whose row.
-        rank: Rank,
-        /// Why.
-        source: RegionError,
-    },
-    /// The connections are not those to every other member of the view, once each.
-    #[error(
-        "connections to member {rank} were given {times} times, to member {me}: one for each rank but the own is needed"
-    )]
-    Connections {
-        /// Connections to whom.
-        rank: Rank,
-        /// How many there were.
-        times: u32,
-        /// Who builds the fabric.
-        me: Rank,
-    },
-    /// A row is longer than posts can say.
-    #[error(
-        "the row of member {rank} has {bytes} bytes and {max} can be posted over a network: lower window or message_bytes_max"
-    )]
-    TooLong {
-        /// Whose row.
-        rank: Rank,
-        /// Bytes by the layout.
-        bytes: u64,
-        /// Bytes that are possible.
-        max: u64,
-    },
-    /// A system call failed.
-    #[error("{call} failed: {source}; raise the limit of open files if it was that (ulimit -n)")]
-    Os {
-        /// The call.
-        call: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-}
 
 /// Why nothing more arrives from a peer: a reason to suspect it, and no proof that it is dead. What has arrived stays readable; others
 /// may have more of the same row, or less.

@@ -1,12 +1,11 @@
 //! The connections of one member: which of them can move bytes, and moving them.
 use super::backlog::{Backlog, Image};
-use super::error::{Down, TcpError};
+use super::error::Down;
 use super::inbox::{self, Inbox};
 use super::stream::Connection;
-use crate::bell::EventBell;
 use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::AsFd;
+use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
 use spindle_core::{Layout, Rank};
 use std::collections::VecDeque;
@@ -35,11 +34,11 @@ pub struct Traffic {
     pub waiting_bytes: u64,
 }
 
-/// All connections of a member.
+/// All connections of a member, to peers that are not on its machine.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     epoll: OwnedFd,
-    /// By rank; none at my own, and for peers that are gone.
+    /// By rank; none at my own, for peers that are here, and for those that are gone.
     links: Box<[Option<Link>]>,
     image: Image,
     /// What is received goes through it, if it does not go straight to its place.
@@ -69,7 +68,7 @@ struct Link {
 }
 
 /// A connection, and the copy that it fills.
-pub(super) type Peer = (Connection, Arc<CopyRegion>);
+pub(crate) type Peer = (Connection, Arc<CopyRegion>);
 
 /// Where the system writes events.
 struct Room([MaybeUninit<Event>; EVENTS_MAX]);
@@ -81,19 +80,22 @@ impl Default for Room {
 }
 
 impl Links {
-    /// Those of `me`, by rank.
-    pub(super) fn new(
+    /// Those of `me`, by rank; `bell` ends a wait, too.
+    ///
+    /// # Errors
+    /// The system call that failed.
+    pub(crate) fn new(
         layout: &Layout,
         me: Rank,
-        bell: &EventBell,
+        bell: BorrowedFd<'_>,
         peers: Vec<Option<Peer>>,
-    ) -> Result<Links, TcpError> {
-        let os = |call| move |errno: rustix::io::Errno| TcpError::Os { call, source: errno.into() };
+    ) -> Result<Links, (&'static str, io::Error)> {
+        let os = |call| move |errno: rustix::io::Errno| (call, errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
-        let add = |fd: rustix::fd::BorrowedFd<'_>, data| {
+        let add = |fd: BorrowedFd<'_>, data| {
             epoll::add(&epoll, fd, EventData::new_u64(data), EventFlags::IN).map_err(os("epoll_ctl"))
         };
-        add(bell.as_fd(), BELL)?;
+        add(bell, BELL)?;
         let mut links = Vec::with_capacity(peers.len());
         for ((rank, row), peer) in (0..).zip(layout.rows()).zip(peers) {
             let Some((stream, copy)) = peer else {
@@ -121,32 +123,43 @@ impl Links {
     }
 
     /// How many connections there are still.
-    pub(super) fn open(&self) -> u32 {
+    pub(crate) fn open(&self) -> u32 {
         self.open
     }
 
-    pub(super) fn is_open(&self, rank: Rank) -> bool {
+    pub(crate) fn is_open(&self, rank: Rank) -> bool {
         self.links[rank.index()].is_some()
     }
 
-    pub(super) fn traffic(&self, rank: Rank) -> Option<Traffic> {
+    pub(crate) fn traffic(&self, rank: Rank) -> Option<Traffic> {
         let link = self.links[rank.index()].as_ref()?;
         let Link { sent_bytes, received_bytes, .. } = *link;
         Some(Traffic { sent_bytes, received_bytes, waiting_bytes: link.backlog.bytes() })
     }
 
-    pub(super) fn next_down(&mut self) -> Option<(Rank, Down)> {
+    pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.down.pop_front()
     }
 
     /// Whether everything is handed to the system.
-    pub(super) fn is_flushed(&self) -> bool {
+    pub(crate) fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(Link::is_flushed)
     }
 
-    /// Posts control words and frames. Words are sent at once if that is possible, with the frames before them; frames alone can wait until
-    /// they are announced.
-    pub(super) fn post(&mut self, row: &OwnRegion, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
+    /// Posts a range of my row. Control words are sent at once if that is possible, with the frames before them; frames alone can wait
+    /// until they are announced.
+    ///
+    /// # Panics
+    /// If the range is not of whole words, or not inside my row.
+    pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], range: Range<u64>) {
+        let whole = range.start.is_multiple_of(8) && range.end.is_multiple_of(8);
+        assert!(whole && range.end <= row.size(), "{range:?} is not of whole words, or outside my row");
+        if range.is_empty() {
+            return;
+        }
+        let control = row.control();
+        let words = range.start.min(control)..range.end.min(control);
+        let frames = range.start.max(control)..range.end.max(control);
         if !words.is_empty() {
             self.image.update(row, &words);
         }
@@ -166,7 +179,7 @@ impl Links {
     }
 
     /// Sends to all who can take something and have not been tried.
-    pub(super) fn flush(&mut self, row: &OwnRegion) -> bool {
+    pub(crate) fn flush(&mut self, row: &OwnRegion) -> bool {
         let mut moved = false;
         if std::mem::take(&mut self.untried) {
             for rank in (0..self.links.len() as u32).map(Rank) {
@@ -180,7 +193,7 @@ impl Links {
     }
 
     /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived.
-    pub(super) fn progress(&mut self, row: &OwnRegion) -> (bool, bool) {
+    pub(crate) fn progress(&mut self, row: &OwnRegion) -> (bool, bool) {
         let mut sent = self.flush(row);
         let mut arrived = false;
         if self.open <= UNASKED_MAX && self.blocked == 0 {
@@ -206,7 +219,7 @@ impl Links {
     }
 
     /// Waits until something can be done or the bell rings, `at_most` that long. Whether something has arrived.
-    pub(super) fn wait(&self, at_most: Duration) -> bool {
+    pub(crate) fn wait(&self, at_most: Duration) -> bool {
         if !self.unread.is_empty() {
             return true;
         }
@@ -230,7 +243,7 @@ impl Links {
     }
 
     /// Tells all peers that nothing more comes.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         for link in self.links.iter_mut().flatten() {
             link.stream.finish();
         }
@@ -243,6 +256,10 @@ impl Links {
         if let Err(error) = link.send(row, &self.image) {
             link.backlog.clear();
             link.deaf = Some(error);
+            // It ends when everything is read that has come.
+            if !self.unread.contains(&rank) {
+                self.unread.push(rank);
+            }
         }
         let moved = link.sent_bytes > before;
         let blocks = link.deaf.is_none() && !link.is_flushed();
@@ -312,6 +329,6 @@ impl Link {
     }
 
     fn is_flushed(&self) -> bool {
-        self.backlog.is_empty() && !self.stream.holds_back()
+        self.deaf.is_some() || self.backlog.is_empty() && !self.stream.holds_back()
     }
 }

@@ -1,25 +1,26 @@
-//! Members on different machines: every member keeps a copy of every row, and rows travel over one stream between each two.
+//! Peers on different machines: each keeps a copy of the other's row, and rows travel over one stream between the two.
 //!
-//! Read [`TcpFabric`] first. Its own row stands on the heap, where publishers write frames as in any other fabric; a post becomes
-//! *frames* on the streams to its peers, "write these bytes at this offset" (`wire.rs`). What waits to be sent to one peer is a
+//! `links.rs` has the streams of one member. A post becomes *frames* on those to its peers, "write these bytes at this offset" (`wire.rs`). What waits to be sent to one peer is a
 //! set of ranges and no queue of messages (`backlog.rs`): later posts melt into it, so it is bounded by the row, whatever the
 //! peer does, and nobody waits for a socket. What arrives is put into the copy of the sender's row (`inbox.rs`), by the thread that runs
 //! the engine, in [`progress`](crate::Fabric::progress). Why the order of posts survives all that stands at
 //! the head of `backlog.rs`, and what was rejected in docs/adr/0014.
 //!
 //! How connections come about, and that the peer is who it says and has the same view, is not here: a [`Stream`] is given
-//! ready for use. A connection that has failed is not made again within the view; its peer is [reported](TcpFabric::next_down).
+//! ready for use. A connection that has failed is not made again within the view; its peer is [reported](crate::Mesh::next_down).
 mod backlog;
 mod error;
-mod fabric;
 mod inbox;
 mod links;
 mod stream;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::settle;
 mod wire;
 
-pub use error::{Down, TcpError};
-pub use fabric::TcpFabric;
+pub use error::Down;
+pub(crate) use links::Links;
 pub use links::Traffic;
 pub use stream::{Connection, SocketOptions, SocketStream, Space, Stream};
+pub(crate) use wire::ROW_BYTES_MAX;

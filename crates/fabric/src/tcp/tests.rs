@@ -1,9 +1,10 @@
 //! The conformance suite over streams, and cases that it, which knows no network, can't ask.
 use super::wire::{HEAD_BYTES, Head};
-use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream, TcpError, TcpFabric};
-use crate::bell::EventBell;
+use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream};
 use crate::conformance::{Harness, PATIENCE, view};
 use crate::fabric::Fabric;
+use crate::mesh::{Mesh, Peer};
+use crate::shm::{MemberBell, OwnRow};
 use spindle_core::{Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -33,28 +34,33 @@ fn unix_pair() -> [UnixStream; 2] {
 }
 
 /// All members of a view, over what `pair` makes for each two.
-fn connect(layout: &Layout, mut pair: impl FnMut() -> Ends) -> Vec<TcpFabric> {
+fn connect(layout: &Layout, mut pair: impl FnMut() -> Ends) -> Vec<Mesh> {
     let members = layout.rows().len() as u32;
     let mut streams: Vec<Vec<_>> = (0..members).map(|_| vec![]).collect();
     for i in 0..members {
         for j in i + 1..members {
             let [near, far] = pair();
-            streams[i as usize].push((Rank(j), Some(near)));
-            streams[j as usize].push((Rank(i), Some(far)));
+            streams[i as usize].push((Rank(j), near));
+            streams[j as usize].push((Rank(i), far));
         }
     }
-    let fabric = |(me, streams)| TcpFabric::new(layout, Rank(me), &EventBell::create().unwrap(), streams).unwrap();
-    (0..).zip(streams).map(fabric).collect()
+    (0..).zip(streams).map(|(me, streams)| mesh(layout, Rank(me), streams)).collect()
+}
+
+/// The member `me`, to whom nobody is near.
+fn mesh(layout: &Layout, me: Rank, streams: impl IntoIterator<Item = (Rank, Connection)>) -> Mesh {
+    let (own, _) = OwnRow::create(layout, me, &MemberBell::with_event().unwrap()).unwrap();
+    Mesh::new(layout, own, streams.into_iter().map(|(rank, stream)| (rank, Some(Peer::There(stream))))).unwrap()
 }
 
 /// Until everything that was posted to a living member has arrived there.
-fn settle(fabrics: &mut [TcpFabric]) {
+pub(crate) fn settle(fabrics: &mut [Mesh]) {
     let start = Instant::now();
     loop {
         for fabric in fabrics.iter_mut() {
             fabric.progress();
         }
-        let arrived = |from: &TcpFabric, to: &TcpFabric| match (from.traffic(to.me()), to.traffic(from.me())) {
+        let arrived = |from: &Mesh, to: &Mesh| match (from.traffic(to.me()), to.traffic(from.me())) {
             (Some(from), Some(to)) => from.waiting_bytes == 0 && from.sent_bytes == to.received_bytes,
             _ => true,
         };
@@ -75,13 +81,13 @@ macro_rules! suite {
             struct Over;
 
             impl Harness for Over {
-                type Fabric = TcpFabric;
+                type Fabric = Mesh;
 
-                fn connect(layout: &Layout) -> Vec<TcpFabric> {
+                fn connect(layout: &Layout) -> Vec<Mesh> {
                     connect(layout, || $pair)
                 }
 
-                fn settle(fabrics: &mut [TcpFabric]) {
+                fn settle(fabrics: &mut [Mesh]) {
                     settle(fabrics);
                 }
             }
@@ -180,12 +186,11 @@ fn layout(members: u32) -> Layout {
 }
 
 /// A member, rank 0 of two, and the raw other end of its connection.
-fn with_stranger() -> (Layout, TcpFabric, UnixStream) {
+fn with_stranger() -> (Layout, Mesh, UnixStream) {
     let layout = layout(2);
     let [near, far] = unix_pair();
     let stream: Connection = Box::new(SocketStream::new(near, &USUAL).unwrap());
-    let bell = EventBell::create().unwrap();
-    let fabric = TcpFabric::new(&layout, Rank(0), &bell, [(Rank(1), Some(stream))]).unwrap();
+    let fabric = mesh(&layout, Rank(0), [(Rank(1), stream)]);
     (layout, fabric, far)
 }
 
@@ -193,7 +198,7 @@ fn head(at: u64, len: u64) -> [u8; HEAD_BYTES] {
     Head { at, len }.encode()
 }
 
-fn progress_until(fabric: &mut TcpFabric, what: &str, mut ready: impl FnMut(&mut TcpFabric) -> bool) {
+fn progress_until(fabric: &mut Mesh, what: &str, mut ready: impl FnMut(&mut Mesh) -> bool) {
     let start = Instant::now();
     while !ready(fabric) {
         assert!(start.elapsed() < PATIENCE, "{what}: nothing after {PATIENCE:?}");
@@ -202,7 +207,7 @@ fn progress_until(fabric: &mut TcpFabric, what: &str, mut ready: impl FnMut(&mut
     }
 }
 
-fn down(fabric: &mut TcpFabric) -> (Rank, Down) {
+fn down(fabric: &mut Mesh) -> (Rank, Down) {
     let mut down = None;
     progress_until(fabric, "the end of a connection", |fabric| {
         down = down.take().or_else(|| fabric.next_down());
@@ -221,35 +226,9 @@ const COUNT: u64 = 64;
 const OTHER: u64 = 88;
 
 #[test]
-fn each_other_member_is_needed_once() {
-    let layout = layout(3);
-    let bell = EventBell::create().unwrap();
-    for (given, rank, times) in
-        [(vec![], 1, 0), (vec![1], 2, 0), (vec![1, 1], 1, 2), (vec![0], 0, 1), (vec![1, 2, 3], 3, 1)]
-    {
-        let streams = given.into_iter().map(|rank| (Rank(rank), None));
-        let error = TcpFabric::new(&layout, Rank(0), &bell, streams).unwrap_err();
-        assert!(
-            matches!(error, TcpError::Connections { rank: r, times: t, me: Rank(0) } if (r.0, t) == (rank, times)),
-            "{error}"
-        );
-    }
-}
-
-#[test]
-fn who_never_came_has_a_row_of_zeros() {
-    let layout = layout(2);
-    let mut fabric = TcpFabric::new(&layout, Rank(0), &EventBell::create().unwrap(), [(Rank(1), None)]).unwrap();
-    assert!((0..layout.row(Rank(1)).size).step_by(8).all(|at| fabric.load(Rank(1), at) == 0));
-    fabric.post(&[Rank(1)], 0..64);
-    assert!(!fabric.is_connected(Rank(1)) && fabric.traffic(Rank(1)).is_none() && fabric.is_flushed());
-    assert!(fabric.next_down().is_none());
-}
-
-#[test]
 fn posts_are_of_whole_words_of_my_row() {
     let layout = layout(2);
-    let mut fabric = TcpFabric::new(&layout, Rank(0), &EventBell::create().unwrap(), [(Rank(1), None)]).unwrap();
+    let mut fabric = connect(&layout, || socket_ends(unix_pair(), &USUAL)).remove(0);
     let size = layout.row(Rank(0)).size;
     for range in [4..8, 0..4, size - 8..size + 8, size..size + 8, 0..u64::MAX - 7] {
         let post = std::panic::AssertUnwindSafe(|| fabric.post(&[Rank(1)], range));
@@ -307,7 +286,7 @@ fn who_does_not_read_stops_nobody() {
     }
 }
 
-fn progress_until_both(fabrics: &mut [TcpFabric], ready: impl Fn(&[TcpFabric]) -> bool) {
+fn progress_until_both(fabrics: &mut [Mesh], ready: impl Fn(&[Mesh]) -> bool) {
     let start = Instant::now();
     while !ready(fabrics) {
         assert!(start.elapsed() < PATIENCE, "nothing after {PATIENCE:?}");
@@ -351,7 +330,7 @@ fn what_is_not_posted_does_not_leave() {
     for options in [&USUAL, &TINY] {
         let mut fabrics = connect(&layout, || socket_ends(unix_pair(), options));
         let fabric = &mut fabrics[0];
-        let waits = |fabric: &TcpFabric| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
+        let waits = |fabric: &Mesh| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
         for _ in 0..1000 {
             if options.send_buffer_bytes.is_some() && !waits(fabric) {
                 fabric.post(&EVERYONE[..2], ring(&layout));
@@ -567,7 +546,7 @@ fn whatever_a_stream_has_to_tell_ends_a_sleep() {
     assert_eq!(fabric.load(Rank(1), COUNT), 1);
     // More waits than the socket takes, and the peer starts to read.
     let ring = ring(&layout(2));
-    let blocked = |fabric: &mut TcpFabric| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
+    let blocked = |fabric: &mut Mesh| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
     while !blocked(&mut fabric) {
         fabric.post(&[Rank(1)], ring.clone());
         fabric.post(&[Rank(1)], COUNT..COUNT + 8);
@@ -609,27 +588,6 @@ fn a_ring_ends_one_sleep() {
     }
 }
 
-/// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.
-#[test]
-fn a_ring_of_an_ended_view_wakes_its_member_still() {
-    let layout = layout(1);
-    let bell = EventBell::create().unwrap();
-    let fabric = || TcpFabric::new(&layout, Rank(0), &bell, []).unwrap();
-    let (old, mut new) = (fabric(), fabric());
-    let (stale, lingering) = (old.doorbell(), old.linger());
-    drop(old);
-    new.begin_sleep();
-    assert!(!stale.ring(), "nobody listens there yet");
-    new.listen_to(vec![lingering]);
-    for _ in 0..2 {
-        new.begin_sleep();
-        assert!(stale.ring());
-        assert!(new.sleep(PATIENCE));
-        assert!(!stale.ring(), "it is awake");
-    }
-    assert_eq!(new.take_lingering().len(), 1);
-}
-
 /// A stream to which nothing can be sent any more, though nothing ends what comes from it, is one to a peer that is gone. What had
 /// come counts.
 #[test]
@@ -637,8 +595,7 @@ fn who_can_not_be_sent_to_is_gone() {
     let layout = layout(2);
     let [near, mut far] = unix_pair();
     let stream: Connection = Box::new(Failing(SocketStream::new(near, &USUAL).unwrap()));
-    let bell = EventBell::create().unwrap();
-    let mut fabric = TcpFabric::new(&layout, Rank(0), &bell, [(Rank(1), Some(stream))]).unwrap();
+    let mut fabric = mesh(&layout, Rank(0), [(Rank(1), stream)]);
     far.write_all(&[head(COUNT, 8), 3u64.to_le_bytes()].concat()).unwrap();
     fabric.post(&[Rank(1)], COUNT..COUNT + 8);
     let (rank, why) = down(&mut fabric);
@@ -682,7 +639,7 @@ fn nothing_is_announced_before_it_is_there() {
                 socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL)
             }
         };
-        let [mut writer, mut reader]: [TcpFabric; 2] = connect(&layout, pair).try_into().unwrap();
+        let [mut writer, mut reader]: [Mesh; 2] = connect(&layout, pair).try_into().unwrap();
         let ring = ring(&layout);
         let words = (ring.end - ring.start) / 8;
         let total = 40 * words;
@@ -777,7 +734,7 @@ fn engines_agree_over_streams() {
         let layout = Layout::new(&view).unwrap();
         let tcp = || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL);
         let fabrics = connect(&layout, || if seed == 4 { tcp() } else { socket_ends(unix_pair(), options) });
-        let ended: Vec<(Vec<u64>, Log, TcpFabric)> = std::thread::scope(|scope| {
+        let ended: Vec<(Vec<u64>, Log, Mesh)> = std::thread::scope(|scope| {
             let members = fabrics.into_iter().map(|fabric| {
                 let view = view.clone();
                 scope.spawn(move || run_member(fabric, view, seed))
@@ -796,7 +753,7 @@ fn engines_agree_over_streams() {
 }
 
 /// Sends 300 messages, delivers everybody's, and leaves with all that it has to say on its way.
-fn run_member(mut fabric: TcpFabric, view: View, seed: u64) -> (Vec<u64>, Log, TcpFabric) {
+fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) {
     let start = Instant::now();
     let mut random = Random(seed << 8 | u64::from(fabric.me().0));
     let mut engine = Engine::new(view, fabric.me(), Ablation::default()).unwrap();
@@ -816,7 +773,7 @@ fn run_member(mut fabric: TcpFabric, view: View, seed: u64) -> (Vec<u64>, Log, T
             sent.push(digest(&frame));
             frame.commit();
         }
-        let mut poll = |fabric: &mut TcpFabric| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
+        let mut poll = |fabric: &mut Mesh| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
         if poll(&mut fabric) {
             continue;
         }

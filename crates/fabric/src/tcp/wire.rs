@@ -10,7 +10,7 @@ use super::error::Down;
 /// Bytes of a head.
 pub(super) const HEAD_BYTES: usize = 8;
 /// Bytes of a row that heads can speak of.
-pub(super) const ROW_BYTES_MAX: u64 = 8 << 32;
+pub(crate) const ROW_BYTES_MAX: u64 = 8 << 32;
 
 /// Where the bytes of a frame go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
