@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod fabric;
 pub mod life;
 pub mod mail;
+pub mod net;
 pub mod pipe;
 pub mod probe;
 pub mod publisher;
