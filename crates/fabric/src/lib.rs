@@ -13,6 +13,7 @@ pub mod fabric;
 pub mod life;
 pub mod mail;
 pub mod mesh;
+pub mod net;
 pub mod pipe;
 pub mod probe;
 pub mod publisher;

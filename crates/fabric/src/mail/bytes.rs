@@ -3,7 +3,7 @@ use spindle_core::limits::MEMBERS_MAX;
 
 /// Why bytes are no letter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum WireError {
+pub(crate) enum WireError {
     /// Not from Spindle.
     #[error("bytes that are not Spindle's")]
     Magic,
@@ -37,20 +37,30 @@ pub(super) enum WireError {
 }
 
 /// Appends to a letter.
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    pub(super) fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn u64(&mut self, value: u64) {
+    pub(crate) fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn u128(&mut self, value: u128) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// With its length in front.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.u32(text.len() as u32);
+        self.0.extend_from_slice(text.as_bytes());
     }
 }
 
 /// Takes a letter apart, from its beginning.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], WireError> {
@@ -63,16 +73,26 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().map_err(|_| WireError::Short)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, WireError> {
+    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, WireError> {
+    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
+    pub(crate) fn u128(&mut self) -> Result<u128, WireError> {
+        Ok(u128::from_le_bytes(self.array()?))
+    }
+
+    /// As [`Writer::text`] wrote it; `field` is what it should be.
+    pub(crate) fn text(&mut self, field: &'static str) -> Result<&'a str, WireError> {
+        let bytes = self.u32()?;
+        str::from_utf8(self.take(bytes as usize)?).map_err(|_| WireError::Value { field })
+    }
+
     /// The length of a list with an element a member.
-    pub(super) fn count(&mut self) -> Result<u32, WireError> {
+    pub(crate) fn count(&mut self) -> Result<u32, WireError> {
         let count = self.u32()?;
         if count as usize > MEMBERS_MAX {
             return Err(WireError::Value { field: "number of members" });

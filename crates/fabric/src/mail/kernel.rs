@@ -11,7 +11,7 @@ pub(super) fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// 128 random bits.
-pub(super) fn random() -> io::Result<u128> {
+pub(crate) fn random() -> io::Result<u128> {
     let mut bytes = [0_u8; 16];
     // SAFETY: the kernel writes at most `bytes.len()` bytes, all of them inside `bytes`.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

@@ -3,13 +3,13 @@ use spindle_core::limits::MEMBERS_MAX;
 use std::time::Duration;
 
 /// Bytes in the name of a group.
-pub(super) const GROUP_NAME_BYTES_MAX: usize = 64;
+pub(crate) const GROUP_NAME_BYTES_MAX: usize = 64;
 /// How long a process waits before it tries for the lock again, at first.
 pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(1);
 /// The same after some attempts; each waits twice as long as the one before.
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_millis(20);
 /// Bytes in one letter between mailboxes.
-pub(super) const LETTER_BYTES_MAX: usize = 16 << 10;
+pub(crate) const LETTER_BYTES_MAX: usize = 16 << 10;
 /// Descriptors in one letter: a member's row, doorbell, process, and its doorbell's eventfd.
 pub(super) const LETTER_FDS_MAX: usize = 4;
 /// Letters that are no letters which one look into a mailbox throws away, so that whoever floods it does not hold its

@@ -15,17 +15,17 @@
 //!   with its descriptors.
 //!
 //! This is not membership: who is in a view is decided by the members, in their shared memory.
-mod bytes;
+pub(crate) mod bytes;
 mod dir;
 mod enclosure;
 mod error;
-mod kernel;
-mod limits;
+pub(crate) mod kernel;
+pub(crate) mod limits;
 mod mailbox;
 mod outbox;
 mod place;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watch;
 mod wire;
 

@@ -26,10 +26,10 @@ const BOUND: Duration = Duration::from_secs(60);
 const REGION: u64 = 4096;
 
 /// A directory for one test.
-pub(super) struct TempDir(PathBuf);
+pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("mail-{}-{n}", std::process::id()));
@@ -37,7 +37,7 @@ impl TempDir {
         Self(path)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -160,7 +160,7 @@ impl Letter {
     }
 
     /// Who says that it wrote it, where it says so.
-    pub(super) fn from(&self) -> Option<MemberId> {
+    pub(crate) fn from(&self) -> Option<MemberId> {
         match self {
             Self::Parts { from, .. }
             | Self::Ask { from, .. }
@@ -171,7 +171,7 @@ impl Letter {
         }
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         self.encode_as(VERSION)
     }
 
@@ -183,7 +183,7 @@ impl Letter {
         out.u32(self.kind());
         match self {
             Self::Parts { incarnation, view, from, pid, event } => {
-                put_incarnation(&mut out, *incarnation);
+                out.u128(*incarnation);
                 out.u64(view.0);
                 out.u64(from.0);
                 out.u32(*pid);
@@ -208,7 +208,7 @@ impl Letter {
                 }
             }
             Self::View { incarnation, view, from, bytes } => {
-                put_incarnation(&mut out, *incarnation);
+                out.u128(*incarnation);
                 [view.0, from.0, *bytes].into_iter().for_each(|value| out.u64(value));
             }
             Self::Request { from, reply, what } => {
@@ -226,7 +226,7 @@ impl Letter {
         out.0
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut from = Reader(bytes);
         let (version, kind) = header(&mut from)?;
         if version != VERSION {
@@ -234,7 +234,7 @@ impl Letter {
         }
         let letter = match kind {
             PARTS => Self::Parts {
-                incarnation: incarnation(&mut from)?,
+                incarnation: from.u128()?,
                 view: ViewId(from.u64()?),
                 from: MemberId(from.u64()?),
                 pid: from.u32()?,
@@ -244,7 +244,7 @@ impl Letter {
             REFUSED => Self::Refused { why: refusal(&mut from)? },
             WAIT => wait(&mut from)?,
             VIEW => Self::View {
-                incarnation: incarnation(&mut from)?,
+                incarnation: from.u128()?,
                 view: ViewId(from.u64()?),
                 from: MemberId(from.u64()?),
                 bytes: from.u64()?,
@@ -300,15 +300,6 @@ fn header(from: &mut Reader<'_>) -> Result<(u32, u32), WireError> {
         return Err(WireError::Magic);
     }
     Ok((from.u32()?, from.u32()?))
-}
-
-fn put_incarnation(out: &mut Writer, incarnation: u128) {
-    out.u64(incarnation as u64);
-    out.u64((incarnation >> 64) as u64);
-}
-
-fn incarnation(from: &mut Reader<'_>) -> Result<u128, WireError> {
-    Ok(u128::from(from.u64()?) | u128::from(from.u64()?) << 64)
 }
 
 fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {

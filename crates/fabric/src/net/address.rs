@@ -1,0 +1,216 @@
+//! Where a process can be reached from other hosts.
+use super::limits::{ADDRESS_BYTES_MAX, SOCKET_PATH_BYTES_MAX};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr;
+
+/// Where a process can be reached: `host:port`, where the host is an IPv4 address, an IPv6 address in brackets or a DNS name, which is
+/// resolved at each attempt; or `unix:PATH`, for what shares the file system.
+///
+/// Two addresses are equal if they are written alike, but for capitals and the ways to write an IP address.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Address(Place);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Place {
+    Ip(SocketAddr),
+    Name { host: String, port: u16 },
+    Unix(String),
+}
+
+/// Why a text is no address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// More than 260 bytes.
+    #[error("an address of {bytes} bytes; at most {max} are possible", max = ADDRESS_BYTES_MAX)]
+    Length {
+        /// Its length.
+        bytes: u64,
+    },
+    /// No port at the end.
+    #[error("address {text:?} has no port from 0 to 65535 at its end; write host:port, [IPv6]:port or unix:/path")]
+    Port {
+        /// The address.
+        text: String,
+    },
+    /// What stands before the port is neither an IP address nor a DNS name.
+    #[error(
+        "address {text:?} has no host; write an IPv4 address, an IPv6 address in brackets, or a DNS name before the port"
+    )]
+    Host {
+        /// The address.
+        text: String,
+    },
+    /// Its path is relative, or none that a socket can have.
+    #[error("address {text:?} has no path for a socket; write an absolute one of at most {max} bytes", max = SOCKET_PATH_BYTES_MAX)]
+    Path {
+        /// The address.
+        text: String,
+    },
+}
+
+impl Address {
+    pub(super) fn place(&self) -> &Place {
+        &self.0
+    }
+
+    /// With this port, if it has one.
+    pub(super) fn with_port(&self, port: u16) -> Address {
+        Address(match self.0.clone() {
+            Place::Ip(mut ip) => {
+                ip.set_port(port);
+                Place::Ip(ip)
+            }
+            Place::Name { host, .. } => Place::Name { host, port },
+            unix @ Place::Unix(_) => unix,
+        })
+    }
+
+    /// Its port, if it has one.
+    pub fn port(&self) -> Option<u16> {
+        match &self.0 {
+            Place::Ip(ip) => Some(ip.port()),
+            Place::Name { port, .. } => Some(*port),
+            Place::Unix(_) => None,
+        }
+    }
+
+    /// Whether it stands for all addresses of its host, as `0.0.0.0` does: one can listen there, and not be reached.
+    pub fn is_wildcard(&self) -> bool {
+        matches!(self.0, Place::Ip(ip) if ip.ip().is_unspecified())
+    }
+}
+
+/// Whether nobody but processes of this host can connect to it.
+pub(super) fn is_loopback(ip: &SocketAddr) -> bool {
+    ip.ip().to_canonical().is_loopback()
+}
+
+impl From<SocketAddr> for Address {
+    fn from(ip: SocketAddr) -> Address {
+        Address(Place::Ip(ip))
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        if text.len() > ADDRESS_BYTES_MAX {
+            return Err(AddressError::Length { bytes: text.len() as u64 });
+        }
+        if let Some(path) = text.strip_prefix("unix:") {
+            let fits = Path::new(path).is_absolute() && path.len() <= SOCKET_PATH_BYTES_MAX && !path.contains('\0');
+            return if fits {
+                Ok(Address(Place::Unix(path.into())))
+            } else {
+                Err(AddressError::Path { text: text.into() })
+            };
+        }
+        if let Ok(ip) = text.parse() {
+            return Ok(Address(Place::Ip(ip)));
+        }
+        let no_port = || AddressError::Port { text: text.into() };
+        let (host, port) = text.rsplit_once(':').ok_or_else(no_port)?;
+        // Not "+80", which parses.
+        let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = port.parse().ok().filter(|_| digits).ok_or_else(no_port)?;
+        if !is_dns_name(host) {
+            return Err(AddressError::Host { text: text.into() });
+        }
+        Ok(Address(Place::Name { host: host.to_ascii_lowercase(), port }))
+    }
+}
+
+/// A name that can't be meant as an IP address, which some systems accept in odd forms ("127.1").
+fn is_dns_name(host: &str) -> bool {
+    let labels = host.strip_suffix('.').unwrap_or(host);
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(allowed) && !label.starts_with('-');
+    let number =
+        |label: &str| label.bytes().all(|byte| byte.is_ascii_digit()) || label.to_ascii_lowercase().starts_with("0x");
+    host.len() <= 253 && labels.split('.').all(label) && !labels.rsplit('.').next().is_some_and(number)
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Ip(ip) => ip.fmt(f),
+            Place::Name { host, port } => write!(f, "{host}:{port}"),
+            Place::Unix(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Result<Address, AddressError> {
+        text.parse()
+    }
+
+    #[test]
+    fn addresses_are_written_as_they_are_read() {
+        for text in [
+            "10.0.0.7:4117",
+            "0.0.0.0:0",
+            "[::1]:4117",
+            "[fe80::1%3]:80",
+            "db-1.example_net.org:65535",
+            "host:1",
+            "host.:1",
+            "unix:/run/spindle/a b.sock",
+            "1host.x1:1",
+        ] {
+            assert_eq!(address(text).unwrap().to_string(), text);
+        }
+        let longest = format!("{}.{}.{}.{}:65535", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61));
+        assert_eq!(address(&longest).unwrap().to_string(), longest);
+        let longest = format!("unix:/{}", "a".repeat(SOCKET_PATH_BYTES_MAX - 1));
+        assert_eq!(address(&longest).unwrap().to_string(), longest);
+    }
+
+    #[test]
+    fn what_means_the_same_is_equal() {
+        assert_eq!(address("[0::0:1]:9").unwrap(), address("[::1]:9").unwrap());
+        assert_eq!(address("Host.Example:9").unwrap(), address("host.example:9").unwrap());
+        assert_ne!(address("host:9").unwrap(), address("host:8").unwrap());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let long = "x".repeat(ADDRESS_BYTES_MAX + 1);
+        assert_eq!(address(&long), Err(AddressError::Length { bytes: 261 }));
+        for text in ["", "host", "host:", "host:65536", "host:-1", "host:+1", "host: 1", "10.0.0.7", "[::1]", "/run/a"]
+        {
+            assert_eq!(address(text), Err(AddressError::Port { text: text.into() }));
+        }
+        let long = format!("{}:1", "a".repeat(64));
+        for text in
+            [":1", "::1:80", "127.1:80", "1.2.3.4.5:80", "0x7f000001:1", "a..b:1", "-a:1", "a b:1", "é:1", ".:1", &long]
+        {
+            assert_eq!(address(text), Err(AddressError::Host { text: text.into() }), "{text}");
+        }
+        let long = format!("unix:/{}", "a".repeat(SOCKET_PATH_BYTES_MAX));
+        for text in ["unix:", "unix:run/a", "unix:/a\0b", &long] {
+            assert_eq!(address(text), Err(AddressError::Path { text: text.into() }));
+        }
+    }
+
+    #[test]
+    fn ports_and_wildcards() {
+        assert_eq!(address("[::]:0").unwrap().with_port(7).to_string(), "[::]:7");
+        assert_eq!(address("a:0").unwrap().with_port(7).port(), Some(7));
+        assert_eq!(address("unix:/a").unwrap().with_port(7).port(), None);
+        assert!(address("0.0.0.0:1").unwrap().is_wildcard() && address("[::]:1").unwrap().is_wildcard());
+        assert!(!address("10.0.0.1:1").unwrap().is_wildcard() && !address("a:1").unwrap().is_wildcard());
+        for (text, expected) in
+            [("127.3.2.1:1", true), ("[::1]:1", true), ("[::ffff:127.0.0.1]:1", true), ("[::2]:1", false)]
+        {
+            assert_eq!(is_loopback(&text.parse().unwrap()), expected, "{text}");
+        }
+    }
+}

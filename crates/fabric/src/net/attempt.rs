@@ -1,0 +1,342 @@
+//! An attempt to connect: a name is resolved, its addresses are tried, and who answers is asked who it is.
+use super::address::{Address, is_loopback};
+use super::endpoint::{Me, Security};
+use super::error::NetError;
+use super::hello::{Answer, Card, Declined, Hello, HelloError, Incoming, Magic, Outgoing, Purpose};
+use super::limits::{CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER};
+use super::poller::{IN, OUT, Poller, Token, Wire};
+use super::resolve::{Found, Target};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use spindle_core::MemberId;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) address: Address,
+    pub(super) purpose: Purpose,
+    /// The letters that wait for it.
+    pub(super) post: Option<u64>,
+    whom: Option<MemberId>,
+    token: Token,
+    stage: Stage,
+    deadline: Instant,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Resolving,
+    Connecting(Connecting),
+    Greeting { wire: Wire, hello: Outgoing, answer: Incoming },
+    Over,
+}
+
+#[derive(Debug)]
+struct Connecting {
+    rest: VecDeque<Target>,
+    next_at: Instant,
+    pending: Vec<OwnedFd>,
+    failed: io::Error,
+}
+
+/// What came of it.
+pub(super) type Outcome = Result<(Wire, Card), NetError>;
+
+impl Attempt {
+    /// One that waits for its address to be [`found`](Self::found).
+    pub(super) fn new(
+        token: Token,
+        address: Address,
+        whom: Option<MemberId>,
+        purpose: Purpose,
+        post: Option<u64>,
+    ) -> Attempt {
+        Attempt {
+            address,
+            purpose,
+            post,
+            whom,
+            token,
+            stage: Stage::Resolving,
+            deadline: Instant::now() + CONNECT_DEADLINE,
+        }
+    }
+
+    /// When it wants to be looked at, if nothing happens before.
+    pub(super) fn wake_at(&self) -> Instant {
+        match &self.stage {
+            Stage::Connecting(Connecting { rest, next_at, .. }) if !rest.is_empty() => self.deadline.min(*next_at),
+            _ => self.deadline,
+        }
+    }
+
+    /// What its address leads to.
+    pub(super) fn found(&mut self, found: Found, me: &Me, poller: &Poller) -> Option<Outcome> {
+        let targets = match found {
+            Ok(targets) => targets,
+            Err(source) => return self.fail(NetError::Resolve { address: self.address.clone(), source }),
+        };
+        let off_host = |target: &Target| matches!(target, Target::Ip(ip) if !is_loopback(ip));
+        if matches!(me.security, Security::Local) && targets.iter().any(off_host) {
+            return self.fail(NetError::Insecure { address: self.address.clone() });
+        }
+        let now = Instant::now();
+        let failed = io::ErrorKind::NotFound.into();
+        self.stage = Stage::Connecting(Connecting { rest: targets.into(), next_at: now, pending: vec![], failed });
+        self.deadline = now + CONNECT_DEADLINE;
+        self.progress(me, poller)
+    }
+
+    /// Does what can be done. Not to be called any more after it has come to something.
+    pub(super) fn progress(&mut self, me: &Me, poller: &Poller) -> Option<Outcome> {
+        if let Stage::Connecting(connecting) = &mut self.stage {
+            match connecting.progress(self.token, poller) {
+                Ok(None) => {}
+                Ok(Some(socket)) => {
+                    if let Err(error) = self.greet(socket, me, poller) {
+                        return self.fail(error);
+                    }
+                }
+                Err(source) => return self.fail(NetError::Connect { address: self.address.clone(), source }),
+            }
+        }
+        if let Stage::Greeting { wire, hello, answer } = &mut self.stage {
+            match exchange(wire, hello, answer, poller) {
+                Ok(None) => {}
+                Ok(Some(answer)) => return self.conclude(answer),
+                Err(error) => return self.fail(explain(error, &self.address)),
+            }
+        }
+        if Instant::now() >= self.deadline {
+            let (what, after) = match self.stage {
+                Stage::Resolving => ("resolve", CONNECT_DEADLINE),
+                Stage::Connecting(_) => ("accept a connection", CONNECT_DEADLINE),
+                Stage::Greeting { .. } | Stage::Over => ("say who it is", HELLO_DEADLINE),
+            };
+            return self.fail(NetError::TimedOut { address: self.address.clone(), what, after });
+        }
+        None
+    }
+
+    fn fail(&mut self, why: NetError) -> Option<Outcome> {
+        self.stage = Stage::Over;
+        Some(Err(why))
+    }
+
+    fn greet(&mut self, socket: OwnedFd, me: &Me, poller: &Poller) -> Result<(), NetError> {
+        let broken = |source| NetError::Broken { address: self.address.clone(), source };
+        poller.remove(&socket);
+        let stream = me.wrap(socket, true).map_err(broken)?;
+        let wire = Wire::new(poller, stream, self.token).map_err(broken)?;
+        let hello = Hello {
+            group: me.group.clone(),
+            purpose: self.purpose,
+            card: me.card.clone(),
+            process: me.process,
+            wanted: self.whom,
+        };
+        let (hello, answer) = (Outgoing::new(hello.encode()), Incoming::new(Magic::Answer));
+        self.stage = Stage::Greeting { wire, hello, answer };
+        self.deadline = Instant::now() + HELLO_DEADLINE;
+        Ok(())
+    }
+
+    fn conclude(&mut self, answer: Answer) -> Option<Outcome> {
+        let address = self.address.clone();
+        let elsewhere = |wanted, found| NetError::Elsewhere { address: address.clone(), wanted, found };
+        match (answer, self.whom) {
+            (Answer::Welcome(Card { id, .. }), Some(wanted)) if wanted != id => self.fail(elsewhere(wanted, id)),
+            (Answer::Welcome(card), _) => match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Greeting { wire, .. } => Some(Ok((wire, card))),
+                _ => None,
+            },
+            (Answer::Declined(Declined::Member(found)), Some(wanted)) => self.fail(elsewhere(wanted, found)),
+            (Answer::Declined(Declined::Myself), _) => self.fail(NetError::Myself { address }),
+            (Answer::Declined(why), _) => self.fail(NetError::Declined { address, why }),
+        }
+    }
+}
+
+/// Says hello and hears the answer.
+fn exchange(
+    wire: &mut Wire,
+    hello: &mut Outgoing,
+    answer: &mut Incoming,
+    poller: &Poller,
+) -> Result<Option<Answer>, HelloError> {
+    let sent = hello.send(&mut *wire.stream);
+    // Who refuses at once may have closed already: its answer is there all the same.
+    let answer = match answer.receive(&mut *wire.stream) {
+        Ok(Some(body)) => Some(Answer::decode(body)?),
+        Ok(None) => None,
+        Err(error) => return Err(error),
+    };
+    // Receiving may have left something to send.
+    let wants_out = !sent? || wire.stream.holds_back();
+    wire.want_out(poller, wants_out);
+    Ok(answer)
+}
+
+fn explain(error: HelloError, address: &Address) -> NetError {
+    let address = address.clone();
+    match error {
+        HelloError::Version(version) => NetError::Declined { address, why: Declined::Version(version) },
+        HelloError::Wire(_) => NetError::Stranger { address, what: "it answered something else".into() },
+        HelloError::Ended => NetError::Stranger { address, what: "it closed the connection before it answered".into() },
+        HelloError::Io(source) => NetError::Broken { address, source },
+    }
+}
+
+impl Connecting {
+    /// The first socket that is connected.
+    ///
+    /// # Errors
+    /// Why the last one was not, if there is no other to wait for.
+    fn progress(&mut self, token: Token, poller: &Poller) -> io::Result<Option<OwnedFd>> {
+        let mut i = 0;
+        while i < self.pending.len() {
+            match is_connected(&self.pending[i]) {
+                Ok(true) => return Ok(Some(self.pending.swap_remove(i))),
+                Ok(false) => i += 1,
+                Err(error) => {
+                    self.failed = error;
+                    self.pending.swap_remove(i);
+                }
+            }
+        }
+        let now = Instant::now();
+        // At most once round.
+        for _ in 0..self.rest.len() {
+            if !self.pending.is_empty() && now < self.next_at {
+                break;
+            }
+            let Some(target) = self.rest.pop_front() else { break };
+            self.next_at = now + NEXT_ADDRESS_AFTER;
+            match begin(&target) {
+                Ok((socket, true)) => return Ok(Some(socket)),
+                Ok((socket, false)) => match poller.add(&socket, token, IN | OUT) {
+                    Ok(()) => self.pending.push(socket),
+                    Err(error) => self.failed = error,
+                },
+                // A Unix socket's queue is full.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.rest.push_back(target);
+                    self.failed = error;
+                    return Ok(None);
+                }
+                Err(error) => self.failed = error,
+            }
+        }
+        match self.pending.is_empty() && self.rest.is_empty() {
+            true => Err(std::mem::replace(&mut self.failed, io::ErrorKind::NotFound.into())),
+            false => Ok(None),
+        }
+    }
+}
+
+/// A socket that connects, and whether it has.
+fn begin(target: &Target) -> io::Result<(OwnedFd, bool)> {
+    let family = match target {
+        Target::Unix(_) => AddressFamily::UNIX,
+        Target::Ip(ip) if ip.is_ipv4() => AddressFamily::INET,
+        Target::Ip(_) => AddressFamily::INET6,
+    };
+    let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    let connected = match target {
+        Target::Ip(ip) => net::connect(&socket, ip),
+        Target::Unix(path) => net::connect(&socket, &SocketAddrUnix::new(path.as_str())?),
+    };
+    match connected {
+        Ok(()) => Ok((socket, true)),
+        Err(Errno::INPROGRESS | Errno::INTR) => Ok((socket, false)),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn is_connected(socket: &OwnedFd) -> io::Result<bool> {
+    sockopt::socket_error(socket)??;
+    match net::getpeername(socket) {
+        Ok(peer) => Ok(peer.is_some()),
+        Err(Errno::NOTCONN) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::PATIENCE;
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+    use std::os::unix::net::UnixListener;
+
+    fn connecting(targets: Vec<Target>) -> Connecting {
+        let failed = io::ErrorKind::NotFound.into();
+        Connecting { rest: targets.into(), next_at: Instant::now(), pending: vec![], failed }
+    }
+
+    fn until_connected(connecting: &mut Connecting) -> io::Result<OwnedFd> {
+        let (poller, _waker) = Poller::new().unwrap();
+        let start = Instant::now();
+        loop {
+            if let Some(socket) = connecting.progress(Token::Attempt(1), &poller)? {
+                return Ok(socket);
+            }
+            assert!(start.elapsed() < PATIENCE, "no connection");
+            poller.wait(Some(NEXT_ADDRESS_AFTER)).unwrap();
+        }
+    }
+
+    fn bound(backlog: Option<i32>) -> (OwnedFd, SocketAddr) {
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        if let Some(backlog) = backlog {
+            net::listen(&socket, backlog).unwrap();
+        }
+        let address = net::getsockname(&socket).unwrap().try_into().unwrap();
+        (socket, address)
+    }
+
+    /// One address refuses, one is silent, one answers.
+    #[test]
+    fn every_address_of_a_name_has_its_chance() {
+        let (_refuses, refusing) = bound(None);
+        // Its queue is full, so the system answers nobody else there.
+        let (_silent, silent) = bound(Some(0));
+        let crowd: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
+        let answers = TcpListener::bind("127.0.0.1:0").unwrap();
+        let answering = answers.local_addr().unwrap();
+        let targets = [refusing, silent, answering].map(Target::Ip);
+        let socket = until_connected(&mut connecting(targets.into())).unwrap();
+        let peer = net::getpeername(&socket).unwrap().unwrap();
+        assert_eq!(SocketAddr::try_from(peer).unwrap(), answering);
+        let refused = until_connected(&mut connecting(vec![Target::Ip(refusing)])).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        drop(crowd);
+    }
+
+    #[test]
+    fn a_full_queue_of_a_unix_socket_is_tried_again() {
+        let temp = crate::mail::tests::TempDir::new();
+        let path = temp.path().join("socket");
+        let target = Target::Unix(path.to_str().unwrap().into());
+        let listener = UnixListener::bind(&path).unwrap();
+        // Fewer than it has by itself.
+        net::listen(&listener, 3).unwrap();
+        let mut crowd = vec![];
+        let full = loop {
+            match begin(&target) {
+                Ok(one) => crowd.push(one),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let (poller, _waker) = Poller::new().unwrap();
+        let mut connecting = connecting(vec![target]);
+        assert!(connecting.progress(Token::Attempt(1), &poller).unwrap().is_none());
+        listener.accept().unwrap();
+        until_connected(&mut connecting).unwrap();
+    }
+}

@@ -1,0 +1,240 @@
+//! A process's place among those of other hosts.
+use super::address::Address;
+use super::error::NetError;
+use super::exchange::{Command, Exchange};
+use super::hello::{Card, Purpose};
+use super::letters::Parcel;
+use super::listen::listen;
+use super::poller::Poller;
+use super::switch::Switch;
+use crate::mail::kernel::random;
+use crate::mail::{GroupName, Letter};
+use crate::tcp::{Connection, SocketOptions, SocketStream};
+use spindle_core::MemberId;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// What an endpoint is made of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whoever belongs to another group is refused.
+    pub group: GroupName,
+    /// This process's id, which may be a visitor's.
+    pub me: MemberId,
+    /// Processes with the same value share memory and the runtime directory with this one.
+    pub host: u128,
+    /// Where to listen, at least one address. Port 0 lets the system choose; names are resolved once. `[::]` is all of IPv6 and not of
+    /// IPv4.
+    pub listen: Vec<Address>,
+    /// Where others are told to connect to; port 0 stands for that of the first address with a port to listen at. `None`: the first address
+    /// to listen at, which must not be a wildcard then.
+    pub advertise: Option<Address>,
+    /// Who may connect, and to whom this process does.
+    pub security: Security,
+    /// For every connection.
+    pub socket: SocketOptions,
+}
+
+/// What protects connections.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Security {
+    /// Nothing, and so all of them stay on this host: over its loopback addresses or Unix sockets.
+    #[default]
+    Local,
+    /// Nothing. Whoever can connect, or reach the network between, can read and forge everything.
+    Insecure,
+}
+
+/// What has happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// Somebody wrote.
+    Letter {
+        /// Who, as it says of itself.
+        from: Card,
+        /// The letter.
+        letter: Letter,
+        /// What came with it.
+        enclosure: Vec<u8>,
+    },
+    /// A connection that a peer opened, or that was asked for with [`Endpoint::dial`].
+    Stream {
+        /// Who is at its other end.
+        with: Card,
+        /// What it is for.
+        purpose: Purpose,
+        /// All bytes on it belong to its purpose.
+        stream: Connection,
+        /// Whether this process asked for it.
+        dialled: bool,
+    },
+    /// A dial, or letters ([`Purpose::Mail`]) to that address, came to nothing.
+    Failed {
+        /// The address.
+        address: Address,
+        /// What the connection was to be for.
+        purpose: Purpose,
+        /// Why.
+        why: NetError,
+    },
+    /// The connection for letters to it has ended or is broken, and nobody asked for that: a reason to suspect it, never a proof. Letters
+    /// that had left may be lost.
+    Lost {
+        /// Who was at its other end.
+        with: Card,
+    },
+}
+
+/// What an endpoint threw away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// Connections of who did not say hello, not in time, or not as Spindle does.
+    pub strangers: u64,
+    /// Connections that were refused, with an answer that says why.
+    pub declined: u64,
+    /// Letters that were none.
+    pub garbage: u64,
+    /// Letters that say to be from another than who sent them.
+    pub forged: u64,
+}
+
+/// What every connection of an endpoint says of it.
+#[derive(Debug)]
+pub(super) struct Me {
+    pub(super) group: GroupName,
+    pub(super) card: Card,
+    pub(super) process: u128,
+    pub(super) security: Security,
+    pub(super) socket: SocketOptions,
+}
+
+impl Me {
+    /// A connected socket as what this process speaks over.
+    pub(super) fn wrap(&self, socket: OwnedFd, _dialled: bool) -> io::Result<Connection> {
+        let stream = SocketStream::new(socket, &self.socket)?;
+        match &self.security {
+            Security::Local | Security::Insecure => Ok(Box::new(stream)),
+        }
+    }
+}
+
+/// The one place of a process where others reach it from other hosts, and from which it reaches them.
+///
+/// It has a thread. Nothing that is called here waits for the network; what comes of it is [received](Self::receive).
+#[derive(Debug)]
+pub struct Endpoint {
+    card: Card,
+    exchange: Arc<Exchange>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Listens. `tell` is called on the endpoint's thread when there are events to [receive](Self::receive). It must neither panic nor
+    /// drop the endpoint, nor wait for who does.
+    ///
+    /// Waits for the resolver if a name is to be listened at.
+    ///
+    /// # Errors
+    /// [`NetError::Nowhere`], [`NetError::Advertise`], [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or what else the
+    /// system refuses.
+    pub fn open(options: Options, tell: impl Fn() + Send + Sync + 'static) -> Result<Endpoint, NetError> {
+        let Options { group, me, host, listen: addresses, advertise, security, socket } = options;
+        let os = |doing| move |source| NetError::Os { doing, source };
+        let only_here = matches!(security, Security::Local);
+        let (listeners, bound) = listen(&addresses, only_here)?;
+        let address = advertised(advertise, &bound)?;
+        let card = Card { id: me, host, address };
+        let process = random().map_err(os("get random bits"))?;
+        let (poller, waker) = Poller::new().map_err(os("set up the network's thread"))?;
+        let exchange = Arc::new(Exchange::new(waker.clone()));
+        let me = Me { group, card: card.clone(), process, security, socket };
+        let switch = Switch::new(me, Arc::clone(&exchange), listeners, poller, waker, Box::new(tell));
+        let thread = std::thread::Builder::new()
+            .name("spindle-net".into())
+            .spawn(move || switch.run())
+            .map_err(os("start the network's thread"))?;
+        Ok(Endpoint { card, exchange, thread: Some(thread) })
+    }
+
+    /// What others are told of it: with the port that the system chose.
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// Writes to who is at `to`, if that is `whom`; `None`: whoever it is.
+    ///
+    /// Connects if there is no connection, and tries again if it fails. Letters to one address arrive in the order in which they were sent,
+    /// each once or not at all. They are given up, with [`Event::Failed`], when there was no connection for 5 s, or never can be. If
+    /// 1024 letters wait, or 128 MiB, what was sent last is dropped, and the first time that is told.
+    ///
+    /// # Panics
+    /// For letters that go with descriptors (parts, state), an enclosure of more than 64 MiB, or one that is not as long as the letter
+    /// says.
+    pub fn send(&self, to: &Address, whom: Option<MemberId>, letter: &Letter, enclosure: &[u8]) {
+        let parcel = Parcel::new(whom, letter, enclosure);
+        self.exchange.ask(Command::Send { to: to.clone(), parcel });
+    }
+
+    /// Opens a connection to who is at `to`, if that is `whom`; `None`: whoever it is. There is one attempt, of 6 s at most, and one
+    /// event of it: [`Event::Stream`] or [`Event::Failed`].
+    ///
+    /// # Panics
+    /// For [`Purpose::Mail`]: letters are [sent](Self::send).
+    pub fn dial(&self, to: &Address, whom: Option<MemberId>, purpose: Purpose) {
+        assert!(purpose != Purpose::Mail, "letters are sent, not dialled");
+        self.exchange.ask(Command::Dial { to: to.clone(), whom, purpose });
+    }
+
+    /// What has happened; `None`: nothing since. If 4096 events wait, or 256 MiB, nothing more is read or accepted until they are
+    /// received.
+    pub fn receive(&self) -> Option<Event> {
+        self.exchange.receive()
+    }
+
+    /// Drops the letters that wait for it and the connection on which they leave, and gives up dialling it. Nothing is told of that.
+    pub fn forget(&self, to: &Address) {
+        self.exchange.ask(Command::Forget { to: to.clone() });
+    }
+
+    /// What was thrown away since it was opened.
+    pub fn dropped(&self) -> Dropped {
+        self.exchange.dropped()
+    }
+
+    /// How many events wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.exchange.waiting()
+    }
+}
+
+impl Drop for Endpoint {
+    /// Ends all connections that were not given away. Letters that wait have 200 ms to leave.
+    fn drop(&mut self) {
+        self.exchange.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What others are told to connect to.
+fn advertised(advertise: Option<Address>, bound: &[Address]) -> Result<Address, NetError> {
+    let first = bound.first().ok_or(NetError::Nowhere)?;
+    let address = match advertise {
+        None => first.clone(),
+        Some(address) if address.port() == Some(0) => match bound.iter().find_map(Address::port) {
+            Some(port) => address.with_port(port),
+            None => return Err(NetError::Advertise { address }),
+        },
+        Some(address) => address,
+    };
+    match address.is_wildcard() {
+        true => Err(NetError::Advertise { address }),
+        false => Ok(address),
+    }
+}

@@ -1,0 +1,146 @@
+//! Where callers and the endpoint's thread meet: what is asked for, and what has happened.
+use super::address::Address;
+use super::endpoint::{Dropped, Event};
+use super::error::NetError;
+use super::hello::Purpose;
+use super::letters::Parcel;
+use super::limits::{COMMAND_BYTES_MAX, COMMANDS_MAX, EVENT_BYTES_MAX, EVENTS_MAX};
+use super::poller::Waker;
+use spindle_core::MemberId;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a caller wants.
+#[derive(Debug)]
+pub(super) enum Command {
+    Send { to: Address, parcel: Parcel },
+    Dial { to: Address, whom: Option<MemberId>, purpose: Purpose },
+    Forget { to: Address },
+}
+
+#[derive(Debug)]
+pub(super) struct Exchange {
+    waker: Waker,
+    stopped: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    commands: VecDeque<Command>,
+    command_bytes: usize,
+    events: VecDeque<Event>,
+    event_bytes: usize,
+    /// Whether there are events of which the caller was not told.
+    untold: bool,
+    /// Whether nothing more is to be read until events are taken.
+    full: bool,
+    dropped: Dropped,
+}
+
+impl Exchange {
+    pub(super) fn new(waker: Waker) -> Exchange {
+        Exchange { waker, stopped: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics halfway.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ask(&self, command: Command) {
+        let mut state = self.state();
+        let bytes = command.bytes();
+        if let Command::Send { to, .. } = &command
+            && (state.commands.len() >= COMMANDS_MAX || state.command_bytes + bytes > COMMAND_BYTES_MAX)
+        {
+            let why = NetError::QueueFull { address: to.clone(), letters: state.commands.len() as u64 };
+            state.tell(Event::Failed { address: to.clone(), purpose: Purpose::Mail, why });
+        } else {
+            state.command_bytes += bytes;
+            state.commands.push_back(command);
+        }
+        drop(state);
+        self.waker.wake();
+    }
+
+    pub(super) fn commands(&self) -> VecDeque<Command> {
+        let mut state = self.state();
+        state.command_bytes = 0;
+        std::mem::take(&mut state.commands)
+    }
+
+    pub(super) fn tell(&self, event: Event) {
+        self.state().tell(event);
+    }
+
+    /// Whether there are events of which nobody was told. Now somebody is.
+    pub(super) fn take_untold(&self) -> bool {
+        std::mem::take(&mut self.state().untold)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.state().full
+    }
+
+    pub(super) fn receive(&self) -> Option<Event> {
+        let mut state = self.state();
+        let event = state.events.pop_front()?;
+        state.event_bytes -= event.bytes();
+        if state.full && state.events.len() <= EVENTS_MAX / 2 && state.event_bytes <= EVENT_BYTES_MAX / 2 {
+            state.full = false;
+            self.waker.wake();
+        }
+        Some(event)
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.state().events.len()
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut Dropped)) {
+        count(&mut self.state().dropped);
+    }
+
+    pub(super) fn dropped(&self) -> Dropped {
+        self.state().dropped
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
+impl State {
+    fn tell(&mut self, event: Event) {
+        self.event_bytes += event.bytes();
+        self.events.push_back(event);
+        self.untold = true;
+        self.full |= self.events.len() >= EVENTS_MAX || self.event_bytes >= EVENT_BYTES_MAX;
+    }
+}
+
+impl Command {
+    fn bytes(&self) -> usize {
+        match self {
+            Command::Send { parcel, .. } => parcel.len(),
+            Command::Dial { .. } | Command::Forget { .. } => 0,
+        }
+    }
+}
+
+impl Event {
+    fn bytes(&self) -> usize {
+        match self {
+            Event::Letter { enclosure, .. } => enclosure.len(),
+            _ => 0,
+        }
+    }
+}

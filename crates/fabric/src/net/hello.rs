@@ -1,0 +1,531 @@
+//! What is said at the start of a connection: who dials whom for what, and the answer. Numbers are little endian.
+//!
+//! Both are a head (magic, version, length) and a body. The head never changes, so two versions can tell each other that they
+//! differ. A body is read to its end and not further: what follows belongs to the connection's purpose. Whatever the bytes, reading
+//! ends with a body or a [`HelloError`].
+use super::address::Address;
+use super::limits::HELLO_BYTES_MAX;
+use crate::mail::bytes::{Reader, WireError, Writer};
+use crate::mail::{GroupName, VERSION};
+use crate::tcp::{Space, Stream};
+use spindle_core::{MemberId, ViewId};
+use std::io::{self, IoSlice};
+
+const HEAD_BYTES: usize = 16;
+
+/// Which of the two it is. Not the same, so that what comes back from an echo is no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Magic {
+    Hello,
+    Answer,
+}
+
+/// Who somebody is to processes of other hosts.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Card {
+    /// Its id in the group.
+    pub id: MemberId,
+    /// Who has the same one shares memory and the runtime directory with it.
+    pub host: u128,
+    /// Where it can be reached.
+    pub address: Address,
+}
+
+/// What a connection is for, from its beginning to its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Purpose {
+    /// Letters of who dialled.
+    Mail,
+    /// The memory of a view: what follows belongs to the fabric.
+    Part {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+    },
+    /// The memory of a view for somebody who follows it and has no row.
+    Guest {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+    },
+    /// The application's state, as bytes.
+    State {
+        /// The view in which it was taken.
+        view: ViewId,
+    },
+    /// Large messages in blocks.
+    Bulk {
+        /// Whose they are.
+        group: u64,
+    },
+}
+
+/// Why somebody refused a connection. The values are those of who refuses.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Declined {
+    /// It speaks another version.
+    #[error("it speaks version {0}, and this process {ours}; update the older", ours = VERSION)]
+    Version(u32),
+    /// It belongs to another group.
+    #[error("it belongs to group {0}; name the group's own addresses")]
+    Group(GroupName),
+    /// It is not who was wanted.
+    #[error("it is member {0}, and another was wanted")]
+    Member(MemberId),
+    /// Another process with the same id.
+    #[error("it has the id {0}, too; give one of the two another id, or none")]
+    Namesake(MemberId),
+    /// The one that asks: it has dialled its own address.
+    #[error("it is this process itself")]
+    Myself,
+    /// It has too many connections.
+    #[error("it has {0} mail connections and takes no more; end processes that are not needed")]
+    TooMany(u32),
+}
+
+/// The first thing on a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Hello {
+    pub(super) group: GroupName,
+    pub(super) purpose: Purpose,
+    pub(super) card: Card,
+    /// Random, for each endpoint: tells processes apart that give themselves out for the same.
+    pub(super) process: u128,
+    pub(super) wanted: Option<MemberId>,
+}
+
+/// The second.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    Welcome(Card),
+    Declined(Declined),
+}
+
+/// Why the start of a connection came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HelloError {
+    #[error("version {0}")]
+    Version(u32),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("the connection was closed")]
+    Ended,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Hello {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        self.encode_as(VERSION)
+    }
+
+    /// As a program of another version might write it.
+    pub(super) fn encode_as(&self, version: u32) -> Vec<u8> {
+        framed(Magic::Hello, version, |out| {
+            out.text(self.group.as_str());
+            put_purpose(out, self.purpose);
+            put_card(out, &self.card);
+            out.u128(self.process);
+            out.u32(u32::from(self.wanted.is_some()));
+            out.u64(self.wanted.map_or(0, |id| id.0));
+        })
+    }
+
+    pub(super) fn decode(body: &[u8]) -> Result<Hello, WireError> {
+        let mut from = Reader(body);
+        let hello = Hello {
+            group: group(&mut from)?,
+            purpose: purpose(&mut from)?,
+            card: card(&mut from)?,
+            process: from.u128()?,
+            wanted: match (from.u32()?, from.u64()?) {
+                (0, 0) => None,
+                (1, id) => Some(MemberId(id)),
+                _ => return Err(WireError::Value { field: "wanted member" }),
+            },
+        };
+        end(&from)?;
+        Ok(hello)
+    }
+}
+
+impl Answer {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        framed(Magic::Answer, VERSION, |out| match self {
+            Answer::Welcome(card) => {
+                out.u32(0);
+                put_card(out, card);
+            }
+            Answer::Declined(why) => put_declined(out, why),
+        })
+    }
+
+    pub(super) fn decode(body: &[u8]) -> Result<Answer, WireError> {
+        let mut from = Reader(body);
+        let answer = match from.u32()? {
+            0 => Answer::Welcome(card(&mut from)?),
+            1 => Answer::Declined(Declined::Version(from.u32()?)),
+            2 => Answer::Declined(Declined::Group(group(&mut from)?)),
+            3 => Answer::Declined(Declined::Member(MemberId(from.u64()?))),
+            4 => Answer::Declined(Declined::Namesake(MemberId(from.u64()?))),
+            5 => Answer::Declined(Declined::Myself),
+            6 => Answer::Declined(Declined::TooMany(from.u32()?)),
+            _ => return Err(WireError::Value { field: "answer" }),
+        };
+        end(&from)?;
+        Ok(answer)
+    }
+}
+
+/// The start of a connection, as far as it has arrived.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    magic: Magic,
+    bytes: Vec<u8>,
+}
+
+impl Incoming {
+    pub(super) fn new(magic: Magic) -> Incoming {
+        Incoming { magic, bytes: vec![] }
+    }
+
+    /// Reads on, and gives the body when it is whole.
+    ///
+    /// # Errors
+    /// Whatever makes it none.
+    pub(super) fn receive(&mut self, stream: &mut dyn Stream) -> Result<Option<&[u8]>, HelloError> {
+        loop {
+            let wanted = self.wanted()?;
+            let have = self.bytes.len();
+            if have == wanted {
+                return Ok(Some(&self.bytes[HEAD_BYTES..]));
+            }
+            let mut more = [0; HEAD_BYTES + HELLO_BYTES_MAX];
+            match stream.receive(&mut [Space::of(&mut more[..wanted - have])]) {
+                Ok(0) => return Err(HelloError::Ended),
+                Ok(got) => self.bytes.extend_from_slice(&more[..got]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// How many bytes it has, as far as that is known.
+    fn wanted(&self) -> Result<usize, HelloError> {
+        let Some((head, _)) = self.bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(HEAD_BYTES) };
+        let mut from = Reader(head);
+        if from.u64()? != self.magic.number() {
+            return Err(WireError::Magic.into());
+        }
+        match from.u32()? {
+            VERSION => {}
+            other => return Err(HelloError::Version(other)),
+        }
+        match from.u32()? as usize {
+            bytes if bytes <= HELLO_BYTES_MAX => Ok(HEAD_BYTES + bytes),
+            bytes => Err(WireError::Long { extra: (bytes - HELLO_BYTES_MAX) as u64 }.into()),
+        }
+    }
+}
+
+/// Bytes on their way out.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outgoing {
+    pub(super) fn new(bytes: Vec<u8>) -> Outgoing {
+        Outgoing { bytes, sent: 0 }
+    }
+
+    /// Sends on; whether everything has left.
+    ///
+    /// # Errors
+    /// Those of the stream, but for its being full.
+    pub(super) fn send(&mut self, stream: &mut dyn Stream) -> io::Result<bool> {
+        while self.sent < self.bytes.len() || stream.holds_back() {
+            match stream.send(&[IoSlice::new(&self.bytes[self.sent..])]) {
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Magic {
+    fn number(self) -> u64 {
+        u64::from_le_bytes(*match self {
+            Magic::Hello => b"spndhelo",
+            Magic::Answer => b"spndansw",
+        })
+    }
+}
+
+fn framed(magic: Magic, version: u32, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut out = Writer(Vec::with_capacity(256));
+    out.u64(magic.number());
+    out.u32(version);
+    out.u32(0);
+    body(&mut out);
+    let bytes = out.0.len() - HEAD_BYTES;
+    debug_assert!(bytes <= HELLO_BYTES_MAX);
+    out.0[HEAD_BYTES - 4..HEAD_BYTES].copy_from_slice(&(bytes as u32).to_le_bytes());
+    out.0
+}
+
+fn end(from: &Reader<'_>) -> Result<(), WireError> {
+    match from.0.len() {
+        0 => Ok(()),
+        extra => Err(WireError::Long { extra: extra as u64 }),
+    }
+}
+
+fn group(from: &mut Reader<'_>) -> Result<GroupName, WireError> {
+    let field = "name of a group";
+    GroupName::new(from.text(field)?).map_err(|_| WireError::Value { field })
+}
+
+fn put_card(out: &mut Writer, card: &Card) {
+    out.u64(card.id.0);
+    out.u128(card.host);
+    out.text(&card.address.to_string());
+}
+
+fn card(from: &mut Reader<'_>) -> Result<Card, WireError> {
+    let field = "address";
+    let (id, host) = (MemberId(from.u64()?), from.u128()?);
+    let text = from.text(field)?;
+    let address: Address = text.parse().map_err(|_| WireError::Value { field })?;
+    // Addresses can be written in more ways than ours.
+    if address.to_string() != text {
+        return Err(WireError::Value { field });
+    }
+    Ok(Card { id, host, address })
+}
+
+fn put_purpose(out: &mut Writer, purpose: Purpose) {
+    let (kind, incarnation, number) = match purpose {
+        Purpose::Mail => (1, 0, 0),
+        Purpose::Part { incarnation, view } => (2, incarnation, view.0),
+        Purpose::Guest { incarnation, view } => (3, incarnation, view.0),
+        Purpose::State { view } => (4, 0, view.0),
+        Purpose::Bulk { group } => (5, 0, group),
+    };
+    out.u32(kind);
+    out.u128(incarnation);
+    out.u64(number);
+}
+
+fn purpose(from: &mut Reader<'_>) -> Result<Purpose, WireError> {
+    Ok(match (from.u32()?, from.u128()?, from.u64()?) {
+        (1, 0, 0) => Purpose::Mail,
+        (2, incarnation, view) => Purpose::Part { incarnation, view: ViewId(view) },
+        (3, incarnation, view) => Purpose::Guest { incarnation, view: ViewId(view) },
+        (4, 0, view) => Purpose::State { view: ViewId(view) },
+        (5, 0, group) => Purpose::Bulk { group },
+        _ => return Err(WireError::Value { field: "purpose" }),
+    })
+}
+
+fn put_declined(out: &mut Writer, why: &Declined) {
+    match why {
+        Declined::Version(version) => [1, *version].into_iter().for_each(|value| out.u32(value)),
+        Declined::Group(group) => {
+            out.u32(2);
+            out.text(group.as_str());
+        }
+        Declined::Member(id) => {
+            out.u32(3);
+            out.u64(id.0);
+        }
+        Declined::Namesake(id) => {
+            out.u32(4);
+            out.u64(id.0);
+        }
+        Declined::Myself => out.u32(5),
+        Declined::TooMany(connections) => [6, *connections].into_iter().for_each(|value| out.u32(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::{SocketOptions, SocketStream};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    fn a_card() -> Card {
+        Card { id: MemberId(u64::MAX), host: u128::MAX - 7, address: "[::1]:4117".parse().unwrap() }
+    }
+
+    fn longest_card() -> Card {
+        Card { address: format!("unix:/{}", "x".repeat(106)).parse().unwrap(), ..a_card() }
+    }
+
+    fn hellos() -> Vec<Hello> {
+        let (incarnation, view) = (u128::MAX - 1, ViewId(7));
+        let purposes = [
+            Purpose::Mail,
+            Purpose::Part { incarnation, view },
+            Purpose::Guest { incarnation, view },
+            Purpose::State { view },
+            Purpose::Bulk { group: u64::MAX },
+        ];
+        let hello = |purpose| Hello {
+            group: GroupName::new("demo").unwrap(),
+            purpose,
+            card: a_card(),
+            process: u128::MAX / 3,
+            wanted: Some(MemberId(0)),
+        };
+        let mut hellos: Vec<_> = purposes.map(hello).into();
+        let group = GroupName::new(&"g".repeat(64)).unwrap();
+        hellos.push(Hello { group, card: longest_card(), wanted: None, ..hellos[1].clone() });
+        hellos
+    }
+
+    fn answers() -> Vec<Answer> {
+        let mut answers: Vec<_> = [
+            Declined::Version(9),
+            Declined::Group(GroupName::new(&"g".repeat(64)).unwrap()),
+            Declined::Member(MemberId(u64::MAX)),
+            Declined::Namesake(MemberId(3)),
+            Declined::Myself,
+            Declined::TooMany(2048),
+        ]
+        .map(Answer::Declined)
+        .into();
+        answers.extend([a_card(), longest_card()].map(Answer::Welcome));
+        answers
+    }
+
+    fn body(bytes: &[u8]) -> &[u8] {
+        &bytes[HEAD_BYTES..]
+    }
+
+    #[test]
+    fn what_is_said_survives_the_trip() {
+        for hello in hellos() {
+            assert_eq!(Hello::decode(body(&hello.encode())), Ok(hello));
+        }
+        for answer in answers() {
+            assert_eq!(Answer::decode(body(&answer.encode())), Ok(answer));
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_addition_is_noticed() {
+        for hello in hellos() {
+            let mut bytes = hello.encode();
+            for cut in 0..body(&bytes).len() {
+                assert_eq!(Hello::decode(&body(&bytes)[..cut]), Err(WireError::Short), "{hello:?} cut to {cut}");
+            }
+            bytes.push(0);
+            assert_eq!(Hello::decode(body(&bytes)), Err(WireError::Long { extra: 1 }));
+        }
+        for answer in answers() {
+            let mut bytes = answer.encode();
+            for cut in 0..body(&bytes).len() {
+                assert_eq!(Answer::decode(&body(&bytes)[..cut]), Err(WireError::Short), "{answer:?} cut to {cut}");
+            }
+            bytes.push(0);
+            assert_eq!(Answer::decode(body(&bytes)), Err(WireError::Long { extra: 1 }));
+        }
+    }
+
+    fn ends() -> (SocketStream, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        (SocketStream::new(near, &SocketOptions::default()).unwrap(), far)
+    }
+
+    /// However it is cut, it is read whole, and nothing of what follows.
+    #[test]
+    fn a_hello_is_read_to_its_end_and_no_further() {
+        let hello = &hellos()[1];
+        let mut bytes = hello.encode();
+        let length = bytes.len();
+        bytes.extend_from_slice(b"behind");
+        for cut in 0..=bytes.len() {
+            let (mut near, mut far) = ends();
+            let mut incoming = Incoming::new(Magic::Hello);
+            far.write_all(&bytes[..cut]).unwrap();
+            let early = incoming.receive(&mut near).unwrap().is_some();
+            assert_eq!(early, cut >= length);
+            far.write_all(&bytes[cut..]).unwrap();
+            let read = incoming.receive(&mut near).unwrap().expect("it is whole");
+            assert_eq!(Hello::decode(read).as_ref(), Ok(hello));
+            let mut rest = [0; 9];
+            assert_eq!(near.receive(&mut [Space::of(&mut rest)]).unwrap(), 6);
+            assert_eq!(&rest[..6], b"behind");
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Result<bool, HelloError> {
+        let (mut near, mut far) = ends();
+        far.write_all(bytes).unwrap();
+        drop(far);
+        Incoming::new(Magic::Hello).receive(&mut near).map(|body| body.is_some())
+    }
+
+    #[test]
+    fn heads_that_are_none_end_it() {
+        let hello = hellos()[0].encode();
+        assert!(read(&hello).unwrap());
+        assert!(matches!(read(&hello[..hello.len() - 1]), Err(HelloError::Ended)));
+        assert!(matches!(read(b"GET / HTTP/1.1\r\n\r\n"), Err(HelloError::Wire(WireError::Magic))));
+        assert!(matches!(read(&answers()[0].encode()), Err(HelloError::Wire(WireError::Magic))));
+        assert!(
+            matches!(read(&hellos()[0].encode_as(VERSION + 1)[..HEAD_BYTES]), Err(HelloError::Version(v)) if v == VERSION + 1)
+        );
+        let mut long = hello;
+        long[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(matches!(read(&long), Err(HelloError::Wire(WireError::Long { .. }))));
+    }
+
+    /// Whatever arrives, it is read or refused, and what is read says what its bytes say.
+    #[test]
+    fn garbage_hellos_never_panic() {
+        let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
+        println!("replay: SEED={seed} cargo test -p spindle-fabric garbage_hellos_never_panic");
+        let mut state = seed | 1;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let valid: Vec<Vec<u8>> =
+            hellos().iter().map(Hello::encode).chain(answers().iter().map(Answer::encode)).collect();
+        let (mut understood, mut refused) = (0_u32, 0_u32);
+        for i in 0..100_000_u32 {
+            let mut bytes = if i % 4 == 0 {
+                let length = random() % 200;
+                (0..length).map(|_| random() as u8).collect()
+            } else {
+                valid[random() as usize % valid.len()][HEAD_BYTES..].to_vec()
+            };
+            for _ in 0..random() % 4 {
+                let at = random() as usize % bytes.len().max(1);
+                match bytes.get_mut(at) {
+                    Some(byte) => *byte ^= 1 << (random() % 8),
+                    None => bytes.push(random() as u8),
+                }
+            }
+            match (Hello::decode(&bytes), Answer::decode(&bytes)) {
+                (Ok(hello), _) => assert_eq!(body(&hello.encode()), bytes),
+                (_, Ok(answer)) => assert_eq!(body(&answer.encode()), bytes),
+                _ => refused += 1,
+            }
+            understood = i + 1 - refused;
+        }
+        // Most were valid, with up to three bits turned.
+        assert!((10_000..90_000).contains(&understood), "{understood}");
+    }
+}

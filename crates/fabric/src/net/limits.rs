@@ -1,0 +1,73 @@
+//! Every maximum and every deadline of what is between hosts, with the relations that they must keep.
+use crate::mail::limits::{GROUP_NAME_BYTES_MAX, LETTER_BYTES_MAX};
+use spindle_core::limits::MEMBERS_MAX;
+use std::time::Duration;
+
+/// Bytes in an address as text: a DNS name of 253 with a port, or `unix:` with a path.
+pub(super) const ADDRESS_BYTES_MAX: usize = 260;
+/// Bytes in the path of a Unix socket, without the final zero.
+pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Bytes in a hello, or in the answer to one, without their heads.
+pub(super) const HELLO_BYTES_MAX: usize = 1024;
+/// Bytes in what goes with a letter; views of the most members have less.
+pub(super) const ENCLOSURE_BYTES_MAX: usize = 64 << 20;
+
+/// How long a name may take to be resolved, and then a connection to come about.
+pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+/// How long who is connected may take to say who it is, TLS included.
+pub(super) const HELLO_DEADLINE: Duration = Duration::from_secs(2);
+/// After so long the next of a name's addresses is tried beside those that have not answered.
+pub(super) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// Of a name's addresses, so many are tried.
+pub(super) const ADDRESSES_MAX: usize = 8;
+/// Names that are resolved at the same time; others wait for their turn.
+pub(super) const RESOLVING_MAX: usize = 8;
+/// Letters that find no connection for so long are given up.
+pub(super) const LETTERS_DEADLINE: Duration = Duration::from_secs(5);
+/// The pause before a mail connection is tried again, at first.
+pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(20);
+/// The same after some attempts; each is twice as long as the one before.
+pub(super) const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+/// How long letters may still leave after an endpoint was dropped.
+pub(super) const FAREWELL: Duration = Duration::from_millis(200);
+/// The pause after the system refused to accept a connection, for want of descriptors or memory.
+pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that have not said yet who they are. Further ones wait in the system's queue.
+pub(super) const HALF_OPEN_MAX: usize = 256;
+/// Connections that wait in the system's queue.
+pub(super) const BACKLOG: i32 = MEMBERS_MAX as i32;
+/// Mail connections from others.
+pub(super) const INLETS_MAX: usize = 2 * MEMBERS_MAX;
+/// Letters that wait for one address.
+pub(super) const QUEUE_LETTERS_MAX: usize = 1024;
+/// Bytes in them.
+pub(super) const QUEUE_BYTES_MAX: usize = 128 << 20;
+/// What callers have asked for and the thread has not looked at.
+pub(super) const COMMANDS_MAX: usize = 1 << 16;
+/// Bytes of letters in that.
+pub(super) const COMMAND_BYTES_MAX: usize = 512 << 20;
+/// With so many events, or so many bytes in them, nothing more is read until they are taken.
+pub(super) const EVENTS_MAX: usize = 4096;
+/// Bytes in events.
+pub(super) const EVENT_BYTES_MAX: usize = 256 << 20;
+/// Bytes of all letters that have arrived in part; a connection that brings more is closed.
+pub(super) const ARRIVING_BYTES_MAX: usize = 512 << 20;
+/// Bytes read from one connection before the others' turn.
+pub(super) const READ_BYTES: usize = 64 << 10;
+/// Reads from one connection before the others' turn.
+pub(super) const READS_MAX: usize = 16;
+/// Letters handed to the system at once.
+pub(super) const LETTERS_PER_SEND: usize = 8;
+/// Calls to send on one connection before the others' turn.
+pub(super) const SENDS_MAX: usize = 64;
+/// Events taken from the system at once.
+pub(super) const EVENTS_PER_WAIT: usize = 64;
+
+const _: () = assert!(ADDRESS_BYTES_MAX + GROUP_NAME_BYTES_MAX + 200 <= HELLO_BYTES_MAX);
+const _: () = assert!(SOCKET_PATH_BYTES_MAX + "unix:".len() <= ADDRESS_BYTES_MAX);
+// Whatever waits, a letter with the largest enclosure finds an empty queue large enough.
+const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < QUEUE_BYTES_MAX);
+const _: () = assert!(QUEUE_BYTES_MAX <= COMMAND_BYTES_MAX);
+const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < ARRIVING_BYTES_MAX);
+const _: () = assert!(ENCLOSURE_BYTES_MAX < u32::MAX as usize);

@@ -1,0 +1,95 @@
+//! Sockets that others connect to.
+use super::address::{Address, is_loopback};
+use super::error::NetError;
+use super::limits::BACKLOG;
+use super::resolve::{Target, resolve_now};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+/// One of them. Its path, where it has one, goes with it.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: OwnedFd,
+    path: Option<(String, u64)>,
+}
+
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// Sockets that listen at `addresses`, and these with the ports that the system chose. With `only_here`, none may lead off this host.
+pub(super) fn listen(addresses: &[Address], only_here: bool) -> Result<(Vec<Listener>, Vec<Address>), NetError> {
+    let (mut listeners, mut bound) = (vec![], vec![]);
+    for address in addresses {
+        let failed = |source: io::Error| NetError::Listen { address: address.clone(), source };
+        let targets = resolve_now(address).map_err(|source| NetError::Resolve { address: address.clone(), source })?;
+        let off_host = |target: &Target| matches!(target, Target::Ip(ip) if !is_loopback(ip));
+        if only_here && targets.iter().any(off_host) {
+            return Err(NetError::Insecure { address: address.clone() });
+        }
+        let mut port = address.port().unwrap_or(0);
+        for target in targets {
+            match target {
+                Target::Unix(path) => listeners.push(listen_unix(path).map_err(failed)?),
+                Target::Ip(mut ip) => {
+                    // A name with port 0 has the same port at all its addresses.
+                    ip.set_port(port);
+                    let (listener, chosen) = listen_ip(ip).map_err(failed)?;
+                    listeners.push(listener);
+                    port = chosen;
+                }
+            }
+        }
+        bound.push(address.with_port(port));
+    }
+    Ok((listeners, bound))
+}
+
+fn listen_ip(ip: SocketAddr) -> io::Result<(Listener, u16)> {
+    let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if ip.is_ipv6() {
+        // So that `[::]` and `0.0.0.0` can be listened at with the same port.
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    net::bind(&socket, &ip)?;
+    net::listen(&socket, BACKLOG)?;
+    let chosen = SocketAddr::try_from(net::getsockname(&socket)?)?.port();
+    Ok((Listener { socket, path: None }, chosen))
+}
+
+fn listen_unix(path: String) -> io::Result<Listener> {
+    let address = SocketAddrUnix::new(path.as_str())?;
+    let new = || net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None);
+    let socket = new()?;
+    if let Err(errno) = net::bind(&socket, &address) {
+        // A process that crashed leaves its path behind. Nobody answers there.
+        let is_socket = fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket());
+        if errno != Errno::ADDRINUSE || !is_socket || net::connect(new()?, &address) != Err(Errno::CONNREFUSED) {
+            return Err(errno.into());
+        }
+        fs::remove_file(&path)?;
+        net::bind(&socket, &address)?;
+    }
+    // Before anybody can connect.
+    rustix::fs::chmod(path.as_str(), Mode::RUSR | Mode::WUSR)?;
+    net::listen(&socket, BACKLOG)?;
+    let inode = fs::symlink_metadata(&path)?.ino();
+    Ok(Listener { socket, path: Some((path, inode)) })
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Somebody else may have the path by now.
+        if let Some((path, inode)) = &self.path
+            && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! The endpoint's thread: accepts, connects, reads and writes, and waits for nothing but the kernel's list of what can be done.
+use super::address::Address;
+use super::attempt::{Attempt, Outcome};
+use super::endpoint::{Event, Me};
+use super::error::NetError;
+use super::exchange::{Command, Exchange};
+use super::hello::{Card, Hello, Purpose};
+use super::letters::{Arriving, Brought, Stand};
+use super::limits::{ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, REFUSED_PAUSE};
+use super::listen::Listener;
+use super::poller::{IN, Poller, Token, Waker, Wire};
+use super::post::{Post, State};
+use super::resolve::Resolver;
+use super::stranger::{Stranger, Turn};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use spindle_core::MemberId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(super) struct Switch {
+    me: Me,
+    exchange: Arc<Exchange>,
+    tell: Box<dyn Fn() + Send + Sync>,
+    poller: Poller,
+    waker: Waker,
+    resolver: Resolver,
+    listeners: Vec<Listener>,
+    /// Whether the poller tells of the listeners.
+    listens: bool,
+    /// The system can't accept anything before.
+    refused_until: Option<Instant>,
+    /// Ids of what follows. None is given twice.
+    next_id: u64,
+    attempts: BTreeMap<u64, Attempt>,
+    strangers: BTreeMap<u64, Stranger>,
+    inlets: BTreeMap<u64, Inlet>,
+    posts: BTreeMap<u64, Post>,
+    posts_by_address: BTreeMap<Address, u64>,
+    /// Inlets of which not everything was read that has arrived.
+    unread: BTreeSet<u64>,
+    /// Whether the poller does not tell of inlets, because nobody takes the events.
+    paused: bool,
+}
+
+/// Letters from somebody.
+#[derive(Debug)]
+struct Inlet {
+    wire: Wire,
+    from: Card,
+    process: u128,
+    arriving: Arriving,
+}
+
+impl Switch {
+    pub(super) fn new(
+        me: Me,
+        exchange: Arc<Exchange>,
+        listeners: Vec<Listener>,
+        poller: Poller,
+        waker: Waker,
+        tell: Box<dyn Fn() + Send + Sync>,
+    ) -> Switch {
+        let resolved = waker.clone();
+        Switch {
+            me,
+            exchange,
+            tell,
+            poller,
+            waker,
+            resolver: Resolver::new(move || resolved.wake()),
+            listeners,
+            listens: false,
+            refused_until: None,
+            next_id: 0,
+            attempts: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            inlets: BTreeMap::new(),
+            posts: BTreeMap::new(),
+            posts_by_address: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            paused: false,
+        }
+    }
+
+    /// Until the exchange is stopped, and a moment longer if letters wait.
+    pub(super) fn run(mut self) {
+        let mut farewell = None;
+        loop {
+            let stops = self.exchange.is_stopped();
+            for command in self.exchange.commands() {
+                self.obey(command);
+            }
+            while let Some((id, found)) = self.resolver.take() {
+                let outcome =
+                    self.attempts.get_mut(&id).and_then(|attempt| attempt.found(found, &self.me, &self.poller));
+                self.attempted(id, outcome);
+            }
+            self.expire(Instant::now());
+            let end = if stops { Some(*farewell.get_or_insert_with(|| Instant::now() + FAREWELL)) } else { None };
+            if end.is_some_and(|end| Instant::now() >= end || self.has_said_everything()) {
+                break;
+            }
+            self.adapt(stops);
+            for id in if self.paused { BTreeSet::new() } else { std::mem::take(&mut self.unread) } {
+                self.read(id);
+            }
+            if self.exchange.take_untold() {
+                (self.tell)();
+            }
+            self.wait(end);
+        }
+        for post in self.posts.values_mut() {
+            if let State::Up(wire, _) = &mut post.state {
+                wire.stream.finish();
+            }
+        }
+    }
+
+    fn wait(&mut self, end: Option<Instant>) {
+        let posts = self.posts.values().filter_map(Post::wake_at);
+        let attempts = self.attempts.values().map(Attempt::wake_at);
+        let strangers = self.strangers.values().map(|stranger| stranger.deadline);
+        let wake_at = posts.chain(attempts).chain(strangers).chain(self.refused_until).chain(end).min();
+        let mut at_most = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
+        if !self.unread.is_empty() && !self.paused {
+            at_most = Some(Duration::ZERO);
+        }
+        match self.poller.wait(at_most) {
+            Ok(tokens) => tokens.into_iter().for_each(|token| self.attend(token)),
+            Err(_) => std::thread::sleep(REFUSED_PAUSE),
+        }
+    }
+
+    fn attend(&mut self, token: Token) {
+        match token {
+            Token::Wake => self.waker.heard(),
+            Token::Listener => self.accept(),
+            Token::Attempt(id) => self.pursue(id),
+            Token::Stranger(id) => self.question(id),
+            Token::Inlet(id) => self.read(id),
+            Token::Post(id) => self.deliver(id),
+        }
+    }
+
+    /// What is due by now.
+    fn expire(&mut self, now: Instant) {
+        self.refused_until = self.refused_until.filter(|until| now < *until);
+        let due: Vec<u64> =
+            self.attempts.iter().filter(|(_, attempt)| attempt.wake_at() <= now).map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|id| self.pursue(id));
+        let due: Vec<u64> =
+            self.strangers.iter().filter(|(_, stranger)| stranger.deadline <= now).map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|id| self.question(id));
+        let is_due = |post: &Post| post.wake_at().is_some_and(|at| at <= now);
+        let due: Vec<u64> = self.posts.iter().filter(|(_, post)| is_due(post)).map(|(id, _)| *id).collect();
+        for id in due {
+            let Some(post) = self.posts.get_mut(&id) else { continue };
+            if let Some(why) = post.gives_up(now) {
+                self.give_up(id, why);
+            } else if matches!(post.state, State::Pausing(until) if until <= now) {
+                self.connect(id);
+            }
+        }
+    }
+
+    /// Listens and reads if there is room for what comes of it.
+    fn adapt(&mut self, stops: bool) {
+        let full = self.exchange.is_full();
+        if full != self.paused {
+            self.paused = full;
+            for (id, inlet) in &self.inlets {
+                match full {
+                    true => self.poller.remove(inlet.wire.stream.fd()),
+                    // If this fails it is as good as dead, and reading it does not find out. But it can only be for want of memory.
+                    false => drop(self.poller.add(inlet.wire.stream.fd(), Token::Inlet(*id), IN)),
+                }
+            }
+            self.unread = self.inlets.keys().copied().collect();
+        }
+        let listens = !full && !stops && self.strangers.len() < HALF_OPEN_MAX && self.refused_until.is_none();
+        if listens != self.listens {
+            self.listens = listens;
+            for listener in &self.listeners {
+                match listens {
+                    true => drop(self.poller.add(&listener.socket, Token::Listener, IN)),
+                    false => self.poller.remove(&listener.socket),
+                }
+            }
+        }
+    }
+
+    fn has_said_everything(&self) -> bool {
+        self.posts.values().all(|post| post.is_empty() || matches!(post.state, State::Pausing(_)))
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Send { to, parcel } => {
+                let id = match self.posts_by_address.get(&to) {
+                    Some(id) => *id,
+                    None => self.add_post(to),
+                };
+                let Some(post) = self.posts.get_mut(&id) else { return };
+                if let Err(why) = post.push(parcel) {
+                    let address = post.address.clone();
+                    if let Some(why) = why {
+                        self.exchange.tell(Event::Failed { address, purpose: Purpose::Mail, why });
+                    }
+                } else if post.can_send() {
+                    self.deliver(id);
+                }
+            }
+            Command::Dial { to, whom, purpose } => self.attempt(to, whom, purpose, None),
+            Command::Forget { to } => {
+                if let Some(id) = self.posts_by_address.remove(&to) {
+                    self.posts.remove(&id);
+                }
+                let dials: Vec<u64> =
+                    self.attempts.iter().filter(|(_, attempt)| attempt.address == to).map(|(id, _)| *id).collect();
+                for id in dials {
+                    self.attempts.remove(&id);
+                    self.resolver.forget(id);
+                }
+            }
+        }
+    }
+
+    fn add_post(&mut self, address: Address) -> u64 {
+        let id = self.id();
+        self.posts_by_address.insert(address.clone(), id);
+        self.posts.insert(id, Post::new(address));
+        self.connect(id);
+        id
+    }
+
+    /// Begins to connect for letters.
+    fn connect(&mut self, post: u64) {
+        let Some(found) = self.posts.get_mut(&post) else { return };
+        found.state = State::Trying;
+        let address = found.address.clone();
+        self.attempt(address, None, Purpose::Mail, Some(post));
+    }
+
+    fn attempt(&mut self, address: Address, whom: Option<MemberId>, purpose: Purpose, post: Option<u64>) {
+        let id = self.id();
+        let mut attempt = Attempt::new(Token::Attempt(id), address, whom, purpose, post);
+        let found = self.resolver.resolve(id, &attempt.address);
+        let outcome = found.and_then(|found| attempt.found(found, &self.me, &self.poller));
+        self.attempts.insert(id, attempt);
+        self.attempted(id, outcome);
+    }
+
+    fn pursue(&mut self, id: u64) {
+        let outcome = self.attempts.get_mut(&id).and_then(|attempt| attempt.progress(&self.me, &self.poller));
+        self.attempted(id, outcome);
+    }
+
+    /// An attempt may have come to something.
+    fn attempted(&mut self, id: u64, outcome: Option<Outcome>) {
+        let Some(outcome) = outcome else { return };
+        let Some(attempt) = self.attempts.remove(&id) else { return };
+        self.resolver.forget(id);
+        let Attempt { address, purpose, post, .. } = attempt;
+        let Some(post) = post else {
+            return self.exchange.tell(match outcome {
+                Ok((wire, with)) => Event::Stream { with, purpose, stream: wire.release(&self.poller), dialled: true },
+                Err(why) => Event::Failed { address, purpose, why },
+            });
+        };
+        let Some(found) = self.posts.get_mut(&post) else { return };
+        match outcome {
+            Ok((wire, card)) => {
+                let wire = wire.pass_on(&self.poller, Token::Post(post));
+                for why in found.connected(wire, card) {
+                    self.exchange.tell(Event::Failed { address: address.clone(), purpose, why });
+                }
+                self.deliver(post);
+            }
+            Err(why) if why.is_final() => self.give_up(post, why),
+            Err(why) => found.disconnected(Some(why)),
+        }
+    }
+
+    fn give_up(&mut self, post: u64, why: NetError) {
+        let Some(Post { address, .. }) = self.posts.remove(&post) else { return };
+        self.posts_by_address.remove(&address);
+        let dials: Vec<u64> =
+            self.attempts.iter().filter(|(_, attempt)| attempt.post == Some(post)).map(|(id, _)| *id).collect();
+        for id in dials {
+            self.attempts.remove(&id);
+            self.resolver.forget(id);
+        }
+        self.exchange.tell(Event::Failed { address, purpose: Purpose::Mail, why });
+    }
+
+    /// Sends letters on.
+    fn deliver(&mut self, id: u64) {
+        let Some(post) = self.posts.get_mut(&id) else { return };
+        if post.progress(&self.poller) {
+            return;
+        }
+        let State::Up(_, with) = &post.state else { return };
+        self.exchange.tell(Event::Lost { with: with.clone() });
+        if post.is_empty() {
+            let address = post.address.clone();
+            self.posts.remove(&id);
+            self.posts_by_address.remove(&address);
+        } else {
+            post.disconnected(None);
+        }
+    }
+
+    fn accept(&mut self) {
+        for i in 0..self.listeners.len() {
+            while self.strangers.len() < HALF_OPEN_MAX {
+                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+                let socket = match accept_with(&self.listeners[i].socket, flags) {
+                    Ok(socket) => socket,
+                    Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                        self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
+                        return;
+                    }
+                    Err(Errno::AGAIN) => break,
+                    // Who was first in the queue has gone.
+                    Err(_) => continue,
+                };
+                let id = self.id();
+                let wire =
+                    self.me.wrap(socket, false).and_then(|stream| Wire::new(&self.poller, stream, Token::Stranger(id)));
+                if let Ok(wire) = wire {
+                    self.strangers.insert(id, Stranger::new(wire));
+                    self.question(id);
+                }
+            }
+        }
+    }
+
+    fn question(&mut self, id: u64) {
+        let Some(stranger) = self.strangers.get_mut(&id) else { return };
+        let crowded = (self.inlets.len() >= INLETS_MAX).then_some(self.inlets.len() as u32);
+        match stranger.progress(&self.me, crowded, &self.poller) {
+            Turn::Pending => {}
+            Turn::Refused => {
+                self.exchange.count(|dropped| dropped.declined += 1);
+                self.strangers.remove(&id);
+            }
+            Turn::Garbage => {
+                self.exchange.count(|dropped| dropped.strangers += 1);
+                self.strangers.remove(&id);
+            }
+            Turn::Ready(hello) => {
+                let Some(Stranger { wire, .. }) = self.strangers.remove(&id) else { return };
+                self.welcome(wire, hello);
+            }
+        }
+    }
+
+    fn welcome(&mut self, wire: Wire, hello: Hello) {
+        let Hello { purpose, card, process, .. } = hello;
+        if purpose != Purpose::Mail {
+            let stream = wire.release(&self.poller);
+            return self.exchange.tell(Event::Stream { with: card, purpose, stream, dialled: false });
+        }
+        // Who dials again has given up its connection before. What it wrote there is older than what it writes here.
+        let same = |inlet: &Inlet| inlet.process == process && inlet.from.id == card.id;
+        let before: Vec<u64> = self.inlets.iter().filter(|(_, inlet)| same(inlet)).map(|(id, _)| *id).collect();
+        for id in before {
+            while self.take_in(id) == Some(Stand::More) {}
+            self.close(id);
+        }
+        let id = self.id();
+        let wire = wire.pass_on(&self.poller, Token::Inlet(id));
+        if self.paused {
+            self.poller.remove(wire.stream.fd());
+        }
+        self.inlets.insert(id, Inlet { wire, from: card, process, arriving: Arriving::default() });
+        self.read(id);
+    }
+
+    /// Reads letters, if there is room for them.
+    fn read(&mut self, id: u64) {
+        if self.exchange.is_full() {
+            self.unread.insert(id);
+            return;
+        }
+        match self.take_in(id) {
+            Some(Stand::More) => {
+                self.unread.insert(id);
+            }
+            Some(Stand::Over) => self.close(id),
+            Some(Stand::Empty) | None => {}
+        }
+    }
+
+    fn take_in(&mut self, id: u64) -> Option<Stand> {
+        let exchange = &self.exchange;
+        let inlet = self.inlets.get_mut(&id)?;
+        let from = &inlet.from;
+        let stand = inlet.arriving.receive(&mut *inlet.wire.stream, from.id, |brought| match brought {
+            Brought::Letter(letter, enclosure) => {
+                exchange.tell(Event::Letter { from: from.clone(), letter, enclosure })
+            }
+            Brought::Garbage => exchange.count(|dropped| dropped.garbage += 1),
+            Brought::Forged => exchange.count(|dropped| dropped.forged += 1),
+        });
+        let is_large = inlet.arriving.len() > ARRIVING_BYTES_MAX / INLETS_MAX;
+        if is_large && self.inlets.values().map(|inlet| inlet.arriving.len()).sum::<usize>() > ARRIVING_BYTES_MAX {
+            self.exchange.count(|dropped| dropped.garbage += 1);
+            return Some(Stand::Over);
+        }
+        Some(stand)
+    }
+
+    fn close(&mut self, id: u64) {
+        self.unread.remove(&id);
+        if let Some(inlet) = self.inlets.remove(&id) {
+            inlet.wire.release(&self.poller);
+        }
+    }
+}

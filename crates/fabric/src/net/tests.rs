@@ -1,0 +1,718 @@
+//! Endpoints of one process that reach each other over loopback and Unix sockets, and strangers that are raw sockets.
+use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
+use super::hello::{Answer, Card, Declined, Hello, Incoming, Magic, Purpose};
+use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
+use super::{Address, NetError};
+use crate::conformance::PATIENCE;
+use crate::mail::tests::TempDir;
+use crate::mail::{GroupName, Letter, Request, VERSION};
+use crate::tcp::{Connection, SocketOptions, SocketStream, Space, Stream};
+use rustix::net::{AddressFamily, SocketType};
+use spindle_core::{MemberId, ViewId};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
+
+const LOOPBACK: &str = "127.0.0.1:0";
+
+/// An endpoint, and a way to wait for its events.
+struct Host {
+    endpoint: Endpoint,
+    told: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl std::ops::Deref for Host {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+fn options(id: u64, listen: &str) -> Options {
+    Options {
+        group: GroupName::new("net-tests").unwrap(),
+        me: MemberId(id),
+        host: u128::from(id) << 100,
+        listen: vec![listen.parse().unwrap()],
+        advertise: None,
+        security: Security::Local,
+        socket: SocketOptions::default(),
+    }
+}
+
+fn open(options: Options) -> Host {
+    let told = Arc::new((Mutex::new(false), Condvar::new()));
+    let tell = Arc::clone(&told);
+    let endpoint = Endpoint::open(options, move || {
+        *tell.0.lock().unwrap() = true;
+        tell.1.notify_one();
+    });
+    Host { endpoint: endpoint.unwrap(), told }
+}
+
+fn host(id: u64) -> Host {
+    open(options(id, LOOPBACK))
+}
+
+fn refused(options: Options) -> NetError {
+    Endpoint::open(options, || {}).unwrap_err()
+}
+
+impl Host {
+    fn next(&self) -> Event {
+        let start = Instant::now();
+        loop {
+            if let Some(event) = self.receive() {
+                return event;
+            }
+            let told = self.told.0.lock().unwrap();
+            let left = PATIENCE.checked_sub(start.elapsed()).expect("nothing happened");
+            *self.told.1.wait_timeout_while(told, left, |told| !*told).unwrap().0 = false;
+        }
+    }
+
+    fn address(&self) -> &Address {
+        &self.card().address
+    }
+
+    fn letter(&self) -> (Card, Letter, Vec<u8>) {
+        match self.next() {
+            Event::Letter { from, letter, enclosure } => (from, letter, enclosure),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn stream(&self) -> (Card, Purpose, Connection, bool) {
+        match self.next() {
+            Event::Stream { with, purpose, stream, dialled } => (with, purpose, stream, dialled),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn failed(&self) -> (Address, Purpose, NetError) {
+        match self.next() {
+            Event::Failed { address, purpose, why } => (address, purpose, why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn lost(&self) -> Card {
+        match self.next() {
+            Event::Lost { with } => with,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn wait_for(&self, what: &str, ready: impl Fn(&Endpoint) -> bool) {
+        let start = Instant::now();
+        while !ready(self) {
+            assert!(start.elapsed() < PATIENCE, "{what}: nothing after {PATIENCE:?}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Every letter has a number and bytes by it.
+fn numbered(number: u64) -> (Letter, Vec<u8>) {
+    let enclosure = vec![number as u8; (number % 7 * 100) as usize];
+    (Letter::Answer { reply: number, bytes: enclosure.len() as u64 }, enclosure)
+}
+
+fn send_numbered(from: &Endpoint, to: &Address, number: u64) {
+    let (letter, enclosure) = numbered(number);
+    from.send(to, None, &letter, &enclosure);
+}
+
+fn expect_numbered(host: &Host, from: &Card, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let (letter, enclosure) = numbered(number);
+        assert_eq!(host.letter(), (from.clone(), letter, enclosure));
+    }
+}
+
+fn write_all(stream: &mut dyn Stream, mut bytes: &[u8]) {
+    let start = Instant::now();
+    while !bytes.is_empty() || stream.holds_back() {
+        assert!(start.elapsed() < PATIENCE, "it takes no bytes");
+        match stream.send(&[IoSlice::new(bytes)]) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn read_exactly(stream: &mut dyn Stream, len: usize) -> Vec<u8> {
+    let (mut bytes, start) = (vec![0; len], Instant::now());
+    let mut have = 0;
+    while have < len {
+        assert!(start.elapsed() < PATIENCE, "{have} of {len} bytes came");
+        match stream.receive(&mut [Space::of(&mut bytes[have..])]) {
+            Ok(0) => panic!("the end came after {have} of {len} bytes"),
+            Ok(got) => have += got,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    bytes
+}
+
+/// An address at which nobody listens and nobody else can.
+fn deserted() -> (OwnedFd, Address) {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let bound = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+    (socket, bound.into())
+}
+
+fn raw(to: &Address) -> TcpStream {
+    TcpStream::connect(to.to_string()).unwrap()
+}
+
+fn hello(purpose: Purpose, id: u64, process: u128) -> Hello {
+    let card = Card { id: MemberId(id), host: 1, address: "127.0.0.1:1".parse().unwrap() };
+    Hello { group: GroupName::new("net-tests").unwrap(), purpose, card, process, wanted: None }
+}
+
+/// What is answered on a raw connection.
+fn answer(socket: &TcpStream) -> Answer {
+    let stream = socket.try_clone().unwrap();
+    let mut stream = SocketStream::new(stream, &SocketOptions::default()).unwrap();
+    let (mut incoming, start) = (Incoming::new(Magic::Answer), Instant::now());
+    let answer = loop {
+        if let Some(body) = incoming.receive(&mut stream).unwrap() {
+            break Answer::decode(body).unwrap();
+        }
+        assert!(start.elapsed() < PATIENCE, "no answer");
+        std::thread::yield_now();
+    };
+    socket.set_nonblocking(false).unwrap();
+    answer
+}
+
+/// A raw connection on which hello was said with success.
+fn greeted(to: &Address, hello: &Hello) -> TcpStream {
+    let mut socket = raw(to);
+    socket.write_all(&hello.encode()).unwrap();
+    assert!(matches!(answer(&socket), Answer::Welcome(_)));
+    socket
+}
+
+fn bytes_of(letter: &Letter) -> Vec<u8> {
+    let body = letter.encode();
+    [&(body.len() as u32).to_le_bytes()[..], &0_u32.to_le_bytes(), &body].concat()
+}
+
+fn request(from: u64, reply: u64) -> Letter {
+    Letter::Request { from: MemberId(from), reply, what: Request::Status }
+}
+
+fn ends_by(mut socket: impl Read) {
+    // Cut off or closed: both are the end.
+    let _ = socket.read_to_end(&mut vec![]);
+}
+
+/// Both connect at once, and each has its own connection for its letters.
+fn letters_arrive_in_order(one: &str, other: &str) {
+    let hosts = [open(options(1, one)), open(options(2, other))];
+    let cards = [hosts[0].card().clone(), hosts[1].card().clone()];
+    for number in 0..500 {
+        send_numbered(&hosts[0], &cards[1].address, number);
+        send_numbered(&hosts[1], &cards[0].address, number);
+    }
+    expect_numbered(&hosts[1], &cards[0], 0..500);
+    expect_numbered(&hosts[0], &cards[1], 0..500);
+    for host in &hosts {
+        assert_eq!(host.dropped(), Dropped::default());
+        assert!(host.receive().is_none());
+    }
+}
+
+#[test]
+fn letters_arrive_in_order_over_ipv4() {
+    letters_arrive_in_order(LOOPBACK, LOOPBACK);
+}
+
+#[test]
+fn letters_arrive_in_order_over_ipv6() {
+    letters_arrive_in_order("[::1]:0", "[::1]:0");
+}
+
+#[test]
+fn letters_arrive_in_order_by_name() {
+    letters_arrive_in_order("localhost:0", "LOCALHOST:0");
+}
+
+#[test]
+fn letters_arrive_in_order_over_unix_sockets_and_between_kinds() {
+    let temp = TempDir::new();
+    let path = |name| format!("unix:{}", temp.path().join(name).display());
+    letters_arrive_in_order(&path("a"), &path("b"));
+    letters_arrive_in_order(&path("c"), LOOPBACK);
+}
+
+#[test]
+fn large_enclosures_arrive() {
+    let (near, far) = (host(1), host(2));
+    for bytes in [64 << 20, 1, 5_000_000] {
+        let enclosure: Vec<u8> = (0..bytes as u32).map(|i| (i ^ i >> 8) as u8).collect();
+        let letter = Letter::View { incarnation: 5, view: ViewId(9), from: MemberId(1), bytes };
+        near.send(far.address(), Some(MemberId(2)), &letter, &enclosure);
+        let (from, got, came) = far.letter();
+        assert_eq!((&from, got), (near.card(), letter));
+        assert!(came == enclosure);
+    }
+}
+
+const PURPOSES: [Purpose; 4] = [
+    Purpose::Part { incarnation: u128::MAX - 3, view: ViewId(7) },
+    Purpose::Guest { incarnation: 1, view: ViewId(u64::MAX) },
+    Purpose::State { view: ViewId(0) },
+    Purpose::Bulk { group: 1 << 40 },
+];
+
+#[test]
+fn each_purpose_has_its_stream() {
+    let (near, far) = (host(1), host(2));
+    for purpose in PURPOSES {
+        near.dial(far.address(), Some(MemberId(2)), purpose);
+        let (with, what, mut there, dialled) = far.stream();
+        assert_eq!((&with, what, dialled), (near.card(), purpose, false));
+        // Before who dialled has looked.
+        write_all(&mut *there, b"first");
+        let (with, what, mut here, dialled) = near.stream();
+        assert_eq!((&with, what, dialled), (far.card(), purpose, true));
+        write_all(&mut *here, &[7; 300_000][..100_000]);
+        assert_eq!(read_exactly(&mut *here, 5), b"first");
+        assert_eq!(read_exactly(&mut *there, 100_000), vec![7; 100_000]);
+    }
+}
+
+#[test]
+fn streams_outlive_their_endpoints() {
+    let (near, far) = (host(1), host(2));
+    near.dial(far.address(), None, PURPOSES[0]);
+    let (_, _, mut there, _) = far.stream();
+    let (_, _, mut here, _) = near.stream();
+    drop((near, far));
+    write_all(&mut *here, b"still here");
+    assert_eq!(read_exactly(&mut *there, 10), b"still here");
+}
+
+/// What follows a hello, or the answer to one, in the same segment is not lost.
+#[test]
+fn what_follows_at_once_belongs_to_the_stream() {
+    let far = host(2);
+    let mut socket = raw(far.address());
+    let first = hello(PURPOSES[2], 1, 1);
+    socket.write_all(&[&first.encode()[..], b"and more"].concat()).unwrap();
+    assert_eq!(answer(&socket), Answer::Welcome(far.card().clone()));
+    let (with, _, mut stream, _) = far.stream();
+    assert_eq!(with, first.card);
+    assert_eq!(read_exactly(&mut *stream, 8), b"and more");
+
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    far.dial(&listener.local_addr().unwrap().into(), None, PURPOSES[2]);
+    let mut socket = listener.accept().unwrap().0;
+    let reply = Answer::Welcome(first.card.clone()).encode();
+    socket.write_all(&[&reply[..], b"and more"].concat()).unwrap();
+    let (with, _, mut stream, dialled) = far.stream();
+    assert!(dialled && with == first.card);
+    assert_eq!(read_exactly(&mut *stream, 8), b"and more");
+}
+
+#[test]
+fn who_is_gone_is_lost_and_who_is_back_gets_letters() {
+    let near = host(1);
+    let far = host(2);
+    let card = far.card().clone();
+    send_numbered(&near, &card.address, 0);
+    expect_numbered(&far, near.card(), 0..1);
+    drop(far);
+    assert_eq!(near.lost(), card);
+    // Nobody is there yet.
+    (1..20).for_each(|number| send_numbered(&near, &card.address, number));
+    let far = open(options(3, &card.address.to_string()));
+    expect_numbered(&far, near.card(), 1..20);
+    assert!(near.receive().is_none());
+}
+
+#[test]
+fn who_stays_away_fails_its_letters_and_dials() {
+    let near = host(1);
+    let (_kept, nobody) = deserted();
+    near.dial(&nobody, None, PURPOSES[1]);
+    let (address, purpose, why) = near.failed();
+    assert_eq!((&address, purpose), (&nobody, PURPOSES[1]));
+    assert!(matches!(why, NetError::Connect { .. }), "{why}");
+    send_numbered(&near, &nobody, 1);
+    let (address, purpose, why) = near.failed();
+    assert_eq!((&address, purpose), (&nobody, Purpose::Mail));
+    assert!(matches!(why, NetError::Connect { .. }), "{why}");
+    let no_path: Address = "unix:/nonexistent/spindle".parse().unwrap();
+    near.dial(&no_path, None, PURPOSES[1]);
+    assert!(matches!(near.failed().2, NetError::Connect { .. }));
+    let no_name: Address = "nobody.invalid:1".parse().unwrap();
+    near.dial(&no_name, None, PURPOSES[1]);
+    assert!(matches!(near.failed().2, NetError::Resolve { .. } | NetError::TimedOut { .. }));
+}
+
+#[test]
+fn who_is_connected_and_silent_is_given_up() {
+    let near = host(1);
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let address: Address = listener.local_addr().unwrap().into();
+    near.dial(&address, None, PURPOSES[1]);
+    let socket = listener.accept().unwrap().0;
+    let why = near.failed().2;
+    assert!(matches!(why, NetError::TimedOut { what: "say who it is", .. }), "{why}");
+    ends_by(socket);
+}
+
+#[test]
+fn who_answers_something_else_is_a_stranger() {
+    let near = host(1);
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let address: Address = listener.local_addr().unwrap().into();
+    let echo = hello(PURPOSES[1], 1, 1).encode();
+    for reply in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"", &echo] {
+        near.dial(&address, None, PURPOSES[1]);
+        let mut socket = listener.accept().unwrap().0;
+        // Read, so that the end is an end and not a reset.
+        let mut head = [0; 16];
+        socket.read_exact(&mut head).unwrap();
+        let mut body = vec![0; u32::from_le_bytes(*head.last_chunk().unwrap()) as usize];
+        socket.read_exact(&mut body).unwrap();
+        socket.write_all(reply).unwrap();
+        drop(socket);
+        let why = near.failed().2;
+        assert!(matches!(why, NetError::Stranger { .. }), "{why}");
+    }
+}
+
+#[test]
+fn half_open_strangers_are_closed_and_counted() {
+    let far = host(2);
+    let silent = raw(far.address());
+    let mut slow = raw(far.address());
+    slow.write_all(&hello(Purpose::Mail, 1, 1).encode()[..40]).unwrap();
+    let mut rude = raw(far.address());
+    rude.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    [silent, slow, rude].into_iter().for_each(ends_by);
+    far.wait_for("three strangers", |far| far.dropped() == Dropped { strangers: 3, ..Dropped::default() });
+    let mut gone = raw(far.address());
+    gone.write_all(b"spnd").unwrap();
+    drop(gone);
+    far.wait_for("a fourth", |far| far.dropped().strangers == 4);
+}
+
+/// Letters are tried again until there is room.
+#[test]
+fn more_strangers_than_have_room_hold_up_nobody_for_ever() {
+    let (near, far) = (host(1), host(2));
+    let crowd: Vec<_> = (0..HALF_OPEN_MAX + 20).map(|_| raw(far.address())).collect();
+    send_numbered(&near, far.address(), 0);
+    expect_numbered(&far, near.card(), 0..1);
+    drop(crowd);
+}
+
+#[test]
+fn foreign_versions_are_told_ours() {
+    let far = host(2);
+    let mut socket = raw(far.address());
+    let bytes = hello(Purpose::Mail, 1, 1).encode_as(VERSION + 1);
+    // Its body is nobody's business, and may be longer than ours.
+    socket.write_all(&[&bytes[..], &[1; 5000]].concat()).unwrap();
+    assert_eq!(answer(&socket), Answer::Declined(Declined::Version(VERSION)));
+    drop(socket);
+    far.wait_for("a refusal", |far| far.dropped() == Dropped { declined: 1, ..Dropped::default() });
+
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let address: Address = listener.local_addr().unwrap().into();
+    let mut reply = Answer::Declined(Declined::Version(VERSION)).encode();
+    reply[8..12].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    for dials in [true, false] {
+        match dials {
+            true => far.dial(&address, None, PURPOSES[0]),
+            false => send_numbered(&far, &address, 0),
+        }
+        let mut socket = listener.accept().unwrap().0;
+        socket.write_all(&reply).unwrap();
+        let (_, _, why) = far.failed();
+        assert!(matches!(why, NetError::Declined { why: Declined::Version(v), .. } if v == VERSION + 1), "{why}");
+    }
+}
+
+/// Dials and letters fail alike, at once.
+fn fails_for(near: &Host, to: &Address, whom: Option<MemberId>, expected: impl Fn(&NetError) -> bool) {
+    near.dial(to, whom, PURPOSES[0]);
+    near.send(to, whom, &Letter::Answer { reply: 0, bytes: 0 }, &[]);
+    for _ in 0..2 {
+        let (address, _, why) = near.failed();
+        assert!(address == *to && expected(&why), "{why:?}");
+    }
+}
+
+#[test]
+fn who_does_not_belong_is_refused() {
+    let far = host(2);
+    let other = GroupName::new("other").unwrap();
+    let stranger = open(Options { group: other, ..options(1, LOOPBACK) });
+    let group = |why: &Declined| matches!(why, Declined::Group(group) if group.as_str() == "net-tests");
+    fails_for(&stranger, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if group(why)));
+    let twin = host(2);
+    let named = |why: &Declined| *why == Declined::Namesake(MemberId(2));
+    fails_for(&twin, far.address(), None, |why| matches!(why, NetError::Declined { why, .. } if named(why)));
+    far.wait_for("four refusals", |far| far.dropped() == Dropped { declined: 4, ..Dropped::default() });
+}
+
+#[test]
+fn who_was_wanted_is_somebody_else() {
+    let (near, far) = (host(1), host(2));
+    let wanted = Some(MemberId(7));
+    let elsewhere = |why: &NetError| matches!(why, NetError::Elsewhere { wanted: MemberId(7), found: MemberId(2), .. });
+    fails_for(&near, far.address(), wanted, elsewhere);
+    // That says nothing of letters to others, before or after.
+    near.send(far.address(), Some(MemberId(2)), &numbered(0).0, &[]);
+    expect_numbered(&far, near.card(), 0..1);
+    fails_for(&near, far.address(), wanted, elsewhere);
+    send_numbered(&near, far.address(), 1);
+    expect_numbered(&far, near.card(), 1..2);
+}
+
+#[test]
+fn who_dials_itself_learns_it() {
+    let near =
+        open(Options { listen: vec![LOOPBACK.parse().unwrap(), "[::1]:0".parse().unwrap()], ..options(1, LOOPBACK) });
+    let myself = |why: &NetError| matches!(why, NetError::Myself { .. });
+    fails_for(&near, near.address(), None, myself);
+    fails_for(&near, near.address(), Some(MemberId(1)), myself);
+    let by_name: Address = format!("localhost:{}", near.address().port().unwrap()).parse().unwrap();
+    fails_for(&near, &by_name, None, myself);
+}
+
+#[test]
+fn letters_leave_before_their_endpoint_ends() {
+    let (near, far) = (host(1), host(2));
+    send_numbered(&near, far.address(), 0);
+    expect_numbered(&far, near.card(), 0..1);
+    let card = near.card().clone();
+    (1..1000).for_each(|number| send_numbered(&near, far.address(), number));
+    drop(near);
+    expect_numbered(&far, &card, 1..1000);
+}
+
+#[test]
+fn who_reads_nothing_does_not_hold_an_end() {
+    let near = host(1);
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let address: Address = listener.local_addr().unwrap().into();
+    let enclosure = vec![0; 32 << 20];
+    near.send(&address, None, &Letter::Answer { reply: 1, bytes: 32 << 20 }, &enclosure);
+    let mut socket = listener.accept().unwrap().0;
+    socket.write_all(&Answer::Welcome(hello(Purpose::Mail, 2, 2).card).encode()).unwrap();
+    socket.read_exact(&mut [0; 1000]).unwrap();
+    drop(near);
+    ends_by(socket);
+}
+
+#[test]
+fn letters_of_others_are_forged() {
+    let far = host(2);
+    let hello = hello(Purpose::Mail, 5, 5);
+    let mut socket = greeted(far.address(), &hello);
+    let parts = Letter::Parts { incarnation: 1, view: ViewId(1), from: MemberId(5), pid: 1, event: false };
+    socket.write_all(&[bytes_of(&request(6, 1)), bytes_of(&parts), bytes_of(&request(5, 2))].concat()).unwrap();
+    assert_eq!(far.letter(), (hello.card, request(5, 2), vec![]));
+    assert_eq!(far.dropped(), Dropped { garbage: 1, forged: 1, ..Dropped::default() });
+    socket.write_all(&[0xff; 100]).unwrap();
+    ends_by(socket);
+    assert_eq!(far.dropped().garbage, 2);
+}
+
+/// Who has lost its connection dials again; what it wrote before is read first, and half a letter is none.
+#[test]
+fn a_second_connection_follows_the_first() {
+    let far = host(2);
+    let hello = hello(Purpose::Mail, 5, 5);
+    for round in 0..20 {
+        let mut first = greeted(far.address(), &hello);
+        let letters: Vec<u8> = (0..200).flat_map(|i| bytes_of(&request(5, i))).collect();
+        first.write_all(&letters).unwrap();
+        first.write_all(&bytes_of(&request(5, 200))[..10]).unwrap();
+        let mut second = greeted(far.address(), &hello);
+        second.write_all(&bytes_of(&request(5, 200))).unwrap();
+        for i in 0..=200 {
+            assert_eq!(far.letter().1, request(5, i), "in round {round}");
+        }
+        ends_by(first);
+    }
+    assert_eq!(far.dropped(), Dropped::default());
+}
+
+#[test]
+fn letters_that_find_no_room_are_told_once() {
+    let near = host(1);
+    let (_kept, nobody) = deserted();
+    (0..QUEUE_LETTERS_MAX as u64 + 10).for_each(|number| send_numbered(&near, &nobody, number));
+    let (_, _, why) = near.failed();
+    assert!(matches!(why, NetError::QueueFull { letters, .. } if letters == QUEUE_LETTERS_MAX as u64), "{why}");
+    let (_kept, nobody) = deserted();
+    let large = vec![0; 60 << 20];
+    (0..3).for_each(|_| near.send(&nobody, None, &Letter::Answer { reply: 0, bytes: 60 << 20 }, &large));
+    assert!(matches!(near.failed().2, NetError::QueueFull { letters: 2, .. }));
+    // The oldest were kept, until nobody came for them.
+    (0..2).for_each(|_| assert!(matches!(near.failed().2, NetError::Connect { .. })));
+}
+
+#[test]
+fn what_was_forgotten_is_not_sent() {
+    let temp = TempDir::new();
+    let address: Address = format!("unix:{}", temp.path().join("far").display()).parse().unwrap();
+    let near = host(1);
+    near.dial(&address, None, PURPOSES[0]);
+    near.failed();
+    (0..10).for_each(|number| send_numbered(&near, &address, number));
+    near.forget(&address);
+    let far = open(options(2, &address.to_string()));
+    send_numbered(&near, &address, 10);
+    expect_numbered(&far, near.card(), 10..11);
+    // And a connection that stands is closed without a word.
+    near.forget(&address);
+    send_numbered(&near, &address, 11);
+    expect_numbered(&far, near.card(), 11..12);
+    assert!(near.receive().is_none());
+}
+
+#[test]
+fn who_takes_no_events_is_not_sent_more() {
+    let far = host(2);
+    let mut socket = greeted(far.address(), &hello(Purpose::Mail, 5, 5));
+    let count = 40 * EVENTS_MAX as u64;
+    let writer = std::thread::spawn(move || {
+        for first in (0..count).step_by(1000) {
+            let letters: Vec<u8> = (first..count.min(first + 1000)).flat_map(|i| bytes_of(&request(5, i))).collect();
+            socket.write_all(&letters).unwrap();
+        }
+        socket
+    });
+    far.wait_for("enough", |far| far.waiting() >= EVENTS_MAX);
+    // Nor is anybody else let in.
+    let near = host(1);
+    send_numbered(&near, far.address(), 0);
+    // One turn's reading more, at most.
+    let turn = super::limits::READS_MAX * super::limits::READ_BYTES / bytes_of(&request(5, 0)).len();
+    assert!(far.waiting() <= EVENTS_MAX + turn, "{}", far.waiting());
+    let (mut next, mut other) = (0, false);
+    while next < count || !other {
+        match far.letter() {
+            (from, letter, _) if from.id == MemberId(5) => {
+                assert_eq!(letter, request(5, next));
+                next += 1;
+            }
+            (from, ..) => other = from == *near.card(),
+        }
+        assert!(far.waiting() <= EVENTS_MAX + turn, "{}", far.waiting());
+    }
+    drop(writer.join().unwrap());
+}
+
+#[test]
+fn without_tls_nothing_leaves_the_host_unless_said() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let why = refused(options(1, address));
+        assert!(matches!(why, NetError::Insecure { .. }), "{why}");
+    }
+    let near = host(1);
+    let away: Address = "192.0.2.1:9".parse().unwrap();
+    fails_for(&near, &away, None, |why| matches!(why, NetError::Insecure { .. }));
+    let insecure = Options { security: Security::Insecure, ..options(2, "0.0.0.0:0") };
+    let why = refused(insecure.clone());
+    assert!(matches!(why, NetError::Advertise { .. }), "{why}");
+    let far = open(Options { advertise: Some("127.0.0.1:0".parse().unwrap()), ..insecure });
+    assert!(far.address().port().is_some_and(|port| port != 0));
+    send_numbered(&near, far.address(), 0);
+    expect_numbered(&far, near.card(), 0..1);
+}
+
+#[test]
+fn what_can_not_be_listened_at_is_told() {
+    let nowhere = Options { listen: vec![], ..options(1, LOOPBACK) };
+    assert!(matches!(refused(nowhere), NetError::Nowhere));
+    let far = host(2);
+    let why = refused(options(1, &far.address().to_string()));
+    assert!(matches!(why, NetError::Listen { .. }), "{why}");
+    let temp = TempDir::new();
+    let unix = format!("unix:{}", temp.path().join("a").display());
+    let advertise = Some("127.0.0.1:0".parse().unwrap());
+    let why = refused(Options { advertise, ..options(1, &unix) });
+    assert!(matches!(why, NetError::Advertise { .. }), "{why}");
+}
+
+#[test]
+fn paths_of_the_dead_are_taken_over_and_others_are_not() {
+    let temp = TempDir::new();
+    let path = temp.path().join("socket");
+    let unix = format!("unix:{}", path.display());
+    drop(UnixListener::bind(&path).unwrap());
+    let far = open(options(2, &unix));
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(matches!(refused(options(1, &unix)), NetError::Listen { .. }));
+    assert!(UnixStream::connect(&path).is_ok());
+    drop(far);
+    assert!(!path.exists());
+    std::fs::write(&path, "a file").unwrap();
+    assert!(matches!(refused(options(1, &unix)), NetError::Listen { .. }));
+    assert!(path.exists());
+}
+
+/// Whatever strangers do, at whatever stage they leave, others are served, and nothing is left of them.
+#[test]
+fn noise_costs_only_its_sender() {
+    let (near, far) = (host(1), host(2));
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
+    println!("replay: SEED={seed} cargo test -p spindle-fabric noise_costs_only_its_sender");
+    let mut state = seed | 1;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..300 {
+        let purpose = if random() % 2 == 0 { Purpose::Mail } else { PURPOSES[0] };
+        let mut bytes = hello(purpose, 5, u128::from(random() % 3)).encode();
+        if purpose == Purpose::Mail {
+            bytes.extend(bytes_of(&request(5, 1)));
+        }
+        for _ in 0..random() % 4 {
+            let at = random() as usize % bytes.len();
+            bytes[at] ^= 1 << (random() % 8);
+        }
+        bytes.truncate(random() as usize % (2 * bytes.len()));
+        let mut socket = raw(far.address());
+        // It may have been closed.
+        let _ = socket.write_all(&bytes);
+        if random() % 2 == 0 {
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+        }
+        drop(socket);
+        if round % 10 == 0 {
+            send_numbered(&near, far.address(), round / 10);
+            let wanted = loop {
+                match far.next() {
+                    Event::Letter { from, letter, .. } if from == *near.card() => break letter,
+                    Event::Letter { from, .. } => assert_eq!(from.address.to_string().len(), 11, "{from:?}"),
+                    Event::Stream { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert_eq!(wanted, numbered(round / 10).0);
+        }
+    }
+}
