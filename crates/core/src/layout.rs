@@ -135,6 +135,11 @@ impl RowLayout {
         self.places[subgroup.index()]
     }
 
+    /// Where the subgroups stand that the member is in.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter().flatten()
+    }
+
     fn new(view: &View, member: Rank, slot_words: u64) -> RowLayout {
         let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
         let suspected = view.members.len().div_ceil(64) as u64 * 8;

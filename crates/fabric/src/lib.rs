@@ -25,7 +25,7 @@ pub mod tcp;
 pub use bell::{Bell, Doorbell};
 pub use fabric::Fabric;
 pub use life::LifeLine;
-pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired};
+pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired, Watched};
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use reader::{Reader, ReaderFrames};
 pub use region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};

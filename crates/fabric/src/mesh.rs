@@ -31,6 +31,22 @@ pub enum Peer {
     There(Connection),
 }
 
+impl Peer {
+    /// Whether this is what the member `rank` of a view of this layout has to give, as far as can be seen.
+    ///
+    /// # Errors
+    /// As [`PeerParts::check`].
+    ///
+    /// # Panics
+    /// If `rank` is not in `layout`.
+    pub fn check(&self, layout: &Layout, rank: Rank) -> Result<(), MeshError> {
+        match self {
+            Peer::Here(parts) => parts.check(layout, rank),
+            Peer::There(_) => Ok(()),
+        }
+    }
+}
+
 /// One member's side of the ways to all others, for one view.
 ///
 /// Over streams nothing moves but in [`progress`](Fabric::progress), in [`post`](Table::post) (a post of control words is sent at once,
@@ -177,7 +193,7 @@ impl Mesh {
             true => {
                 let event = bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
                 let os = |(call, source)| MeshError::Os { call, source };
-                Some(Links::new(layout, me, event, streams).map_err(os)?)
+                Some(Links::new(layout, Some((me, &row)), Some(event), streams).map_err(os)?)
             }
             false => None,
         };
@@ -213,16 +229,44 @@ impl Mesh {
         self.links.as_ref()?.traffic(peer)
     }
 
-    /// Ends the view, and hands out its streams, if there are any, which need some more [progress](Retired::progress): what was posted
-    /// is still to be sent.
-    pub fn retire(mut self) -> Option<Retired> {
+    /// From now on `stream` gets what peers get, and first all that stands in the row: for somebody who [follows](Watched) the view without
+    /// being a member. Nobody waits for it.
+    ///
+    /// # Errors
+    /// What the system said.
+    ///
+    /// # Panics
+    /// If `layout` is not that of the view, or the member's bell is [without an eventfd](crate::MemberBell::with_event).
+    pub fn add_guest(&mut self, layout: &Layout, stream: Connection) -> io::Result<()> {
+        let links = match &mut self.links {
+            Some(links) => links,
+            none => {
+                assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
+                let event =
+                    self.bell.event().expect("a member with guests on other machines needs a bell with an eventfd");
+                let peers = layout.rows().iter().map(|_| None).collect();
+                let links = Links::new(layout, Some((self.me, &self.row)), Some(event), peers);
+                none.insert(links.map_err(|(_, source)| source)?)
+            }
+        };
+        links.add_guest(stream, &self.row)
+    }
+
+    /// How many guests there are.
+    pub fn guests(&self) -> usize {
+        self.links.as_ref().map_or(0, Links::guests)
+    }
+
+    /// Hands out the streams, if there are any, when the view is over: they need some more [progress](Retired::progress), as what was
+    /// posted is still to be sent. From now on nothing is posted over them, and nothing arrives.
+    pub fn retire(&mut self) -> Option<Retired> {
         let links = self.links.take()?;
         Some(Retired { links, row: self.row.clone(), told: false })
     }
 
-    /// Ends the view in order, as [`retire`](Self::retire), and waits `at_most` that long until every peer has closed its stream, too. Then
-    /// everything has arrived, which is what the answer says.
-    pub fn finish(self, at_most: Duration) -> bool {
+    /// As [`retire`](Self::retire), and waits `at_most` that long until every peer has closed its stream, too. Then everything has
+    /// arrived, which is what the answer says.
+    pub fn finish(&mut self, at_most: Duration) -> bool {
         let start = Instant::now();
         let Some(mut retired) = self.retire() else { return true };
         let all = retired.links.open() > 0;
@@ -256,6 +300,73 @@ impl Mesh {
     #[cfg(test)]
     pub(crate) fn barrier(&self) -> Barrier {
         self.barrier
+    }
+}
+
+/// The rows of a view for somebody who is no member of it. Those of members that are on other machines fill by
+/// [`progress`](Self::progress).
+#[derive(Debug)]
+pub struct Watched {
+    rows: Reader,
+    links: Option<Links>,
+    /// Nothing is posted.
+    row: Arc<OwnRegion>,
+}
+
+impl Watched {
+    /// The rows of all members, in the order of the ranks, or zeros of those that never came.
+    ///
+    /// # Errors
+    /// [`MeshError`].
+    ///
+    /// # Panics
+    /// If there is not one entry for each member.
+    pub fn new(layout: &Layout, peers: Vec<Option<Peer>>) -> Result<Watched, MeshError> {
+        assert_eq!(peers.len(), layout.rows().len(), "one entry for each member");
+        let (mut rows, mut streams) = (Vec::with_capacity(peers.len()), Vec::with_capacity(peers.len()));
+        for (rank, peer) in (0..).map(Rank).zip(peers) {
+            let size = layout.row(rank).size;
+            let of = |source| MeshError::Region { rank, part: "row", source };
+            let mut stream = None;
+            rows.push(match peer {
+                Some(Peer::Here(parts)) => {
+                    Held::Peer(Arc::new(PeerRegion::open("a member's row", &parts.row, size).map_err(of)?))
+                }
+                Some(Peer::There(connection)) => {
+                    let copy = CopyRegion::on_heap(&format!("the copy of the row of member {rank}"), size);
+                    let copy = Arc::new(copy.map_err(of)?);
+                    stream = Some((connection, copy.clone()));
+                    Held::Copy(copy)
+                }
+                None => Held::Peer(Arc::new(PeerRegion::zeros("an absent member's row", size).map_err(of)?)),
+            });
+            streams.push(stream);
+        }
+        let of = |source| MeshError::Region { rank: Rank(0), part: "row", source };
+        let row = Arc::new(OwnRegion::on_heap("nobody's row", 8, 8).map_err(of)?);
+        let links = match streams.iter().any(Option::is_some) {
+            true => {
+                let os = |(call, source)| MeshError::Os { call, source };
+                Some(Links::new(layout, None, None, streams).map_err(os)?)
+            }
+            false => None,
+        };
+        Ok(Watched { rows: Reader::of(rows), links, row })
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &Reader {
+        &self.rows
+    }
+
+    /// Takes in what has arrived, and says whether anything did.
+    pub fn progress(&mut self) -> bool {
+        self.links.as_mut().is_some_and(|links| links.progress(&self.row).1)
+    }
+
+    /// A member from whose stream nothing more will arrive, and why; each is told once.
+    pub fn next_down(&mut self) -> Option<(Rank, Down)> {
+        self.links.as_mut()?.next_down()
     }
 }
 
@@ -449,6 +560,9 @@ mod tests {
     use super::*;
     use crate::conformance::{PATIENCE, view};
     use crate::shm::MemberBell;
+    use crate::tcp::{SocketOptions, SocketStream};
+    use spindle_core::layout::entry;
+    use std::os::unix::net::UnixStream;
 
     fn own(layout: &Layout, rank: u32) -> (OwnRow, PeerParts) {
         OwnRow::create(layout, Rank(rank), &MemberBell::create().unwrap()).unwrap()
@@ -478,6 +592,82 @@ mod tests {
         mesh.post(&[Rank(1)], 0..64);
         assert!(!mesh.is_connected(Rank(1)) && mesh.traffic(Rank(1)).is_none() && mesh.is_flushed());
         assert!(mesh.next_down().is_none() && mesh.retire().is_none());
+    }
+
+    /// Whoever follows over a stream sees nothing that is not what was sent, however often rings are overwritten meanwhile: of what it has read
+    /// it can tell by the counts of what is freed whether it was that.
+    #[test]
+    fn a_guest_sees_what_was_sent_or_that_it_was_lapped() {
+        let layout = Layout::new(&view(1, 8)).unwrap();
+        let place = *layout.row(Rank(0)).places().next().unwrap();
+        let ring = place.ring.unwrap();
+        let words = ring.capacity / 8;
+        let (published, freed) = (place.entry + entry::PUBLISHED, place.entry + entry::FREED);
+        for (seed, buffer) in [(1u64, Some(1)), (2, None), (3, Some(1)), (4, None)] {
+            let (own, _) = OwnRow::create(&layout, Rank(0), &MemberBell::with_event().unwrap()).unwrap();
+            let mut mesh = Mesh::new(&layout, own, []).unwrap();
+            let options = SocketOptions { send_buffer_bytes: buffer, receive_buffer_bytes: buffer, silence_ms: None };
+            let [near, far] = <[_; 2]>::from(UnixStream::pair().unwrap())
+                .map(|socket| Box::new(SocketStream::new(socket, &options).unwrap()));
+            let mut random = seed;
+            let mut below = move |bound: u64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (random >> 33) % bound
+            };
+            let total = 300 * words;
+            let write = |mesh: &mut Mesh, from: u64, to: u64| {
+                // Given free before it is overwritten, and told later.
+                mesh.store(freed, to.saturating_sub(words) * 8);
+                mesh.progress();
+                for index in from..to {
+                    let at = ring.at + index % words * 8;
+                    mesh.store(at, index + 1);
+                    mesh.post(&[], at..at + 8);
+                }
+                mesh.store(published, to * 8);
+                mesh.post(&[], place.entry..place.entry + 64);
+            };
+            // It begins at a time when all laps look alike.
+            write(&mut mesh, 0, 3 * words / 2);
+            mesh.add_guest(&layout, near).unwrap();
+            assert_eq!(mesh.guests(), 1);
+            let mut watched = Watched::new(&layout, vec![Some(Peer::There(far))]).unwrap();
+            let (mut written, mut seen, mut good, mut lapped, mut free) = (3 * words / 2, 0, 0, 0, 0);
+            let start = Instant::now();
+            while seen < total {
+                assert!(start.elapsed() < PATIENCE, "seed {seed}: {seen} of {total} seen");
+                let to = (written + below(words / 2)).min(total);
+                write(&mut mesh, written, to);
+                written = to;
+                mesh.progress();
+                if below(4) > 0 && written < total {
+                    continue;
+                }
+                watched.progress();
+                let rows = watched.rows();
+                let now = rows.load(Rank(0), published) / 8;
+                assert!(now >= seen, "seed {seed}: back from {seen} to {now}");
+                assert!(rows.load(Rank(0), freed) >= free, "seed {seed}: what was free is not any more");
+                free = rows.load(Rank(0), freed);
+                for index in now.saturating_sub(words)..now {
+                    let word = rows.load(Rank(0), ring.at + index % words * 8);
+                    if rows.load(Rank(0), freed) <= index * 8 {
+                        assert_eq!(word, index + 1, "seed {seed}, word {index} of {now}");
+                        good += 1;
+                    } else {
+                        lapped += 1;
+                    }
+                }
+                seen = now;
+            }
+            assert!(good > words && lapped > 0, "seed {seed}: {good} words seen, {lapped} lapped");
+            // The end of either is noticed by the other.
+            drop(watched);
+            while mesh.guests() > 0 {
+                mesh.progress();
+                assert!(start.elapsed() < PATIENCE);
+            }
+        }
     }
 
     /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.

@@ -6,7 +6,6 @@
 use crate::bell::{BELL_BYTES, Bell, Doorbell, describe, is_event, new_event};
 use crate::life::LIFE;
 use crate::mesh::MeshError;
-use crate::reader::{Held, Reader};
 use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
 use spindle_core::{Layout, Rank};
 use std::io;
@@ -166,31 +165,6 @@ impl PeerParts {
         let (row, bell) = (Arc::new(row), Arc::new(bell));
         let doorbell = Doorbell::of_peer(row.clone(), bell.clone(), self.event.map(Arc::new));
         Ok((row, bell, doorbell))
-    }
-}
-
-impl Reader {
-    /// The rows of a view for somebody who is no member of it: of each member, in the order of the ranks, its row, or zeros if it
-    /// never came.
-    ///
-    /// # Errors
-    /// [`MeshError`].
-    ///
-    /// # Panics
-    /// If there is not one entry for each member.
-    pub fn of_others(layout: &Layout, parts: Vec<Option<PeerParts>>) -> Result<Reader, MeshError> {
-        assert_eq!(parts.len(), layout.rows().len(), "one entry for each member");
-        let mut rows = Vec::with_capacity(parts.len());
-        for (rank, parts) in (0..).map(Rank).zip(parts) {
-            let size = layout.row(rank).size;
-            let row = match parts {
-                Some(parts) => PeerRegion::open("a member's row", &parts.row, size),
-                None => PeerRegion::zeros("an absent member's row", size),
-            };
-            let row = row.map_err(|source| MeshError::Region { rank, part: "row", source })?;
-            rows.push(Held::Peer(Arc::new(row)));
-        }
-        Ok(Reader::of(rows))
     }
 }
 

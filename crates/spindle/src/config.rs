@@ -1,4 +1,5 @@
 //! What a member says before it joins: the group, how many found it, and its subgroups.
+use crate::network::Network;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +12,8 @@ pub struct Config {
     /// How many members found the group: nothing is sent before all of them are there. A group that runs is joined whatever this
     /// says.
     pub members: u32,
-    /// This member's id, unique in the group; by default the smallest, from 1, that nobody has had in it. Who asks for the id of a
+    /// This member's id, unique in the group; by default the smallest, from 1, that nobody has had in it, or a random one in a group that
+    /// spans hosts. Who asks for the id of a
     /// member that died waits until the others have gone on without that one. The founders' ranks follow their ids; later members
     /// come behind them.
     pub id: Option<u64>,
@@ -31,6 +33,8 @@ pub struct Config {
     /// known at once. Shorter finds hung members sooner; pauses of nine tenths of it are safe. `None`: only deaths count. The same for
     /// all members, who show that they live in steps of it.
     pub suspect_after: Option<Duration>,
+    /// How members on different hosts find and reach each other. `None`: all are on this one. The same for all members in that.
+    pub network: Option<Network>,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,
 }
@@ -76,6 +80,7 @@ impl Config {
             runtime_dir: None,
             spin_for: Duration::from_millis(1),
             suspect_after: Some(Duration::from_secs(1)),
+            network: None,
             ablation: Ablation::default(),
         }
     }
@@ -91,7 +96,9 @@ impl Config {
     /// A number that differs, in all likelihood, when anything differs that members must agree on.
     pub(crate) fn digest(&self) -> u64 {
         // FNV-1a over the version, which decides how the view is laid out, and the debug form of what has to be alike.
-        let text = format!("{} {:?} {:?}", env!("CARGO_PKG_VERSION"), self.suspect_after, self.subgroups);
+        let spans_hosts = self.network.is_some();
+        let version = env!("CARGO_PKG_VERSION");
+        let text = format!("{version} {:?} {:?} {spans_hosts}", self.suspect_after, self.subgroups);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 

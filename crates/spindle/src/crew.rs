@@ -5,12 +5,15 @@
 //! needed to begin the next view: everybody's row, doorbell and process.
 use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
+use crate::network::{Net, Network, Told};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::mail::{
-    Letter, Mailbox, Notice, Outbox, Refusal, Request, VISITOR_IDS_FROM, Watch, disclose, enclose,
+    GroupName, Letter, Mailbox, Notice, Outbox, Refusal, Request, RuntimeDir, VISITOR_IDS_FROM, Watch, disclose,
+    enclose,
 };
-use spindle_fabric::{Doorbell, MemberBell, PeerParts};
+use spindle_fabric::net::{Card, Event, Purpose};
+use spindle_fabric::{Doorbell, MemberBell, Peer, PeerParts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +34,8 @@ const VIEWS_AHEAD_MAX: u64 = 4;
 #[derive(Debug)]
 pub(crate) enum News {
     Died(MemberId),
+    /// The connection over which somebody of another host wrote letters has ended. Perhaps it has, too.
+    Lost(MemberId),
     Asks {
         id: MemberId,
         pid: u32,
@@ -64,8 +69,10 @@ pub(crate) struct Crew {
     post: Post,
     pub(crate) me: MemberId,
     incarnation: u128,
-    /// What members have handed over for views to come.
-    parts: BTreeMap<(ViewId, MemberId), (u128, PeerParts)>,
+    /// What members have handed over for views to come: their memory, or a stream.
+    parts: BTreeMap<(ViewId, MemberId), (u128, Peer)>,
+    /// Who was not in the view before, of the views that are known.
+    newcomers: BTreeMap<ViewId, BTreeSet<MemberId>>,
     pids: BTreeMap<MemberId, u32>,
     /// Whose processes are watched over.
     watched: BTreeSet<MemberId>,
@@ -91,6 +98,8 @@ enum Post {
         outbox: Outbox,
         watch: Watch,
         pidfd: Arc<OwnedFd>,
+        /// To other hosts.
+        net: Option<Net>,
     },
     /// All members are in this process.
     Local(Arc<Board>),
@@ -110,6 +119,7 @@ pub(crate) struct Board {
 pub(crate) struct Notices {
     any: AtomicBool,
     mail: AtomicBool,
+    net: AtomicBool,
     deaths: Mutex<Vec<u64>>,
     doorbell: Mutex<Option<Doorbell>>,
     /// States that can be handed over, and to whom.
@@ -152,15 +162,29 @@ impl Notices {
 }
 
 impl Crew {
-    /// The crew of a process with an address of its own; of a member if it has a `bell`, by which the others know that it lives.
-    pub(crate) fn new(mailbox: Mailbox, bell: Option<&MemberBell>) -> Result<Crew, JoinError> {
+    /// The crew of a process with an address of its own; of a member if it has a `bell`, by which the others know that it lives. With a
+    /// `network` it has members on other hosts.
+    pub(crate) fn new(
+        mailbox: Mailbox,
+        bell: Option<&MemberBell>,
+        network: Option<(&Network, &RuntimeDir, &GroupName)>,
+    ) -> Result<Crew, JoinError> {
         let notices = Arc::new(Notices::default());
         let told = Arc::clone(&notices);
         let watch = Watch::spawn(&mailbox, bell, move |notice| told.tell(notice))?;
         let pidfd = pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
         let pidfd = Arc::new(pidfd.map_err(|errno| JoinError::Descriptors(errno.into()))?);
         let me = mailbox.id();
-        Ok(Crew::with(Post::Mail { mailbox, outbox: Outbox::new(), watch, pidfd }, me, notices))
+        let open = |(network, dir, group): (&Network, &RuntimeDir, &GroupName)| {
+            let told = Arc::clone(&notices);
+            let tell = move || {
+                told.net.store(true, Ordering::Release);
+                told.ring();
+            };
+            Net::open(network, group.clone(), dir, me, tell)
+        };
+        let net = network.map(open).transpose()?;
+        Ok(Crew::with(Post::Mail { mailbox, outbox: Outbox::new(), watch, pidfd, net }, me, notices))
     }
 
     /// That of one of several members in this process.
@@ -171,13 +195,14 @@ impl Crew {
     }
 
     fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
-        let (parts, pids, watched, dead) = Default::default();
+        let (parts, newcomers, pids, watched, dead) = Default::default();
         let (members, early, starved_until, observers, deaf) = Default::default();
         Crew {
             post,
             me,
             incarnation: 0,
             parts,
+            newcomers,
             pids,
             watched,
             dead,
@@ -304,6 +329,9 @@ impl Crew {
             // Before the deaths: what the dead have sent is here.
             self.read(&mut news);
         }
+        if self.notices.net.swap(false, Ordering::AcqRel) {
+            self.read_net(&mut news);
+        }
         let deaths = std::mem::take(&mut *lock(&self.notices.deaths));
         if !deaths.is_empty() && matches!(self.post, Post::Mail { .. }) {
             self.read(&mut news);
@@ -387,17 +415,41 @@ impl Crew {
                 }
                 return;
             };
-            self.take(letter, fds, news);
+            self.take(letter, fds, &[], news);
         }
     }
 
-    fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, news: &mut Vec<News>) {
+    /// Takes in what came from other hosts.
+    fn read_net(&mut self, news: &mut Vec<News>) {
+        loop {
+            let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+            match net.next() {
+                None => return,
+                Some(Event::Letter { letter, enclosure, .. }) => self.take(letter, vec![], &enclosure, news),
+                Some(Event::Stream { with, purpose: Purpose::Part { incarnation, view }, stream, .. }) => {
+                    self.keep_part(incarnation, view, with.id, Peer::There(stream));
+                }
+                Some(Event::Lost { with }) => news.push(News::Lost(with.id)),
+                // Failures show in what does not come, and are tried again; streams that nobody has use for are closed.
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Takes in a letter, with its descriptors or with what was enclosed.
+    fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, enclosure: &[u8], news: &mut Vec<News>) {
         match letter {
             // Who waits to be let in does not know yet which group it will be.
-            Letter::Parts { incarnation, view, from, pid, .. } if [incarnation, 0].contains(&self.incarnation) => {
+            Letter::Parts { incarnation, view, from, pid, .. } => {
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
-            Letter::Ask { from, pid, config, members, observer } => {
+            Letter::Ask { from, pid, config, members, observer, address } => {
+                if let (Post::Mail { net: Some(net), .. }, Some(address)) = (&mut self.post, address)
+                    && net.far(from).is_none()
+                {
+                    let host = net.card().host;
+                    net.learn(Card { id: from, host, address });
+                }
                 // A new process may have the address of a dead one, which is a member until the view has changed.
                 if self.members.contains(&from) {
                     self.pids.entry(from).or_insert(pid);
@@ -413,11 +465,16 @@ impl Crew {
                 news.push(News::Waits(Gathering { members, present }));
             }
             Letter::View { incarnation, bytes, .. } => {
-                let words = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());
-                let words = words.map(|bytes| bytes.chunks_exact(8).map(word).collect::<Vec<u64>>());
-                if let Some(view) = words.and_then(|words| View::decode(&words)) {
-                    news.push(News::View { incarnation, view });
+                let disclosed = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());
+                let Some(Told { view, newcomers, cards }) = Told::decode(disclosed.as_deref().unwrap_or(enclosure))
+                else {
+                    return;
+                };
+                self.newcomers.entry(view.id).or_insert_with(|| newcomers.into_iter().collect());
+                if let Post::Mail { net: Some(net), .. } = &mut self.post {
+                    cards.into_iter().for_each(|card| net.learn(card));
                 }
+                news.push(News::View { incarnation, view });
             }
             Letter::State { view, .. } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
@@ -432,8 +489,7 @@ impl Crew {
     fn keep_parts(&mut self, incarnation: u128, view: ViewId, from: MemberId, pid: u32, mut fds: Vec<OwnedFd>) {
         let event = if fds.len() > 3 { fds.pop() } else { None };
         let Ok([row, bell, pidfd]) = <[OwnedFd; 3]>::try_from(fds) else { return };
-        let oldest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
-        if view.0 > oldest.saturating_add(VIEWS_AHEAD_MAX) {
+        if !self.keep_part(incarnation, view, from, Peer::Here(PeerParts { row, bell, event })) {
             return;
         }
         if let Post::Mail { watch, .. } = &self.post
@@ -441,16 +497,27 @@ impl Crew {
             && watch.watch(from.0, pidfd).is_err()
         {
             self.watched.remove(&from);
+            self.parts.remove(&(view, from));
             return;
         }
         self.pids.insert(from, pid);
-        self.parts.insert((view, from), (incarnation, PeerParts { row, bell, event }));
+    }
+
+    /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
+    fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: Peer) -> bool {
+        let oldest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
+        // Who waits to be let in does not know yet which group it will be.
+        let is_kept = [incarnation, 0].contains(&self.incarnation) && view.0 <= oldest.saturating_add(VIEWS_AHEAD_MAX);
+        if is_kept {
+            self.parts.insert((view, from), (incarnation, part));
+        }
+        is_kept
     }
 
     /// What `member` has handed over for `view`.
-    pub(crate) fn take_parts(&mut self, view: ViewId, member: MemberId) -> Option<PeerParts> {
+    pub(crate) fn take_parts(&mut self, view: ViewId, member: MemberId) -> Option<Peer> {
         if let Post::Local(board) = &self.post {
-            return lock(&board.parts).remove(&(view, member, self.me));
+            return lock(&board.parts).remove(&(view, member, self.me)).map(Peer::Here);
         }
         self.parts.remove(&(view, member)).map(|(_, parts)| parts)
     }
@@ -458,7 +525,8 @@ impl Crew {
     /// Who of these has no address any more.
     pub(crate) fn unreachable(&self, ids: &[MemberId]) -> Vec<MemberId> {
         let Post::Mail { mailbox, .. } = &self.post else { return vec![] };
-        let is_gone = |id: &MemberId| mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
+        // Of other hosts nothing is certain.
+        let is_gone = |id: &MemberId| !self.is_far(*id) && mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
         ids.iter().copied().filter(is_gone).collect()
     }
 
@@ -486,6 +554,24 @@ impl Crew {
         }
     }
 
+    /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
+    pub(crate) fn is_far(&self, id: MemberId) -> bool {
+        matches!(&self.post, Post::Mail { net: Some(net), mailbox, .. } if !net.is_near(id, mailbox))
+    }
+
+    /// Whether no memory for `view` is to be expected from `id`: its process is dead, or it wanted to join and has hung up.
+    pub(crate) fn is_lost(&self, view: ViewId, id: MemberId) -> bool {
+        let is_new = self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains(&id));
+        self.is_dead(id) || is_new && self.net().is_some_and(|net| net.is_lost(id))
+    }
+
+    pub(crate) fn net(&self) -> Option<&Net> {
+        match &self.post {
+            Post::Mail { net, .. } => net.as_ref(),
+            Post::Local(_) => None,
+        }
+    }
+
     /// Forgets what was handed over for views before this one.
     pub(crate) fn pass_over_until(&mut self, view: ViewId) {
         self.parts.retain(|(id, _), _| *id >= view);
@@ -504,16 +590,35 @@ impl Crew {
                     }
                 }
             }
-            Post::Mail { outbox, pidfd, .. } => {
+            Post::Mail { outbox, pidfd, net, mailbox, .. } => {
                 let (incarnation, from, pid) = (self.incarnation, self.me, std::process::id());
                 let event = parts.event.is_some();
                 let mut fds = vec![Arc::clone(&parts.row), Arc::clone(&parts.bell), Arc::clone(pidfd)];
                 fds.extend(parts.event.clone());
                 for other in others {
+                    if net.as_ref().is_some_and(|net| !net.is_near(*other, mailbox)) {
+                        continue;
+                    }
                     let letter = Letter::Parts { incarnation, view, from, pid, event };
                     // Full: who takes no letters is suspected soon.
                     let _ = outbox.push(*other, letter, &fds);
                 }
+            }
+        }
+    }
+
+    /// Makes the streams to members of `view` on other hosts that are this member's to make: a newcomer knows everybody from who told it
+    /// of the view, and those who were there before may not know it yet; of two who are alike in that, it is the one with the lower id.
+    /// To be called until all are there.
+    pub(crate) fn connect(&mut self, view: &View) {
+        let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+        let newcomers = self.newcomers.get(&view.id);
+        let is_new = |id: MemberId| newcomers.is_some_and(|newcomers| newcomers.contains(&id));
+        let me = self.me;
+        for id in view.members.iter().copied().filter(|id| *id != me) {
+            let is_mine = if is_new(me) == is_new(id) { me < id } else { is_new(me) };
+            if is_mine && !self.parts.contains_key(&(view.id, id)) {
+                net.dial(id, self.incarnation, view.id);
             }
         }
     }
@@ -525,29 +630,67 @@ impl Crew {
 
     /// The next view is being prepared, and these will be in it.
     pub(crate) fn expect(&mut self, view: &View) {
+        let members = &self.members;
+        let newcomers = || view.members.iter().copied().filter(|id| !members.contains(id)).collect();
+        self.newcomers.entry(view.id).or_insert_with(newcomers);
         self.members.extend(&view.members);
     }
 
     /// Tells those who join of a view that was decided.
     pub(crate) fn tell_view(&mut self, view: &View, to: impl IntoIterator<Item = MemberId>) {
-        let Post::Mail { outbox, .. } = &mut self.post else { return };
+        let Post::Mail { net, .. } = &self.post else { return };
         let mut to = to.into_iter().peekable();
         if to.peek().is_none() {
             return;
         }
-        let bytes: Vec<u8> = view.encode().iter().flat_map(|word| word.to_le_bytes()).collect();
-        let Ok(fd) = enclose(&bytes).map(Arc::new) else { return };
+        let newcomers = self.newcomers.get(&view.id).into_iter().flatten().copied().collect();
+        let cards = net.as_ref().map(Net::cards).unwrap_or_default();
+        let bytes = Told { view: view.clone(), newcomers, cards }.encode();
         let (incarnation, id, from) = (self.incarnation, view.id, self.me);
         for joiner in to {
             let letter = Letter::View { incarnation, view: id, from, bytes: bytes.len() as u64 };
-            let _ = outbox.push(joiner, letter, &[Arc::clone(&fd)]);
+            self.write(joiner, letter, &bytes);
         }
+    }
+
+    /// Writes a letter, with what is enclosed.
+    fn write(&mut self, to: MemberId, letter: Letter, enclosure: &[u8]) {
+        let Post::Mail { outbox, net, mailbox, .. } = &mut self.post else { return };
+        if let Some(net) = net.as_ref().filter(|net| !net.is_near(to, mailbox)) {
+            // Who is not known here has written to others, who answer.
+            if let Some(card) = net.far(to) {
+                net.endpoint().send(&card.address, Some(to), &letter, enclosure);
+            }
+            return;
+        }
+        let fds = if letter.fds() == 0 {
+            vec![]
+        } else if let Ok(fd) = enclose(enclosure) {
+            vec![Arc::new(fd)]
+        } else {
+            return;
+        };
+        // Full: who takes no letters is suspected soon.
+        let _ = outbox.push(to, letter, &fds);
     }
 
     /// Asks `to` to be let in, or only to see the view.
     pub(crate) fn ask(&mut self, to: MemberId, config: u64, members: u32, observer: bool) {
-        let (from, pid) = (self.me, std::process::id());
-        self.post(to, Letter::Ask { from, pid, config, members, observer });
+        let letter = self.question(config, members, observer);
+        self.post(to, letter);
+    }
+
+    /// Asks everybody on other hosts: the seeds, and those who were heard of.
+    pub(crate) fn ask_afar(&mut self, config: u64, members: u32, observer: bool) {
+        let letter = self.question(config, members, observer);
+        if let Some(net) = self.net() {
+            net.addresses().for_each(|(address, whom)| net.endpoint().send(address, whom, &letter, &[]));
+        }
+    }
+
+    fn question(&self, config: u64, members: u32, observer: bool) -> Letter {
+        let address = self.net().map(|net| net.card().address.clone());
+        Letter::Ask { from: self.me, pid: std::process::id(), config, members, observer, address }
     }
 
     /// Hands the ends of a pipe to somebody who wants this application's state.
@@ -559,19 +702,12 @@ impl Crew {
     }
 
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
-        if let Post::Mail { outbox, .. } = &mut self.post {
-            let _ = outbox.push(to, letter, &[]);
-        }
+        self.write(to, letter, &[]);
     }
 
     /// Answers a request with a text.
     pub(crate) fn answer(&mut self, to: MemberId, reply: u64, text: &str) {
-        if let Post::Mail { outbox, .. } = &mut self.post
-            && let Ok(fd) = enclose(text.as_bytes())
-        {
-            let letter = Letter::Answer { reply, bytes: text.len() as u64 };
-            let _ = outbox.push(to, letter, &[Arc::new(fd)]);
-        }
+        self.write(to, Letter::Answer { reply, bytes: text.len() as u64 }, text.as_bytes());
     }
 
     /// A view has begun: forgets what concerns earlier ones, and who is not in it.
@@ -582,7 +718,11 @@ impl Crew {
         let is_wanted = |id: &MemberId| {
             view.members.contains(id) || observers.contains(id) || parts.keys().any(|(_, from)| from == id)
         };
-        if let Post::Mail { watch, outbox, .. } = &mut self.post {
+        self.newcomers.retain(|id, _| *id >= view.id);
+        if let Post::Mail { watch, outbox, net, .. } = &mut self.post {
+            if let Some(net) = net {
+                net.retain(is_wanted);
+            }
             for id in self.watched.extract_if(.., |id| !is_wanted(id)) {
                 watch.unwatch(id.0);
             }
@@ -626,10 +766,6 @@ impl Handover {
         let event = self.event.as_ref().map(|event| event.try_clone()).transpose()?;
         Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()?, event })
     }
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

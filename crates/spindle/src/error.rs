@@ -3,6 +3,7 @@ use crate::gathering::Gathering;
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::MeshError;
 use spindle_fabric::mail::{DirError, MailError, NameError, Refusal};
+use spindle_fabric::net::NetError;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,12 @@ pub enum JoinError {
     /// Taking an address in the group failed.
     #[error(transparent)]
     Mail(#[from] MailError),
+    /// Other hosts can't reach this process, or it can't reach them.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The host could not be told from others.
+    #[error("can't tell this host from others: {0}; see that /proc is there")]
+    Host(io::Error),
     /// The members don't want this one.
     #[error("the members refuse to let this process in: {0}")]
     Refused(Refusal),

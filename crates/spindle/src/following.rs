@@ -7,7 +7,7 @@ use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, View};
-use spindle_fabric::Reader;
+use spindle_fabric::Watched;
 use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, RuntimeDir};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 struct Followed {
     observer: Observer,
-    rows: Reader,
+    rows: Watched,
     view: Arc<View>,
     /// Once it is followed to its end: the one that was decided on, and since when it is waited for.
     next: Option<(Arc<View>, Instant)>,
@@ -217,7 +217,7 @@ impl Follower {
         }
         let view = Arc::new(told.clone());
         let rows = self.take_rows(&view)?;
-        let observer = Observer::new(View::clone(&view), &rows)?;
+        let observer = Observer::new(View::clone(&view), rows.rows())?;
         self.followed = Some(Followed { observer, rows, view, next: None });
         Ok(Some(Begun::Newest))
     }
@@ -226,10 +226,10 @@ impl Follower {
         view.members.iter().all(|id| self.crew.has_parts(view.id, *id))
     }
 
-    fn take_rows(&mut self, view: &View) -> Result<Reader, JoinError> {
+    fn take_rows(&mut self, view: &View) -> Result<Watched, JoinError> {
         let layout = Layout::new(view)?;
         let parts = view.members.iter().map(|id| self.crew.take_parts(view.id, *id)).collect();
-        let rows = Reader::of_others(&layout, parts)?;
+        let rows = Watched::new(&layout, parts)?;
         self.crew.begin(view);
         self.told.take_if(|told| told.id <= view.id);
         Ok(rows)
@@ -242,7 +242,7 @@ impl Follower {
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Seen>, Lapped> {
         match &mut self.followed {
-            Some(Followed { observer, rows, next: None, .. }) => observer.next(rows),
+            Some(Followed { observer, rows, next: None, .. }) => observer.next(rows.rows()),
             _ => Ok(None),
         }
     }
@@ -255,13 +255,13 @@ impl Follower {
     /// Goes on at the present. What was missed by that.
     pub(crate) fn go_on(&mut self, lapped: &Lapped) -> Vec<Gap> {
         let Some(Followed { observer, rows, .. }) = &mut self.followed else { return vec![] };
-        observer.go_on(lapped, rows)
+        observer.go_on(lapped, rows.rows())
     }
 
     /// If the view has ended, and everything in it was yielded: the change to the next one. Told once.
     pub(crate) fn end(&mut self) -> Option<ViewChange> {
         let followed = self.followed.as_mut().filter(|followed| followed.next.is_none())?;
-        let decision = followed.observer.decision().filter(|_| followed.observer.is_at_end(&followed.rows))?;
+        let decision = followed.observer.decision().filter(|_| followed.observer.is_at_end(followed.rows.rows()))?;
         let next = Arc::new(decision.next.clone());
         followed.next = Some((Arc::clone(&next), Instant::now()));
         // Who has just come does not know of this process.
@@ -291,6 +291,6 @@ impl Follower {
 
     /// Whether all members have finished, and everything that they have sent was yielded.
     pub(crate) fn is_finished(&self) -> bool {
-        self.followed.as_ref().is_some_and(|followed| followed.observer.is_finished(&followed.rows))
+        self.followed.as_ref().is_some_and(|followed| followed.observer.is_finished(followed.rows.rows()))
     }
 }

@@ -5,13 +5,15 @@ use crate::error::JoinError;
 use crate::following::{ASK_EVERY, Follower};
 use crate::gathering::{Gathering, Present};
 use crate::learning::{Admitted, Item, Learner, Queue};
+use crate::network::{Net, Network};
 use crate::node::{Installing, Node, Terms};
 use crate::{Batch, Handler};
+use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
 use spindle_fabric::mail::{
     GroupName, Letter, MailError, Mailbox, Refusal, Role, RuntimeDir, Standing, VISITOR_IDS_FROM, found_or_find,
 };
-use spindle_fabric::{MemberBell, MeshError};
+use spindle_fabric::{MemberBell, MeshError, RegionError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -154,6 +156,59 @@ impl Joins {
     }
 }
 
+/// Who waits at a founder.
+#[derive(Default)]
+struct Founding {
+    /// With their processes.
+    asking: BTreeMap<MemberId, u32>,
+}
+
+impl Founding {
+    /// Takes in who asks, and who has gone; the group has `room` for so many. Whether anybody has to be told who is there.
+    fn hear(&mut self, crew: &mut Crew, digest: u64, seen: &Gathering, room: u32, news: Vec<News>) -> bool {
+        let (mut changed, wanted) = (false, seen.members);
+        for news in news {
+            match news {
+                News::Asks { id, config, observer, .. } if !Config::admits(digest, config, observer) => {
+                    crew.post(id, Letter::Refused { why: Refusal::Config(digest) });
+                }
+                News::Asks { id, members, .. } if ![1, wanted].contains(&members) => {
+                    crew.post(id, Letter::Refused { why: Refusal::Founders(wanted) });
+                }
+                // Who only observes takes no part in the founding.
+                News::Asks { id, .. } if id.0 >= VISITOR_IDS_FROM => {
+                    let present = seen.present.iter().map(|present| (present.id, present.pid)).collect();
+                    crew.post(id, Letter::Wait { members: wanted, leader: crew.me, present });
+                }
+                News::Asks { id, pid, .. } => {
+                    changed = true;
+                    if self.asking.contains_key(&id) || (self.asking.len() as u32) + 1 < room {
+                        self.asking.insert(id, pid);
+                    }
+                }
+                News::Died(id) | News::Lost(id) => changed |= self.asking.remove(&id).is_some(),
+                _ => {}
+            }
+        }
+        changed
+    }
+
+    fn present(&self, crew: &Crew) -> Vec<Present> {
+        let others = self.asking.iter().map(|(id, pid)| Present { id: *id, pid: *pid });
+        let mut present: Vec<Present> = others.chain([present(crew, crew.me)]).collect();
+        present.sort_by_key(|present| present.id);
+        present
+    }
+
+    /// Tells all who wait who is there. Who waits and ends closes its mailbox, which shows when it is written to.
+    fn tell(&self, crew: &mut Crew, members: u32, here: &[Present]) {
+        let told: Vec<(MemberId, u32)> = here.iter().map(|present| (present.id, present.pid)).collect();
+        for id in self.asking.keys() {
+            crew.post(*id, Letter::Wait { members, leader: crew.me, present: told.clone() });
+        }
+    }
+}
+
 /// The handler of those who have no state. Nobody calls it.
 struct NoState;
 
@@ -244,7 +299,7 @@ impl Config {
         let terms = Terms { suspect_after: None, ..self.terms() };
         let installing = |id: &MemberId| -> Result<_, JoinError> {
             let mut crew = Crew::local(&board, *id);
-            let bell = new_bell()?;
+            let bell = MemberBell::create().map_err(no_bell)?;
             let me = view.rank_of(*id).expect("a member of its own view");
             let engine = Engine::new(view.clone(), me, terms.ablation)?;
             let installing = Installing::new(engine, &mut crew, &bell, &terms, None)?;
@@ -282,7 +337,8 @@ impl<'a> Candidate<'a> {
     ) -> Result<Candidate<'a>, JoinError> {
         config.check()?;
         let (dir, group) = config.place()?;
-        let (digest, bell) = (config.digest(), new_bell()?);
+        let bell = if config.network.is_some() { MemberBell::with_event() } else { MemberBell::create() };
+        let (digest, bell) = (config.digest(), bell.map_err(no_bell)?);
         let deadline = after(Instant::now(), config.gather_timeout);
         let seen = Gathering { members: config.members, present: vec![] };
         Ok(Candidate {
@@ -308,13 +364,16 @@ impl<'a> Candidate<'a> {
     }
 
     fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
+        if let Some(network) = &self.config.network {
+            return self.join_afar(network);
+        }
         let role = found_or_find(&self.dir, &self.group, self.config.id.map(MemberId), self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
         let (mailbox, mut standing) = match role {
             Role::Founder { mailbox, incarnation } => (mailbox, Standing::Founder { incarnation }),
             Role::Joiner { mailbox, members } => (mailbox, Standing::Joiner { members }),
         };
-        let mut crew = Crew::new(mailbox, Some(&self.bell))?;
+        let mut crew = Crew::new(mailbox, Some(&self.bell), None)?;
         self.see(Gathering { members: self.config.members, present: vec![present(&crew, crew.me)] });
         let view = loop {
             let came = match standing {
@@ -343,58 +402,108 @@ impl<'a> Candidate<'a> {
         self.install(crew, installing)
     }
 
-    /// As the founder: waits for the others, and makes the first view.
-    fn gather(&mut self, crew: &mut Crew) -> Result<View, JoinError> {
-        let mut asking: BTreeMap<MemberId, u32> = BTreeMap::new();
-        // Whether all who wait have been told who is there, and still live by the time of that.
-        let mut settled = self.config.members == 1;
-        while !settled {
-            let (mut asked, mut died) = (false, false);
-            for news in self.news(crew)? {
+    /// Joins a group that spans hosts: asks its members on this one, and the seeds.
+    fn join_afar(&mut self, network: &Network) -> Result<Node, JoinError> {
+        let id = match self.config.id {
+            Some(id) => MemberId(id),
+            None => random_id()?,
+        };
+        let mailbox = Mailbox::open(&self.dir, &self.group, id)?;
+        let mut crew = Crew::new(mailbox, Some(&self.bell), Some((network, &self.dir, &self.group)))?;
+        self.see(Gathering { members: self.config.members, present: vec![present(&crew, crew.me)] });
+        let view = self.meet(&mut crew)?;
+        let installing = Installing::first(view, &[], &mut crew, &self.bell, &self.config.terms(), None)?;
+        self.install(crew, installing)
+    }
+
+    /// Asks members and seeds until one tells the view that lets this process in; or founds the group, if that is its part.
+    fn meet(&mut self, crew: &mut Crew) -> Result<View, JoinError> {
+        let mut founding = Founding::default();
+        let mut asked: Option<Instant> = None;
+        loop {
+            if asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+                asked = Some(Instant::now());
+                crew.ask_afar(self.digest, self.config.members, false);
+                for member in Mailbox::members(&self.dir, &self.group)? {
+                    crew.ask(member, self.digest, self.config.members, false);
+                }
+            }
+            let news = self.news(crew)?;
+            let founds = crew.net().is_some_and(Net::founds);
+            let mut rest = vec![];
+            for news in news {
                 match news {
-                    News::Asks { id, config, observer, .. } if !Config::admits(self.digest, config, observer) => {
-                        crew.post(id, Letter::Refused { why: Refusal::Config(self.digest) });
-                    }
-                    News::Asks { id, members, .. } if ![1, self.config.members].contains(&members) => {
-                        crew.post(id, Letter::Refused { why: Refusal::Founders(self.config.members) });
-                    }
-                    // Who only observes takes no part in the founding.
-                    News::Asks { id, .. } if id.0 >= VISITOR_IDS_FROM => {
-                        let present = self.seen.present.iter().map(|present| (present.id, present.pid)).collect();
-                        crew.post(id, Letter::Wait { members: self.config.members, leader: crew.me, present });
-                    }
-                    News::Asks { id, pid, .. } => {
-                        asked = true;
-                        if asking.contains_key(&id) || (asking.len() as u32) + 1 < self.config.members {
-                            asking.insert(id, pid);
+                    News::Refused(why) => return Err(JoinError::Refused(why)),
+                    News::Waits(gathering) if !founds => self.see(gathering),
+                    News::View { incarnation, view } if view.rank_of(crew.me).is_some() => {
+                        let mailbox = crew.mailbox().expect("a process that joins has an address");
+                        if mailbox.enter(incarnation)? {
+                            crew.set_incarnation(incarnation);
+                            return Ok(view);
                         }
                     }
-                    News::Died(id) => died |= asking.remove(&id).is_some(),
-                    _ => {}
+                    news => rest.push(news),
                 }
             }
-            // Who waits and ends closes its mailbox, which shows when it is written to.
-            let here = asking.iter().map(|(id, pid)| Present { id: *id, pid: *pid }).chain([present(crew, crew.me)]);
-            let mut here: Vec<Present> = here.collect();
-            here.sort_by_key(|present| present.id);
-            let gathering = Gathering { members: self.config.members, present: here };
-            settled = gathering.missing() == 0 && gathering == self.seen && !died;
-            if gathering != self.seen || asked {
-                let told: Vec<(MemberId, u32)> = gathering.present.iter().map(|p| (p.id, p.pid)).collect();
-                for id in asking.keys() {
-                    let (members, leader) = (self.config.members, crew.me);
-                    crew.post(*id, Letter::Wait { members, leader, present: told.clone() });
-                }
-                self.see(gathering);
+            if founds && let Some(view) = self.found(crew, &mut founding, rest)? {
+                return Ok(view);
             }
         }
-        let mut ids: Vec<MemberId> = asking.into_keys().chain([crew.me]).collect();
+    }
+
+    /// Founds the group if everybody is here who is needed for it: as many as this configuration asks for, and more than half of the seeds, so
+    /// that no two processes can found it.
+    fn found(&mut self, crew: &mut Crew, founding: &mut Founding, news: Vec<News>) -> Result<Option<View>, JoinError> {
+        let changed = founding.hear(crew, self.digest, &self.seen, limits::MEMBERS_MAX as u32, news);
+        let ids: Vec<MemberId> = founding.asking.keys().copied().collect();
+        let (seeds_here, seeds) = crew.net().map_or((0, 0), |net| net.seeds_among(ids.iter()));
+        let has_seeds = seeds == 0 || seeds_here > seeds / 2;
+        let here = founding.present(crew);
+        // Whether all who wait have been told who is there, and still live by the time of that.
+        let settled = here.len() as u32 >= self.config.members && has_seeds && here == self.seen.present && !changed;
+        if !settled {
+            if here != self.seen.present || changed {
+                founding.tell(crew, self.config.members, &here);
+            }
+            self.see(Gathering { members: self.config.members, present: here });
+            return Ok(None);
+        }
+        let mailbox = crew.mailbox().expect("a process that joins has an address");
+        let standing = mailbox.found(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
+        // Otherwise a member lives on this host, and answers.
+        let Standing::Founder { incarnation } = standing else { return Ok(None) };
+        crew.set_incarnation(incarnation);
+        self.first_view(crew, ids).map(Some)
+    }
+
+    /// The view that begins the group, told to all who are in it.
+    fn first_view(&self, crew: &mut Crew, others: Vec<MemberId>) -> Result<View, JoinError> {
+        let mut ids = others.clone();
+        ids.push(crew.me);
         ids.sort_unstable();
         let view = self.config.view(ids);
         view.check()?;
-        let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
+        crew.expect(&view);
         crew.tell_view(&view, others);
         Ok(view)
+    }
+
+    /// As the founder: waits for the others, and makes the first view.
+    fn gather(&mut self, crew: &mut Crew) -> Result<View, JoinError> {
+        let mut founding = Founding::default();
+        // Whether all who wait have been told who is there, and still live by the time of that.
+        let mut settled = self.config.members == 1;
+        while !settled {
+            let news = self.news(crew)?;
+            let changed = founding.hear(crew, self.digest, &self.seen, self.config.members, news);
+            let here = founding.present(crew);
+            settled = here.len() as u32 == self.config.members && here == self.seen.present && !changed;
+            if here != self.seen.present || changed {
+                founding.tell(crew, self.config.members, &here);
+                self.see(Gathering { members: self.config.members, present: here });
+            }
+        }
+        self.first_view(crew, founding.asking.into_keys().collect())
     }
 
     /// As somebody who finds members: asks until one tells the view that lets this process in. `None` if they are all gone.
@@ -548,12 +657,19 @@ impl<'a> Candidate<'a> {
     }
 }
 
-fn new_bell() -> Result<MemberBell, MeshError> {
-    MemberBell::create().map_err(|source| MeshError::Region { rank: Rank(0), part: "doorbell", source })
+fn no_bell(source: RegionError) -> MeshError {
+    MeshError::Region { rank: Rank(0), part: "doorbell", source }
 }
 
 fn present(crew: &Crew, id: MemberId) -> Present {
     Present { id, pid: crew.pid(id) }
+}
+
+/// An id that nobody else takes, in all likelihood: there is nobody who could give one out.
+fn random_id() -> Result<MemberId, JoinError> {
+    let mut bytes = [0; 8];
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| JoinError::Host(errno.into()))?;
+    Ok(MemberId((u64::from_le_bytes(bytes) % VISITOR_IDS_FROM).max(1)))
 }
 
 #[cfg(test)]

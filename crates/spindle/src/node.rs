@@ -15,7 +15,7 @@ use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::region::check_room;
-use spindle_fabric::{Fabric, MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts};
+use spindle_fabric::{Fabric, MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts, Retired};
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
@@ -42,6 +42,8 @@ pub struct Node {
     by_id: Vec<usize>,
     /// The next view, once this one has ended.
     next: Option<Installing>,
+    /// Streams of views that have ended, since when.
+    retired: Vec<(Retired, Instant)>,
     /// For the next view.
     spare: Option<Spare>,
     /// Whether one was made in this view.
@@ -162,6 +164,12 @@ struct Clock {
 const POLLS_PER_LOOK: u32 = 64;
 /// How often a node looks whether a view that begins is complete, beside being woken for it.
 const INSTALL_LOOK: Duration = Duration::from_millis(10);
+/// How long the streams of an ended view are kept for what is on its way, at most.
+const RETIRED_MAX: Duration = Duration::from_secs(2);
+/// How often they are looked after.
+const RETIRED_LOOK: Duration = Duration::from_millis(1);
+/// How long a member that ends waits until its peers on other hosts have heard so, at most.
+const FAREWELL_MAX: Duration = Duration::from_millis(200);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
 /// Views that a receiver may be behind before the next one has to wait for it.
@@ -219,6 +227,7 @@ impl Installing {
         crew.hand_over(view.id, &handover, &others);
         let observers: Vec<MemberId> = crew.observers().iter().copied().filter(|id| !others.contains(id)).collect();
         crew.hand_over(view.id, &handover, &observers);
+        crew.connect(&view);
         crew.set_doorbell(row.doorbell());
         crew.flush_now();
         let since = Instant::now();
@@ -245,7 +254,7 @@ impl Installing {
     /// Who has not come and may still.
     fn missing<'a>(&'a self, crew: &'a Crew) -> impl Iterator<Item = MemberId> + 'a {
         let others = self.view.members.iter().copied().filter(|id| *id != crew.me);
-        others.filter(|id| !crew.has_parts(self.view.id, *id) && !crew.is_dead(*id))
+        others.filter(|id| !crew.has_parts(self.view.id, *id) && !crew.is_lost(self.view.id, *id))
     }
 
     /// Whether nobody has to be waited for any more. This member's own memory is on its way to all then.
@@ -265,6 +274,8 @@ impl Installing {
             self.looked = Instant::now();
             // Who has not come may have died before it could be watched.
             crew.look_for(&missing);
+            // Streams may have failed.
+            crew.connect(&self.view);
         }
         false
     }
@@ -302,7 +313,7 @@ impl Installing {
         for (id, rank) in others {
             let theirs = crew.take_parts(self.view.id, id);
             // One bad member must not end all others.
-            let theirs = theirs.filter(|parts| parts.check(self.engine.layout(), rank).is_ok());
+            let theirs = theirs.filter(|peer| peer.check(self.engine.layout(), rank).is_ok());
             match (&theirs, crew.is_dead(id)) {
                 (Some(_), true) => self.engine.member_died(rank),
                 // It may have come to others, and have agreed with them on a view without this member.
@@ -313,7 +324,7 @@ impl Installing {
             if theirs.is_none() {
                 absent.insert(id);
             }
-            parts.push((rank, theirs.map(Peer::Here)));
+            parts.push((rank, theirs));
         }
         let row = self.row.0.take().expect("a view begins once");
         let control = row.control_block();
@@ -352,6 +363,7 @@ impl Node {
             lines,
             by_id,
             next,
+            retired: vec![],
             spare: None,
             had_spare: false,
             relaying,
@@ -476,6 +488,13 @@ impl Node {
             }
         }
         worked |= self.fabric.progress();
+        while let Some((rank, _)) = self.fabric.next_down() {
+            // No proof that it is dead, but it will never be heard again in this view.
+            self.engine.suspect(rank);
+        }
+        if !self.retired.is_empty() {
+            self.retired.retain_mut(|(retired, since)| !retired.progress() && since.elapsed() < RETIRED_MAX);
+        }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if self.engine.is_blocked() != self.blocked {
@@ -578,6 +597,8 @@ impl Node {
         if let Some(ended) = self.shared.broken() {
             return Err(ended.clone());
         }
+        // What it has posted last may not have left yet.
+        self.fabric.progress();
         // The old view's silence has no meaning any more, but whoever reads it must not take this member for dead.
         self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
         let Some(next) = &mut self.next else { return Ok(Poll::Idle) };
@@ -599,6 +620,7 @@ impl Node {
         }
         self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
+        self.retired.extend(self.fabric.retire().map(|retired| (retired, Instant::now())));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
         (self.spare, self.had_spare) = (None, false);
@@ -635,9 +657,14 @@ impl Node {
                     self.joins.forget(id);
                     self.died(id);
                 }
+                // A member's streams tell what has become of it.
+                News::Lost(id) if self.view.rank_of(id).is_none() => {
+                    self.joins.forget(id);
+                    self.crew.forget_observer(id);
+                }
                 News::Asks { id, pid, config, observer, .. } => self.asked(id, pid, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
-                News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
+                News::Lost(_) | News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
             }
         }
         if was_observed && self.crew.observers().is_empty() {
@@ -713,6 +740,10 @@ impl Node {
         let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
         let leader = self.view.members[self.engine.leader().index()];
         self.crew.post(id, Letter::Wait { members: self.view.members.len() as u32, leader, present });
+        if self.crew.is_far(id) {
+            // It finds nobody in a directory, and has to ask the others, too.
+            self.crew.tell_view(&self.view, [id]);
+        }
     }
 
     /// Another process of this user wants something.
@@ -867,7 +898,8 @@ impl Node {
         if matches!(poll, Ok(Poll::Idle)) && !called() && self.next.is_none() {
             let wake_in = self.wake_at.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock.now.0)));
             let joins = self.joins.patience(Instant::now()).filter(|_| self.lets_in());
-            let waits = [wake_in, self.crew.patience(), joins];
+            let retired = (!self.retired.is_empty()).then_some(RETIRED_LOOK);
+            let waits = [wake_in, self.crew.patience(), joins, retired];
             self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
             if self.terms.suspect_after.is_some() {
                 self.clock.look();
@@ -925,6 +957,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         // A member that is gone can't acknowledge: the others go on without it.
         self.engine.abandon(1, &mut self.fabric);
+        self.fabric.finish(FAREWELL_MAX);
         // Before the crew tells that nothing moves any more.
         self.next = None;
         self.end(End::Broken(Ended::Dropped));

@@ -149,7 +149,7 @@ impl Config {
         if Mailbox::present(&dir, &group)?.is_empty() {
             return Err(JoinError::NoGroup { group: self.group, dir: dir.path().to_path_buf() });
         }
-        let crew = Crew::new(Mailbox::visit(&dir, &group)?, None)?;
+        let crew = Crew::new(Mailbox::visit(&dir, &group)?, None, None)?;
         let mut follower = Follower::new(crew, self.observer_digest(), 1, dir, group);
         let start = Instant::now();
         let deadline = after(start, self.gather_timeout);

@@ -100,7 +100,8 @@ fn hear<T>(mailbox: &mut Mailbox, mut what: impl FnMut(Letter, Vec<OwnedFd>) -> 
 
 /// Asks to be let in, until it is. The group, and the view with it.
 fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
-    let ask = |config| Letter::Ask { from: ID, pid: std::process::id(), config, members: 1, observer: false };
+    let ask =
+        |config| Letter::Ask { from: ID, pid: std::process::id(), config, members: 1, observer: false, address: None };
     let _ = mailbox.send(MemberId(1), &ask(0), &[]).unwrap();
     // Which configuration it should have is told to everybody.
     let digest = hear(mailbox, |letter, _| match letter {
@@ -211,7 +212,7 @@ fn who_reads_no_letters_holds_up_no_view() {
     let scratch = Scratch::new("deaf");
     let members = found(&scratch, 1, None);
     let mailbox = open(&scratch);
-    let ask = Letter::Ask { from: ID, pid: std::process::id(), config: 0, members: 1, observer: false };
+    let ask = Letter::Ask { from: ID, pid: std::process::id(), config: 0, members: 1, observer: false, address: None };
     // More than any mailbox holds, each of which is answered.
     for _ in 0..2000 {
         for member in [MemberId(1), MemberId(2)] {

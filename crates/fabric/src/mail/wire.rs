@@ -5,6 +5,7 @@
 //! the bytes, decoding answers with a letter or a [`WireError`].
 use super::bytes::{Reader, WireError, Writer};
 use super::limits::LETTER_BYTES_MAX;
+use crate::net::Address;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, ViewId};
 
@@ -52,6 +53,8 @@ pub enum Letter {
         members: u32,
         /// It only wants to follow.
         observer: bool,
+        /// Where it can be reached from other hosts, if it can.
+        address: Option<Address>,
     },
     /// No. The answer to [`Letter::Ask`], and to any request of another version.
     Refused {
@@ -189,12 +192,13 @@ impl Letter {
                 out.u32(*pid);
                 out.u32(u32::from(*event));
             }
-            Self::Ask { from, pid, config, members, observer } => {
+            Self::Ask { from, pid, config, members, observer, address } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 out.u64(*config);
                 out.u32(*members);
                 out.u32(u32::from(*observer));
+                out.text(&address.as_ref().map(Address::to_string).unwrap_or_default());
             }
             Self::Refused { why } => put_refusal(&mut out, *why),
             Self::Wait { members, leader, present } => {
@@ -309,6 +313,10 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
         config: from.u64()?,
         members: from.u32()?,
         observer: truth(from, "wish to observe")?,
+        address: match from.text("address")? {
+            "" => None,
+            text => Some(text.parse().map_err(|_| WireError::Value { field: "address" })?),
+        },
     })
 }
 
@@ -398,8 +406,15 @@ mod tests {
         vec![
             Letter::Parts { incarnation, view, from, pid: 4242, event: false },
             Letter::Parts { incarnation, view, from, pid: 1, event: true },
-            Letter::Ask { from, pid: 1, config: 0xfeed, members: 2, observer: true },
-            Letter::Ask { from, pid: u32::MAX, config: u64::MAX, members: 0, observer: false },
+            Letter::Ask { from, pid: 1, config: 0xfeed, members: 2, observer: true, address: None },
+            Letter::Ask {
+                from,
+                pid: u32::MAX,
+                config: u64::MAX,
+                members: 0,
+                observer: false,
+                address: Some("[fd00::7]:7411".parse().unwrap()),
+            },
             Letter::Refused { why: Refusal::Version(9) },
             Letter::Refused { why: Refusal::Config(u64::MAX) },
             Letter::Refused { why: Refusal::Founders(3) },
@@ -450,7 +465,7 @@ mod tests {
 
     #[test]
     fn wrong_fields_are_named() {
-        let ask = Letter::Ask { from: MemberId(1), pid: 1, config: 1, members: 1, observer: true };
+        let ask = Letter::Ask { from: MemberId(1), pid: 1, config: 1, members: 1, observer: true, address: None };
         let mut bytes = ask.encode();
         bytes[40] = 2;
         assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "wish to observe" }), "{bytes:?}");

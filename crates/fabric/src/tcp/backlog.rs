@@ -62,12 +62,24 @@ impl Image {
         Image { bytes: vec![0; control_bytes as usize].into() }
     }
 
+    /// The control block of `row` as it is.
+    pub(super) fn of(row: &OwnRegion) -> Image {
+        let mut image = Image::new(row.control());
+        image.update(row, &(0..row.control()));
+        image
+    }
+
     /// Takes over the words of `span`, which are posted.
     pub(super) fn update(&mut self, row: &OwnRegion, span: &Range<u64>) {
         let (words, _) = self.bytes[span.start as usize..span.end as usize].as_chunks_mut::<8>();
         for (at, word) in (span.start..).step_by(8).zip(words) {
             *word = row.load(at).to_le_bytes();
         }
+    }
+
+    /// All of it.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     fn span(&self, span: &Range<u64>) -> &[u8] {
@@ -108,6 +120,12 @@ impl Backlog {
         self.batch.parts.iter().map(Part::len).sum::<u64>()
             + self.ranges.iter().map(len).sum::<u64>()
             + len(&self.control)
+    }
+
+    /// Takes the ranges of frames out, and forgets the control words.
+    pub(super) fn take_ranges(&mut self) -> VecDeque<Range<u64>> {
+        self.control = 0..0;
+        std::mem::take(&mut self.ranges)
     }
 
     /// Forgets everything: nobody will get it.

@@ -1,14 +1,16 @@
 //! The connections of one member: which of them can move bytes, and moving them.
 use super::backlog::{Backlog, Image};
 use super::error::Down;
+use super::guest::Guest;
 use super::inbox::{self, Inbox};
 use super::stream::Connection;
 use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
+use spindle_core::layout::entry;
 use spindle_core::{Layout, Rank};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -20,8 +22,9 @@ use std::time::Duration;
 const UNASKED_MAX: u32 = 2;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 64;
-/// The event of the bell; the others are ranks.
+/// The event of the bell; those of guests are from another one on, and all others are ranks.
 const BELL: u64 = u64::MAX;
+const GUESTS: u64 = 1 << 32;
 
 /// Bytes that went over the connection to one peer, with the heads of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,6 +44,11 @@ pub(crate) struct Links {
     /// By rank; none at my own, for peers that are here, and for those that are gone.
     links: Box<[Option<Link>]>,
     image: Image,
+    /// Where the words of my row stand that guests must not get late.
+    freed: Box<[u64]>,
+    /// By the number in their events.
+    guests: BTreeMap<u64, Guest>,
+    next_guest: u64,
     /// What is received goes through it, if it does not go straight to its place.
     buffer: Box<[u8]>,
     /// How many links there are, and how many of them wait until the system takes more.
@@ -80,14 +88,14 @@ impl Default for Room {
 }
 
 impl Links {
-    /// Those of `me`, by rank; `bell` ends a wait, too.
+    /// Those of somebody with `row`, or without one; `bell` ends a wait, too.
     ///
     /// # Errors
     /// The system call that failed.
     pub(crate) fn new(
         layout: &Layout,
-        me: Rank,
-        bell: BorrowedFd<'_>,
+        row: Option<(Rank, &OwnRegion)>,
+        bell: Option<BorrowedFd<'_>>,
         peers: Vec<Option<Peer>>,
     ) -> Result<Links, (&'static str, io::Error)> {
         let os = |call| move |errno: rustix::io::Errno| (call, errno.into());
@@ -95,7 +103,9 @@ impl Links {
         let add = |fd: BorrowedFd<'_>, data| {
             epoll::add(&epoll, fd, EventData::new_u64(data), EventFlags::IN).map_err(os("epoll_ctl"))
         };
-        add(bell, BELL)?;
+        if let Some(bell) = bell {
+            add(bell, BELL)?;
+        }
         let mut links = Vec::with_capacity(peers.len());
         for ((rank, row), peer) in (0..).zip(layout.rows()).zip(peers) {
             let Some((stream, copy)) = peer else {
@@ -107,12 +117,17 @@ impl Links {
             let (backlog, blocked, deaf, sent_bytes, received_bytes) = (Backlog::default(), false, None, 0, 0);
             links.push(Some(Link { stream, copy, backlog, inbox, blocked, deaf, sent_bytes, received_bytes }));
         }
+        let places = row.into_iter().flat_map(|(me, _)| layout.row(me).places());
+        let freed = places.filter(|place| place.ring.is_some()).map(|place| place.entry + entry::FREED).collect();
         let control_max = layout.rows().iter().map(|row| row.control).max().unwrap_or(0);
         Ok(Links {
             epoll,
             open: links.iter().flatten().count() as u32,
             blocked: 0,
-            image: Image::new(layout.row(me).control),
+            image: row.map_or(Image::new(0), |(_, row)| Image::of(row)),
+            freed,
+            guests: BTreeMap::new(),
+            next_guest: GUESTS,
             buffer: vec![0; inbox::buffer_bytes(control_max)].into(),
             // Each may be in it once.
             unread: Vec::with_capacity(links.len()),
@@ -141,7 +156,23 @@ impl Links {
         self.down.pop_front()
     }
 
-    /// Whether everything is handed to the system.
+    /// From now on `stream` gets what any peer does, and all of the row before.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn add_guest(&mut self, stream: Connection, row: &OwnRegion) -> io::Result<()> {
+        epoll::add(&self.epoll, stream.fd(), EventData::new_u64(self.next_guest), EventFlags::IN)?;
+        self.guests.insert(self.next_guest, Guest::new(stream, row));
+        self.next_guest += 1;
+        self.untried = true;
+        Ok(())
+    }
+
+    pub(crate) fn guests(&self) -> usize {
+        self.guests.len()
+    }
+
+    /// Whether everything is handed to the system that is for peers.
     pub(crate) fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(Link::is_flushed)
     }
@@ -162,6 +193,10 @@ impl Links {
         let frames = range.start.max(control)..range.end.max(control);
         if !words.is_empty() {
             self.image.update(row, &words);
+        }
+        for guest in self.guests.values_mut() {
+            guest.add(&words, frames.clone());
+            self.untried = true;
         }
         for &peer in peers {
             let Some(link) = &mut self.links[peer.index()] else { continue };
@@ -188,6 +223,10 @@ impl Links {
                     moved |= self.send(rank, row);
                 }
             }
+            let waiting = self.guests.iter().filter(|(_, guest)| !guest.blocked).map(|(event, _)| *event);
+            for event in waiting.collect::<Vec<_>>() {
+                moved |= self.serve(event, row);
+            }
         }
         moved
     }
@@ -196,7 +235,7 @@ impl Links {
     pub(crate) fn progress(&mut self, row: &OwnRegion) -> (bool, bool) {
         let mut sent = self.flush(row);
         let mut arrived = false;
-        if self.open <= UNASKED_MAX && self.blocked == 0 {
+        if self.open <= UNASKED_MAX && self.blocked == 0 && self.guests.is_empty() {
             self.unread.clear();
             for rank in (0..self.links.len() as u32).map(Rank) {
                 arrived |= self.receive(rank);
@@ -207,7 +246,11 @@ impl Links {
             let rank = self.unread.remove(0);
             arrived |= self.receive(rank);
         }
-        for (rank, flags) in self.ask(Duration::ZERO, &mut Room::default()) {
+        for (event, flags) in self.ask(Duration::ZERO, &mut Room::default()) {
+            let Ok(rank) = u32::try_from(event).map(Rank) else {
+                sent |= self.attend(event, flags, row);
+                continue;
+            };
             if flags.contains(EventFlags::OUT) {
                 sent |= self.send(rank, row);
             }
@@ -223,11 +266,11 @@ impl Links {
         if !self.unread.is_empty() {
             return true;
         }
-        self.ask(at_most, &mut Room::default()).any(|(_, flags)| flags.intersects(ARRIVED))
+        self.ask(at_most, &mut Room::default()).any(|(event, flags)| event != BELL && flags.intersects(ARRIVED))
     }
 
     /// Asks, and waits if need be, which links can do what.
-    fn ask<'r>(&self, at_most: Duration, room: &'r mut Room) -> impl Iterator<Item = (Rank, EventFlags)> + use<'r> {
+    fn ask<'r>(&self, at_most: Duration, room: &'r mut Room) -> impl Iterator<Item = (u64, EventFlags)> + use<'r> {
         let timeout =
             Timespec { tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64, tv_nsec: at_most.subsec_nanos().into() };
         let events: &[Event] = match epoll::wait(&self.epoll, &mut room.0, Some(&timeout)) {
@@ -235,15 +278,51 @@ impl Links {
             // Interrupted is as good as timed out.
             Err(_) => &[],
         };
-        events.iter().filter_map(|event| {
+        events.iter().map(|event| {
             // Copied, because it may stand unaligned.
             let (flags, data) = (event.flags, event.data);
-            Some((Rank(u32::try_from(data.u64()).ok()?), flags))
+            (data.u64(), flags)
         })
+    }
+
+    /// Something has happened to a guest, or to the bell. Whether anything was sent.
+    fn attend(&mut self, event: u64, flags: EventFlags, row: &OwnRegion) -> bool {
+        let Some(guest) = self.guests.get_mut(&event) else { return false };
+        if flags.intersects(ARRIVED) && guest.has_gone() {
+            self.dismiss(event);
+            return false;
+        }
+        flags.contains(EventFlags::OUT) && self.serve(event, row)
+    }
+
+    /// Sends to a guest; whether anything left.
+    fn serve(&mut self, event: u64, row: &OwnRegion) -> bool {
+        let Some(guest) = self.guests.get_mut(&event) else { return false };
+        let Ok(moved) = guest.send(row, &self.image, &self.freed) else {
+            self.dismiss(event);
+            return false;
+        };
+        let blocks = !guest.is_flushed();
+        if blocks != guest.blocked {
+            guest.blocked = blocks;
+            let flags = if blocks { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            // It was added, with the same descriptor, and is open.
+            let modified = epoll::modify(&self.epoll, guest.stream.fd(), EventData::new_u64(event), flags);
+            debug_assert!(modified.is_ok());
+        }
+        moved
+    }
+
+    fn dismiss(&mut self, event: u64) {
+        if let Some(guest) = self.guests.remove(&event) {
+            // Somebody may hold a duplicate of the descriptor.
+            let _ = epoll::delete(&self.epoll, guest.stream.fd());
+        }
     }
 
     /// Tells all peers that nothing more comes.
     pub(crate) fn finish(&mut self) {
+        self.guests.clear();
         for link in self.links.iter_mut().flatten() {
             link.stream.finish();
         }

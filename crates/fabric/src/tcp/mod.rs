@@ -10,6 +10,7 @@
 //! ready for use. A connection that has failed is not made again within the view; its peer is [reported](crate::Mesh::next_down).
 mod backlog;
 mod error;
+mod guest;
 mod inbox;
 mod links;
 mod stream;

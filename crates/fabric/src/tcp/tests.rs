@@ -531,7 +531,7 @@ fn who_finishes_loses_nothing() {
 /// A finish is bounded.
 #[test]
 fn a_peer_that_hangs_does_not_hold_a_finish() {
-    let (_, fabric, _stranger) = with_stranger();
+    let (_, mut fabric, _stranger) = with_stranger();
     assert!(!fabric.finish(Duration::from_millis(5)));
 }
 

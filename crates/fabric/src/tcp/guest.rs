@@ -1,0 +1,137 @@
+//! What goes to somebody who follows a view and is no member of it: all that its members are sent, with no promise that it is in time.
+//!
+//! Nobody waits for a guest, so a ring may be overwritten while what stood there waits to be sent. As in shared memory, the guest
+//! can tell: a member's `freed` counts go before everything that may have been overwritten because of them, with the values that they have
+//! when the bytes are copied. The thread that copies is the one that raises them, so nothing is overwritten in between that they do not
+//! speak of.
+//!
+//! All of the row waits at first. What waits leaves in *sets*: the ranges of frames that waited when the set began, in chunks, and then the
+//! control block as it was then. A word so never overtakes what it announces, however long the frames took.
+use super::backlog::{Backlog, Image};
+use super::stream::{Connection, Space};
+use super::wire::Head;
+use crate::region::OwnRegion;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+
+/// Bytes of frames that are copied at once.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// Chunks that are sent before the members' turn.
+const CHUNKS_MAX: u32 = 8;
+
+/// One who follows.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) stream: Connection,
+    /// What was posted since the set began.
+    waiting: Backlog,
+    /// What of the set has not left: frames, and the control block as it was.
+    leaving: VecDeque<Range<u64>>,
+    control: Option<Box<[u8]>>,
+    /// A chunk, and how much of it has left.
+    chunk: Vec<u8>,
+    sent: usize,
+    /// Whether it waits until the system takes more.
+    pub(super) blocked: bool,
+}
+
+impl Guest {
+    pub(super) fn new(stream: Connection, row: &OwnRegion) -> Guest {
+        let mut waiting = Backlog::default();
+        waiting.add_range(row.control()..row.size());
+        waiting.add_control(&(0..row.control()));
+        let (leaving, control, chunk, sent, blocked) = Default::default();
+        Guest { stream, waiting, leaving, control, chunk, sent, blocked }
+    }
+
+    /// Something was posted.
+    pub(super) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) {
+        self.waiting.add_range(frames);
+        self.waiting.add_control(words);
+    }
+
+    pub(super) fn is_flushed(&self) -> bool {
+        self.sent == self.chunk.len() && self.control.is_none() && self.waiting.is_empty() && !self.stream.holds_back()
+    }
+
+    /// Sends as much as the stream takes, up to a bound. `freed` are the offsets of the words that must not be late. Whether anything left.
+    ///
+    /// # Errors
+    /// Those of the stream, but for its being full.
+    pub(super) fn send(&mut self, row: &OwnRegion, image: &Image, freed: &[u64]) -> io::Result<bool> {
+        let mut moved = false;
+        for _ in 0..CHUNKS_MAX {
+            if self.sent == self.chunk.len() && !self.next_chunk(row, image, freed) {
+                break;
+            }
+            match self.stream.send(&[io::IoSlice::new(&self.chunk[self.sent..])]) {
+                Ok(took) => {
+                    self.sent += took;
+                    moved = true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if self.stream.holds_back() {
+            match self.stream.send(&[]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Copies the next bytes to send; whether there are any.
+    fn next_chunk(&mut self, row: &OwnRegion, image: &Image, freed: &[u64]) -> bool {
+        (self.sent, self.chunk) = (0, std::mem::take(&mut self.chunk));
+        self.chunk.clear();
+        if self.control.is_none() {
+            if self.waiting.is_empty() {
+                return false;
+            }
+            self.leaving = self.waiting.take_ranges();
+            self.control = Some(image.bytes().into());
+        }
+        for at in freed {
+            self.put(*at, &row.load(*at).to_le_bytes());
+        }
+        let mut room = CHUNK_BYTES;
+        while room > 0
+            && let Some(range) = self.leaving.front_mut()
+        {
+            let piece = range.start..range.end.min(range.start + room);
+            range.start = piece.end;
+            if range.is_empty() {
+                self.leaving.pop_front();
+            }
+            room -= piece.end - piece.start;
+            self.chunk.extend_from_slice(&Head { at: piece.start, len: piece.end - piece.start }.encode());
+            // Word by word, as an observer reads: applications may write there.
+            self.chunk.extend(piece.step_by(8).flat_map(|at| row.load(at).to_le_bytes()));
+        }
+        if self.leaving.is_empty()
+            && let Some(mut control) = self.control.take()
+        {
+            // What went ahead must not go back.
+            for at in freed.iter().map(|at| *at as usize) {
+                control[at..at + 8].copy_from_slice(&row.load(at as u64).to_le_bytes());
+            }
+            self.put(0, &control);
+        }
+        true
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        self.chunk.extend_from_slice(&Head { at, len: bytes.len() as u64 }.encode());
+        self.chunk.extend_from_slice(bytes);
+    }
+
+    /// Whether it is gone, or says something, which guests don't.
+    pub(super) fn has_gone(&mut self) -> bool {
+        let mut byte = [0];
+        let got = self.stream.receive(&mut [Space::of(&mut byte)]);
+        !matches!(got, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}

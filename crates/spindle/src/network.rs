@@ -1,0 +1,312 @@
+//! Members on other hosts: who they are, where they can be reached, and what is told about them.
+//!
+//! Whoever has the same [host key](host_key) is reached by the mail of the runtime directory and shares its memory; everybody else has
+//! a [`Card`] in the book, gets letters over the network, and a stream for each view. Everything else about a group is the same.
+use crate::error::JoinError;
+use spindle_core::{MemberId, View, ViewId};
+use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
+use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, Security};
+use spindle_fabric::tcp::SocketOptions;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// How a member takes part in a group that spans hosts. All its members have one.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Where this process listens: addresses of this host. Port 0 lets the system choose, which is right for everybody but seeds.
+    pub listen: Vec<Address>,
+    /// What others are told to reach this process at, if that is not the first of `listen`: behind a wildcard address or a
+    /// translation of addresses it must be given.
+    pub advertise: Option<Address>,
+    /// Where to look for the group: addresses of processes that start with it. All members give the same ones in the same order. The
+    /// first founds the group, when more than half of them are there, itself included; it may be down later, when the group runs.
+    pub seeds: Vec<Address>,
+    /// Who is trusted.
+    pub security: Security,
+    /// How long a connection may be silent in the system's eyes before it counts as broken. Members suspect those that are silent for
+    /// [`suspect_after`](crate::Config::suspect_after) in any case.
+    pub silence: Duration,
+}
+
+impl Network {
+    /// One that listens at `listen` and looks for the group at `seeds`; all on loopback, unless `security` is set.
+    pub fn new(listen: Address, seeds: Vec<Address>) -> Network {
+        Network {
+            listen: vec![listen],
+            advertise: None,
+            seeds,
+            security: Security::default(),
+            silence: Duration::from_millis(SocketOptions::SILENCE_MS.into()),
+        }
+    }
+}
+
+/// This process among those of other hosts.
+#[derive(Debug)]
+pub(crate) struct Net {
+    endpoint: Endpoint,
+    /// Who is where, of those that matter now.
+    book: BTreeMap<MemberId, Card>,
+    seeds: Vec<Address>,
+    /// Which of them is this process.
+    own_seed: Option<usize>,
+    /// The streams that are being made.
+    dialling: BTreeSet<(ViewId, MemberId)>,
+    /// Whose letters' connection has ended, and nothing else was heard of them since.
+    lost: BTreeSet<MemberId>,
+}
+
+/// A view as it is told to those who join: with what they need to take part in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    pub(crate) view: View,
+    /// Who was not in the view before.
+    pub(crate) newcomers: Vec<MemberId>,
+    /// Of everybody whom the teller knows to be on another host than somebody else.
+    pub(crate) cards: Vec<Card>,
+}
+
+impl Net {
+    pub(crate) fn open(
+        network: &Network,
+        group: GroupName,
+        dir: &RuntimeDir,
+        me: MemberId,
+        tell: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Net, JoinError> {
+        let host = host_key(dir).map_err(JoinError::Host)?;
+        let silence_ms = u32::try_from(network.silence.as_millis()).unwrap_or(u32::MAX);
+        let options = Options {
+            group,
+            me,
+            host,
+            listen: network.listen.clone(),
+            advertise: network.advertise.clone(),
+            security: network.security.clone(),
+            socket: SocketOptions { silence_ms: Some(silence_ms), ..SocketOptions::default() },
+        };
+        let endpoint = Endpoint::open(options, tell)?;
+        let seeds = network.seeds.clone();
+        let own_seed = seeds.iter().position(|seed| *seed == endpoint.card().address);
+        let (book, dialling, lost) = Default::default();
+        Ok(Net { endpoint, book, seeds, own_seed, dialling, lost })
+    }
+
+    pub(crate) fn card(&self) -> &Card {
+        self.endpoint.card()
+    }
+
+    /// The card of `id`, if it is on another host.
+    pub(crate) fn far(&self, id: MemberId) -> Option<&Card> {
+        self.book.get(&id).filter(|card| card.host != self.card().host)
+    }
+
+    /// Whether `id` is on this host. Newcomers need not be in the book: then it is if it has a mailbox there.
+    pub(crate) fn is_near(&self, id: MemberId, mailbox: &Mailbox) -> bool {
+        match self.book.get(&id) {
+            Some(card) => card.host == self.card().host,
+            None => mailbox.reaches(id).unwrap_or(false),
+        }
+    }
+
+    /// Notes where somebody is.
+    pub(crate) fn learn(&mut self, card: Card) {
+        self.lost.remove(&card.id);
+        if card.id != self.card().id {
+            self.book.insert(card.id, card);
+        }
+    }
+
+    /// Forgets those who do not matter any more.
+    pub(crate) fn retain(&mut self, is_wanted: impl Fn(&MemberId) -> bool) {
+        self.book.retain(|id, _| is_wanted(id));
+        self.lost.retain(&is_wanted);
+        self.dialling.retain(|(_, id)| is_wanted(id));
+    }
+
+    pub(crate) fn is_lost(&self, id: MemberId) -> bool {
+        self.lost.contains(&id)
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Where others may be, on other hosts: the seeds but for this process, and everybody in the book; with who it is there.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, Option<MemberId>)> {
+        let seeds = self.seeds.iter().enumerate().filter(|(i, _)| Some(*i) != self.own_seed);
+        let far =
+            self.book.values().filter(|card| card.host != self.card().host && !self.seeds.contains(&card.address));
+        seeds.map(|(_, seed)| (seed, None)).chain(far.map(|card| (&card.address, Some(card.id))))
+    }
+
+    /// Whether the group is founded by this process.
+    pub(crate) fn founds(&self) -> bool {
+        self.own_seed == Some(0) || self.seeds.is_empty()
+    }
+
+    /// How many of the seeds are this process or among `ids`; and how many there are.
+    pub(crate) fn seeds_among<'a>(&self, ids: impl Iterator<Item = &'a MemberId>) -> (usize, usize) {
+        let here: BTreeSet<&Address> = ids.filter_map(|id| Some(&self.book.get(id)?.address)).collect();
+        let is_here = |(i, seed): &(usize, &Address)| Some(*i) == self.own_seed || here.contains(seed);
+        (self.seeds.iter().enumerate().filter(is_here).count(), self.seeds.len())
+    }
+
+    /// Makes the stream to `id` for a view, unless that is done already.
+    pub(crate) fn dial(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+        if let Some(address) = self.far(id).map(|card| card.address.clone())
+            && self.dialling.insert((view, id))
+        {
+            self.endpoint.dial(&address, Some(id), Purpose::Part { incarnation, view });
+        }
+    }
+
+    /// What has happened, after what that means for the book.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let event = self.endpoint.receive()?;
+        match &event {
+            Event::Letter { from, .. } => self.learn(from.clone()),
+            Event::Stream { with, purpose, .. } => {
+                self.learn(with.clone());
+                if let Purpose::Part { view, .. } = purpose {
+                    self.dialling.remove(&(*view, with.id));
+                }
+            }
+            Event::Failed { address, purpose, why } => {
+                if let NetError::Myself { .. } = why {
+                    self.own_seed = self.seeds.iter().position(|seed| seed == address).or(self.own_seed);
+                }
+                if let Purpose::Part { view, .. } = purpose {
+                    let failed =
+                        self.book.values().filter(|card| card.address == *address).map(|card| (*view, card.id));
+                    failed.for_each(|dial| _ = self.dialling.remove(&dial));
+                }
+            }
+            Event::Lost { with } => _ = self.lost.insert(with.id),
+            _ => {}
+        }
+        Some(event)
+    }
+
+    /// Everybody's card that is known here, with this process's.
+    pub(crate) fn cards(&self) -> Vec<Card> {
+        self.book.values().chain([self.card()]).cloned().collect()
+    }
+}
+
+/// A number that processes have in common exactly if they meet in the same runtime directory under the same kernel.
+fn host_key(dir: &RuntimeDir) -> io::Result<u128> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let place = std::fs::metadata(dir.path())?;
+    let text = format!("{} {} {}", boot.trim(), place.dev(), place.ino());
+    // FNV-1a.
+    let mix = |hash: u128, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    Ok(text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, mix))
+}
+
+impl Told {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let view = self.view.encode();
+        let mut words = vec![view.len() as u64];
+        words.extend(view);
+        words.push(self.newcomers.len() as u64);
+        words.extend(self.newcomers.iter().map(|id| id.0));
+        words.push(self.cards.len() as u64);
+        for card in &self.cards {
+            let address = card.address.to_string();
+            words.extend([card.id.0, card.host as u64, (card.host >> 64) as u64, address.len() as u64]);
+            let chunks = address.as_bytes().chunks(8);
+            words.extend(chunks.map(|chunk| {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u64::from_le_bytes(word)
+            }));
+        }
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// What somebody has sent; `None` if it is no such thing.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Told> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let mut from = words.as_slice();
+        let view = View::decode(counted(&mut from)?)?;
+        let newcomers = counted(&mut from)?.iter().copied().map(MemberId).collect();
+        let mut cards = vec![];
+        for _ in 0..*from.split_off_first()? {
+            let [id, low, high] = *from.split_off(..3)? else { return None };
+            let bytes = *from.first()? as usize;
+            from = from.get(1..)?;
+            let text = from.split_off(..bytes.div_ceil(8))?;
+            let text: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let address = str::from_utf8(text.get(..bytes)?).ok()?.parse().ok()?;
+            cards.push(Card { id: MemberId(id), host: u128::from(low) | u128::from(high) << 64, address });
+        }
+        (from.is_empty() && rest.is_empty()).then_some(Told { view, newcomers, cards })
+    }
+}
+
+/// As many words as the first one says.
+fn counted<'a>(from: &mut &'a [u64]) -> Option<&'a [u64]> {
+    let count = usize::try_from(*from.split_off_first()?).ok()?;
+    from.split_off(..count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn told() -> Told {
+        let card = |id, host, address: &str| Card { id: MemberId(id), host, address: address.parse().unwrap() };
+        Told {
+            view: Config::new("g", 3).view([4, 7, 9].map(MemberId).to_vec()),
+            newcomers: vec![MemberId(9)],
+            cards: vec![
+                card(4, 1 << 100, "10.0.0.7:7411"),
+                card(7, 2, "[fd00::7]:1"),
+                card(9, 0, "host.name.example:65535"),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_told_survives_the_trip_and_cuts_are_noticed() {
+        let told = told();
+        let bytes = told.encode();
+        assert_eq!(Told::decode(&bytes), Some(told));
+        for cut in 0..bytes.len() {
+            assert_eq!(Told::decode(&bytes[..cut]), None, "cut to {cut}");
+        }
+        assert_eq!(Told::decode(&[bytes, vec![0; 8]].concat()), None);
+    }
+
+    #[test]
+    fn garbage_tells_nothing_and_does_no_harm() {
+        let bytes = told().encode();
+        let mut random = 0x9e37_79b9_u64;
+        for _ in 0..20_000 {
+            let mut garbage = bytes.clone();
+            for _ in 0..3 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (random >> 33) as usize % garbage.len();
+                garbage[at] = (random >> 24) as u8;
+            }
+            if let Some(told) = Told::decode(&garbage) {
+                Told::decode(&told.encode()).expect("what was understood can be said");
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_is_a_host_of_its_own() {
+        let path = std::env::temp_dir().join(format!("spindle-host-key-{}", std::process::id()));
+        let dirs = ["a", "b"].map(|name| RuntimeDir::new(path.join(name)).unwrap());
+        let [one, other] = dirs.each_ref().map(|dir| host_key(dir).unwrap());
+        assert_eq!(one, host_key(&dirs[0]).unwrap());
+        assert_ne!(one, other);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}

@@ -1,0 +1,284 @@
+//! Groups whose members are on several hosts: a host is a runtime directory here, and the network is loopback.
+mod common;
+
+use common::Scratch;
+use spindle::{Address, Batch, Config, Ended, Group, Handler, JoinError, Network, Security, SubgroupId, ViewChange};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// What one member has delivered.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn messages(&self) -> Vec<String> {
+        self.lines().into_iter().filter(|line| !line.starts_with("view")).collect()
+    }
+
+    fn wait(&self, what: &str, ready: impl Fn(&[String]) -> bool) {
+        let start = Instant::now();
+        while !ready(&self.lines()) {
+            assert!(start.elapsed() < LONG, "no {what}: {:?}", self.lines());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Handler for Log {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        let mut lines = self.0.lock().unwrap();
+        batch.for_each(|message| lines.push(String::from_utf8(message.payload.to_vec()).unwrap()));
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        self.0.lock().unwrap().push(format!("view of {}", change.new.members.len()));
+    }
+
+    fn blocked(&mut self, blocked: bool) {
+        self.0.lock().unwrap().push(if blocked { "blocked" } else { "unblocked" }.to_string());
+    }
+}
+
+/// A world of hosts.
+struct World {
+    scratch: Scratch,
+    seeds: Vec<Address>,
+}
+
+impl World {
+    /// With seeds at Unix sockets, of which nobody else makes any.
+    fn new(name: &str, seeds: usize) -> World {
+        let scratch = Scratch::new(name);
+        std::fs::create_dir_all(&scratch.0).unwrap();
+        let seeds = (0..seeds).map(|i| at(&scratch.0, &format!("seed{i}"))).collect();
+        World { scratch, seeds }
+    }
+
+    /// A process on `host`, which listens at an address of its own.
+    fn config(&self, host: u32, listen: Address, members: u32) -> Config {
+        let network = Network::new(listen, self.seeds.clone());
+        Config {
+            runtime_dir: Some(self.scratch.0.join(format!("host{host}"))),
+            network: Some(network),
+            suspect_after: Some(Duration::from_millis(500)),
+            ..self.scratch.group(members, LONG)
+        }
+    }
+
+    fn seed(&self, host: u32, seed: usize, members: u32) -> Config {
+        self.config(host, self.seeds[seed].clone(), members)
+    }
+
+    fn other(&self, host: u32, name: &str, members: u32) -> Config {
+        self.config(host, at(&self.scratch.0, name), members)
+    }
+}
+
+fn at(dir: &Path, name: &str) -> Address {
+    format!("unix:{}/{name}", dir.display()).parse().unwrap()
+}
+
+/// A member that runs, and what it delivered.
+struct Member {
+    group: Group,
+    log: Log,
+    orders: Option<Sender<String>>,
+}
+
+/// Joins on a thread.
+fn start(config: Config) -> Receiver<Result<Member, JoinError>> {
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        let joined = config.join().map(|mut node| {
+            let mut publisher = node.publisher("all").unwrap();
+            let log = Log::default();
+            let group = node.start(log.clone()).unwrap();
+            let (orders, ordered) = channel::<String>();
+            thread::spawn(move || {
+                for text in ordered {
+                    if publisher.send(text.as_bytes(), LONG).is_err() {
+                        return;
+                    }
+                }
+            });
+            Member { group, log, orders: Some(orders) }
+        });
+        let _ = tell.send(joined);
+    });
+    told
+}
+
+fn all(starting: Vec<Receiver<Result<Member, JoinError>>>) -> Vec<Member> {
+    starting.into_iter().map(|member| member.recv_timeout(LONG).unwrap().unwrap()).collect()
+}
+
+impl Member {
+    fn send(&self, text: &str) {
+        self.orders.as_ref().unwrap().send(text.to_string()).unwrap();
+    }
+}
+
+/// Each sends `count`; all deliver the same.
+fn chat(members: &[Member], count: usize, topic: &str) {
+    let before: Vec<usize> = members.iter().map(|member| member.log.messages().len()).collect();
+    for i in 0..count {
+        for (number, member) in members.iter().enumerate() {
+            member.send(&format!("{topic} {i} of {number}"));
+        }
+    }
+    for (member, before) in members.iter().zip(&before) {
+        let is_mine = |line: &&String| line.starts_with(topic);
+        member.log.wait("messages", |lines| lines.iter().filter(is_mine).count() == count * members.len());
+        assert_eq!(member.log.messages().len(), before + count * members.len());
+    }
+    let said = |member: &Member| -> Vec<String> {
+        member.log.messages().into_iter().filter(|line| line.starts_with(topic)).collect()
+    };
+    for member in members {
+        assert_eq!(said(member), said(&members[0]));
+    }
+}
+
+fn finish(members: Vec<Member>) {
+    let mut ending = vec![];
+    for mut member in members {
+        member.orders = None;
+        ending.push(thread::spawn(move || member.group.finish(LONG).map(|_| ())));
+    }
+    ending.into_iter().for_each(|member| member.join().unwrap().unwrap());
+}
+
+#[test]
+fn members_of_three_hosts_are_a_group() {
+    let world = World::new("three-hosts", 3);
+    let members = all((0..3).map(|i| start(world.seed(i as u32, i, 3))).collect());
+    chat(&members, 300, "hello");
+    finish(members);
+}
+
+#[test]
+fn members_that_share_a_host_share_memory_and_others_do_not() {
+    let world = World::new("mixed-hosts", 1);
+    let mut starting = vec![start(world.seed(0, 0, 5))];
+    starting.extend((0..4).map(|i| start(world.other([0, 1, 1, 2][i], &format!("other{i}"), 5))));
+    let members = all(starting);
+    chat(&members, 200, "mixed");
+    finish(members);
+}
+
+#[test]
+fn over_tcp_whoever_comes_later_is_let_in_and_whoever_leaves_is_let_go() {
+    let mut world = World::new("tcp-hosts", 0);
+    // Nobody else gets this port for a while.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    world.seeds = vec![format!("127.0.0.1:{port}").parse().unwrap()];
+    let any = || -> Address { "127.0.0.1:0".parse().unwrap() };
+    let mut members = all(vec![start(world.seed(0, 0, 2)), start(world.config(1, any(), 2))]);
+    chat(&members, 50, "two");
+    for (host, count) in [(1, 3), (2, 4)] {
+        members.extend(all(vec![start(world.config(host, any(), 1))]));
+        for member in &members[..count - 1] {
+            member.log.wait("view", |lines| lines.contains(&format!("view of {count}")));
+        }
+        chat(&members, 50, &format!("{count} now"));
+    }
+    // The founder, which is a seed, too.
+    let mut leaver = members.remove(0);
+    leaver.orders = None;
+    leaver.group.leave(LONG).unwrap();
+    for member in &members {
+        member.log.wait("view", |lines| lines.last().is_some_and(|line| line == "view of 3"));
+    }
+    chat(&members, 50, "without it");
+    finish(members);
+}
+
+#[test]
+fn the_others_go_on_when_a_host_is_gone() {
+    let world = World::new("gone-host", 3);
+    let mut members = all((0..3).map(|i| start(world.seed(i as u32, i, 3))).collect());
+    chat(&members, 50, "three");
+    drop(members.remove(0));
+    for member in &members {
+        member.log.wait("view", |lines| lines.contains(&"view of 2".to_string()));
+    }
+    chat(&members, 50, "two");
+    finish(members);
+}
+
+/// Of two, one is no majority: it may be the other that goes on.
+#[test]
+fn one_of_two_hosts_does_not_go_on_alone() {
+    let world = World::new("half-host", 1);
+    let hanging = world.other(1, "other", 2);
+    let joining = thread::spawn(move || hanging.join().unwrap());
+    let members = all(vec![start(world.seed(0, 0, 2))]);
+    let hanging = joining.join().unwrap();
+    members[0].log.wait("block", |lines| lines == ["blocked"]);
+    members[0].send("nobody hears this");
+    thread::sleep(Duration::from_millis(600));
+    assert_eq!(members[0].log.lines(), ["blocked"]);
+    drop(hanging);
+}
+
+#[test]
+fn nobody_founds_a_group_without_most_of_the_seeds() {
+    let world = World::new("few-seeds", 3);
+    let founder = Config { gather_timeout: Duration::from_millis(600), ..world.seed(0, 0, 1) };
+    let other = Config { gather_timeout: Duration::from_millis(600), ..world.other(1, "other", 1) };
+    for told in [start(founder), start(other)] {
+        let error = told.recv_timeout(LONG).unwrap().err().expect("it founded the group");
+        assert!(matches!(error, JoinError::TimedOut { .. }), "{error}");
+    }
+    // With one more of them it does.
+    let members = all(vec![start(world.seed(0, 0, 1)), start(world.seed(1, 1, 1))]);
+    chat(&members, 10, "two of three");
+    finish(members);
+}
+
+#[test]
+fn off_this_host_nobody_listens_without_saying_that_the_network_is_trusted() {
+    let world = World::new("insecure", 0);
+    let mut config = world.config(0, "0.0.0.0:0".parse().unwrap(), 1);
+    let error = config.clone().join().unwrap_err();
+    assert!(matches!(error, JoinError::Net(spindle::NetError::Insecure { .. })), "{error}");
+    let network = config.network.as_mut().unwrap();
+    network.security = Security::Insecure;
+    let error = config.clone().join().unwrap_err();
+    assert!(matches!(error, JoinError::Net(spindle::NetError::Advertise { .. })), "{error}");
+    config.network.as_mut().unwrap().advertise = Some("127.0.0.1:0".parse().unwrap());
+    drop(config.join().unwrap());
+}
+
+#[test]
+fn a_member_of_another_host_that_hangs_is_evicted_and_learns_it() {
+    let world = World::new("hanging-host", 1);
+    let hanging = world.other(2, "b", 3);
+    let joining = thread::spawn(move || hanging.join().unwrap());
+    let members = all(vec![start(world.seed(0, 0, 3)), start(world.other(1, "a", 3))]);
+    let mut hanging = joining.join().unwrap();
+    // Nobody polls it.
+    for member in &members {
+        member.log.wait("view", |lines| lines.contains(&"view of 2".to_string()));
+    }
+    chat(&members, 20, "without it");
+    let (mut log, start) = (Log::default(), Instant::now());
+    let ended = loop {
+        assert!(start.elapsed() < LONG);
+        if let Err(ended) = hanging.poll(&mut log) {
+            break ended;
+        }
+    };
+    assert!(matches!(ended, Ended::Evicted { .. }), "{ended}");
+    assert_eq!(log.messages(), [""; 0]);
+    finish(members);
+}
