@@ -113,7 +113,9 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
         let Letter::View { incarnation, bytes, .. } = letter else { return None };
         let bytes = disclose(&fds[0], bytes, 1 << 20).unwrap();
         let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
-        Some((incarnation, View::decode(&words).unwrap()))
+        // Behind the view stands who is new in it.
+        let view = &words[1..][..words[0] as usize];
+        Some((incarnation, View::decode(view).unwrap()))
     })
 }
 

@@ -10,7 +10,7 @@ use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, ViewId};
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"spndmail");
 
 const PARTS: u32 = 1;
