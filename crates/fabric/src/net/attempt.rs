@@ -6,6 +6,7 @@ use super::hello::{Answer, Card, Declined, Hello, HelloError, Incoming, Magic, O
 use super::limits::{CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER};
 use super::poller::{IN, OUT, Poller, Token, Wire};
 use super::resolve::{Found, Target};
+use super::tls;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use spindle_core::MemberId;
@@ -182,12 +183,22 @@ fn exchange(
 
 fn explain(error: HelloError, address: &Address) -> NetError {
     let address = address.clone();
+    let what = "it closed the connection before it answered, as one does that expects TLS, or does not";
+    let closed = || NetError::Stranger { address: address.clone(), what };
     match error {
         HelloError::Version(version) => NetError::Declined { address, why: Declined::Version(version) },
-        HelloError::Wire(_) => NetError::Stranger { address, what: "it answered something else".into() },
-        HelloError::Ended => NetError::Stranger { address, what: "it closed the connection before it answered".into() },
+        HelloError::Wire(_) => NetError::Stranger { address, what: "it answered something else" },
+        HelloError::Ended => closed(),
+        HelloError::Io(source) if is_end(&source) => closed(),
+        HelloError::Io(source) if tls::is_fault(&source) => NetError::Tls { address, why: source.to_string() },
         HelloError::Io(source) => NetError::Broken { address, source },
     }
+}
+
+/// Closed in one of the ways in which that shows.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
 impl Connecting {

@@ -7,6 +7,7 @@ use super::letters::Parcel;
 use super::listen::listen;
 use super::poller::Poller;
 use super::switch::Switch;
+use super::tls::{Identity, TlsStream};
 use crate::mail::kernel::random;
 use crate::mail::{GroupName, Letter};
 use crate::tcp::{Connection, SocketOptions, SocketStream};
@@ -46,6 +47,8 @@ pub enum Security {
     Local,
     /// Nothing. Whoever can connect, or reach the network between, can read and forge everything.
     Insecure,
+    /// TLS: with whoever has a certificate of the same authority.
+    Tls(Identity),
 }
 
 /// What has happened.
@@ -114,11 +117,12 @@ pub(super) struct Me {
 
 impl Me {
     /// A connected socket as what this process speaks over.
-    pub(super) fn wrap(&self, socket: OwnedFd, _dialled: bool) -> io::Result<Connection> {
+    pub(super) fn wrap(&self, socket: OwnedFd, dialled: bool) -> io::Result<Connection> {
         let stream = SocketStream::new(socket, &self.socket)?;
-        match &self.security {
-            Security::Local | Security::Insecure => Ok(Box::new(stream)),
-        }
+        Ok(match &self.security {
+            Security::Local | Security::Insecure => Box::new(stream),
+            Security::Tls(identity) => Box::new(TlsStream::new(stream, identity, dialled)?),
+        })
     }
 }
 

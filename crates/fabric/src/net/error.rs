@@ -68,7 +68,17 @@ pub enum NetError {
         /// The address.
         address: Address,
         /// What it did.
-        what: String,
+        what: &'static str,
+    },
+    /// TLS came to nothing, by this side's judgement or the other's.
+    #[error(
+        "no TLS with {address}: {why}; see that both have certificates of the same authority and within their dates"
+    )]
+    Tls {
+        /// The address.
+        address: Address,
+        /// What is wrong.
+        why: String,
     },
     /// It refused.
     #[error("{address} refused: {why}")]
@@ -125,7 +135,7 @@ impl NetError {
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Declined { why, .. } => !matches!(why, Declined::TooMany(_)),
-            Self::Insecure { .. } | Self::Myself { .. } | Self::Elsewhere { .. } => true,
+            Self::Insecure { .. } | Self::Tls { .. } | Self::Myself { .. } | Self::Elsewhere { .. } => true,
             _ => false,
         }
     }

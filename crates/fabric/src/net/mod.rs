@@ -30,9 +30,13 @@ mod resolve;
 mod stranger;
 mod switch;
 #[cfg(test)]
+pub(crate) mod test_authority;
+#[cfg(test)]
 mod tests;
+mod tls;
 
 pub use address::{Address, AddressError};
 pub use endpoint::{Dropped, Endpoint, Event, Options, Security};
 pub use error::NetError;
 pub use hello::{Card, Declined, Purpose};
+pub use tls::{Identity, TlsError, TlsStream};

@@ -3,9 +3,11 @@ use super::endpoint::Me;
 use super::hello::{Answer, Declined, Hello, HelloError, Incoming, Magic, Outgoing};
 use super::limits::{HELLO_DEADLINE, READ_BYTES, READS_MAX};
 use super::poller::{Poller, Wire};
+use super::tls;
 use crate::mail::VERSION;
-use crate::tcp::{Space, Stream};
-use std::io;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 #[derive(Debug)]
@@ -20,8 +22,10 @@ enum Stage {
     Listening(Incoming),
     /// It is let in with this hello, or not.
     Answering(Outgoing, Option<Hello>),
-    /// Closing at once could lose the answer, if the system has bytes of it that nobody has read.
-    Draining,
+    /// It was told no, or that its TLS is wrong. Closing at once could lose that, if the system has bytes of it that nobody has read.
+    Draining {
+        greeted: bool,
+    },
 }
 
 /// How it stands with it.
@@ -60,6 +64,10 @@ impl Stranger {
             let judged = match hello {
                 Ok(hello) => judge(&hello, me, crowded).map_or(Ok(hello), Err),
                 Err(HelloError::Version(_)) => Err(Declined::Version(VERSION)),
+                Err(HelloError::Io(error)) if tls::is_fault(&error) => {
+                    self.stage = Stage::Draining { greeted: false };
+                    return self.drain();
+                }
                 Err(_) => return Turn::Garbage,
             };
             let answer = match &judged {
@@ -82,11 +90,16 @@ impl Stranger {
                 return Turn::Ready(hello);
             }
             self.wire.stream.finish();
-            self.stage = Stage::Draining;
+            self.stage = Stage::Draining { greeted: true };
         }
-        match drain(&mut *self.wire.stream) && Instant::now() < self.deadline {
-            true => Turn::Pending,
-            false => Turn::Refused,
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Turn {
+        match self.stage {
+            _ if drain(self.wire.stream.fd()) && Instant::now() < self.deadline => Turn::Pending,
+            Stage::Draining { greeted: false } => Turn::Garbage,
+            _ => Turn::Refused,
         }
     }
 }
@@ -108,14 +121,14 @@ fn judge(hello: &Hello, me: &Me, crowded: Option<u32>) -> Option<Declined> {
     crowded.map(Declined::TooMany)
 }
 
-/// Reads what nobody wants; whether more may come.
-fn drain(stream: &mut dyn Stream) -> bool {
+/// Reads what nobody wants, as it arrives; whether more may come.
+fn drain(socket: BorrowedFd<'_>) -> bool {
     let mut buffer = vec![0; READ_BYTES];
     for _ in 0..READS_MAX {
-        match stream.receive(&mut [Space::of(&mut buffer)]) {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        match recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return false,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return errno == Errno::AGAIN,
         }
     }
     true

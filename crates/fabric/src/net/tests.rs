@@ -2,6 +2,7 @@
 use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
 use super::hello::{Answer, Card, Declined, Hello, Incoming, Magic, Purpose};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
+use super::test_authority::Authority;
 use super::{Address, NetError};
 use crate::conformance::PATIENCE;
 use crate::mail::tests::TempDir;
@@ -715,4 +716,127 @@ fn noise_costs_only_its_sender() {
             assert_eq!(wanted, numbered(round / 10).0);
         }
     }
+}
+
+fn secured(id: u64, listen: &str, identity: super::Identity) -> Host {
+    open(Options { security: Security::Tls(identity), ..options(id, listen) })
+}
+
+/// Two members of a group with an authority of their own.
+fn secured_pair(listen: &str) -> (Host, Host) {
+    let authority = Authority::new();
+    (secured(1, listen, authority.identity()), secured(2, listen, authority.identity()))
+}
+
+#[test]
+fn letters_arrive_over_tls() {
+    for listen in [LOOPBACK, "[::1]:0"] {
+        let (near, far) = secured_pair(listen);
+        for number in 0..500 {
+            send_numbered(&near, far.address(), number);
+            send_numbered(&far, near.address(), number);
+        }
+        expect_numbered(&far, near.card(), 0..500);
+        expect_numbered(&near, far.card(), 0..500);
+        let enclosure: Vec<u8> = (0..20_000_000_u32).map(|i| (i ^ i >> 8) as u8).collect();
+        let letter = Letter::Answer { reply: 1, bytes: 20_000_000 };
+        near.send(far.address(), None, &letter, &enclosure);
+        let (_, _, came) = far.letter();
+        assert!(came == enclosure);
+        near.forget(far.address());
+        far.forget(near.address());
+        let card = near.card().clone();
+        (0..900).for_each(|number| send_numbered(&near, far.address(), number));
+        drop(near);
+        expect_numbered(&far, &card, 0..900);
+        assert_eq!(far.dropped(), Dropped::default());
+    }
+}
+
+#[test]
+fn streams_over_tls_lose_nothing() {
+    let (near, far) = secured_pair(LOOPBACK);
+    for purpose in PURPOSES {
+        near.dial(far.address(), Some(MemberId(2)), purpose);
+        let (with, what, mut there, _) = far.stream();
+        assert_eq!((&with, what), (near.card(), purpose));
+        write_all(&mut *there, b"first");
+        let (_, _, mut here, _) = near.stream();
+        write_all(&mut *here, &[7; 100_000]);
+        assert_eq!(read_exactly(&mut *here, 5), b"first");
+        assert_eq!(read_exactly(&mut *there, 100_000), vec![7; 100_000]);
+    }
+}
+
+/// Dials are refused by TLS, from `near` and to it, whoever of the two judges, and the other stays in business.
+fn tls_fails_between(near: &Host, far: &Host) {
+    for (from, to) in [(near, far), (far, near)] {
+        fails_for(from, to.address(), None, |why| matches!(why, NetError::Tls { .. }));
+        to.wait_for("two strangers", |to| to.dropped().strangers >= 2);
+        assert!(to.receive().is_none());
+    }
+}
+
+#[test]
+fn certificates_of_another_authority_do_not_count() {
+    tls_fails_between(
+        &secured(1, LOOPBACK, Authority::new().identity()),
+        &secured(2, LOOPBACK, Authority::new().identity()),
+    );
+}
+
+#[test]
+fn certificates_have_their_time() {
+    let authority = Authority::new();
+    let far = secured(2, LOOPBACK, authority.identity());
+    let expired = authority.sign("expired", |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
+    tls_fails_between(&secured(1, LOOPBACK, authority.load(&expired)), &far);
+    let early = authority.sign("early", |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
+    tls_fails_between(&secured(3, LOOPBACK, authority.load(&early)), &far);
+    // With one that is right all is well.
+    let near = secured(4, LOOPBACK, authority.identity());
+    send_numbered(&near, far.address(), 0);
+    expect_numbered(&far, near.card(), 0..1);
+}
+
+#[test]
+fn who_shows_no_certificate_is_not_let_in() {
+    let authority = Authority::new();
+    let far = secured(2, LOOPBACK, authority.identity());
+    let nameless = authority.identity().without_certificate();
+    let near = secured(1, LOOPBACK, nameless);
+    fails_for(&near, far.address(), None, |why| matches!(why, NetError::Tls { .. }));
+    assert!(far.receive().is_none());
+}
+
+#[test]
+fn with_tls_and_without_do_not_mix() {
+    let (plain, far) = (host(1), secured(2, LOOPBACK, Authority::new().identity()));
+    for (from, to) in [(&plain, &far), (&far, &plain)] {
+        from.dial(to.address(), None, PURPOSES[0]);
+        let why = from.failed().2;
+        assert!(matches!(why, NetError::Stranger { .. }), "{why}");
+        to.wait_for("a stranger", |to| to.dropped().strangers == 1);
+    }
+}
+
+#[test]
+fn refusals_are_told_over_tls() {
+    let authority = Authority::new();
+    let far = secured(2, LOOPBACK, authority.identity());
+    let twin = secured(2, LOOPBACK, authority.identity());
+    let named = |why: &NetError| matches!(why, NetError::Declined { why: Declined::Namesake(MemberId(2)), .. });
+    fails_for(&twin, far.address(), None, named);
+    fails_for(&far, far.address(), None, |why| matches!(why, NetError::Myself { .. }));
+}
+
+#[test]
+fn with_tls_one_may_listen_off_the_host() {
+    let advertise = Some("127.0.0.1:0".parse().unwrap());
+    let authority = Authority::new();
+    let security = Security::Tls(authority.identity());
+    let far = open(Options { security, advertise, ..options(2, "0.0.0.0:0") });
+    let near = secured(1, LOOPBACK, authority.identity());
+    send_numbered(&near, far.address(), 0);
+    expect_numbered(&far, near.card(), 0..1);
 }

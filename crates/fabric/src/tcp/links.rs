@@ -238,13 +238,13 @@ impl Links {
         if self.open <= UNASKED_MAX && self.blocked == 0 && self.guests.is_empty() {
             self.unread.clear();
             for rank in (0..self.links.len() as u32).map(Rank) {
-                arrived |= self.receive(rank);
+                arrived |= self.receive(rank, row);
             }
             return (sent, arrived);
         }
         for _ in 0..self.unread.len() {
             let rank = self.unread.remove(0);
-            arrived |= self.receive(rank);
+            arrived |= self.receive(rank, row);
         }
         for (event, flags) in self.ask(Duration::ZERO, &mut Room::default()) {
             let Ok(rank) = u32::try_from(event).map(Rank) else {
@@ -255,7 +255,7 @@ impl Links {
                 sent |= self.send(rank, row);
             }
             if flags.intersects(ARRIVED) {
-                arrived |= self.receive(rank);
+                arrived |= self.receive(rank, row);
             }
         }
         (sent, arrived)
@@ -326,6 +326,8 @@ impl Links {
         for link in self.links.iter_mut().flatten() {
             link.stream.finish();
         }
+        // A stream may have to say something for that.
+        self.untried = true;
     }
 
     /// Sends to one; whether anything left.
@@ -354,7 +356,7 @@ impl Links {
     }
 
     /// Receives from one; whether anything arrived, if only the end.
-    fn receive(&mut self, rank: Rank) -> bool {
+    fn receive(&mut self, rank: Rank, row: &OwnRegion) -> bool {
         let Some(link) = &mut self.links[rank.index()] else { return false };
         let before = link.received_bytes;
         match link.inbox.receive(&link.copy, &mut *link.stream, &mut self.buffer, &mut link.received_bytes) {
@@ -366,7 +368,12 @@ impl Links {
                 if more && !self.unread.contains(&rank) {
                     self.unread.push(rank);
                 }
-                link.received_bytes > before
+                let arrived = link.received_bytes > before;
+                // A stream may have to answer by itself.
+                if !link.blocked && link.deaf.is_none() && link.stream.holds_back() {
+                    self.send(rank, row);
+                }
+                arrived
             }
             Err(down) => {
                 self.close(rank, down);

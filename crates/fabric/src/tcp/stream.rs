@@ -86,6 +86,16 @@ impl<'a> Space<'a> {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.range.iov_base.cast(), len) };
         len
     }
+
+    /// Gives up its first bytes, which are filled, so that the next are filled from where they end.
+    ///
+    /// # Panics
+    /// If it has fewer.
+    pub fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.range.iov_len, "{bytes} bytes of a space of {}", self.range.iov_len);
+        self.range.iov_base = self.range.iov_base.wrapping_byte_add(bytes);
+        self.range.iov_len -= bytes;
+    }
 }
 
 /// What a socket is set to. `None` leaves it as it is.

@@ -4,12 +4,15 @@ use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream};
 use crate::conformance::{Harness, PATIENCE, view};
 use crate::fabric::Fabric;
 use crate::mesh::{Mesh, Peer};
+use crate::net::test_authority::Authority;
+use crate::net::{Identity, TlsStream};
 use crate::shm::{MemberBell, OwnRow};
 use spindle_core::{Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// The smallest buffers that the system gives.
@@ -31,6 +34,35 @@ fn tcp_pair(ip: impl Into<std::net::IpAddr>) -> [TcpStream; 2] {
 
 fn unix_pair() -> [UnixStream; 2] {
     UnixStream::pair().unwrap().into()
+}
+
+/// Both with certificates of one authority, and sure of each other.
+fn tls_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions) -> Ends {
+    static IDENTITIES: LazyLock<[Identity; 2]> = LazyLock::new(|| {
+        let authority = Authority::new();
+        [authority.identity(), authority.identity()]
+    });
+    let [near, far] = sockets.map(|socket| SocketStream::new(socket, options).unwrap());
+    let mut near = TlsStream::new(near, &IDENTITIES[0], true).unwrap();
+    let mut far = TlsStream::new(far, &IDENTITIES[1], false).unwrap();
+    let greets = |from: &mut TlsStream, to: &mut TlsStream| {
+        let (mut sent, start) = (0, Instant::now());
+        loop {
+            // Whatever it returns, it does what it can.
+            sent += from.send(&[IoSlice::new(&[0; 1][sent..])]).unwrap_or(0);
+            match to.receive(&mut [Space::of(&mut [0; 1])]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                got => break assert_eq!(got.unwrap(), 1),
+            }
+            let nothing = from.receive(&mut [Space::of(&mut [0; 1])]).unwrap_err();
+            assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock, "{nothing}");
+            let _ = to.send(&[]);
+            assert!(start.elapsed() < PATIENCE, "no end of the handshake");
+        }
+    };
+    greets(&mut near, &mut far);
+    greets(&mut far, &mut near);
+    [Box::new(near), Box::new(far)]
 }
 
 /// All members of a view, over what `pair` makes for each two.
@@ -100,6 +132,8 @@ macro_rules! suite {
 suite!(over_tcp, socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL));
 suite!(over_unix_sockets, socket_ends(unix_pair(), &USUAL));
 suite!(over_tiny_buffers, socket_ends(unix_pair(), &TINY));
+suite!(over_tls, tls_ends(tcp_pair(Ipv4Addr::LOCALHOST), &USUAL));
+suite!(over_tls_and_tiny_buffers, tls_ends(unix_pair(), &TINY));
 suite!(over_streams_that_copy, unix_pair().map(|socket| Box::new(Copying::new(socket)) as Connection));
 
 /// As one that encrypts: what it is given waits in it, and what it has received is bigger than what it is asked for.
