@@ -264,6 +264,11 @@ impl Effective {
 }
 
 impl Entry {
+    /// The variable of the environment that sets it. `None`: only a file does.
+    pub fn variable(&self) -> Option<String> {
+        self.key.variable().map(|_| super::keys::variable(&self.path))
+    }
+
     /// Something about this key, at the place where it was said.
     pub(super) fn problem(&self, message: String, is_error: bool) -> Problem {
         Problem { origin: self.origin.clone(), key: Some(self.path.clone()), message, is_error }

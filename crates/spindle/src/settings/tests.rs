@@ -147,6 +147,9 @@ fn who_comes_later_counts_and_the_others_are_remembered() {
     assert_eq!(told("subgroup.s-1.message_bytes_max"), is("1KiB", "flag --max-message", ""));
     assert_eq!(told("network.seeds"), is("a:1,b:2", "variable SPINDLE_NETWORK_SEEDS", ""));
     assert_eq!(told("member.id"), is("", "default", ""));
+    let variable = |path: &str| effective.entry(path).unwrap().variable();
+    assert_eq!(variable("subgroup.s-1.window").as_deref(), Some("SPINDLE_SUBGROUP_S_1_WINDOW"));
+    assert_eq!(variable("subgroup.s-1.name"), None);
     let warnings: Vec<String> = effective.warnings().iter().map(Problem::to_string).collect();
     let seeds = "variable SPINDLE_NETWORK_SEEDS: warning: network.seeds is set, and network.listen is not: no member of \
                  another host can reach this one";
