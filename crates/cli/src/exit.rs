@@ -1,6 +1,7 @@
 //! Exit statuses, and the errors that lead to them.
 use rustix::io::Errno;
 use serde_json::json;
+use spindle::settings::SettingsError;
 use spindle::{Ended, JoinError};
 use std::{fmt, io};
 
@@ -9,14 +10,14 @@ pub(crate) const HELP: &str = "\
 Exit status:
   0    all went well
   1    it failed: input, output, memory, no group in time, or (demo) the members do not agree
-  2    wrong arguments
+  2    wrong arguments or settings
   3    (member) the group went on without it: it was evicted, or asked to leave before its end;
        (demo) a member was lost that nobody wanted to lose
   130  stopped by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once";
 
 /// Anything else that went wrong.
 pub(crate) const FAILED: u8 = 1;
-/// The arguments make no sense.
+/// The arguments or settings make no sense.
 pub(crate) const USAGE: u8 = 2;
 /// The group went on without this member.
 pub(crate) const ENDED: u8 = 3;
@@ -83,6 +84,19 @@ impl From<JoinError> for Failure {
         };
         // Its message holds its causes already.
         Failure::new(status, error)
+    }
+}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Failure {
+        match &error {
+            SettingsError::Network { .. } => Failure::new(FAILED, error),
+            SettingsError::Wrong(problems) if problems.len() > 1 => {
+                let lines = error.to_string().replace('\n', "\n  ");
+                Failure::new(USAGE, format_args!("the settings are wrong:\n  {lines}"))
+            }
+            _ => Failure::new(USAGE, error),
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! The `spindle` command: a thin shell over the library. Nothing of the protocol is decided here.
 //!
-//! Read [`Command`] first: one module per subcommand. This crate alone reads the environment ([`place`]), prints, and
+//! Read [`Command`] first: one module per subcommand. This crate alone reads the environment ([`settings`]), prints, and
 //! turns errors into exit statuses ([`exit`]).
 #![forbid(unsafe_code)]
 
 mod bench;
 mod clock;
+mod config;
 mod demo;
 mod exit;
 mod member;
@@ -13,9 +14,10 @@ mod observe;
 mod orders;
 mod pages;
 mod parent;
-mod place;
+mod private;
 mod quantity;
 mod screen;
+mod settings;
 mod signals;
 mod sim;
 mod status;
@@ -57,7 +59,7 @@ enum Command {
     ///
     /// A line is what stands before a newline, in any encoding, a carriage return included. What is printed always ends
     /// with a newline, also where the last line of an input had none.
-    Member(member::Args),
+    Member(Box<member::Args>),
     /// Prints what a running group delivers, without being a member: nobody waits for it
     ///
     /// It begins at the present and prints the lines of all members in their order, as a member would, through all changes of
@@ -81,6 +83,9 @@ enum Command {
     ///
     /// For members that hang. Its command ends with status 3 when it runs on, or joins again if it was started with --rejoin.
     Evict(orders::Args),
+    /// Looks into settings: what counts and who said it, what is wrong, and an example
+    #[command(subcommand)]
+    Config(config::Command),
     /// Measures throughput, latency, and the machine's limits beside them
     Bench(bench::Args),
     /// Searches for histories that break the protocol, in a simulator: many seeds, or one with its story
@@ -97,11 +102,12 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args),
-        Command::Member(args) => member::run(args),
+        Command::Member(args) => member::run(*args),
         Command::Observe(args) => observe::run(args),
         Command::Status(args) => status::run(args),
         Command::Leave(args) => orders::leave(args),
         Command::Evict(args) => orders::evict(args),
+        Command::Config(command) => config::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Completions(args) => pages::completions(&args),

@@ -3,7 +3,7 @@
 //! One thread follows and writes; this one waits for its end or for a signal, so that a full pipe keeps nobody from stopping it.
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::member::output::{BLOCK_BYTES, Output};
-use crate::place::Place;
+use crate::settings::{Found, Whom};
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
 use crate::waiting::Waiting;
@@ -24,8 +24,8 @@ const STOP_WAIT: Duration = Duration::from_secs(1);
 /// Arguments of `spindle observe`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The group's name
-    group: String,
+    #[command(flatten)]
+    whom: Whom,
 
     /// Print what is delivered in this subgroup only [default: all]
     #[arg(long, value_name = "NAME")]
@@ -56,9 +56,6 @@ pub(crate) struct Args {
     /// bytes; also after Ctrl-C), or "error" (message, status).
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    place: Place,
 }
 
 /// What the main thread waits for.
@@ -81,12 +78,13 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn observe(args: Args) -> Outcome {
+    let found = args.whom.find()?;
     let output = Output::open(&args.output, Path::new("-"), args.frames, args.with_origin)?;
     let (events, happened) = channel();
     let signals: Sender<Event> = events.clone();
     let stop = Stop::on_signals(move |_| drop(signals.send(Event::Signal)))?;
-    let observing = open(&args, &stop)?;
-    check_subgroup(&args, observing.view())?;
+    let observing = open(&args, &found, &stop)?;
+    check_subgroup(&args, &found.group, observing.view())?;
     tell_begin(observing.view(), args.json);
     let (counts, json) = (Arc::new(Counts::default()), args.json);
     let (flag, counted) = (Arc::clone(&stop.flag), Arc::clone(&counts));
@@ -109,13 +107,13 @@ fn observe(args: Args) -> Outcome {
     Ok(())
 }
 
-fn open(args: &Args, stop: &Stop) -> Outcome<Observing> {
-    let mut config = Config::new(&args.group, 1);
+fn open(args: &Args, found: &Found, stop: &Stop) -> Outcome<Observing> {
+    let mut config = Config::new(&found.group, 1);
     // Whatever it has.
     config.subgroups.clear();
-    config.runtime_dir = args.place.dir();
+    config.runtime_dir = found.dir.clone();
     config.gather_timeout = Duration::from_secs(args.timeout);
-    let waiting = Waiting::start(&args.group, args.json)?;
+    let waiting = Waiting::start(&found.group, args.json)?;
     let opened = config.observe_with(&mut |gathering| waiting.see(gathering), &stop.flag);
     opened.map_err(|error| match error {
         JoinError::NoGroup { group, dir } => {
@@ -128,13 +126,13 @@ fn open(args: &Args, stop: &Stop) -> Outcome<Observing> {
     })
 }
 
-fn check_subgroup(args: &Args, view: &View) -> Outcome {
+fn check_subgroup(args: &Args, group: &str, view: &View) -> Outcome {
     let Some(name) = &args.subgroup else { return Ok(()) };
     if view.subgroup(name).is_some() {
         return Ok(());
     }
     let known: Vec<&str> = view.subgroups.iter().map(|subgroup| subgroup.name.as_str()).collect();
-    let message = format!("group {} has no subgroup {name:?}; it has: {}", args.group, known.join(", "));
+    let message = format!("group {group} has no subgroup {name:?}; it has: {}", known.join(", "));
     Err(Failure::new(USAGE, message))
 }
 

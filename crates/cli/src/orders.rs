@@ -1,6 +1,6 @@
 //! `spindle leave` and `spindle evict`: a member goes because somebody says so, and the others go on.
 use crate::exit::{FAILED, Failure, Outcome};
-use crate::place::Place;
+use crate::settings::{Found, Whom};
 use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// Arguments of both.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The group's name
-    group: String,
+    #[command(flatten)]
+    whom: Whom,
 
     /// Which member
     #[arg(long, value_name = "ID")]
@@ -23,9 +23,19 @@ pub(crate) struct Args {
     /// Print one JSON object: "event" ("gone"), id, view, members: the view that goes on
     #[arg(long)]
     json: bool,
+}
 
-    #[command(flatten)]
-    place: Place,
+/// What was asked for.
+struct Wish {
+    found: Found,
+    id: u64,
+    json: bool,
+}
+
+impl Wish {
+    fn of(args: &Args) -> Outcome<Wish> {
+        Ok(Wish { found: args.whom.find()?, id: args.id, json: args.json })
+    }
 }
 
 /// How long the others may take to agree on a view without the member.
@@ -34,53 +44,54 @@ const CHANGE_WAIT: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn leave(args: Args) -> Outcome {
-    ask_to_leave(&args).map_err(|failure| failure.told_as_json(args.json))
+    Wish::of(&args).and_then(|wish| ask_to_leave(&wish)).map_err(|failure| failure.told_as_json(args.json))
 }
 
 pub(crate) fn evict(args: Args) -> Outcome {
-    ask_to_evict(&args).map_err(|failure| failure.told_as_json(args.json))
+    Wish::of(&args).and_then(|wish| ask_to_evict(&wish)).map_err(|failure| failure.told_as_json(args.json))
 }
 
-fn ask_to_leave(args: &Args) -> Outcome {
-    let mut visitor = Visitor::open(&args.place, &args.group)?;
-    let id = MemberId(args.id);
-    check(&visitor, args)?;
+fn ask_to_leave(wish: &Wish) -> Outcome {
+    let mut visitor = Visitor::open(&wish.found)?;
+    let id = MemberId(wish.id);
+    check(&visitor, wish)?;
     if visitor.ask(&[id], Request::Leave)?.is_empty() && visitor.members()?.contains(&id) {
         let message = format!(
             "member {id} of group {} did not answer within {ANSWER_WAIT:?}; resume it, or use `spindle evict`",
-            args.group
+            wish.found.group
         );
         return Err(Failure::new(FAILED, message));
     }
-    wait_until_gone(&mut visitor, args)
+    wait_until_gone(&mut visitor, wish)
 }
 
-fn ask_to_evict(args: &Args) -> Outcome {
-    let mut visitor = Visitor::open(&args.place, &args.group)?;
-    let id = MemberId(args.id);
-    let others = check(&visitor, args)?;
+fn ask_to_evict(wish: &Wish) -> Outcome {
+    let mut visitor = Visitor::open(&wish.found)?;
+    let id = MemberId(wish.id);
+    let others = check(&visitor, wish)?;
     if others.is_empty() {
         let message = format!(
             "member {id} is the only one in group {}: nobody could go on without it; use `spindle leave`, or end it",
-            args.group
+            wish.found.group
         );
         return Err(Failure::new(FAILED, message));
     }
     let answers = visitor.ask(&others, Request::Status)?;
     let Some(judge) = judge(&answers, id) else {
-        let message = format!("none of the other members of group {} answered within {ANSWER_WAIT:?}", args.group);
+        let message =
+            format!("none of the other members of group {} answered within {ANSWER_WAIT:?}", wish.found.group);
         return Err(Failure::new(FAILED, message));
     };
     visitor.ask(&[judge], Request::Evict(id))?;
-    wait_until_gone(&mut visitor, args)
+    wait_until_gone(&mut visitor, wish)
 }
 
 /// The others, if the member is one.
-fn check(visitor: &Visitor, args: &Args) -> Outcome<Vec<MemberId>> {
+fn check(visitor: &Visitor, wish: &Wish) -> Outcome<Vec<MemberId>> {
     let mut members = visitor.members()?;
-    let id = MemberId(args.id);
+    let id = MemberId(wish.id);
     if !members.contains(&id) {
-        let (group, ids) = (&args.group, list(members.iter().map(|id| id.0)));
+        let (group, ids) = (&wish.found.group, list(members.iter().map(|id| id.0)));
         let message = match visitor.present()?.contains(&id) {
             true => format!("process {id} of group {group} is not let in yet; stop it with Ctrl-C"),
             false => format!("group {group} has no member {id}; its members are {ids}"),
@@ -100,27 +111,27 @@ fn judge(answers: &Answers, id: MemberId) -> Option<MemberId> {
 }
 
 /// Until the others' view is one without the member.
-fn wait_until_gone(visitor: &mut Visitor, args: &Args) -> Outcome {
+fn wait_until_gone(visitor: &mut Visitor, wish: &Wish) -> Outcome {
     let deadline = Instant::now() + CHANGE_WAIT;
     loop {
         let members = visitor.members()?;
-        let others: Vec<MemberId> = members.iter().copied().filter(|member| member.0 != args.id).collect();
+        let others: Vec<MemberId> = members.iter().copied().filter(|member| member.0 != wish.id).collect();
         let answers = visitor.ask(&others, Request::Status)?;
-        let gone = answers.values().all(|answer| !members_of(answer).contains(&args.id));
+        let gone = answers.values().all(|answer| !members_of(answer).contains(&wish.id));
         match newest(&answers) {
-            Some(view) if gone => return tell(args, Some(view)),
-            None if members.is_empty() => return tell(args, None),
+            Some(view) if gone => return tell(wish, Some(view)),
+            None if members.is_empty() => return tell(wish, None),
             _ => {}
         }
         if Instant::now() >= deadline {
-            return Err(still_there(args, newest(&answers)));
+            return Err(still_there(wish, newest(&answers)));
         }
         thread::sleep(ASK_EVERY);
     }
 }
 
-fn still_there(args: &Args, view: Option<&Value>) -> Failure {
-    let Args { group, id, .. } = args;
+fn still_there(wish: &Wish, view: Option<&Value>) -> Failure {
+    let Wish { found: Found { group, .. }, id, .. } = wish;
     let member = |view: &Value| {
         let found = view["members"].as_array()?.iter().find(|member| member["id"] == *id)?;
         found["pid"].as_u64()
@@ -136,13 +147,13 @@ fn still_there(args: &Args, view: Option<&Value>) -> Failure {
     Failure::new(FAILED, format_args!("member {id} of group {group} is still in the view after {CHANGE_WAIT:?}: {why}"))
 }
 
-fn tell(args: &Args, view: Option<&Value>) -> Outcome {
-    let (id, ids) = (args.id, view.map(members_of).unwrap_or_default());
+fn tell(wish: &Wish, view: Option<&Value>) -> Outcome {
+    let (id, ids) = (wish.id, view.map(members_of).unwrap_or_default());
     let number = view.and_then(|view| view["view"].as_u64());
     let line = match number {
-        _ if args.json => json!({"event": "gone", "id": id, "view": number, "members": ids}).to_string(),
+        _ if wish.json => json!({"event": "gone", "id": id, "view": number, "members": ids}).to_string(),
         Some(number) => format!("member {id} is gone; view {number}: {}", list(ids)),
-        None => format!("member {id} is gone; it was the last one in group {}", args.group),
+        None => format!("member {id} is gone; it was the last one in group {}", wish.found.group),
     };
     Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
 }

@@ -1,7 +1,7 @@
 //! `spindle status`: how a group stands, as its members tell it.
 use crate::exit::{FAILED, Failure, Outcome};
-use crate::place::Place;
 use crate::screen::Screen;
+use crate::settings::{Found, Whom};
 use crate::signals::Stop;
 use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
 use anyhow::Context;
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Arguments of `spindle status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The group's name
-    group: String,
+    #[command(flatten)]
+    whom: Whom,
 
     /// Go on showing it every second, until the group has ended or Ctrl-C
     #[arg(short, long)]
@@ -30,9 +30,6 @@ pub(crate) struct Args {
     /// ids of processes that are not in the view.
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    place: Place,
 }
 
 /// How often `--watch` looks.
@@ -44,21 +41,22 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn show(args: &Args) -> Outcome {
-    let mut visitor = Visitor::open(&args.place, &args.group)?;
+    let found = args.whom.find()?;
+    let mut visitor = Visitor::open(&found)?;
     let live = args.watch && stdout().is_terminal() && !args.json;
     let mut screen = Screen::new(live);
     let (tell, signals) = channel();
     // A watch that has ended hears nothing any more.
     let _stop = Stop::on_signals(move |_| tell.send(()).unwrap_or_default())?;
     loop {
-        let Some(group) = look(&mut visitor, args)? else {
-            let gone = Failure::new(FAILED, format_args!("nobody is in group {} any more", args.group));
+        let Some(group) = look(&mut visitor, &found)? else {
+            let gone = Failure::new(FAILED, format_args!("nobody is in group {} any more", found.group));
             if !args.watch {
                 return Err(gone);
             }
             let end = match args.json {
-                true => summary(&args.group, &[], &[], &Answers::new()).to_string(),
-                false => format!("group {} has ended", args.group),
+                true => summary(&found.group, &[], &[], &Answers::new()).to_string(),
+                false => format!("group {} has ended", found.group),
             };
             return Ok(screen.line(&end).context("can't write to the standard output")?);
         };
@@ -72,7 +70,7 @@ fn show(args: &Args) -> Outcome {
             let silent = group["members"].as_array().is_none_or(|all| all.iter().all(|m| m["answers"] == false));
             let message = format!(
                 "no member of group {} answered within {ANSWER_WAIT:?}: stopped, or still waiting for others?",
-                args.group
+                found.group
             );
             return if silent { Err(Failure::new(FAILED, message)) } else { Ok(()) };
         }
@@ -85,7 +83,7 @@ fn show(args: &Args) -> Outcome {
 }
 
 /// The group at this moment; `None`: nobody is in it.
-fn look(visitor: &mut Visitor, args: &Args) -> Outcome<Option<Value>> {
+fn look(visitor: &mut Visitor, found: &Found) -> Outcome<Option<Value>> {
     let members = visitor.members()?;
     let answers = visitor.ask(&members, Request::Status)?;
     // Who went meanwhile is no member that does not answer.
@@ -94,7 +92,7 @@ fn look(visitor: &mut Visitor, args: &Args) -> Outcome<Option<Value>> {
     if present.is_empty() {
         return Ok(None);
     }
-    Ok(Some(summary(&args.group, &members, &present, &answers)))
+    Ok(Some(summary(&found.group, &members, &present, &answers)))
 }
 
 fn summary(group: &str, members: &[MemberId], present: &[MemberId], answers: &Answers) -> Value {

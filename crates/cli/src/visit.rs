@@ -1,6 +1,6 @@
 //! Asking the members of a running group, as a visitor that takes no part in it.
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
-use crate::place::Place;
+use crate::settings::Found;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use spindle::{MailError, MemberId};
@@ -29,9 +29,9 @@ pub(crate) type Answers = BTreeMap<MemberId, Value>;
 
 impl Visitor {
     /// Visits a group in which somebody is.
-    pub(crate) fn open(place: &Place, group: &str) -> Outcome<Visitor> {
-        let dir = place.open().map_err(|error| Failure::new(FAILED, error))?;
-        let group = GroupName::new(group).map_err(|error| Failure::new(USAGE, error))?;
+    pub(crate) fn open(found: &Found) -> Outcome<Visitor> {
+        let dir = found.open().map_err(|error| Failure::new(FAILED, error))?;
+        let group = GroupName::new(&found.group).map_err(|error| Failure::new(USAGE, error))?;
         // Before the address: who asks for a group that nobody knows shall leave nothing behind.
         if Mailbox::present(&dir, &group).map_err(failed)?.is_empty() {
             let place = dir.path().display();

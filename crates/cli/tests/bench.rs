@@ -114,6 +114,20 @@ fn the_block_multicast_is_timed_by_a_model() {
 }
 
 #[test]
+fn small_messages_are_timed_by_a_model() {
+    let report = bench("scale", "scale --fabric sim --members 2,9 --size 10k --window 20");
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4);
+    let (two, nine) = (&runs[0], &runs[1]);
+    assert_eq!((number(nine, "members"), number(nine, "senders"), number(&runs[3], "senders")), (9.0, 1.0, 9.0));
+    assert!(number(two, "messages_per_second") > 6.0 * number(nine, "messages_per_second"), "{two} {nine}");
+    assert!(number(two, "lone_latency_ns") < number(nine, "lone_latency_ns"), "{two} {nine}");
+    assert!(number(nine, "link_use") > 0.9, "{nine}");
+    let tcp = bench("scale", "scale --fabric sim --network tcp --members 2 --size 10k --window 20 --senders one");
+    assert!(number(two, "messages_per_second") > number(&tcp["runs"][0], "messages_per_second"));
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let temp = Temp::new("refused");
     for (arguments, named) in [
@@ -126,6 +140,8 @@ fn what_makes_no_sense_is_refused() {
         ("bulk", "--fabric"),
         ("bulk --fabric sim --block 0", "--block"),
         ("bulk --fabric sim --block 1 --size 1M", "--size"),
+        ("scale --fabric sim --members 65", "--members"),
+        ("scale --fabric sim --size 1M --window 65", "window"),
         ("limits --ring 1 --size 16 --seconds 0.01", "--ring"),
     ] {
         let out = spindle(&temp.0, arguments);

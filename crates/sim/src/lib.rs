@@ -5,8 +5,8 @@
 //! the same run on every machine and in every build: there is no clock, no thread, no map order in a run.
 //!
 //! Read `world` for what happens, [`ledger`] for what is believed to have happened, `table` for how memory behaves.
-//! What it is not: a model of speed. Virtual times only shuffle the order of things. [`bulk`] is the exception: the block multicast
-//! in a model of a network, whose times are its point.
+//! What it is not: a model of speed. Virtual times only shuffle the order of things. The exceptions are [`bulk`], the block
+//! multicast, and [`small`], small messages: each in a model of a network, whose times are its point.
 #![forbid(unsafe_code)]
 
 mod apps;
@@ -22,6 +22,7 @@ mod plan;
 #[cfg(planted)]
 pub mod planted;
 mod random;
+pub mod small;
 mod table;
 mod trace;
 mod world;

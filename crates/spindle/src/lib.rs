@@ -30,6 +30,7 @@ mod pace;
 mod port;
 mod publisher;
 mod receiver;
+pub mod settings;
 mod shared;
 mod state;
 mod status;

@@ -7,6 +7,7 @@
 //!
 //! - [`views`]: how long a group stands still when its view changes.
 //! - [`bulk`]: how long the block multicast takes, in a model of a network.
+//! - [`scale`]: how small messages do in larger groups, in such a model.
 //!
 //! Members are processes of their own (a hidden subcommand, [`member`]), told what to do in [`wire`] lines over pipes by
 //! their [`team`]. They run in *slices* of about 100 ms and block on the pipe between them.
@@ -23,6 +24,7 @@ mod latency;
 mod limits;
 mod member;
 mod pairing;
+mod scale;
 mod table;
 mod team;
 mod throughput;
@@ -53,6 +55,8 @@ enum What {
     Views(views::Args),
     /// How long large objects take by block multicast, in a model of a network: nothing is sent
     Bulk(bulk::Args),
+    /// How small messages do in groups of up to 64 members, in a model of a network: nothing is sent
+    Scale(scale::Args),
     /// A member of `bench views`, started by it
     #[command(hide = true)]
     ViewsMember(views::member::Args),
@@ -78,6 +82,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Throughput(args) => throughput::refuse(args),
         What::Latency(args) => latency::refuse(args),
         What::Bulk(args) => bulk::refuse(args),
+        What::Scale(args) => scale::refuse(args),
         What::Views(_) | What::ViewsMember(_) | What::Member => None,
     };
     if let Some(nonsense) = nonsense {
@@ -89,6 +94,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Latency(args) => latency::run(&args)?,
         What::Views(args) => views::run(&args)?,
         What::Bulk(args) => bulk::run(&args)?,
+        What::Scale(args) => scale::run(&args)?,
         What::ViewsMember(args) => views::member::run(&args)?,
         What::Member => member::run()?,
     }

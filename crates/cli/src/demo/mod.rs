@@ -11,9 +11,10 @@ mod troupe;
 
 use crate::clock::now_ns;
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
-use crate::place::{Place, PrivateDir};
+use crate::private::PrivateDir;
 use crate::quantity;
 use crate::screen::Screen;
+use crate::settings::Place;
 use crate::signals::Stop;
 use accident::{Accident, Stage};
 use report::{Delivered, Final, Line, Report, ViewBegun};
@@ -167,7 +168,7 @@ impl Demo {
         let (events, happened) = channel();
         let signals = events.clone();
         let stop = Stop::on_signals(move |_| drop(signals.send(Event::Signal)))?;
-        let dir = PrivateDir::create(&args.place, "demo")?;
+        let dir = PrivateDir::create(args.place.dir(), "demo")?;
         let live = stdout().is_terminal() && !args.json;
         let every = if live { REDRAW_EVERY } else { PRINT_EVERY };
         let senders = args.senders.count(args.members);

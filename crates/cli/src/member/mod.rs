@@ -8,8 +8,7 @@ mod input;
 pub(crate) mod output;
 
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
-use crate::place::Place;
-use crate::quantity;
+use crate::settings::{Found, Whom, flag_of};
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
 use crate::waiting::Waiting;
@@ -17,9 +16,10 @@ use counts::Counts;
 use input::{Input, Sent};
 use output::{Output, Written};
 use serde_json::json;
+use spindle::settings::Effective;
 use spindle::{
-    Batch, Config, Ended, FinishError, Group, Handler, JoinError, MailError, Node, Order, Publisher, SubgroupId, View,
-    ViewChange,
+    Batch, Config, Ended, FinishError, Group, HandleError, Handler, JoinError, MailError, Node, Publisher, SubgroupId,
+    View, ViewChange,
 };
 use spindle_fabric::mail::{GroupName, Mailbox};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,11 +30,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The group's only subgroup.
-const SUBGROUP: &str = "all";
-/// The ring of each member takes about so many bytes, unless `--window` says otherwise.
-const RING_BYTES: u64 = 1 << 20;
-const WINDOW_MIN: u64 = 4;
 /// How often `--json` reports.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How long the end may take once everything is delivered here.
@@ -50,17 +45,22 @@ const IDS_TRIED_MAX: u64 = 64;
 /// Arguments of `spindle member`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The group's name: letters, digits, `.`, `_`, `-`
-    group: String,
+    #[command(flatten)]
+    whom: Whom,
 
     /// How many members found the group: nothing is sent before all of them are there. A group that runs is joined
-    /// whatever this says
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
-    members: u32,
+    /// whatever this says [default: 1]
+    #[arg(short = 'n', long, value_name = "N")]
+    members: Option<String>,
 
     /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had]
     #[arg(long)]
-    id: Option<u64>,
+    id: Option<String>,
+
+    /// The subgroup that it sends in, and whose messages it prints; those of others it takes in and forgets [default: the
+    /// first in the file, or "all" if there is none]
+    #[arg(long, value_name = "NAME")]
+    subgroup: Option<String>,
 
     /// What to send; `-` is the standard input
     #[arg(short, long, value_name = "FILE", default_value = "-")]
@@ -82,22 +82,23 @@ pub(crate) struct Args {
     #[arg(long)]
     with_origin: bool,
 
-    /// The longest message, the same at all members (100, 64k, 1M)
-    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = quantity::bytes)]
-    max_message: u64,
+    /// The longest message, the same at all members (100, 64k, 1M) [default: 64k]
+    #[arg(long, value_name = "BYTES")]
+    max_message: Option<String>,
 
     /// How many messages of that size each member may have on the way, the same at all members [default: what fits 1M]
     #[arg(long, value_name = "MESSAGES")]
-    window: Option<u64>,
+    window: Option<String>,
 
-    /// The order of delivery, the same at all members
-    #[arg(long, value_enum, default_value_t = OrderArg::Total)]
-    order: OrderArg,
+    /// The order of delivery, the same at all members: `total`, or `fifo`, in which only the messages of each member are in
+    /// order [default: total]
+    #[arg(long, value_name = "ORDER", value_parser = ["total", "fifo"])]
+    order: Option<String>,
 
-    /// The silence after which the others go on without a member that lives but hangs (a fraction is fine), or `never`. The same
-    /// at all members. A member that dies is noticed at once, whatever this says
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = patience)]
-    suspect_after: Patience,
+    /// The silence after which the others go on without a member that lives but hangs (2, 0.3, 300ms), or `never`. The same
+    /// at all members. A member that dies is noticed at once, whatever this says [default: 1]
+    #[arg(long, value_name = "SECONDS")]
+    suspect_after: Option<String>,
 
     /// When the others go on without this member, join again as a new one, with a new id, and go on with the input.
     ///
@@ -106,30 +107,39 @@ pub(crate) struct Args {
     #[arg(long)]
     rejoin: bool,
 
-    /// How long to wait for the other members
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
-    gather_timeout: u64,
+    /// How long to wait for the other members [default: 60]
+    #[arg(long, value_name = "SECONDS")]
+    gather_timeout: Option<String>,
+
+    /// How long the polling thread looks for work before it sleeps: more costs idle CPU, less a wake-up more often
+    /// [default: 1ms]
+    #[arg(long, value_name = "SECONDS")]
+    spin_for: Option<String>,
+
+    /// Where to listen for members of other hosts; several with commas between
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts (not supported yet)")]
+    listen: Option<String>,
+
+    /// Where the others reach this member, if not there
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts (not supported yet)")]
+    advertise: Option<String>,
+
+    /// Where to look for members; several with commas between. A name may stand for several
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts (not supported yet)")]
+    seeds: Option<String>,
+
+    /// Listen beyond this host without TLS: whoever reaches the port can then read and send
+    #[arg(long, help_heading = "Several hosts (not supported yet)")]
+    insecure: bool,
 
     /// Tell what happens on the standard error, as one JSON object a line.
     ///
-    /// Each has an "event": "waiting" (members, here: a list of id and pid), "joined" (view, rank, id, members: a list of
-    /// ids), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "evicted" (view, id, sent, delivered, unconfirmed), every
+    /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid), "joined" (view, rank, id, members: a list of
+    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "evicted" (view, id, sent, delivered, unconfirmed), every
     /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
     /// (message, status).
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    place: Place,
-}
-
-/// The orders, as arguments.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum OrderArg {
-    /// The same order at all members, everything only once every member has received it
-    Total,
-    /// The messages of each member in order; those of different members in any
-    Fifo,
 }
 
 /// What the main thread waits for.
@@ -145,22 +155,52 @@ enum Event {
     Panicked,
 }
 
-/// How long a member may be silent.
-#[derive(Clone, Copy, Debug)]
-struct Patience(Option<Duration>);
-
-fn patience(text: &str) -> Result<Patience, String> {
-    if text == "never" {
-        return Ok(Patience(None));
+impl Args {
+    /// What counts of all that was said, and the subgroup that is meant.
+    fn settle(&self) -> Outcome<(Effective, String)> {
+        let mut settings = self.whom.read()?;
+        let names = settings.subgroups();
+        let subgroup = match &self.subgroup {
+            Some(name) if !names.contains(&name.as_str()) => {
+                let message =
+                    format!("--subgroup {name}: the settings have no such subgroup, but {}", names.join(", "));
+                return Err(Failure::new(USAGE, message));
+            }
+            Some(name) => name.clone(),
+            None => names[0].to_string(),
+        };
+        let insecure = self.insecure.then(|| "true".to_string());
+        let said = [
+            ("group.members", &self.members),
+            ("group.suspect_after", &self.suspect_after),
+            ("member.id", &self.id),
+            ("member.gather_timeout", &self.gather_timeout),
+            ("member.spin_for", &self.spin_for),
+            ("subgroup.NAME.order", &self.order),
+            ("subgroup.NAME.window", &self.window),
+            ("subgroup.NAME.message_bytes_max", &self.max_message),
+            ("network.listen", &self.listen),
+            ("network.advertise", &self.advertise),
+            ("network.seeds", &self.seeds),
+            ("network.insecure", &insecure),
+        ];
+        for (path, text) in said {
+            if let Some(text) = text {
+                settings.flag(&path.replacen("NAME", &subgroup, 1), text, flag_of(path));
+            }
+        }
+        Ok((settings.effective()?, subgroup))
     }
-    quantity::seconds(text).map(Some).map(Patience).map_err(|error| error + ", or `never`")
 }
 
 /// Passes on what is told, because the thread that polls must not wait for a terminal.
 struct Teller(Sender<Event>);
 
 impl Handler for Teller {
-    fn deliver(&mut self, _: SubgroupId, _: &mut Batch<'_>) {}
+    /// Of subgroups other than the one that is printed. What is not taken would hold up their senders.
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(drop);
+    }
 
     fn view_changed(&mut self, change: &ViewChange) {
         // Nobody listens once the end is known.
@@ -178,16 +218,23 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn take_part(args: Args) -> Outcome {
-    let input = Input::open(&args.input, args.frames, args.max_message)?;
+    let (effective, subgroup) = args.settle()?;
+    let found = Found::of(&effective)?;
+    tell_warnings(&effective, args.json);
+    let config = effective.config()?;
+    let longest = config.subgroups.iter().find(|s| s.name == subgroup).map_or(0, |s| s.message_bytes_max);
+    let input = Input::open(&args.input, args.frames, longest)?;
     let output = Output::open(&args.output, &args.input, args.frames, args.with_origin)?;
     let (events, happened) = channel();
     let signals: Sender<Event> = events.clone();
     let stop = Stop::on_signals(move |signal| drop(signals.send(Event::Signal(signal))))?;
     let counts = Arc::new(Counts::new());
     let (publishers, for_input) = channel();
+    let publishers = Some(publishers);
+    let (sent, silent, id, ids_max) = Default::default();
     let mut member =
-        Member { args, stop, events, happened, counts, publishers: Some(publishers), sent: false, id: 0, ids_max: 0 };
-    let node = member.try_join(member.config()).and_then(|joined| member.joined(joined))?;
+        Member { args, found, config, subgroup, stop, events, happened, counts, publishers, sent, silent, id, ids_max };
+    let node = member.try_join(&member.config).and_then(|joined| member.joined(joined))?;
     let mut group = member.start(node, output)?;
     let counts = Arc::clone(&member.counts);
     spawn("input", member.events.clone(), move || Event::Sent(input.send_all(&for_input, &counts)))?;
@@ -202,6 +249,10 @@ fn take_part(args: Args) -> Outcome {
 #[derive(Debug)]
 struct Member {
     args: Args,
+    found: Found,
+    config: Config,
+    /// The subgroup that it sends in and prints.
+    subgroup: String,
     stop: Stop,
     events: Sender<Event>,
     happened: Receiver<Event>,
@@ -210,6 +261,8 @@ struct Member {
     publishers: Option<Sender<Publisher>>,
     /// Whether the input has ended.
     sent: bool,
+    /// Whether this member is no sender, in the newest group.
+    silent: bool,
     /// That of this process, in the newest group.
     id: u64,
     /// The largest id that this process has seen in a view.
@@ -217,23 +270,6 @@ struct Member {
 }
 
 impl Member {
-    fn config(&self) -> Config {
-        let args = &self.args;
-        let mut config = Config::new(&args.group, args.members);
-        config.id = args.id;
-        config.gather_timeout = Duration::from_secs(args.gather_timeout);
-        config.runtime_dir = args.place.dir();
-        config.suspect_after = args.suspect_after.0;
-        let subgroup = &mut config.subgroups[0];
-        subgroup.message_bytes_max = args.max_message;
-        subgroup.window = args.window.unwrap_or_else(|| (RING_BYTES / (args.max_message + 16)).max(WINDOW_MIN));
-        subgroup.order = match args.order {
-            OrderArg::Total => Order::Total,
-            OrderArg::Fifo => Order::Fifo,
-        };
-        config
-    }
-
     fn joined(&self, joined: Result<Node, JoinError>) -> Outcome<Node> {
         joined.map_err(|error| match error {
             JoinError::Cancelled { gathering } => {
@@ -243,16 +279,19 @@ impl Member {
         })
     }
 
-    fn try_join(&self, config: Config) -> Outcome<Result<Node, JoinError>> {
-        let waiting = Waiting::start(&self.args.group, self.args.json)?;
-        Ok(config.join_with(&mut |gathering| waiting.see(gathering), &self.stop.flag))
+    fn try_join(&self, config: &Config) -> Outcome<Result<Node, JoinError>> {
+        let waiting = Waiting::start(&config.group, self.args.json)?;
+        Ok(config.clone().join_with(&mut |gathering| waiting.see(gathering), &self.stop.flag))
     }
 
     /// Takes part with `node`, whose deliveries go to `output`.
     fn start(&mut self, mut node: Node, output: Output) -> Outcome<Group> {
-        let broken = |error: spindle::HandleError| Failure::new(USAGE, error);
-        let publisher = node.publisher(SUBGROUP).map_err(broken)?;
-        let receiver = node.receiver(SUBGROUP).map_err(broken)?;
+        let broken = |error: HandleError| Failure::new(USAGE, error);
+        let publisher = match node.publisher(&self.subgroup) {
+            Err(HandleError::NoSender { .. }) => None,
+            taken => Some(taken.map_err(broken)?),
+        };
+        let receiver = node.receiver(&self.subgroup).map_err(broken)?;
         let (id, rank, view) = (node.id(), node.rank(), Arc::clone(node.view()));
         let group = node.start(Teller(self.events.clone()))?;
         self.see(&view);
@@ -264,10 +303,16 @@ impl Member {
         } else {
             eprintln!("view {}: {}; this is member {id}", view.id, list(&view.members));
         }
-        if let Some(publishers) = self.publishers.take() {
+        self.silent = publisher.is_none();
+        if self.silent {
+            tell_silent(&self.subgroup, self.args.json);
+        }
+        if let (Some(publishers), Some(publisher)) = (self.publishers.as_ref(), publisher) {
             // An input that has ended takes none: then this member has nothing to send in this group.
             let _ = publishers.send(publisher);
-            self.publishers = self.args.rejoin.then_some(publishers);
+        }
+        if !self.args.rejoin {
+            self.publishers = None;
         }
         let counts = Arc::clone(&self.counts);
         spawn("output", self.events.clone(), move || Event::Written(output.write_all(receiver, id, &counts)))?;
@@ -278,7 +323,7 @@ impl Member {
     /// answer is the view that went on without this member, if it may join again.
     fn work(&mut self, group: Group) -> Outcome<Option<(Arc<View>, Output)>> {
         let mut written = false;
-        while !(self.sent && written) {
+        while !((self.sent || self.silent) && written) {
             match self.happened.recv_timeout(REPORT_EVERY) {
                 Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
                 Ok(Event::View(change)) => self.tell(&change),
@@ -319,7 +364,7 @@ impl Member {
     fn ended(&self, ended: &Ended, output: &Output) -> Outcome {
         self.counts.wait_for_rest(SETTLE_WAIT);
         let (open, written) = (self.counts.open(), self.counts.delivered.load(Ordering::Relaxed));
-        if matches!(ended, Ended::Left) && self.sent && open == 0 {
+        if matches!(ended, Ended::Left) && (self.sent || self.silent) && open == 0 {
             if self.args.json {
                 self.counts.print("finished");
             }
@@ -414,8 +459,8 @@ impl Member {
     /// Joins under an id that nobody has had as far as this process knows: whoever still speaks of the old one means the
     /// member that was evicted.
     fn join_as_new(&self, nobody: impl Fn() -> Failure) -> Outcome<Node> {
-        let dir = self.args.place.open().map_err(|error| Failure::new(FAILED, error))?;
-        let group = GroupName::new(&self.args.group).map_err(|error| Failure::new(USAGE, error))?;
+        let dir = self.found.open().map_err(|error| Failure::new(FAILED, error))?;
+        let group = GroupName::new(&self.found.group).map_err(|error| Failure::new(USAGE, error))?;
         let failed = |error: MailError| Failure::new(FAILED, error);
         if Mailbox::members(&dir, &group).map_err(failed)?.is_empty() {
             return Err(nobody());
@@ -423,8 +468,8 @@ impl Member {
         let present = Mailbox::present(&dir, &group).map_err(failed)?;
         let newest = present.last().map_or(0, |id| id.0).max(self.ids_max);
         for id in newest + 1..newest + IDS_TRIED_MAX {
-            let config = Config { id: Some(id), members: 1, ..self.config() };
-            match self.try_join(config)? {
+            let config = Config { id: Some(id), members: 1, ..self.config.clone() };
+            match self.try_join(&config)? {
                 Err(JoinError::Mail(MailError::IdInUse { .. })) => {}
                 joined => return self.joined(joined),
             }
@@ -440,6 +485,22 @@ impl Member {
     fn see(&mut self, view: &View) {
         let newest = view.members.iter().map(|id| id.0).max();
         self.ids_max = self.ids_max.max(newest.unwrap_or(0));
+    }
+}
+
+fn tell_warnings(effective: &Effective, json: bool) {
+    for problem in effective.warnings() {
+        match json {
+            true => eprintln!("{}", json!({"event": "warning", "message": problem.to_string()})),
+            false => eprintln!("{problem}"),
+        }
+    }
+}
+
+fn tell_silent(subgroup: &str, json: bool) {
+    match json {
+        true => eprintln!("{}", json!({"event": "silent", "subgroup": subgroup})),
+        false => eprintln!("this member is no sender of subgroup {subgroup:?}: its input is not read"),
     }
 }
 

@@ -1,45 +1,19 @@
-//! Where groups meet: the only file that reads the environment.
+//! Where a group of this process's own children meets, which nobody else shall find.
 use anyhow::Context;
-use clap::Args;
 use rustix::process::{Pid, test_kill_process};
-use spindle_fabric::mail::{DirError, RuntimeDir};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, process};
-
-/// Where the group meets.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Place {
-    /// The directory in which groups meet, for you alone (mode 700). All members need the same.
-    ///
-    /// By default $SPINDLE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/spindle, else /tmp/spindle-UID.
-    #[arg(long, value_name = "DIR")]
-    runtime_dir: Option<PathBuf>,
-}
-
-impl Place {
-    /// The directory; `None` leaves it to the library.
-    pub(crate) fn dir(&self) -> Option<PathBuf> {
-        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let given = self.runtime_dir.clone().or_else(|| variable("SPINDLE_RUNTIME_DIR"));
-        given.or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("spindle")))
-    }
-
-    /// The same, made if it is not there.
-    pub(crate) fn open(&self) -> Result<RuntimeDir, DirError> {
-        self.dir().map_or_else(|| RuntimeDir::default_for_user(None), RuntimeDir::new)
-    }
-}
 
 /// A directory of this process's own, in which a group meets that nobody else shall find. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct PrivateDir(PathBuf);
 
 impl PrivateDir {
-    /// Makes `PREFIX-PID` where groups meet, and removes what others that were killed have left behind there.
-    pub(crate) fn create(place: &Place, prefix: &str) -> anyhow::Result<PrivateDir> {
-        let parent = place.dir().unwrap_or_else(env::temp_dir);
+    /// Makes `PREFIX-PID` at `place`, or where temporary files are, and removes what others that were killed have left behind there.
+    pub(crate) fn create(place: Option<PathBuf>, prefix: &str) -> anyhow::Result<PrivateDir> {
+        let parent = place.unwrap_or_else(env::temp_dir);
         DirBuilder::new().recursive(true).mode(0o700).create(&parent).or_else(|error| {
             let made = format!("can't create {}; name another with --runtime-dir", parent.display());
             if parent.is_dir() { Ok(()) } else { Err(error).context(made) }

@@ -1,0 +1,411 @@
+//! What happens, and when.
+use super::bench::{Bench, Timing};
+use super::memory::Memory;
+use crate::Violation;
+use crate::checkers::Invariant;
+use crate::checkers::total_order::TotalOrder;
+use spindle_core::ring::{HEADER_BYTES, Kind};
+use spindle_core::{Claims, Engine, Exclusive, Layout, Rank, SubgroupId, Time};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One latency in so many is kept, if there are many.
+const KEPT_ONE_IN: u64 = 13;
+/// Messages that are sent one at a time before anything is counted, and while it is.
+const LONE_MESSAGES: u64 = 10;
+/// How long after the last delivery of a message the next one is sent, if there is only one at a time.
+const GAP_NS: u64 = 1_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    /// The processor of a member is free, and there may be something to do.
+    Poll(usize),
+    /// The last byte of the oldest batch has left the NIC.
+    Left { from: usize, to: usize },
+    /// The last byte of the oldest one that has left would be there if nothing else came.
+    Reached { from: usize, to: usize },
+    /// It is there.
+    Landed { from: usize, to: usize },
+    /// The only sender may send the next message.
+    Send,
+}
+
+/// What goes to a peer at once.
+#[derive(Clone, Debug, Default)]
+struct Batch {
+    bytes: u64,
+    /// Control words: where, and what.
+    words: Vec<(u64, u64)>,
+}
+
+/// From one member to another.
+#[derive(Debug, Default)]
+struct Link {
+    /// Frames that are to be sent, and the span of control words.
+    ranges: Vec<Range<u64>>,
+    span: Option<Range<u64>>,
+    /// Handed to the NIC and not sent.
+    unsent_bytes: u64,
+    /// On the way, in order: those in the NIC, on the wire, and landed but not taken in.
+    batches: VecDeque<Batch>,
+    /// How many of these have left the NIC; of those, how many have landed, and how many are coming in at the other end.
+    left: usize,
+    landed: usize,
+    coming: usize,
+}
+
+struct Member {
+    engine: Engine,
+    /// Its ring, if it sends.
+    sending: Option<(Arc<Claims>, Exclusive)>,
+    /// Messages that it may still build; none, if they come one at a time.
+    left: u64,
+    scheduled: bool,
+    busy_until: u64,
+    /// Of the time that is counted.
+    busy_ns: u64,
+    /// By sender: messages delivered.
+    delivered: Vec<u64>,
+    total: u64,
+}
+
+pub(super) struct World<'a> {
+    bench: &'a Bench,
+    lone: bool,
+    /// Messages that every member has to deliver before it is counted, and as many while it is.
+    goal: u64,
+    /// When counting began.
+    begun: Option<u64>,
+    memory: Memory,
+    members: Vec<Member>,
+    /// By sender and receiver.
+    links: Vec<Vec<Link>>,
+    /// By host: when its NIC is free to send and to receive.
+    sending: Vec<u64>,
+    receiving: Vec<u64>,
+    /// By host: how long its NIC has sent, of the time that is counted.
+    sent_ns: Vec<u64>,
+    now: u64,
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pushed: u64,
+    order: TotalOrder,
+    /// By sender: when its messages were committed.
+    committed: Vec<Vec<u64>>,
+    /// Deliveries of the only message on the way, elsewhere.
+    confirmed: u32,
+    latencies: Vec<u64>,
+    counted: u64,
+    calls: u64,
+    batches: u64,
+}
+
+impl<'a> World<'a> {
+    /// `lone`: one message at a time.
+    pub(super) fn new(bench: &'a Bench, lone: bool) -> World<'a> {
+        let view = bench.view();
+        let layout = Layout::new(&view).expect("a bench within the limits");
+        let count = bench.members as usize;
+        let member = |rank: Rank| {
+            let engine = Engine::new(view.clone(), rank, bench.ablation).expect("a bench within the limits");
+            let claims = engine.claims(SUBGROUP);
+            let sending = claims.map(|claims| {
+                let exclusive = claims.begin_exclusive();
+                (claims, exclusive)
+            });
+            Member {
+                engine,
+                sending,
+                left: if lone { 0 } else { u64::MAX },
+                scheduled: false,
+                busy_until: 0,
+                busy_ns: 0,
+                delivered: vec![0; count],
+                total: 0,
+            }
+        };
+        World {
+            bench,
+            lone,
+            goal: if lone { LONE_MESSAGES } else { bench.laps * bench.window * u64::from(bench.senders) },
+            begun: None,
+            memory: Memory::new(&layout, bench.size),
+            members: view.ranks().map(member).collect(),
+            links: (0..count).map(|_| (0..count).map(|_| Link::default()).collect()).collect(),
+            sending: vec![0; count],
+            receiving: vec![0; count],
+            sent_ns: vec![0; count],
+            now: 0,
+            heap: BinaryHeap::new(),
+            pushed: 0,
+            order: TotalOrder::new(1, count),
+            committed: vec![vec![]; count],
+            confirmed: 0,
+            latencies: vec![],
+            counted: 0,
+            calls: 0,
+            batches: 0,
+        }
+    }
+
+    /// Until enough is counted.
+    pub(super) fn run(mut self) -> Result<Timing, Violation> {
+        for member in 0..self.members.len() {
+            self.wake(member);
+        }
+        if self.lone {
+            self.push(GAP_NS, Event::Send);
+        }
+        while let Some(Reverse((at, _, event))) = self.heap.pop() {
+            self.now = at;
+            match event {
+                Event::Poll(_) if self.is_done() => return Ok(self.timing()),
+                Event::Poll(member) => self.poll(member).map_err(|violation| Violation { at, ..violation })?,
+                Event::Left { from, to } => self.left(from, to),
+                Event::Reached { from, to } => self.reached(from, to),
+                Event::Landed { from, to } => {
+                    self.links[from][to].landed += 1;
+                    self.links[from][to].coming -= 1;
+                    self.wake(to);
+                }
+                Event::Send => {
+                    self.members[0].left = 1;
+                    self.wake(0);
+                }
+            }
+        }
+        let (now, least) = (self.now, self.least());
+        let broken =
+            LIVENESS.broken(format!("nothing happens any more, and a member has delivered only {least} messages"));
+        broken.map_err(|violation| Violation { at: now, ..violation })
+    }
+
+    /// What the member has delivered that has delivered least.
+    fn least(&self) -> u64 {
+        self.members.iter().map(|member| member.total).min().unwrap_or(0)
+    }
+
+    /// Whether enough is counted. Begins to count when the time has come.
+    fn is_done(&mut self) -> bool {
+        let least = self.least();
+        if least >= self.goal && self.begun.is_none() {
+            self.begun = Some(self.now);
+        }
+        least >= 2 * self.goal
+    }
+
+    fn timing(mut self) -> Timing {
+        self.latencies.sort_unstable();
+        let seconds = (self.now - self.begun.unwrap_or(0)).max(1) as f64 / 1e9;
+        let members = self.members.len() as f64;
+        let messages = self.counted as f64 / members;
+        let busiest = |ns: &mut dyn Iterator<Item = u64>| (ns.max().unwrap_or(0) as f64 / 1e9 / seconds).min(1.0);
+        Timing {
+            messages_per_second: messages / seconds,
+            latency_ns: self.latencies.get(self.latencies.len() / 2).copied().unwrap_or(0),
+            latency_max_ns: self.latencies.last().copied().unwrap_or(0),
+            link_use: busiest(&mut self.sent_ns.iter().copied()),
+            processor_use: busiest(&mut self.members.iter().map(|member| member.busy_ns)),
+            batches_per_message: self.batches as f64 / messages.max(1.0),
+            messages_per_delivery: self.counted as f64 / self.calls.max(1) as f64,
+        }
+    }
+
+    fn is_counted(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    fn push(&mut self, at: u64, event: Event) {
+        self.pushed += 1;
+        self.heap.push(Reverse((at, self.pushed, event)));
+    }
+
+    /// Something has come for a member, or its NIC has room.
+    fn wake(&mut self, member: usize) {
+        let Member { scheduled, busy_until, .. } = &mut self.members[member];
+        if !std::mem::replace(scheduled, true) {
+            let at = self.now.max(*busy_until);
+            self.push(at, Event::Poll(member));
+        }
+    }
+
+    /// One turn of a member's thread.
+    fn poll(&mut self, me: usize) -> Result<(), Violation> {
+        let costs = &self.bench.costs;
+        self.members[me].scheduled = false;
+        let mut took = costs.poll_ns + costs.look_ns * self.members.len() as u64;
+        took += self.take_in(me);
+        let built = self.build(me, took);
+        took += built * costs.build_ns;
+
+        let memory = &self.memory;
+        let mut desk = memory.desk(Rank(me as u32));
+        let mut messages: Vec<(Rank, u64)> = vec![];
+        let mut calls = 0;
+        let engine = &mut self.members[me].engine;
+        let progress =
+            engine.poll(Time(self.now), &mut desk, &mut |_: SubgroupId, batch: &mut spindle_core::Batch<'_, _>| {
+                calls += 1;
+                batch.for_each(|message| messages.push((message.sender, message.round)));
+            });
+        let posts = desk.posts;
+        took += messages.len() as u64 * costs.deliver_ns;
+        self.calls += u64::from(self.is_counted()) * calls;
+        for (sender, round) in messages {
+            self.deliver(me, sender, round, self.now + took)?;
+        }
+        for (peers, range) in posts {
+            (0..self.members.len())
+                .filter(|peer| peers >> peer & 1 == 1)
+                .for_each(|to| self.links[me][to].add(&self.memory, me, &range));
+        }
+        for to in 0..self.members.len() {
+            took += self.hand_over(me, to, self.now + took);
+        }
+
+        let member = &mut self.members[me];
+        member.busy_until = self.now + took;
+        let counted = self.begun.is_some() && (progress.worked || built > 0);
+        member.busy_ns += u64::from(counted) * took;
+        // What wants to be polled at some later time is the membership, which nothing happens to.
+        let again = progress.worked || built > 0 || progress.wake_at.is_some_and(|at| at.0 <= self.now);
+        if again {
+            self.wake(me);
+        }
+        Ok(())
+    }
+
+    /// Takes in what has landed. How long that takes.
+    fn take_in(&mut self, me: usize) -> u64 {
+        let (costs, mut took) = (&self.bench.costs, 0);
+        for from in 0..self.members.len() {
+            let link = &mut self.links[from][me];
+            if link.landed == 0 {
+                continue;
+            }
+            took += costs.read_ns;
+            for batch in link.batches.drain(..link.landed) {
+                took += costs.copy_ns(batch.bytes);
+                for (at, value) in batch.words {
+                    self.memory.land(Rank(me as u32), Rank(from as u32), at, value);
+                }
+            }
+            link.left -= link.landed;
+            link.landed = 0;
+        }
+        took
+    }
+
+    /// Builds messages. How many.
+    fn build(&mut self, me: usize, after: u64) -> u64 {
+        let (costs, size) = (&self.bench.costs, self.bench.size);
+        let member = &mut self.members[me];
+        let Some((claims, exclusive)) = &mut member.sending else { return 0 };
+        let mut built = 0;
+        while built < self.bench.burst.min(member.left) {
+            let Ok(claim) = claims.claim_exclusive(exclusive, size) else { break };
+            let (ring, round) = (*claims.ring(), claims.guess_round(exclusive));
+            let own = |at: u64, value: u64| self.memory.own(Rank(me as u32), at).set(value);
+            own(claim.payload_offset(&ring) - HEADER_BYTES + 8, round);
+            claims.commit_exclusive(exclusive, claim, Kind::Message, size, |position, header| {
+                own(ring.offset(position), header)
+            });
+            built += 1;
+            self.committed[me].push(self.now + after + built * costs.build_ns);
+        }
+        if member.left != u64::MAX {
+            member.left -= built;
+        }
+        built
+    }
+
+    fn deliver(&mut self, me: usize, sender: Rank, round: u64, at: u64) -> Result<(), Violation> {
+        self.order.delivered(SUBGROUP, Rank(me as u32), sender, round, 0)?;
+        let member = &mut self.members[me];
+        let number = member.delivered[sender.index()];
+        member.delivered[sender.index()] += 1;
+        member.total += 1;
+        if self.is_counted() {
+            self.counted += 1;
+            if me != sender.index() && (self.lone || number.is_multiple_of(KEPT_ONE_IN)) {
+                self.latencies.push(at - self.committed[sender.index()][number as usize]);
+            }
+        }
+        if self.lone {
+            self.confirmed += 1;
+            if self.confirmed == self.bench.members {
+                self.confirmed = 0;
+                self.push(at + GAP_NS, Event::Send);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands to the NIC what is to go to a peer, if it takes it. How long that takes.
+    fn hand_over(&mut self, me: usize, to: usize, at: u64) -> u64 {
+        let costs = &self.bench.costs;
+        let link = &mut self.links[me][to];
+        if link.unsent_bytes >= costs.buffer_bytes || (link.ranges.is_empty() && link.span.is_none()) {
+            return 0;
+        }
+        let ranges = link.ranges.len() as u64 + u64::from(link.span.is_some());
+        let span = link.span.take().unwrap_or(0..0);
+        let frames: u64 = link.ranges.drain(..).map(|range| range.end - range.start).sum();
+        let words = span.clone().step_by(8).map(|at| (at, self.memory.own(Rank(me as u32), at).get()));
+        let bytes = frames + (span.end - span.start) + ranges * costs.range_bytes;
+        link.batches.push_back(Batch { bytes, words: words.collect() });
+        link.unsent_bytes += bytes;
+        let took = costs.write_ns + ranges * costs.range_ns + costs.copy_ns(bytes);
+        let begins = (at + took).max(self.sending[me]);
+        self.sending[me] = begins + costs.link_ns(bytes);
+        if self.is_counted() {
+            self.sent_ns[me] += costs.link_ns(bytes);
+            self.batches += 1;
+        }
+        self.push(self.sending[me], Event::Left { from: me, to });
+        took
+    }
+
+    fn left(&mut self, from: usize, to: usize) {
+        let link = &mut self.links[from][to];
+        link.unsent_bytes -= link.batches[link.left].bytes;
+        link.left += 1;
+        let waits = !link.ranges.is_empty() || link.span.is_some();
+        self.push(self.now + self.bench.costs.latency_ns, Event::Reached { from, to });
+        if waits {
+            self.wake(from);
+        }
+    }
+
+    fn reached(&mut self, from: usize, to: usize) {
+        let link = &mut self.links[from][to];
+        let bytes = link.batches[link.landed + link.coming].bytes;
+        link.coming += 1;
+        let free = &mut self.receiving[to];
+        // It is passed on while it comes, so a free NIC costs no time.
+        *free = self.now.max(*free + self.bench.costs.link_ns(bytes));
+        let at = *free;
+        self.push(at, Event::Landed { from, to });
+    }
+}
+
+impl Link {
+    /// A range of `owner`'s row was posted.
+    fn add(&mut self, memory: &Memory, owner: usize, range: &Range<u64>) {
+        if memory.is_control(Rank(owner as u32), range) {
+            let span = self.span.take().unwrap_or(range.clone());
+            self.span = Some(span.start.min(range.start)..span.end.max(range.end));
+            return;
+        }
+        match self.ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.ranges.push(range.clone()),
+        }
+    }
+}
+
+/// As [`liveness`](crate::checkers::liveness).
+const LIVENESS: Invariant = Invariant(15, "liveness");
+/// The only one.
+const SUBGROUP: SubgroupId = SubgroupId(0);

@@ -1,0 +1,99 @@
+//! What is wrong with values that are each allowed, and don't go together.
+use super::Listed;
+use super::effective::{Effective, Entry};
+use super::problem::{Origin, Problem};
+use super::value::{Value, is_loopback};
+use crate::{Config, Subgroup, Who};
+use spindle_core::MemberId;
+
+/// Adds to the problems what is found.
+pub(super) fn check(effective: &mut Effective, listed: &[Listed]) {
+    let mut found = Vec::new();
+    if effective.group().is_none() {
+        let message = "group.name is not set here; whoever joins has to name the group".to_string();
+        let key = Some("group.name".to_string());
+        found.push(Problem { origin: Origin::Standard, key, message, is_error: false });
+    }
+    for (subgroup, listed) in effective.subgroups().into_iter().zip(listed) {
+        found.extend(check_subgroup(effective, &subgroup, &listed.origin));
+    }
+    check_network(effective, &mut found);
+    effective.problems.extend(found);
+}
+
+/// By the rules that the members apply, so that there are no others.
+fn check_subgroup(effective: &Effective, subgroup: &Subgroup, listed: &Origin) -> Option<Problem> {
+    // So many that every rank that is named is there.
+    let count = |who: &Who| match who {
+        Who::All => 1,
+        Who::First(count) => *count,
+        Who::Ranks(ranks) => ranks.iter().max().map_or(1, |rank| rank + 1),
+    };
+    let members = count(&subgroup.members).max(count(&subgroup.senders));
+    let config = Config { subgroups: vec![subgroup.clone()], ..Config::new("checked", members) };
+    let error = config.view((0..u64::from(members)).map(MemberId).collect()).check().err()?;
+    // The value that somebody said; if there are several, the last is as good as any.
+    let said = ["message_bytes_max", "window", "senders", "members"].iter().filter_map(|leaf| {
+        let entry = effective.entry(&format!("subgroup.{}.{leaf}", subgroup.name))?;
+        (entry.origin != Origin::Standard).then_some(entry)
+    });
+    let (origin, key) = said
+        .map(|entry| (entry.origin.clone(), Some(entry.path.clone())))
+        .next()
+        .unwrap_or_else(|| (listed.clone(), None));
+    Some(Problem { origin, key, message: error.to_string(), is_error: true })
+}
+
+fn check_network(effective: &Effective, found: &mut Vec<Problem>) {
+    let entry = |path: &str| effective.entry(path).filter(|entry| entry.value.is_some());
+    let said = |path: &str| entry(path).filter(|entry| entry.origin != Origin::Standard);
+    let (listen, seeds) = (effective.list("network.listen"), effective.list("network.seeds"));
+    let tls: Vec<&Entry> =
+        ["ca", "cert", "key"].iter().filter_map(|leaf| said(&format!("network.tls.{leaf}"))).collect();
+    if let (1 | 2, Some(one)) = (tls.len(), tls.first()) {
+        let has = |leaf: &&&str| !tls.iter().any(|entry| entry.key.leaf() == **leaf);
+        let missing: Vec<&str> = ["ca", "cert", "key"].iter().filter(has).copied().collect();
+        let message = format!("TLS needs ca, cert and key; in [network.tls], {} is missing", missing.join(" and "));
+        found.push(one.problem(message, true));
+    }
+    let insecure = effective.value("network.insecure") == Some(&Value::Switch(true));
+    let open: Vec<&String> = listen.iter().filter(|address| !is_loopback(address)).collect();
+    if let (Some(first), true, false, Some(entry)) = (open.first(), tls.is_empty(), insecure, entry("network.listen")) {
+        let message = format!(
+            "{first} can be reached from other hosts, and there is no TLS: whoever reaches it could read and send; \
+             set ca, cert and key in [network.tls], or network.insecure = true if everybody there may"
+        );
+        found.push(entry.problem(message, true));
+    }
+    if let (true, false, Some(entry)) = (insecure, tls.is_empty(), said("network.insecure")) {
+        found.push(entry.problem("network.insecure has no effect, as there are certificates".to_string(), false));
+    }
+    if listen.is_empty() && seeds.is_empty() {
+        let is_more = |entry: &&Entry| {
+            let value = entry.value.as_ref().map(Value::to_string);
+            entry.path.starts_with("network.") && value.is_some_and(|value| value != entry.key.standard)
+        };
+        let unused = effective.entries().iter().find(is_more);
+        if let Some(entry) = unused {
+            let message = format!("{} has no effect without network.listen or network.seeds", entry.path);
+            found.push(entry.problem(message, false));
+        }
+        return;
+    }
+    if let (true, Some(entry)) = (listen.is_empty(), said("network.seeds")) {
+        let message = "network.seeds is set, and network.listen is not: no member of another host can reach this one";
+        found.push(entry.problem(message.to_string(), false));
+    }
+    let patience = (effective.time("network.silence"), effective.time("group.suspect_after"));
+    if let (Some(entry), (Some(silence), Some(suspect_after))) = (entry("network.silence"), patience)
+        && silence < suspect_after
+    {
+        let message = "network.silence is less than group.suspect_after: a short break of the network costs members \
+                       their places sooner than a hang does";
+        found.push(entry.problem(message.to_string(), false));
+    }
+    if let (Some(entry), Some("tcp")) = (said("network.fabric.provider"), effective.text("network.fabric.kind")) {
+        let message = "network.fabric.provider has no effect with network.fabric.kind = \"tcp\"".to_string();
+        found.push(entry.problem(message, false));
+    }
+}

@@ -1,0 +1,284 @@
+//! The values that count, and what they mean to the library.
+use super::keys::{RING_BYTES, WINDOW_MIN};
+use super::problem::{Origin, Problem, SettingsError};
+use super::value::{Kind, Value};
+use super::{KEYS, Key, Settings, path_of, paths};
+use crate::{Config, Order, Subgroup, Who};
+use spindle_core::ring::HEADER_BYTES;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Every key with the value that counts.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    entries: Vec<Entry>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// One key, its value, and who said it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The key's path, with the name of its subgroup: `subgroup.prices.window`.
+    pub path: String,
+    /// What the key is.
+    pub key: &'static Key,
+    /// The value; `None` if nobody said it and there is no default that could be told before the group is joined.
+    pub value: Option<Value>,
+    /// Who said it.
+    pub origin: Origin,
+    /// What others said that does not count, the next one first.
+    pub hidden: Vec<(Value, Origin)>,
+}
+
+/// How members of several hosts meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkSettings {
+    /// Where to listen: `host:port` each.
+    pub listen: Vec<String>,
+    /// Where the others reach this member, if not there.
+    pub advertise: Option<String>,
+    /// Where to look for members: `host:port` each, of which the host may be a name of many addresses.
+    pub seeds: Vec<String>,
+    /// Whether to listen beyond this host without TLS.
+    pub insecure: bool,
+    /// How long a connection may be dead until it counts as broken.
+    pub silence: Duration,
+    /// Certificates; `None`: no TLS.
+    pub tls: Option<TlsFiles>,
+    /// What carries the messages.
+    pub fabric: FabricChoice,
+}
+
+/// PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The authority that signs the members' certificates.
+    pub ca: PathBuf,
+    /// This member's certificate.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// What carries messages between hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FabricChoice {
+    /// Streams.
+    Tcp,
+    /// Libfabric.
+    Ofi {
+        /// Which of its providers; `None`: the first that it finds.
+        provider: Option<String>,
+    },
+}
+
+impl Effective {
+    /// The last word on each key.
+    pub(super) fn lay_over(settings: &Settings) -> Effective {
+        let entries = paths(KEYS, settings.subgroups()).map(|(key, subgroup)| {
+            let said = settings.given.iter().filter(|g| g.key.path == key.path && g.subgroup.as_deref() == subgroup);
+            let mut said: Vec<_> = said.collect();
+            // Of the same rank, whoever came later.
+            said.sort_by_key(|given| given.rank);
+            let mut said = said.into_iter().rev().map(|given| (given.value.clone(), given.origin.clone()));
+            let (value, origin) = match said.next() {
+                Some((value, origin)) => (Some(value), origin),
+                None => (standard(key), Origin::Standard),
+            };
+            Entry { path: path_of(key, subgroup), key, value, origin, hidden: said.collect() }
+        });
+        let mut effective = Effective { entries: entries.collect(), problems: Vec::new() };
+        for name in settings.subgroups() {
+            effective.choose_window(name);
+        }
+        effective
+    }
+
+    fn choose_window(&mut self, subgroup: &str) {
+        let bytes = match self.value(&format!("subgroup.{subgroup}.message_bytes_max")) {
+            Some(Value::Bytes(bytes)) => *bytes,
+            _ => 0,
+        };
+        let path = format!("subgroup.{subgroup}.window");
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path && entry.value.is_none()) {
+            entry.value = Some(Value::Number((RING_BYTES / (bytes + HEADER_BYTES)).max(WINDOW_MIN)));
+        }
+    }
+
+    /// All keys, in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The key of this path.
+    pub fn entry(&self, path: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.path == path)
+    }
+
+    /// What a user should know although it keeps nobody from joining.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// What to join with.
+    ///
+    /// # Errors
+    /// No group is named, or it is to run on several hosts, which can't be done yet.
+    pub fn config(&self) -> Result<Config, SettingsError> {
+        if let Some(entry) = self.asks_for_network() {
+            return Err(SettingsError::Network { key: entry.path.clone(), origin: entry.origin.clone() });
+        }
+        let Some(name) = self.text("group.name") else {
+            let message =
+                "no group is named; set group.name, in [group] of a file or as SPINDLE_GROUP_NAME".to_string();
+            let key = Some("group.name".to_string());
+            let problem = Problem { origin: Origin::Standard, key, message, is_error: true };
+            return Err(SettingsError::Wrong(vec![problem]));
+        };
+        let mut config = Config::new(name, self.number("group.members").unwrap_or(1) as u32);
+        config.id = self.number("member.id");
+        config.runtime_dir = self.path("runtime_dir");
+        config.suspect_after = self.time("group.suspect_after");
+        config.gather_timeout = self.time("member.gather_timeout").unwrap_or(config.gather_timeout);
+        config.spin_for = self.time("member.spin_for").unwrap_or(config.spin_for);
+        config.subgroups = self.subgroups();
+        Ok(config)
+    }
+
+    /// The group's name, if anybody said one.
+    pub fn group(&self) -> Option<&str> {
+        self.text("group.name")
+    }
+
+    /// Where members of this host meet, if anybody said so.
+    pub fn runtime_dir(&self) -> Option<PathBuf> {
+        self.path("runtime_dir")
+    }
+
+    /// The subgroups, in their order.
+    pub fn subgroups(&self) -> Vec<Subgroup> {
+        let names = self.entries.iter().filter(|entry| entry.key.path == super::keys::SUBGROUP_NAME);
+        let names = names.map(|entry| entry.value.as_ref().map(Value::to_string).unwrap_or_default());
+        names.map(|name| self.subgroup(name)).collect()
+    }
+
+    fn subgroup(&self, name: String) -> Subgroup {
+        let of = |leaf: &str| format!("subgroup.{name}.{leaf}");
+        let who = |leaf| match self.value(&of(leaf)) {
+            Some(Value::Who(who)) => who.clone(),
+            _ => Who::All,
+        };
+        Subgroup {
+            members: who("members"),
+            senders: who("senders"),
+            order: if self.text(&of("order")) == Some("fifo") { Order::Fifo } else { Order::Total },
+            window: self.number(&of("window")).unwrap_or(WINDOW_MIN),
+            message_bytes_max: self.number(&of("message_bytes_max")).unwrap_or(0),
+            name,
+        }
+    }
+
+    /// How members of several hosts meet; `None`: the group stays on this one.
+    pub fn network(&self) -> Option<NetworkSettings> {
+        self.asks_for_network()?;
+        let tls = || {
+            let path = |leaf: &str| self.path(&format!("network.tls.{leaf}"));
+            Some(TlsFiles { ca: path("ca")?, cert: path("cert")?, key: path("key")? })
+        };
+        let fabric = match self.text("network.fabric.kind") {
+            Some("ofi") => FabricChoice::Ofi { provider: self.text("network.fabric.provider").map(str::to_string) },
+            _ => FabricChoice::Tcp,
+        };
+        Some(NetworkSettings {
+            listen: self.list("network.listen"),
+            advertise: self.text("network.advertise").map(str::to_string),
+            seeds: self.list("network.seeds"),
+            insecure: self.value("network.insecure") == Some(&Value::Switch(true)),
+            silence: self.time("network.silence").unwrap_or_default(),
+            tls: tls(),
+            fabric,
+        })
+    }
+
+    /// Whether the files that are named can be opened.
+    pub fn check_files(&self) -> Vec<Problem> {
+        let files = self.entries.iter().filter(|entry| entry.path.starts_with("network.tls."));
+        let wrong = files.filter_map(|entry| {
+            let Some(Value::Path(path)) = &entry.value else { return None };
+            let error = match std::fs::File::open(path).and_then(|file| file.metadata()) {
+                Ok(metadata) if metadata.is_file() => return None,
+                Ok(_) => "it is no file".to_string(),
+                Err(error) => error.to_string(),
+            };
+            let message = format!("{} names {}, which can't be read: {error}", entry.path, path.display());
+            Some(entry.problem(message, true))
+        });
+        wrong.collect()
+    }
+
+    fn asks_for_network(&self) -> Option<&Entry> {
+        let asks = |entry: &&Entry| matches!(&entry.value, Some(Value::List(list)) if !list.is_empty());
+        ["network.listen", "network.seeds"].iter().filter_map(|path| self.entry(path)).find(asks)
+    }
+
+    pub(super) fn value(&self, path: &str) -> Option<&Value> {
+        self.entry(path)?.value.as_ref()
+    }
+
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        match self.value(path) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn list(&self, path: &str) -> Vec<String> {
+        match self.value(path) {
+            Some(Value::List(list)) => list.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn time(&self, path: &str) -> Option<Duration> {
+        match self.value(path) {
+            Some(Value::Time(time)) => *time,
+            _ => None,
+        }
+    }
+
+    fn number(&self, path: &str) -> Option<u64> {
+        match self.value(path) {
+            Some(Value::Number(number) | Value::Bytes(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    pub(super) fn path(&self, path: &str) -> Option<PathBuf> {
+        match self.value(path) {
+            Some(Value::Path(path)) => Some(path.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Entry {
+    /// The variable of the environment that sets it. `None`: only a file does.
+    pub fn variable(&self) -> Option<String> {
+        self.key.variable().map(|_| super::keys::variable(&self.path))
+    }
+
+    /// Something about this key, at the place where it was said.
+    pub(super) fn problem(&self, message: String, is_error: bool) -> Problem {
+        Problem { origin: self.origin.clone(), key: Some(self.path.clone()), message, is_error }
+    }
+}
+
+/// The default, where it is a value and not a description.
+fn standard(key: &Key) -> Option<Value> {
+    match key.kind {
+        Kind::Path => None,
+        _ => key.kind.parse(OsStr::new(key.standard)).filter(|_| !key.standard.is_empty()),
+    }
+}

@@ -1,0 +1,304 @@
+//! Every key there is: what it is called, what it may be set to, what it is otherwise.
+use super::value::Kind;
+use spindle_core::limits::{MEMBERS_MAX, MESSAGE_BYTES_MAX, WINDOW_MAX};
+use spindle_fabric::mail::VISITOR_IDS_FROM;
+use std::time::Duration;
+
+/// One key of a configuration.
+#[derive(Debug)]
+pub struct Key {
+    /// Where it stands: `group.name` is `name` in `[group]`; `subgroup.NAME.window` is `window` in each `[[subgroup]]`.
+    pub path: &'static str,
+    /// What it means, in one line.
+    pub about: &'static str,
+    /// What it is if nobody says it; empty if there is no such value.
+    pub standard: &'static str,
+    pub(super) kind: Kind,
+    /// A value for the example, as TOML.
+    pub(super) example: &'static str,
+}
+
+impl Key {
+    /// The variable of the environment that sets it. `NAME` in it stands for the name of a subgroup. `None`: only a file does.
+    pub fn variable(&self) -> Option<String> {
+        (self.path != SUBGROUP_NAME).then(|| variable(self.path))
+    }
+
+    /// What it may be set to, in words.
+    pub fn allowed(&self) -> String {
+        self.kind.allowed()
+    }
+
+    /// The table that it stands in: empty, or as `network.tls`.
+    pub(super) fn table(&self) -> &'static str {
+        if self.path.starts_with(SUBGROUP) {
+            "subgroup"
+        } else {
+            self.path.rsplit_once('.').map_or("", |(table, _)| table)
+        }
+    }
+
+    /// Its name there.
+    pub(super) fn leaf(&self) -> &'static str {
+        self.path.rsplit_once('.').map_or(self.path, |(_, leaf)| leaf)
+    }
+
+    pub(super) fn is_of_subgroup(&self) -> bool {
+        self.path.starts_with(SUBGROUP)
+    }
+}
+
+/// How the paths of a subgroup's keys begin.
+pub(super) const SUBGROUP: &str = "subgroup.NAME.";
+pub(super) const SUBGROUP_NAME: &str = "subgroup.NAME.name";
+/// The subgroup that there is if a file lists none.
+pub(super) const SUBGROUP_STANDARD: &str = "all";
+/// The ring of each sender takes about so many bytes, unless a window is given.
+pub(super) const RING_BYTES: u64 = 1 << 20;
+/// The smallest window that is chosen so.
+pub(super) const WINDOW_MIN: u64 = 4;
+/// How variables begin.
+pub(super) const VARIABLES: &str = "SPINDLE_";
+
+const YEAR: Duration = Duration::from_secs(31_536_000);
+const SHORT: Duration = Duration::from_millis(10);
+
+/// All keys, in the order in which they are told.
+pub const KEYS: &[Key] = &[
+    Key {
+        path: "runtime_dir",
+        about: "Where the members of this host meet: a directory that only its user can enter (mode 700)",
+        standard: "$XDG_RUNTIME_DIR/spindle, or /tmp/spindle-UID",
+        kind: Kind::Path,
+        example: "\"/run/user/1000/spindle\"",
+    },
+    Key { path: "group.name", about: "The group's name", standard: "", kind: Kind::GroupName, example: "\"example\"" },
+    Key {
+        path: "group.members",
+        about: "How many members found the group: nothing is sent before all are there. A group that runs is joined anyway",
+        standard: "1",
+        kind: Kind::Number { least: 1, most: MEMBERS_MAX as u64 },
+        example: "1",
+    },
+    Key {
+        path: "group.suspect_after",
+        about: "The silence after which the others go on without a member that lives but hangs",
+        standard: "1s",
+        kind: Kind::Time { least: SHORT, most: YEAR, never: true },
+        example: "\"1s\"",
+    },
+    Key {
+        path: "member.id",
+        about: "This member's number, unique in the group",
+        standard: "the smallest, from 1, that nobody has had",
+        kind: Kind::Number { least: 0, most: VISITOR_IDS_FROM - 1 },
+        example: "1",
+    },
+    Key {
+        path: "member.gather_timeout",
+        about: "How long to wait for the other members",
+        standard: "60s",
+        kind: Kind::Time { least: SHORT, most: YEAR, never: false },
+        example: "\"60s\"",
+    },
+    Key {
+        path: "member.spin_for",
+        about: "How long the polling thread looks for work before it sleeps: more costs idle CPU, less costs a wake-up more often",
+        standard: "1ms",
+        kind: Kind::Time { least: Duration::ZERO, most: YEAR, never: false },
+        example: "\"1ms\"",
+    },
+    Key {
+        path: SUBGROUP_NAME,
+        about: "The subgroup's name, unique in the group",
+        standard: SUBGROUP_STANDARD,
+        kind: Kind::SubgroupName,
+        example: "\"all\"",
+    },
+    Key {
+        path: "subgroup.NAME.members",
+        about: "Who is in it: all, the first so many by rank, or a list of ranks",
+        standard: "all",
+        kind: Kind::Who,
+        example: "\"all\"",
+    },
+    Key {
+        path: "subgroup.NAME.senders",
+        about: "Who of those sends; members that never send cost the others nothing if they are left out",
+        standard: "all",
+        kind: Kind::Who,
+        example: "\"all\"",
+    },
+    Key {
+        path: "subgroup.NAME.order",
+        about: "The order of delivery: the same at all members, or only that of each sender",
+        standard: "total",
+        kind: Kind::Choice(&["total", "fifo"]),
+        example: "\"total\"",
+    },
+    Key {
+        path: "subgroup.NAME.window",
+        about: "Messages of the largest size that each sender may have on the way",
+        standard: "what fits a ring of 1MiB, at least 4",
+        kind: Kind::Number { least: 1, most: WINDOW_MAX },
+        example: "15",
+    },
+    Key {
+        path: "subgroup.NAME.message_bytes_max",
+        about: "The longest message",
+        standard: "64KiB",
+        kind: Kind::Bytes { most: MESSAGE_BYTES_MAX },
+        example: "\"64KiB\"",
+    },
+    Key {
+        path: "network.listen",
+        about: "Where this member listens for those of other hosts; port 0 is any",
+        standard: "",
+        kind: Kind::Addresses,
+        example: "[\"0.0.0.0:7411\"]",
+    },
+    Key {
+        path: "network.advertise",
+        about: "The address at which the others reach this member, where that is not the one that it listens on",
+        standard: "",
+        kind: Kind::Address,
+        example: "\"this-host.example.org:7411\"",
+    },
+    Key {
+        path: "network.seeds",
+        about: "Where to look for the group: members' addresses, or a name that stands for several",
+        standard: "",
+        kind: Kind::Addresses,
+        example: "[\"host-a:7411\", \"all-hosts.example.org:7411\"]",
+    },
+    Key {
+        path: "network.insecure",
+        about: "Whether members may listen beyond this host without TLS: whoever reaches the port can then read and send",
+        standard: "false",
+        kind: Kind::Switch,
+        example: "false",
+    },
+    Key {
+        path: "network.silence",
+        about: "How long a connection may be dead until it counts as broken; not less than group.suspect_after",
+        standard: "10s",
+        kind: Kind::Time { least: Duration::from_secs(1), most: YEAR, never: false },
+        example: "\"10s\"",
+    },
+    Key {
+        path: "network.tls.ca",
+        about: "PEM file of the authority that signs the members' certificates",
+        standard: "",
+        kind: Kind::Path,
+        example: "\"ca.pem\"",
+    },
+    Key {
+        path: "network.tls.cert",
+        about: "PEM file of this member's certificate, with those between it and the authority",
+        standard: "",
+        kind: Kind::Path,
+        example: "\"member.pem\"",
+    },
+    Key {
+        path: "network.tls.key",
+        about: "PEM file of this member's private key",
+        standard: "",
+        kind: Kind::Path,
+        example: "\"member.key\"",
+    },
+    Key {
+        path: "network.fabric.kind",
+        about: "What carries the messages between hosts: TCP, or libfabric (RDMA)",
+        standard: "tcp",
+        kind: Kind::Choice(&["tcp", "ofi"]),
+        example: "\"tcp\"",
+    },
+    Key {
+        path: "network.fabric.provider",
+        about: "The libfabric provider: verbs, efa, cxi, psm3, tcp",
+        standard: "what libfabric finds first",
+        kind: Kind::Word,
+        example: "\"verbs\"",
+    },
+];
+
+/// The tables, with what they are about.
+pub(super) const TABLES: [(&str, &str); 6] = [
+    ("group", "The same at all members."),
+    ("member", "This member's own."),
+    (
+        "subgroup",
+        "One stream of messages with an order of its own. The same at all members, as often as there are subgroups.",
+    ),
+    ("network", "For groups on several hosts. Without listen and seeds, the group stays on this one."),
+    ("network.tls", "Certificates: with these, members know each other, and nobody else can read or send."),
+    ("network.fabric", "What carries the messages between hosts."),
+];
+
+/// The key of this path. `subgroup.prices.window` is found as `subgroup.NAME.window`, with the name.
+pub(super) fn find(path: &str) -> Option<(&'static Key, Option<&str>)> {
+    if let Some((name, leaf)) = path.strip_prefix("subgroup.").and_then(|rest| rest.rsplit_once('.')) {
+        let key = KEYS.iter().find(|key| key.is_of_subgroup() && key.leaf() == leaf)?;
+        return Some((key, Some(name)));
+    }
+    KEYS.iter().find(|key| key.path == path).map(|key| (key, None))
+}
+
+/// The key at `leaf` of a table.
+pub(super) fn find_in(table: &str, leaf: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.table() == table && key.leaf() == leaf)
+}
+
+/// The variable for a path: capitals, digits and underscores.
+pub(super) fn variable(path: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    VARIABLES.chars().chain(path.chars().map(letter)).collect()
+}
+
+/// How alike two names have to be, from 0 to 1, for one to be meant by the other.
+const ALIKE: f64 = 0.75;
+
+/// The name that `wrong` is most like, if it is like any.
+pub(super) fn nearest(wrong: &str, names: impl IntoIterator<Item = String>) -> Option<String> {
+    let wrong = wrong.to_lowercase();
+    let rated = names.into_iter().map(|name| (strsim::jaro_winkler(&wrong, &name.to_lowercase()), name));
+    let best = rated.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn every_key_is_found_by_its_path_and_has_a_variable_of_its_own() {
+        for (i, key) in KEYS.iter().enumerate() {
+            assert_eq!(find(key.path).unwrap().0.path, key.path);
+            assert_eq!(find_in(key.table(), key.leaf()).unwrap().path, key.path);
+            assert!(key.table().is_empty() || TABLES.iter().any(|(table, _)| *table == key.table()), "{}", key.path);
+            let before = KEYS[..i].iter().filter_map(Key::variable);
+            assert!(key.variable().is_none_or(|own| before.into_iter().all(|other| other != own)), "{}", key.path);
+        }
+        let (key, name) = find("subgroup.a.b.window").unwrap();
+        assert_eq!((key.path, name), ("subgroup.NAME.window", Some("a.b")));
+        assert_eq!(variable("network.tls.ca"), "SPINDLE_NETWORK_TLS_CA");
+    }
+
+    #[test]
+    fn standards_that_are_values_are_allowed_ones() {
+        let values = ["1", "1s", "60s", "1ms", "all", "total", "64KiB", "false", "10s", "tcp"];
+        for key in KEYS.iter().filter(|key| values.contains(&key.standard)) {
+            let value = key.kind.parse(OsStr::new(key.standard)).unwrap_or_else(|| panic!("{}", key.path));
+            assert_eq!(value.to_string(), key.standard);
+        }
+    }
+
+    #[test]
+    fn a_slip_finds_what_was_meant_and_nonsense_finds_nothing() {
+        let names = || ["name", "members", "suspect_after"].map(str::to_string);
+        assert_eq!(nearest("mebmers", names()).as_deref(), Some("members"));
+        assert_eq!(nearest("suspectafter", names()).as_deref(), Some("suspect_after"));
+        assert_eq!(nearest("xyzzy", names()), None);
+    }
+}

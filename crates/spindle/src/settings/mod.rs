@@ -1,0 +1,282 @@
+//! Settings: what a file, the environment and a command line say, laid over each other, and where each value came from.
+//!
+//! ```text
+//! defaults < fallbacks < file < environment < flags ---effective()--> Effective: a value and an origin for each key
+//!                                                                        |-- config()   what to join with
+//!                                                                        \-- network()  how to meet over a network
+//! ```
+//!
+//! Nothing is read here but one file, if [`Settings::file`] is called: the environment and the flags are the caller's to bring.
+//! Read [`Settings`] first, then [`KEYS`]. Mistakes are collected, so that all are told at once.
+mod checks;
+mod effective;
+mod example;
+mod file;
+mod keys;
+mod problem;
+mod quantity;
+mod value;
+
+pub use effective::{Effective, Entry, FabricChoice, NetworkSettings, TlsFiles};
+pub use example::example;
+pub use keys::{KEYS, Key};
+pub use problem::{Origin, Problem, SettingsError};
+pub use quantity::{parse_bytes, parse_time};
+pub use value::Value;
+
+use crate::Config;
+use keys::{SUBGROUP_NAME, SUBGROUP_STANDARD, VARIABLES, find, nearest, variable};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+use value::shorten;
+
+/// The variable that names a file. It is no key, and whoever reads the environment reads the file, too.
+pub const FILE_VARIABLE: &str = "SPINDLE_CONFIG";
+
+/// What has been said so far, in whatever order: files, variables and flags have their ranks.
+///
+/// ```
+/// use spindle::settings::{Origin, Settings};
+///
+/// let mut settings = Settings::from_toml("a.toml", "[group]\nname = \"prices\"\nmembers = 3\n");
+/// settings.variables([("SPINDLE_GROUP_MEMBERS".into(), "5".into())]);
+/// let effective = settings.effective()?;
+/// assert_eq!(effective.config()?.members, 5);
+/// assert_eq!(effective.entry("group.members").unwrap().origin.to_string(), "variable SPINDLE_GROUP_MEMBERS");
+/// assert_eq!(effective.entry("group.name").unwrap().origin.to_string(), "a.toml:2");
+/// # Ok::<(), spindle::settings::SettingsError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    given: Vec<Given>,
+    /// Not understood before the names of all subgroups are known.
+    texts: Vec<Text>,
+    subgroups: Vec<Listed>,
+    problems: Vec<Problem>,
+}
+
+/// A value that was said.
+#[derive(Clone, Debug)]
+struct Given {
+    key: &'static Key,
+    subgroup: Option<String>,
+    value: Value,
+    origin: Origin,
+    rank: u8,
+}
+
+/// A value that was said outside of a file.
+#[derive(Clone, Debug)]
+struct Text {
+    /// The path of a key, or a variable.
+    name: String,
+    text: OsString,
+    origin: Origin,
+    rank: u8,
+}
+
+/// A subgroup of a file.
+#[derive(Clone, Debug)]
+struct Listed {
+    name: String,
+    origin: Origin,
+}
+
+// Who says it last is right; these say who comes later.
+const RANK_FALLBACK: u8 = 1;
+const RANK_FILE: u8 = 2;
+const RANK_VARIABLE: u8 = 3;
+const RANK_FLAG: u8 = 4;
+
+impl Settings {
+    /// Nothing said yet.
+    pub fn new() -> Settings {
+        Settings::default()
+    }
+
+    /// What a file says; `name` stands in messages, and relative paths count from its directory. Mistakes are told by
+    /// [`effective`](Self::effective).
+    pub fn from_toml(name: &str, text: &str) -> Settings {
+        let mut settings = Settings::new();
+        file::read(&mut settings, name, text);
+        settings
+    }
+
+    /// Adds what this file says.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn file(&mut self, path: &Path) -> Result<(), SettingsError> {
+        let name = path.display().to_string();
+        let failed = |source| SettingsError::Read { path: path.into(), source };
+        let bytes = fs::read(path).map_err(failed)?;
+        match str::from_utf8(&bytes) {
+            Ok(text) => file::read(self, &name, text),
+            Err(error) => {
+                let before = &bytes[..error.valid_up_to()];
+                let line = before.iter().filter(|byte| **byte == b'\n').count() as u32 + 1;
+                let last = before.rsplit(|byte| *byte == b'\n').next().unwrap_or(before);
+                let column = String::from_utf8_lossy(last).chars().count() as u32 + 1;
+                let message = "these bytes are no UTF-8, as TOML has to be".to_string();
+                let origin = Origin::File { name, line, column };
+                self.problems.push(Problem { origin, key: None, message, is_error: true });
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what an environment says: of these variables those that begin with `SPINDLE_` and are not empty, without
+    /// [`FILE_VARIABLE`]. The variable of a key is [`Key::variable`].
+    pub fn variables(&mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) {
+        for (name, text) in variables {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLES) && *name != FILE_VARIABLE) else {
+                continue;
+            };
+            if !text.is_empty() {
+                let origin = Origin::Variable(name.to_string());
+                self.texts.push(Text { name: name.to_string(), text, origin, rank: RANK_VARIABLE });
+            }
+        }
+    }
+
+    /// Adds what an argument of a command says of a key; `flag` is its name, for messages.
+    pub fn flag(&mut self, path: &str, text: impl AsRef<OsStr>, flag: &str) {
+        let origin = Origin::Flag(flag.to_string());
+        self.texts.push(Text { name: path.to_string(), text: text.as_ref().into(), origin, rank: RANK_FLAG });
+    }
+
+    /// Adds a value that counts if nobody says anything else, not a file either.
+    pub fn fallback(&mut self, path: &str, text: impl AsRef<OsStr>, origin: Origin) {
+        self.texts.push(Text { name: path.to_string(), text: text.as_ref().into(), origin, rank: RANK_FALLBACK });
+    }
+
+    /// The names of the subgroups, in their order. If no file has listed any there is one, "all".
+    pub fn subgroups(&self) -> Vec<&str> {
+        let names: Vec<&str> = self.subgroups.iter().map(|listed| listed.name.as_str()).collect();
+        if names.is_empty() { vec![SUBGROUP_STANDARD] } else { names }
+    }
+
+    /// Lays everything over each other.
+    ///
+    /// # Errors
+    /// [`SettingsError::Wrong`] with everything that is wrong, warnings as well.
+    pub fn effective(mut self) -> Result<Effective, SettingsError> {
+        if self.subgroups.is_empty() {
+            self.subgroups.push(Listed { name: SUBGROUP_STANDARD.to_string(), origin: Origin::Standard });
+        }
+        for text in std::mem::take(&mut self.texts) {
+            self.understand(text);
+        }
+        let mut effective = Effective::lay_over(&self);
+        effective.problems = self.problems;
+        checks::check(&mut effective, &self.subgroups);
+        match effective.problems.iter().any(|problem| problem.is_error) {
+            true => Err(SettingsError::Wrong(effective.problems)),
+            false => Ok(effective),
+        }
+    }
+
+    fn understand(&mut self, text: Text) {
+        let found = match text.rank {
+            RANK_VARIABLE => self.find_variable(&text),
+            _ => self.find_path(&text),
+        };
+        let (key, subgroup) = match found {
+            Ok(found) => found,
+            Err(problem) => return self.problems.push(problem),
+        };
+        match key.kind.parse(&text.text) {
+            Some(value) => self.given.push(Given { key, subgroup, value, origin: text.origin, rank: text.rank }),
+            None => {
+                let path = path_of(key, subgroup.as_deref());
+                let said = shorten(&text.text.to_string_lossy());
+                let message = format!("{path} is {said:?}; allowed is {}", key.allowed());
+                self.problems.push(Problem { origin: text.origin, key: Some(path), message, is_error: true });
+            }
+        }
+    }
+
+    fn find_path(&self, text: &Text) -> Result<(&'static Key, Option<String>), Problem> {
+        let wrong = |message| Problem { origin: text.origin.clone(), key: None, message, is_error: true };
+        match find(&text.name) {
+            Some((key, _)) if key.path == SUBGROUP_NAME => {
+                Err(wrong("only a file names subgroups, in [[subgroup]]".to_string()))
+            }
+            Some((key, Some(name))) if !self.has(name) => {
+                let (name, names) = (shorten(name), self.subgroups().join(", "));
+                Err(wrong(format!("{} is of no subgroup: there is no {name:?}, but {names}", key.leaf())))
+            }
+            Some((key, name)) => Ok((key, name.map(str::to_string))),
+            None => {
+                let names = self.paths().map(|(key, name)| path_of(key, name));
+                let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                Err(wrong(format!("there is no key {:?}{near}", shorten(&text.name))))
+            }
+        }
+    }
+
+    fn find_variable(&self, text: &Text) -> Result<(&'static Key, Option<String>), Problem> {
+        let named = |(key, name): &(&'static Key, Option<&str>)| variable(&path_of(key, *name)) == text.name;
+        let mut found = self.paths().filter(|(key, _)| key.path != SUBGROUP_NAME).filter(named);
+        let wrong = |message, is_error| Problem { origin: text.origin.clone(), key: None, message, is_error };
+        match (found.next(), found.next()) {
+            (Some((key, name)), None) => Ok((key, name.map(str::to_string))),
+            (Some((_, one)), Some((_, other))) => {
+                let (one, other) = (one.unwrap_or_default(), other.unwrap_or_default());
+                Err(wrong(format!("it could mean subgroup {one:?} or {other:?}; say it in a file"), true))
+            }
+            (None, _) => {
+                let names = self.paths().map(|(key, name)| variable(&path_of(key, name)));
+                let near = nearest(&text.name, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                // Others may have put it there: Kubernetes makes variables for a service called "spindle".
+                Err(wrong(format!("no key has this variable{near}"), false))
+            }
+        }
+    }
+
+    fn has(&self, subgroup: &str) -> bool {
+        self.subgroups().contains(&subgroup)
+    }
+
+    /// All keys that there are in this group, with the name of the subgroup if it is one of those.
+    fn paths(&self) -> impl Iterator<Item = (&'static Key, Option<&str>)> {
+        paths(KEYS, self.subgroups())
+    }
+}
+
+impl Config {
+    /// The configuration that this file says, without regard to any environment.
+    ///
+    /// # Errors
+    /// It can't be read, or something is wrong with it.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Config, SettingsError> {
+        let mut settings = Settings::new();
+        settings.file(path.as_ref())?;
+        settings.effective()?.config()
+    }
+}
+
+/// The keys, those of subgroups once for each; in order, a subgroup's together.
+fn paths<'a>(
+    keys: &'static [Key],
+    subgroups: Vec<&'a str>,
+) -> impl Iterator<Item = (&'static Key, Option<&'a str>)> + use<'a> {
+    let is_of_subgroup = |key: &&Key| key.is_of_subgroup();
+    let at = keys.iter().position(|key| key.is_of_subgroup()).unwrap_or(keys.len());
+    let before = keys[..at].iter().map(|key| (key, None));
+    let within = subgroups
+        .into_iter()
+        .flat_map(move |name| keys.iter().filter(is_of_subgroup).map(move |key| (key, Some(name))));
+    before.chain(within).chain(keys[at..].iter().filter(move |key| !is_of_subgroup(key)).map(|key| (key, None)))
+}
+
+fn path_of(key: &Key, subgroup: Option<&str>) -> String {
+    match subgroup {
+        Some(name) => key.path.replacen("NAME", name, 1),
+        None => key.path.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

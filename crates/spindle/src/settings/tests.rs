@@ -1,0 +1,389 @@
+//! What counts, where it came from, and what is said of mistakes.
+use super::*;
+use crate::{Order, Who};
+use std::time::Duration;
+
+const FULL: &str = r#"
+runtime_dir = "run"
+
+[group]
+name = "prices"
+members = 3
+suspect_after = "300ms"
+
+[member]
+id = 7
+gather_timeout = 5
+spin_for = 0.002
+
+[[subgroup]]
+name = "ticks"
+senders = "first 2"
+order = "fifo"
+window = 1_000
+message_bytes_max = 256
+
+[[subgroup]]
+name = "orders"
+members = [0, 2]
+message_bytes_max = "1KiB"
+
+[network]
+listen = ["127.0.0.1:7411", "[::1]:7411"]
+advertise = "host:7411"
+seeds = ["a:7411", "b.example.org:7412"]
+silence = "20s"
+
+[network.tls]
+ca = "/etc/ca.pem"
+cert = "member.pem"
+key = "member.key"
+
+[network.fabric]
+kind = "ofi"
+provider = "verbs"
+"#;
+
+fn problems(text: &str) -> Vec<String> {
+    match Settings::from_toml("x.toml", text).effective() {
+        Ok(effective) => effective.warnings().iter().map(Problem::to_string).collect(),
+        Err(SettingsError::Wrong(problems)) => problems.iter().map(Problem::to_string).collect(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Of what is said, what is no warning.
+fn errors(text: &str) -> Vec<String> {
+    problems(text).into_iter().filter(|problem| !problem.contains("warning: ")).collect()
+}
+
+fn vars(all: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+    all.iter().map(|(name, text)| (name.into(), text.into())).collect()
+}
+
+#[test]
+fn a_file_says_all_there_is_to_say() {
+    let effective = Settings::from_toml("/etc/spindle/x.toml", FULL).effective().unwrap();
+    assert!(effective.warnings().is_empty(), "{:?}", effective.warnings());
+    assert!(effective.entries().iter().all(|e| e.path == "network.insecure" || e.value.is_some()));
+    let network = effective.network().unwrap();
+    let expected = NetworkSettings {
+        listen: vec!["127.0.0.1:7411".into(), "[::1]:7411".into()],
+        advertise: Some("host:7411".into()),
+        seeds: vec!["a:7411".into(), "b.example.org:7412".into()],
+        insecure: false,
+        silence: Duration::from_secs(20),
+        tls: Some(TlsFiles {
+            ca: "/etc/ca.pem".into(),
+            cert: "/etc/spindle/member.pem".into(),
+            key: "/etc/spindle/member.key".into(),
+        }),
+        fabric: FabricChoice::Ofi { provider: Some("verbs".into()) },
+    };
+    assert_eq!(network, expected);
+    let error = effective.config().unwrap_err().to_string();
+    assert!(error.contains("network.listen (/etc/spindle/x.toml:27)") && error.contains("not support"), "{error}");
+
+    let at_home = FULL.split("[network]").next().unwrap();
+    let config = Settings::from_toml("/etc/spindle/x.toml", at_home).effective().unwrap().config().unwrap();
+    assert_eq!((config.group.as_str(), config.members, config.id), ("prices", 3, Some(7)));
+    assert_eq!(config.runtime_dir, Some("/etc/spindle/run".into()));
+    assert_eq!(config.suspect_after, Some(Duration::from_millis(300)));
+    assert_eq!((config.gather_timeout, config.spin_for), (Duration::from_secs(5), Duration::from_millis(2)));
+    let [ticks, orders] = &config.subgroups[..] else { panic!("{config:?}") };
+    assert_eq!((ticks.name.as_str(), &ticks.senders, ticks.order), ("ticks", &Who::First(2), Order::Fifo));
+    assert_eq!((ticks.window, ticks.message_bytes_max), (1000, 256));
+    assert_eq!((&orders.members, orders.order), (&Who::Ranks(vec![0, 2]), Order::Total));
+    assert_eq!((orders.window, orders.message_bytes_max), ((1 << 20) / 1040, 1024));
+}
+
+#[test]
+fn nothing_said_gives_a_group_of_one_host() {
+    let mut settings = Settings::new();
+    settings.flag("group.name", "g", "GROUP");
+    let effective = settings.effective().unwrap();
+    let (config, plain) = (effective.config().unwrap(), Config::new("g", 1));
+    assert_eq!((config.members, config.id, config.runtime_dir), (1, None, None));
+    assert_eq!(config.suspect_after, plain.suspect_after);
+    assert_eq!((config.gather_timeout, config.spin_for), (plain.gather_timeout, plain.spin_for));
+    assert_eq!((config.subgroups.len(), config.subgroups[0].name.as_str()), (1, "all"));
+    assert_eq!((config.subgroups[0].window, config.subgroups[0].message_bytes_max), (15, 65_536));
+    assert!(effective.network().is_none() && effective.warnings().is_empty());
+    let error = Settings::new().effective().unwrap().config().unwrap_err().to_string();
+    assert!(error.contains("SPINDLE_GROUP_NAME"), "{error}");
+}
+
+#[test]
+fn who_comes_later_counts_and_the_others_are_remembered() {
+    let mut settings =
+        Settings::from_toml("x.toml", "[group]\nname = \"a\"\nmembers = 2\n[[subgroup]]\nname = \"s-1\"\n");
+    // Whatever the order of the calls.
+    settings.flag("group.members", "5", "--members");
+    settings.flag("group.members", "6", "--set");
+    settings.fallback("runtime_dir", "/run/user/1/spindle", Origin::Variable("XDG_RUNTIME_DIR".into()));
+    settings.variables(vars(&[
+        ("SPINDLE_GROUP_MEMBERS", "4"),
+        ("SPINDLE_SUBGROUP_S_1_WINDOW", "9"),
+        ("SPINDLE_NETWORK_SEEDS", "a:1, b:2"),
+        ("SPINDLE_MEMBER_ID", ""),
+        ("SPINDLE_CONFIG", "elsewhere.toml"),
+        ("HOME", "/root"),
+    ]));
+    settings.flag("subgroup.s-1.message_bytes_max", "1k", "--max-message");
+    let effective = settings.effective().unwrap();
+    let told = |path: &str| {
+        let entry = effective.entry(path).unwrap();
+        let value = entry.value.as_ref().map(Value::to_string).unwrap_or_default();
+        let hidden: Vec<String> = entry.hidden.iter().map(|(value, origin)| format!("{value} ({origin})")).collect();
+        (value, entry.origin.to_string(), hidden.join(", "))
+    };
+    let is = |a: &str, b: &str, c: &str| (a.to_string(), b.to_string(), c.to_string());
+    let hidden = "5 (flag --members), 4 (variable SPINDLE_GROUP_MEMBERS), 2 (x.toml:3)";
+    assert_eq!(told("group.members"), is("6", "flag --set", hidden));
+    assert_eq!(told("group.name"), is("a", "x.toml:2", ""));
+    assert_eq!(told("runtime_dir"), is("/run/user/1/spindle", "variable XDG_RUNTIME_DIR", ""));
+    assert_eq!(told("subgroup.s-1.name"), is("s-1", "x.toml:5", ""));
+    assert_eq!(told("subgroup.s-1.window"), is("9", "variable SPINDLE_SUBGROUP_S_1_WINDOW", ""));
+    assert_eq!(told("subgroup.s-1.message_bytes_max"), is("1KiB", "flag --max-message", ""));
+    assert_eq!(told("network.seeds"), is("a:1,b:2", "variable SPINDLE_NETWORK_SEEDS", ""));
+    assert_eq!(told("member.id"), is("", "default", ""));
+    let variable = |path: &str| effective.entry(path).unwrap().variable();
+    assert_eq!(variable("subgroup.s-1.window").as_deref(), Some("SPINDLE_SUBGROUP_S_1_WINDOW"));
+    assert_eq!(variable("subgroup.s-1.name"), None);
+    let warnings: Vec<String> = effective.warnings().iter().map(Problem::to_string).collect();
+    let seeds = "variable SPINDLE_NETWORK_SEEDS: warning: network.seeds is set, and network.listen is not: no member of \
+                 another host can reach this one";
+    assert_eq!(warnings, [seeds]);
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_file_is_told_with_its_place() {
+    let text = r#"
+windw = 3
+
+[group]
+name = "no/slash"
+mebmers = 3
+members = "three"
+suspect_after = "5 parsecs"
+spin_for = "1ms"
+
+[member]
+id = -1
+
+[[subgroup]]
+name = "a"
+window = 0
+message_bytes_max = "64kb"
+senders = "2"
+
+[[subgroup]]
+name = "a"
+order = "random"
+xyzzy = 1
+
+[network]
+listen = "0.0.0.0:7411"
+seeds = ["a", "b:7411"]
+insecure = "yes"
+tls = true
+
+[netwrk]
+"#;
+    let expected = [
+        "x.toml:2:1: unknown key \"windw\" outside of all tables; there are runtime_dir, group, member, subgroup, network",
+        "x.toml:5:8: group.name is \"no/slash\"; allowed is 1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`",
+        "x.toml:6:1: unknown key \"mebmers\" in [group]; did you mean members?",
+        "x.toml:7:11: group.members is \"three\"; allowed is a whole number from 1 to 1024",
+        "x.toml:8:17: group.suspect_after is \"5 parsecs\"; allowed is a time such as \"300ms\" or \"2s\" (a bare number is \
+         seconds), from 10ms to 365d, or \"never\"",
+        "x.toml:9:1: unknown key \"spin_for\" in [group]; spin_for is a key of [member]",
+        "x.toml:12:6: member.id is -1; allowed is a whole number from 0 to 9223372036854775807",
+        "x.toml:16:10: subgroup.a.window is 0; allowed is a whole number from 1 to 1048576",
+        "x.toml:17:21: subgroup.a.message_bytes_max is \"64kb\"; allowed is a number of bytes such as 10000 or \"64KiB\", up \
+         to 64MiB",
+        "x.toml:18:11: subgroup.a.senders is \"2\"; allowed is \"all\", \"first 2\", or ranks such as [0, 1]",
+        "x.toml:21:8: there is a subgroup \"a\" already; give each a name of its own",
+        "x.toml:22:9: subgroup.a.order is \"random\"; allowed is \"total\" or \"fifo\"",
+        "x.toml:23:1: unknown key \"xyzzy\" in [[subgroup]]; there are name, members, senders, order, window, \
+         message_bytes_max",
+        "x.toml:26:10: network.listen is \"0.0.0.0:7411\"; allowed is addresses such as [\"host:7411\", \"[::1]:7411\"]",
+        "x.toml:27:9: network.seeds is [\"a\", \"b:7411\"]; allowed is addresses such as [\"host:7411\", \"[::1]:7411\"]",
+        "x.toml:28:12: network.insecure is \"yes\"; allowed is true or false",
+        "x.toml:29:7: network.tls is true; it is a table: write [network.tls]",
+        "x.toml:31:2: unknown key \"netwrk\" outside of all tables; did you mean network?",
+    ];
+    assert_eq!(errors(text), expected);
+}
+
+#[test]
+fn mistakes_of_syntax_are_told_with_the_others() {
+    let told = errors("[group]\nname = \"a\nmembers = 0\n\n[member]\nid = = 3\n");
+    assert!(told.len() >= 2, "{told:#?}");
+    assert!(told[0].starts_with("x.toml:2:") && told.iter().any(|line| line.starts_with("x.toml:6:")), "{told:#?}");
+    assert!(told.iter().any(|line| line.contains("group.members is 0")), "{told:#?}");
+    let told = errors("[group]\nname = \"a\"\nname = \"b\"\n");
+    assert!(told.len() == 1 && told[0].starts_with("x.toml:3:1: ") && told[0].contains("duplicate"), "{told:#?}");
+    let told = errors("[subgroup]\nname = \"a\"\n");
+    assert!(told.len() == 1 && told[0].contains("write [[subgroup]]"), "{told:#?}");
+    // Columns count characters.
+    let told = errors("group = { \"näme\" = \"ä\", members = 0 }");
+    assert!(told[0].starts_with("x.toml:1:11: ") && told[1].starts_with("x.toml:1:35: "), "{told:#?}");
+}
+
+#[test]
+fn what_variables_and_flags_say_wrong_is_told_with_their_names() {
+    let mut settings = Settings::from_toml(
+        "x.toml",
+        "[group]\nname = \"a\"\n[[subgroup]]\nname = \"a-b\"\n[[subgroup]]\nname = \"a.b\"\n",
+    );
+    settings.variables(vars(&[
+        ("SPINDLE_GROUP_MEMBERS", "many"),
+        ("SPINDLE_SUBGROUP_A_B_WINDOW", "3"),
+        ("SPINDLE_GROUP_MEMBER", "3"),
+    ]));
+    settings.flag("group.membrs", "3", "--set group.membrs");
+    settings.flag("subgroup.c.window", "3", "--set subgroup.c.window");
+    settings.flag("subgroup.a-b.name", "c", "--set subgroup.a-b.name");
+    let Err(SettingsError::Wrong(problems)) = settings.effective() else { panic!("it went through") };
+    let told: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    let expected = [
+        "variable SPINDLE_GROUP_MEMBERS: group.members is \"many\"; allowed is a whole number from 1 to 1024",
+        "variable SPINDLE_SUBGROUP_A_B_WINDOW: it could mean subgroup \"a-b\" or \"a.b\"; say it in a file",
+        "variable SPINDLE_GROUP_MEMBER: warning: no key has this variable; did you mean SPINDLE_GROUP_MEMBERS?",
+        "flag --set group.membrs: there is no key \"group.membrs\"; did you mean group.members?",
+        "flag --set subgroup.c.window: window is of no subgroup: there is no \"c\", but a-b, a.b",
+        "flag --set subgroup.a-b.name: only a file names subgroups, in [[subgroup]]",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn values_that_do_not_go_together_are_told() {
+    let network = |rest: &str| problems(&format!("[group]\nname = \"a\"\n[network]\n{rest}"));
+    let told = network("listen = [\"0.0.0.0:1\"]\n");
+    assert!(told.len() == 1 && told[0].starts_with("x.toml:4:10: 0.0.0.0:1 can be reached"), "{told:#?}");
+    assert!(told[0].contains("network.insecure = true"), "{told:#?}");
+    assert!(network("listen = [\"0.0.0.0:1\"]\ninsecure = true\n").is_empty());
+    assert!(network("listen = [\"127.0.0.1:1\", \"localhost:1\"]\n").is_empty());
+    let tls = "tls = { ca = \"a\", cert = \"b\", key = \"c\" }\n";
+    assert!(network(&format!("listen = [\"0.0.0.0:1\"]\n{tls}")).is_empty());
+    let told = network(&format!("listen = [\"0.0.0.0:1\"]\ninsecure = true\n{tls}"));
+    assert!(told.len() == 1 && told[0].contains("warning: network.insecure has no effect"), "{told:#?}");
+    let told = network("listen = [\"127.0.0.1:1\"]\ntls = { cert = \"b\" }\n");
+    assert!(told.len() == 1 && told[0].contains("ca and key is missing"), "{told:#?}");
+    let told = network("seeds = [\"a:1\"]\n");
+    assert!(
+        told.len() == 1 && told[0].contains("warning: network.seeds is set, and network.listen is not"),
+        "{told:#?}"
+    );
+    let told = network("insecure = true\n");
+    assert!(told.len() == 1 && told[0].contains("warning: network.insecure has no effect without"), "{told:#?}");
+    let told = network("listen = [\"127.0.0.1:1\"]\nfabric = { provider = \"verbs\" }\n");
+    assert!(told.len() == 1 && told[0].contains("warning: network.fabric.provider has no effect"), "{told:#?}");
+    let told = problems("[group]\nname = \"a\"\nsuspect_after = \"1min\"\n[network]\nlisten = [\"127.0.0.1:1\"]\n");
+    assert!(told.len() == 1 && told[0].contains("less than group.suspect_after"), "{told:#?}");
+    let told = problems("");
+    assert_eq!(told, ["warning: group.name is not set here; whoever joins has to name the group"]);
+    let told = problems("[group]\nname = \"a\"\n[[subgroup]]\nwindow = 1000000\nmessage_bytes_max = \"64MiB\"\n");
+    assert!(told.len() == 1 && told[0].starts_with("x.toml:5:21: ") && told[0].contains("may be 1 to"), "{told:#?}");
+    let told = problems("[group]\nname = \"a\"\n[[subgroup]]\nmembers = [0, 1]\nsenders = [2]\n");
+    assert!(told.len() == 1 && told[0].starts_with("x.toml:5:11: "), "{told:#?}");
+    // A group that is joined may have more members than founded it.
+    assert!(problems("[group]\nname = \"a\"\n[[subgroup]]\nsenders = [0, 4]\n").is_empty());
+}
+
+#[test]
+fn files_that_are_not_there_are_told() {
+    let text = "[group]\nname = \"a\"\n[network.tls]\nca = \"/\"\ncert = \"gone.pem\"\nkey = \"Cargo.toml\"\n";
+    let effective = Settings::from_toml("x.toml", text).effective().unwrap();
+    let told: Vec<String> = effective.check_files().iter().map(Problem::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert_eq!(told[0], "x.toml:4:6: network.tls.ca names /, which can't be read: it is no file");
+    assert!(told[1].starts_with("x.toml:5:8: network.tls.cert names gone.pem, which"), "{told:#?}");
+}
+
+#[test]
+fn a_file_is_read_or_said_why_not() {
+    let dir = std::env::temp_dir().join(format!("spindle-settings-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("a.toml");
+    fs::write(&path, "[group]\nname = \"a\"\nmembers = 2\n").unwrap();
+    assert_eq!(Config::from_file(&path).unwrap().members, 2);
+    fs::write(&path, b"[group]\nname = \"a\"\n# \xff\n").unwrap();
+    let error = Config::from_file(&path).unwrap_err().to_string();
+    assert!(error.contains("a.toml:3:3: these bytes are no UTF-8"), "{error}");
+    fs::write(&path, vec![b'\n'; 2 << 20]).unwrap();
+    assert!(Config::from_file(&path).unwrap_err().to_string().contains("no configuration"));
+    fs::remove_dir_all(&dir).unwrap();
+    assert!(matches!(Config::from_file(&path), Err(SettingsError::Read { .. })));
+}
+
+#[test]
+fn the_example_is_right_and_says_the_defaults() {
+    let text = example();
+    assert_eq!(problems(&text), Vec::<String>::new(), "{text}");
+    let effective = Settings::from_toml("example.toml", &text).effective().unwrap();
+    for entry in effective.entries().iter().filter(|entry| entry.origin != Origin::Standard) {
+        let is_standard = entry.value.as_ref().unwrap().to_string() == entry.key.standard;
+        assert!(is_standard || entry.path == "group.name", "{} is {:?}", entry.path, entry.value);
+    }
+    // What is a comment there can be made to count.
+    let comment = |line: &str| KEYS.iter().any(|key| line.starts_with(&format!("#{} = ", key.leaf())));
+    let all: Vec<&str> = text.lines().map(|line| if comment(line) { &line[1..] } else { line }).collect();
+    let all = all.join("\n").replace("insecure = false", "insecure = true");
+    assert!(errors(&all).is_empty(), "{:#?}", errors(&all));
+    let effective = Settings::from_toml("all.toml", &all).effective().unwrap();
+    assert!(effective.entries().iter().all(|entry| entry.origin != Origin::Standard));
+}
+
+#[test]
+fn garbage_is_refused_and_nothing_else_happens() {
+    let mut state: u64 = 0x2545_f491_4f6c_dd1d;
+    let mut below = |bound: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    };
+    let pieces =
+        ["[", "]", "[[", "\"", "\n", "=", ",", "{", "}", ".", "#", "'", "\u{e4}", "\0", "\t", "1e9", "-", "nan", "0x"];
+    let mut wrong = 0;
+    for _ in 0..20_000 {
+        let mut text: Vec<char> = FULL.chars().collect();
+        for _ in 0..=below(6) {
+            let at = below(text.len());
+            match below(3) {
+                0 => drop(text.drain(at..(at + 1 + below(20)).min(text.len()))),
+                1 => drop(text.splice(at..at, pieces[below(pieces.len())].chars())),
+                _ => {
+                    let other = below(text.len());
+                    text.swap(at, other);
+                }
+            }
+        }
+        let text: String = text.into_iter().collect();
+        let lines = text.matches('\n').count() as u32 + 1;
+        match Settings::from_toml("x.toml", &text).effective() {
+            Ok(effective) => drop(effective.network()),
+            Err(SettingsError::Wrong(problems)) => {
+                wrong += 1;
+                for problem in problems.iter().filter(|problem| problem.is_error) {
+                    let Origin::File { line, column, .. } = problem.origin else { panic!("{problem} of {text}") };
+                    assert!((1..=lines).contains(&line) && column >= 1, "{problem} of {text}");
+                    assert!(!problem.message.contains('\n'), "{problem:?}");
+                }
+            }
+            Err(error) => panic!("{error} of {text}"),
+        }
+    }
+    assert!(wrong > 5_000, "only {wrong} were wrong");
+}
+
+#[test]
+fn the_longest_files_take_no_longer_than_they_should() {
+    // Were every mistake looked up from the start of the file, these would take minutes.
+    let many: String = (0..60_000).map(|i| format!("key{i} = 1\n")).collect();
+    assert_eq!(errors(&many).len(), 100);
+    let groups: String = (0..1024).map(|i| format!("[[subgroup]]\nname = \"s{i}\"\nwindow = 1\n")).collect();
+    assert_eq!(Settings::from_toml("x.toml", &groups).effective().unwrap().subgroups().len(), 1024);
+    assert!(errors(&format!("{groups}[[subgroup]]\nname = \"more\"\n"))[0].contains("at most 1024"));
+}

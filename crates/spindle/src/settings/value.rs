@@ -1,0 +1,323 @@
+//! What a key may be set to, and how that is written: in TOML with types, in variables and flags as text.
+use super::quantity::{parse_bytes, parse_time, show_bytes, show_time};
+use crate::Who;
+use serde_json::{Value as Json, json};
+use spindle_core::limits::{MEMBERS_MAX, NAME_BYTES_MAX};
+use spindle_fabric::mail::GroupName;
+use std::ffi::OsStr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use toml::de::DeValue;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// Words.
+    Text(String),
+    /// A count.
+    Number(u64),
+    /// Bytes.
+    Bytes(u64),
+    /// A time; `None`: never.
+    Time(Option<Duration>),
+    /// Yes or no.
+    Switch(bool),
+    /// Members.
+    Who(Who),
+    /// A file or a directory.
+    Path(PathBuf),
+    /// Addresses.
+    List(Vec<String>),
+}
+
+impl fmt::Display for Value {
+    /// As a variable or a flag says it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(text) => f.write_str(text),
+            Value::Number(number) => number.fmt(f),
+            Value::Bytes(bytes) => f.write_str(&show_bytes(*bytes)),
+            Value::Time(None) => f.write_str("never"),
+            Value::Time(Some(time)) => f.write_str(&show_time(*time)),
+            Value::Switch(on) => on.fmt(f),
+            Value::Who(Who::All) => f.write_str("all"),
+            Value::Who(Who::First(count)) => write!(f, "first {count}"),
+            Value::Who(Who::Ranks(ranks)) => {
+                f.write_str(&ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
+            }
+            Value::Path(path) => path.display().fmt(f),
+            Value::List(list) => f.write_str(&list.join(",")),
+        }
+    }
+}
+
+impl Value {
+    /// The same as JSON: counts and bytes are numbers, times are text.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Value::Number(number) | Value::Bytes(number) => json!(number),
+            Value::Switch(on) => json!(on),
+            Value::Who(Who::Ranks(ranks)) => json!(ranks),
+            Value::List(list) => json!(list),
+            other => json!(other.to_string()),
+        }
+    }
+}
+
+/// What values a key takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    GroupName,
+    SubgroupName,
+    Number {
+        least: u64,
+        most: u64,
+    },
+    Bytes {
+        most: u64,
+    },
+    Time {
+        least: Duration,
+        most: Duration,
+        never: bool,
+    },
+    Switch,
+    Choice(&'static [&'static str]),
+    Who,
+    Path,
+    /// `host:port`.
+    Address,
+    Addresses,
+    /// A word, for somebody else to understand.
+    Word,
+}
+
+/// The most addresses in one list.
+const ADDRESSES_MAX: usize = MEMBERS_MAX;
+
+impl Kind {
+    /// What is allowed, in words.
+    pub(super) fn allowed(&self) -> String {
+        match self {
+            Kind::GroupName => "1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`".to_string(),
+            Kind::SubgroupName => format!("a name of 1 to {NAME_BYTES_MAX} bytes"),
+            Kind::Number { least, most } => format!("a whole number from {least} to {most}"),
+            Kind::Bytes { most } => {
+                format!("a number of bytes such as 10000 or \"64KiB\", up to {}", show_bytes(*most))
+            }
+            Kind::Time { least, most, never } => {
+                let never = if *never { ", or \"never\"" } else { "" };
+                let (least, most) = (show_time(*least), show_time(*most));
+                format!("a time such as \"300ms\" or \"2s\" (a bare number is seconds), from {least} to {most}{never}")
+            }
+            Kind::Switch => "true or false".to_string(),
+            Kind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or "),
+            Kind::Who => "\"all\", \"first 2\", or ranks such as [0, 1]".to_string(),
+            Kind::Path => "a path; in a file, one that is relative counts from the file's directory".to_string(),
+            Kind::Address => "an address such as \"host:7411\", \"10.0.0.1:7411\" or \"[::1]:7411\"".to_string(),
+            Kind::Addresses => "addresses such as [\"host:7411\", \"[::1]:7411\"]".to_string(),
+            Kind::Word => "a word".to_string(),
+        }
+    }
+
+    /// What a variable or a flag says.
+    pub(super) fn parse(&self, text: &OsStr) -> Option<Value> {
+        if let Kind::Path = self {
+            return (!text.is_empty()).then(|| Value::Path(text.into()));
+        }
+        let text = text.to_str()?.trim();
+        match self {
+            Kind::Number { .. } => text.parse().ok().and_then(|number| self.number(number)),
+            Kind::Switch => match text {
+                "true" | "1" | "yes" | "on" => Some(Value::Switch(true)),
+                "false" | "0" | "no" | "off" => Some(Value::Switch(false)),
+                _ => None,
+            },
+            Kind::Addresses => {
+                let list = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                addresses(list.map(str::to_string).collect())
+            }
+            Kind::Who => who(text),
+            _ => self.word(text),
+        }
+    }
+
+    /// What a file says.
+    pub(super) fn read(&self, value: &DeValue<'_>) -> Option<Value> {
+        match (self, value) {
+            (Kind::Path, DeValue::String(text)) => self.parse(OsStr::new(text.as_ref())),
+            (Kind::Who, DeValue::String(text)) => who(text).filter(|who| !matches!(who, Value::Who(Who::Ranks(_)))),
+            (Kind::Number { .. } | Kind::Switch | Kind::Addresses, DeValue::String(_)) => None,
+            (_, DeValue::String(text)) => self.word(text),
+            (_, DeValue::Integer(digits)) => {
+                let number = u64::from_str_radix(digits.as_str(), digits.radix()).ok()?;
+                match self {
+                    Kind::Time { .. } => self.time(Duration::from_secs(number)),
+                    _ => self.number(number),
+                }
+            }
+            (Kind::Time { .. }, DeValue::Float(digits)) => self.time(parse_time(digits.as_str())?),
+            (Kind::Switch, DeValue::Boolean(on)) => Some(Value::Switch(*on)),
+            (Kind::Addresses, DeValue::Array(items)) => {
+                let item = |item: &DeValue<'_>| item.as_str().map(str::to_string);
+                addresses(items.iter().map(|i| item(i.get_ref())).collect::<Option<_>>()?)
+            }
+            (Kind::Who, DeValue::Array(items)) => {
+                let rank = |item: &DeValue<'_>| match item {
+                    DeValue::Integer(digits) => u32::from_str_radix(digits.as_str(), digits.radix()).ok(),
+                    _ => None,
+                };
+                ranks(items.iter().map(|i| rank(i.get_ref())).collect::<Option<_>>()?)
+            }
+            _ => None,
+        }
+    }
+
+    /// Those that are written alike everywhere.
+    fn word(&self, text: &str) -> Option<Value> {
+        let is_fine = match self {
+            Kind::GroupName => GroupName::new(text).is_ok(),
+            Kind::SubgroupName => (1..=NAME_BYTES_MAX).contains(&text.len()),
+            Kind::Choice(words) => words.contains(&text),
+            Kind::Address => is_address(text),
+            Kind::Word => !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()),
+            Kind::Bytes { .. } => return self.number(parse_bytes(text)?),
+            Kind::Time { never: true, .. } if text == "never" => return Some(Value::Time(None)),
+            Kind::Time { .. } => return self.time(parse_time(text)?),
+            _ => false,
+        };
+        is_fine.then(|| Value::Text(text.to_string()))
+    }
+
+    fn number(&self, number: u64) -> Option<Value> {
+        match self {
+            Kind::Number { least, most } => (*least..=*most).contains(&number).then_some(Value::Number(number)),
+            Kind::Bytes { most } => (number <= *most).then_some(Value::Bytes(number)),
+            _ => None,
+        }
+    }
+
+    fn time(&self, time: Duration) -> Option<Value> {
+        match self {
+            Kind::Time { least, most, .. } => (*least..=*most).contains(&time).then_some(Value::Time(Some(time))),
+            _ => None,
+        }
+    }
+}
+
+/// What stands in a file, for a message.
+pub(super) fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("{:?}", shorten(text)),
+        DeValue::Integer(number) => shorten(&number.to_string()),
+        DeValue::Float(number) => shorten(&number.to_string()),
+        DeValue::Boolean(on) => on.to_string(),
+        DeValue::Datetime(_) => "a date".to_string(),
+        DeValue::Array(items) if items.len() > 4 => format!("a list of {} values", items.len()),
+        DeValue::Array(items) => {
+            let items = items.iter().map(|item| match item.get_ref() {
+                DeValue::Array(_) => "a list".to_string(),
+                item => describe(item),
+            });
+            format!("[{}]", items.collect::<Vec<_>>().join(", "))
+        }
+        DeValue::Table(_) => "a table".to_string(),
+    }
+}
+
+/// So much of it as a line of a message bears.
+pub(super) fn shorten(text: &str) -> String {
+    let mut chars = text.chars();
+    let head: String = chars.by_ref().take(60).collect();
+    if chars.next().is_some() { head + "..." } else { head }
+}
+
+fn who(text: &str) -> Option<Value> {
+    if text == "all" {
+        return Some(Value::Who(Who::All));
+    }
+    if let Some(count) = text.strip_prefix("first ") {
+        let count = count.trim().parse().ok().filter(|count| (1..=MEMBERS_MAX as u32).contains(count));
+        return count.map(Who::First).map(Value::Who);
+    }
+    ranks(text.split(',').map(|rank| rank.trim().parse().ok()).collect::<Option<_>>()?)
+}
+
+fn ranks(ranks: Vec<u32>) -> Option<Value> {
+    let is_fine = !ranks.is_empty() && ranks.iter().all(|rank| *rank < MEMBERS_MAX as u32);
+    is_fine.then_some(Value::Who(Who::Ranks(ranks)))
+}
+
+fn addresses(list: Vec<String>) -> Option<Value> {
+    let is_fine = list.len() <= ADDRESSES_MAX && list.iter().all(|item| is_address(item));
+    is_fine.then_some(Value::List(list))
+}
+
+fn is_address(text: &str) -> bool {
+    if text.parse::<SocketAddr>().is_ok() {
+        return true;
+    }
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+    };
+    // A name may end with a dot, which means that nothing is to be added to it.
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    is_port && host.len() <= 253 && host.split('.').all(is_label) && !is_broken_ip(host)
+}
+
+/// Digits and dots alone are no name, but an address with a mistake in it.
+fn is_broken_ip(host: &str) -> bool {
+    host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && host.parse::<IpAddr>().is_err()
+}
+
+/// Whether nobody on another machine can reach what listens there. Of a name nobody knows.
+pub(super) fn is_loopback(address: &str) -> bool {
+    match address.parse::<SocketAddr>() {
+        Ok(address) => address.ip().is_loopback(),
+        Err(_) => address.rsplit_once(':').is_some_and(|(host, _)| host == "localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        for good in ["localhost:0", "10.0.0.1:7411", "[::1]:7411", "a-b.c_d.svc.cluster.local.:65535", "n1:1"] {
+            assert!(is_address(good), "{good}");
+        }
+        for bad in ["", "host", "host:", ":7411", "host:65536", "host:-1", "host:+1", "::1:7411", "10.0.0:1", "a b:1"] {
+            assert!(!is_address(bad), "{bad}");
+        }
+        assert!(is_loopback("127.0.0.9:1") && is_loopback("[::1]:1") && is_loopback("localhost:1"));
+        assert!(!is_loopback("0.0.0.0:1") && !is_loopback("[::]:1") && !is_loopback("n1:1"));
+    }
+
+    #[test]
+    fn what_is_shown_is_read_as_the_same() {
+        let time = Kind::Time { least: Duration::ZERO, most: Duration::from_secs(100), never: true };
+        let number = Kind::Number { least: 1, most: 10 };
+        let values = [
+            (Kind::Who, Value::Who(Who::All)),
+            (Kind::Who, Value::Who(Who::First(3))),
+            (Kind::Who, Value::Who(Who::Ranks(vec![0, 2]))),
+            (time, Value::Time(None)),
+            (time, Value::Time(Some(Duration::from_millis(30)))),
+            (number, Value::Number(10)),
+            (Kind::Switch, Value::Switch(true)),
+            (Kind::Bytes { most: 1 << 20 }, Value::Bytes(4096)),
+            (Kind::Addresses, Value::List(vec!["a:1".into(), "b:2".into()])),
+            (Kind::Path, Value::Path("/a b".into())),
+            (Kind::Choice(&["tcp"]), Value::Text("tcp".into())),
+        ];
+        for (kind, value) in values {
+            assert_eq!(kind.parse(OsStr::new(&value.to_string())), Some(value));
+        }
+    }
+}
