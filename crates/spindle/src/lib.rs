@@ -51,7 +51,7 @@ pub use spindle_core::{
 };
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};
-pub use spindle_fabric::net::{Address, AddressError, NetError, Security};
+pub use spindle_fabric::net::{Address, AddressError, Identity, NetError, Security, TlsError};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 

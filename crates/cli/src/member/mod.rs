@@ -117,19 +117,19 @@ pub(crate) struct Args {
     spin_for: Option<String>,
 
     /// Where to listen for members of other hosts; several with commas between
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts (not supported yet)")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     listen: Option<String>,
 
     /// Where the others reach this member, if not there
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts (not supported yet)")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     advertise: Option<String>,
 
-    /// Where to look for members; several with commas between. A name may stand for several
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts (not supported yet)")]
+    /// Where to look for the group, the same at all members; several with commas between. The first of them founds it
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     seeds: Option<String>,
 
     /// Listen beyond this host without TLS: whoever reaches the port can then read and send
-    #[arg(long, help_heading = "Several hosts (not supported yet)")]
+    #[arg(long, help_heading = "Several hosts")]
     insecure: bool,
 
     /// Tell what happens on the standard error, as one JSON object a line.

@@ -3,7 +3,7 @@ use super::keys::{RING_BYTES, WINDOW_MIN};
 use super::problem::{Origin, Problem, SettingsError};
 use super::value::{Kind, Value};
 use super::{KEYS, Key, Settings, path_of, paths};
-use crate::{Config, Order, Subgroup, Who};
+use crate::{Address, Config, Identity, Network, Order, Security, Subgroup, Who};
 use spindle_core::ring::HEADER_BYTES;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -125,11 +125,8 @@ impl Effective {
     /// What to join with.
     ///
     /// # Errors
-    /// No group is named, or it is to run on several hosts, which can't be done yet.
+    /// No group is named, certificates can't be used, or it is to use libfabric, which groups can't yet.
     pub fn config(&self) -> Result<Config, SettingsError> {
-        if let Some(entry) = self.asks_for_network() {
-            return Err(SettingsError::Network { key: entry.path.clone(), origin: entry.origin.clone() });
-        }
         let Some(name) = self.text("group.name") else {
             let message =
                 "no group is named; set group.name, in [group] of a file or as SPINDLE_GROUP_NAME".to_string();
@@ -144,7 +141,34 @@ impl Effective {
         config.gather_timeout = self.time("member.gather_timeout").unwrap_or(config.gather_timeout);
         config.spin_for = self.time("member.spin_for").unwrap_or(config.spin_for);
         config.subgroups = self.subgroups();
+        config.network = self.network().map(|network| self.meet(network)).transpose()?;
         Ok(config)
+    }
+
+    /// How to take part in a group that spans hosts.
+    fn meet(&self, network: NetworkSettings) -> Result<Network, SettingsError> {
+        if let (FabricChoice::Ofi { .. }, Some(entry)) = (&network.fabric, self.entry("network.fabric.kind")) {
+            return Err(SettingsError::Unsupported { key: entry.path.clone(), origin: entry.origin.clone() });
+        }
+        let parse = |key: &str, text: &String| {
+            text.parse::<Address>().map_err(|error| {
+                let entry = self.entry(key).expect("a key of the schema");
+                SettingsError::Wrong(vec![entry.problem(format!("{key}: {error}"), true)])
+            })
+        };
+        let all = |key: &str, texts: &[String]| texts.iter().map(|text| parse(key, text)).collect::<Result<_, _>>();
+        let security = match &network.tls {
+            Some(TlsFiles { ca, cert, key }) => Security::Tls(Identity::load(ca, cert, key)?),
+            None if network.insecure => Security::Insecure,
+            None => Security::Local,
+        };
+        Ok(Network {
+            listen: all("network.listen", &network.listen)?,
+            advertise: network.advertise.iter().map(|text| parse("network.advertise", text)).next().transpose()?,
+            seeds: all("network.seeds", &network.seeds)?,
+            security,
+            silence: network.silence,
+        })
     }
 
     /// The group's name, if anybody said one.

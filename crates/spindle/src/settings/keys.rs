@@ -166,10 +166,10 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "network.seeds",
-        about: "Where to look for the group: members' addresses, or a name that stands for several",
+        about: "Where to look for the group: addresses of members that start with it, at all members the same; the first founds it",
         standard: "",
         kind: Kind::Addresses,
-        example: "[\"host-a:7411\", \"all-hosts.example.org:7411\"]",
+        example: "[\"host-a:7411\", \"host-b:7411\", \"host-c:7411\"]",
     },
     Key {
         path: "network.insecure",

@@ -1,4 +1,5 @@
 //! Where a value came from, and what is wrong with it.
+use crate::TlsError;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -75,11 +76,12 @@ pub enum SettingsError {
         /// What the system says.
         source: io::Error,
     },
+    /// The certificates can't be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// It asks for what this version can't do.
-    #[error(
-        "{key} ({origin}) asks for a group on several hosts, which this version does not support yet; take [network] out"
-    )]
-    Network {
+    #[error("{key} ({origin}) asks for libfabric, which groups can't use yet; take it out, and streams (tcp) are used")]
+    Unsupported {
         /// The key that asks for it.
         key: String,
         /// Where that was said.

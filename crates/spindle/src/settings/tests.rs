@@ -82,7 +82,15 @@ fn a_file_says_all_there_is_to_say() {
     };
     assert_eq!(network, expected);
     let error = effective.config().unwrap_err().to_string();
-    assert!(error.contains("network.listen (/etc/spindle/x.toml:27)") && error.contains("not support"), "{error}");
+    assert!(error.contains("network.fabric.kind (/etc/spindle/x.toml:") && error.contains("libfabric"), "{error}");
+    let streams = FULL.replace("\"ofi\"", "\"tcp\"").replace("provider = ", "#");
+    let error = Settings::from_toml("x", &streams).effective().unwrap().config().unwrap_err().to_string();
+    assert!(error.contains("/etc/ca.pem"), "{error}");
+    let (open, _) = streams.split_once("[network.tls]").unwrap();
+    let config = Settings::from_toml("x", open).effective().unwrap().config().unwrap();
+    let network = config.network.unwrap();
+    assert_eq!(network.seeds[1].to_string(), "b.example.org:7412");
+    assert_eq!((network.listen.len(), network.silence), (2, Duration::from_secs(20)));
 
     let at_home = FULL.split("[network]").next().unwrap();
     let config = Settings::from_toml("/etc/spindle/x.toml", at_home).effective().unwrap().config().unwrap();

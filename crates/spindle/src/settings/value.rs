@@ -1,12 +1,13 @@
 //! What a key may be set to, and how that is written: in TOML with types, in variables and flags as text.
 use super::quantity::{parse_bytes, parse_time, show_bytes, show_time};
+use crate::Address;
 use crate::Who;
 use serde_json::{Value as Json, json};
 use spindle_core::limits::{MEMBERS_MAX, NAME_BYTES_MAX};
 use spindle_fabric::mail::GroupName;
 use std::ffi::OsStr;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -257,29 +258,14 @@ fn addresses(list: Vec<String>) -> Option<Value> {
 }
 
 fn is_address(text: &str) -> bool {
-    if text.parse::<SocketAddr>().is_ok() {
-        return true;
-    }
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len()) && label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-    };
-    // A name may end with a dot, which means that nothing is to be added to it.
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    is_port && host.len() <= 253 && host.split('.').all(is_label) && !is_broken_ip(host)
-}
-
-/// Digits and dots alone are no name, but an address with a mistake in it.
-fn is_broken_ip(host: &str) -> bool {
-    host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && host.parse::<IpAddr>().is_err()
+    text.parse::<Address>().is_ok()
 }
 
 /// Whether nobody on another machine can reach what listens there. Of a name nobody knows.
 pub(super) fn is_loopback(address: &str) -> bool {
     match address.parse::<SocketAddr>() {
         Ok(address) => address.ip().is_loopback(),
-        Err(_) => address.rsplit_once(':').is_some_and(|(host, _)| host == "localhost"),
+        Err(_) => address.starts_with("unix:") || address.rsplit_once(':').is_some_and(|(host, _)| host == "localhost"),
     }
 }
 
@@ -289,13 +275,16 @@ mod tests {
 
     #[test]
     fn addresses_have_a_host_and_a_port() {
-        for good in ["localhost:0", "10.0.0.1:7411", "[::1]:7411", "a-b.c_d.svc.cluster.local.:65535", "n1:1"] {
+        for good in
+            ["localhost:0", "10.0.0.1:7411", "[::1]:7411", "a-b.c_d.svc.cluster.local.:65535", "n1:1", "unix:/run/a"]
+        {
             assert!(is_address(good), "{good}");
         }
         for bad in ["", "host", "host:", ":7411", "host:65536", "host:-1", "host:+1", "::1:7411", "10.0.0:1", "a b:1"] {
             assert!(!is_address(bad), "{bad}");
         }
         assert!(is_loopback("127.0.0.9:1") && is_loopback("[::1]:1") && is_loopback("localhost:1"));
+        assert!(is_loopback("unix:/run/a"));
         assert!(!is_loopback("0.0.0.0:1") && !is_loopback("[::]:1") && !is_loopback("n1:1"));
     }
 
