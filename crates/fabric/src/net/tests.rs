@@ -840,3 +840,29 @@ fn with_tls_one_may_listen_off_the_host() {
     send_numbered(&near, far.address(), 0);
     expect_numbered(&far, near.card(), 0..1);
 }
+
+/// Letters that the connection held back when it broke are lost, and nobody waits for them.
+#[test]
+fn a_loss_over_tls_is_told_once() {
+    let authority = Authority::new();
+    let socket = SocketOptions { send_buffer_bytes: Some(1), ..SocketOptions::default() };
+    let security = Security::Tls(authority.identity());
+    let near = open(Options { security, socket, ..options(1, LOOPBACK) });
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 1).unwrap();
+    let address: Address = listener.local_addr().unwrap().into();
+    near.send(&address, None, &Letter::Answer { reply: 1, bytes: 200_000 }, &[7; 200_000]);
+    let far = SocketStream::new(listener.accept().unwrap().0, &SocketOptions::default()).unwrap();
+    let mut far = super::TlsStream::new(far, &authority.identity(), false).unwrap();
+    let head = read_exactly(&mut far, 16);
+    read_exactly(&mut far, u32::from_le_bytes(*head.last_chunk().unwrap()) as usize);
+    let card = hello(Purpose::Mail, 2, 2).card;
+    write_all(&mut far, &Answer::Welcome(card.clone()).encode());
+    // It has begun to leave.
+    read_exactly(&mut far, 1);
+    drop((far, listener));
+    assert_eq!(near.lost(), card);
+    let (_kept, nobody) = deserted();
+    send_numbered(&near, &nobody, 0);
+    assert_eq!(near.failed().0, nobody);
+}
