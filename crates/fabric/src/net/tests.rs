@@ -849,6 +849,41 @@ fn with_tls_one_may_listen_off_the_host() {
     expect_numbered(&far, near.card(), 0..1);
 }
 
+/// Strangers that begin as TLS does, or not, and leave or stay.
+#[test]
+fn noise_before_tls_costs_only_its_sender() {
+    let (near, far) = secured_pair(LOOPBACK);
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
+    println!("replay: SEED={seed} cargo test -p spindle-fabric noise_before_tls");
+    let mut state = seed | 1;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut stay = vec![];
+    for round in 0..200_u64 {
+        let mut bytes: Vec<u8> = (0..random() % 600).map(|_| random() as u8).collect();
+        if random() % 3 > 0 {
+            // The head of a record of a handshake, or of an alert.
+            let record = [21 + (random() % 3) as u8, 3, 1, 0, (random() % 256) as u8, 1];
+            bytes.splice(0..0, record);
+        }
+        let mut socket = raw(far.address());
+        let _ = socket.write_all(&bytes);
+        if random() % 4 == 0 {
+            stay.push(socket);
+        }
+        if round % 10 == 0 {
+            send_numbered(&near, far.address(), round / 10);
+        }
+    }
+    expect_numbered(&far, near.card(), 0..20);
+    stay.into_iter().for_each(ends_by);
+    far.wait_for("all of them", |far| far.dropped() == Dropped { strangers: 200, ..Dropped::default() });
+}
+
 /// Letters that the connection held back when it broke are lost, and nobody waits for them.
 #[test]
 fn a_loss_over_tls_is_told_once() {
