@@ -56,6 +56,12 @@ impl Address {
         &self.0
     }
 
+    /// A name that is not looked at.
+    #[cfg(test)]
+    pub(super) fn of_name(host: &str, port: u16) -> Address {
+        Address(Place::Name { host: host.into(), port })
+    }
+
     /// With this port, if it has one.
     pub(super) fn with_port(&self, port: u16) -> Address {
         Address(match self.0.clone() {

@@ -220,7 +220,9 @@ impl Drop for Endpoint {
     /// Ends all connections that were not given away. Letters that wait have 200 ms to leave.
     fn drop(&mut self) {
         self.exchange.stop();
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        // Dropped by `tell`, against what is asked of it: the thread stops after that.
+        if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
     }

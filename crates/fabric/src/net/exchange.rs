@@ -52,6 +52,8 @@ impl Exchange {
     pub(super) fn ask(&self, command: Command) {
         let mut state = self.state();
         let bytes = command.bytes();
+        // If there are others the thread has been woken for them, and has not looked.
+        let is_first = state.commands.is_empty();
         if let Command::Send { to, .. } = &command
             && (state.commands.len() >= COMMANDS_MAX || state.command_bytes + bytes > COMMAND_BYTES_MAX)
         {
@@ -62,7 +64,9 @@ impl Exchange {
             state.commands.push_back(command);
         }
         drop(state);
-        self.waker.wake();
+        if is_first {
+            self.waker.wake();
+        }
     }
 
     pub(super) fn commands(&self) -> VecDeque<Command> {

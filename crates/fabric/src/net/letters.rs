@@ -1,6 +1,6 @@
 //! Letters on a mail connection: a head (length of the letter, length of the enclosure), the letter as between mailboxes, and
 //! what is enclosed.
-use super::limits::{ENCLOSURE_BYTES_MAX, LETTERS_PER_SEND, READ_BYTES, READS_MAX, SENDS_MAX};
+use super::limits::{ENCLOSURE_BYTES_MAX, LETTERS_PER_SEND, READS_MAX, SENDS_MAX};
 use crate::mail::Letter;
 use crate::mail::limits::LETTER_BYTES_MAX;
 use crate::tcp::{Space, Stream};
@@ -117,16 +117,16 @@ impl Arriving {
         self.bytes.len()
     }
 
-    /// Reads, and hands on every letter that became whole; they are from `from`, or forged.
+    /// Reads through `buffer`, and hands on every letter that became whole; they are from `from`, or forged.
     pub(super) fn receive(
         &mut self,
         stream: &mut dyn Stream,
+        buffer: &mut [u8],
         from: MemberId,
         mut hand_on: impl FnMut(Brought),
     ) -> Stand {
-        let mut buffer = vec![0; READ_BYTES];
         for _ in 0..READS_MAX {
-            let got = match stream.receive(&mut [Space::of(&mut buffer)]) {
+            let got = match stream.receive(&mut [Space::of(buffer)]) {
                 Ok(0) => return Stand::Over,
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Stand::Empty,
@@ -145,7 +145,7 @@ impl Arriving {
                     hand_on(read(std::mem::take(&mut self.bytes), from));
                 }
             }
-            if got < READ_BYTES && !stream.has_arrived() {
+            if got < buffer.len() && !stream.has_arrived() {
                 return Stand::Empty;
             }
         }
@@ -220,7 +220,7 @@ mod tests {
         let (mut arriving, mut brought, mut stand) = (Arriving::default(), vec![], Stand::Empty);
         for bite in bytes.chunks(bite) {
             far.write_all(bite).unwrap();
-            stand = arriving.receive(&mut near, ME, |one| brought.push(one));
+            stand = arriving.receive(&mut near, &mut [0; 300], ME, |one| brought.push(one));
             if stand == Stand::Over {
                 break;
             }
@@ -290,7 +290,7 @@ mod tests {
         let (mut near, mut far) = near();
         let mut large = Arriving::default();
         far.write_all(&[1, ENCLOSURE_BYTES_MAX as u32].map(u32::to_le_bytes).concat()).unwrap();
-        assert_eq!(large.receive(&mut near, ME, |one| panic!("{one:?}")), Stand::Empty);
+        assert_eq!(large.receive(&mut near, &mut [0; 300], ME, |one| panic!("{one:?}")), Stand::Empty);
         assert!(large.bytes.capacity() < 4096, "{}", large.bytes.capacity());
     }
 

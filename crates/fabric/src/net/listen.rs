@@ -93,3 +93,20 @@ impl Drop for Listener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    #[test]
+    fn all_of_ipv6_is_not_all_of_ipv4() {
+        // Somebody else may have the port.
+        let both = (0..100).find_map(|_| {
+            let (first, port) = listen_ip((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
+            let (second, _) = listen_ip((Ipv6Addr::UNSPECIFIED, port).into()).ok()?;
+            Some((first, second))
+        });
+        assert!(both.is_some());
+    }
+}

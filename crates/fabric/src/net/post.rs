@@ -124,8 +124,13 @@ impl Post {
         matches!(&self.state, State::Up(wire, _) if !wire.wants_out())
     }
 
-    /// Whether all letters have left.
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether letters wait that have not left in full.
+    pub(super) fn has_letters(&self) -> bool {
+        !self.parcels.is_empty()
+    }
+
+    /// Whether all letters are with the system.
+    pub(super) fn is_flushed(&self) -> bool {
         self.parcels.is_empty() && !matches!(&self.state, State::Up(wire, _) if wire.stream.holds_back())
     }
 

@@ -6,7 +6,7 @@ use super::error::NetError;
 use super::exchange::{Command, Exchange};
 use super::hello::{Card, Hello, Purpose};
 use super::letters::{Arriving, Brought, Stand};
-use super::limits::{ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, REFUSED_PAUSE};
+use super::limits::{ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, READ_BYTES, REFUSED_PAUSE};
 use super::listen::Listener;
 use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
@@ -42,6 +42,8 @@ pub(super) struct Switch {
     unread: BTreeSet<u64>,
     /// Whether the poller does not tell of inlets, because nobody takes the events.
     paused: bool,
+    /// What is read from inlets goes through it.
+    buffer: Box<[u8]>,
 }
 
 /// Letters from somebody.
@@ -81,6 +83,7 @@ impl Switch {
             posts_by_address: BTreeMap::new(),
             unread: BTreeSet::new(),
             paused: false,
+            buffer: vec![0; READ_BYTES].into(),
         }
     }
 
@@ -192,7 +195,7 @@ impl Switch {
     }
 
     fn has_said_everything(&self) -> bool {
-        self.posts.values().all(|post| post.is_empty() || matches!(post.state, State::Pausing(_)))
+        self.posts.values().all(|post| post.is_flushed() || matches!(post.state, State::Pausing(_)))
     }
 
     fn id(&mut self) -> u64 {
@@ -308,12 +311,12 @@ impl Switch {
         }
         let State::Up(_, with) = &post.state else { return };
         self.exchange.tell(Event::Lost { with: with.clone() });
-        if post.is_empty() {
+        if post.has_letters() {
+            post.disconnected(None);
+        } else {
             let address = post.address.clone();
             self.posts.remove(&id);
             self.posts_by_address.remove(&address);
-        } else {
-            post.disconnected(None);
         }
     }
 
@@ -403,7 +406,8 @@ impl Switch {
         let exchange = &self.exchange;
         let inlet = self.inlets.get_mut(&id)?;
         let from = &inlet.from;
-        let stand = inlet.arriving.receive(&mut *inlet.wire.stream, from.id, |brought| match brought {
+        let stream = &mut *inlet.wire.stream;
+        let stand = inlet.arriving.receive(stream, &mut self.buffer, from.id, |brought| match brought {
             Brought::Letter(letter, enclosure) => {
                 exchange.tell(Event::Letter { from: from.clone(), letter, enclosure })
             }

@@ -22,7 +22,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a process shows to others, and by what it knows them.
+/// What a process shows to others, and by what it knows them. The files are read once: who has a new certificate opens a new endpoint.
 #[derive(Clone)]
 pub struct Identity {
     client: Arc<ClientConfig>,
