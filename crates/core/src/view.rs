@@ -304,6 +304,16 @@ impl View {
         }
     }
 
+    /// Shares the members among the [shards](Rule::Shard); who is in one stays there. Their senders follow from the rules, all other subgroups
+    /// stay as they are. So a first view gets its shards, as later ones do by [`next`](Self::next).
+    pub fn share_out(&mut self) {
+        self.fill_shards();
+        for spec in self.subgroups.iter_mut().filter(|spec| matches!(spec.member_rule, Rule::Shard { .. })) {
+            let available = spec.is_available();
+            spec.senders = if available { spec.sender_rule.pick(&self.members, &spec.members) } else { Vec::new() };
+        }
+    }
+
     fn fill_shards(&mut self) {
         let shard = |spec: &SubgroupSpec| match spec.member_rule {
             Rule::Shard { set, least, most } => Some((set, least as usize, most as usize)),
@@ -471,6 +481,10 @@ mod tests {
         let two = everyone(&first, &[11], &changes);
         assert_eq!((ids(&two, 0), ids(&two, 1)), (vec![10], vec![11]));
         assert!(!two.subgroups[0].is_available() && two.subgroups[0].senders.is_empty());
+        let mut founded = two.clone();
+        founded.subgroups.iter_mut().for_each(|spec| spec.members.clear());
+        founded.share_out();
+        assert_eq!(founded, two, "founders are shared out as those are who come");
         let five = everyone(&two, &[12, 13, 14], &[]);
         assert_eq!((ids(&five, 0), ids(&five, 1)), (vec![10, 12, 14], vec![11, 13]));
         assert!(five.subgroups.iter().all(|spec| spec.is_available() && spec.senders == spec.members));

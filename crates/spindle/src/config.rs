@@ -66,6 +66,16 @@ pub enum Who {
     First(u32),
     /// These ranks.
     Ranks(Vec<u32>),
+    /// For [members](Subgroup::members) only, of senders it means all: one shard of several. The subgroups with the same `set` share the group's
+    /// members among them, and keep them, however these come and go.
+    Shard {
+        /// Which shards belong together.
+        set: u32,
+        /// With fewer members the shard is unavailable: nobody may send in it.
+        least: u32,
+        /// It never has more.
+        most: u32,
+    },
 }
 
 impl Config {
@@ -90,7 +100,9 @@ impl Config {
         let count = members.len() as u32;
         let everyone: Vec<Rank> = (0..count).map(Rank).collect();
         let subgroups = self.subgroups.iter().map(|s| s.spec(&members, &everyone)).collect();
-        View { id: ViewId(1), members, subgroups }
+        let mut view = View { id: ViewId(1), members, subgroups };
+        view.share_out();
+        view
     }
 
     /// A number that differs, in all likelihood, when anything differs that members must agree on.
@@ -132,7 +144,9 @@ impl Subgroup {
     }
 
     fn spec(&self, ids: &[MemberId], everyone: &[Rank]) -> SubgroupSpec {
-        let members = self.members.of(everyone);
+        // Who is in a shard depends on the others.
+        let is_shard = matches!(self.members, Who::Shard { .. });
+        let members = if is_shard { Vec::new() } else { self.members.of(everyone) };
         SubgroupSpec {
             member_rule: self.members.rule(ids),
             sender_rule: self.senders.rule(ids),
@@ -156,12 +170,13 @@ impl Who {
                 let listed = ranks.iter().filter_map(|rank| ids.get(*rank as usize));
                 Rule::Only(listed.copied().collect())
             }
+            Who::Shard { set, least, most } => Rule::Shard { set: *set, least: *least, most: *most },
         }
     }
 
     fn of(&self, from: &[Rank]) -> Vec<Rank> {
         match self {
-            Who::All => from.to_vec(),
+            Who::All | Who::Shard { .. } => from.to_vec(),
             Who::First(count) => from.iter().copied().take(*count as usize).collect(),
             Who::Ranks(ranks) => {
                 let mut ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();

@@ -27,6 +27,7 @@ fn check_subgroup(effective: &Effective, subgroup: &Subgroup, listed: &Origin) -
     let count = |who: &Who| match who {
         Who::All => 1,
         Who::First(count) => *count,
+        Who::Shard { most, .. } => *most,
         Who::Ranks(ranks) => ranks.iter().max().map_or(1, |rank| rank + 1),
     };
     let members = count(&subgroup.members).max(count(&subgroup.senders));

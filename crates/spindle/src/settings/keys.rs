@@ -117,16 +117,16 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "subgroup.NAME.members",
-        about: "Who is in it: all, the first so many by rank, or a list of ranks",
+        about: "Who is in it: all, the first so many by rank, a list of ranks, or one of several shards that share the members among them",
         standard: "all",
-        kind: Kind::Who,
+        kind: Kind::Who { shards: true },
         example: "\"all\"",
     },
     Key {
         path: "subgroup.NAME.senders",
         about: "Who of those sends; members that never send cost the others nothing if they are left out",
         standard: "all",
-        kind: Kind::Who,
+        kind: Kind::Who { shards: false },
         example: "\"all\"",
     },
     Key {

@@ -106,6 +106,23 @@ fn a_file_says_all_there_is_to_say() {
 }
 
 #[test]
+fn shards_share_the_founders_among_them() {
+    let shard = |name: &str| format!("[[subgroup]]\nname = \"{name}\"\nmembers = \"shard 1, 2 to 3\"\n");
+    let text = format!("[group]\nname = \"sharded\"\nmembers = 5\n{}{}[[subgroup]]\n", shard("kv/0"), shard("kv/1"));
+    let config = Settings::from_toml("x.toml", &text).effective().unwrap().config().unwrap();
+    let nodes = config.local().unwrap();
+    let of = |name: &str| {
+        let view = nodes[0].view();
+        let spec = &view.subgroups[view.subgroup(name).unwrap().index()];
+        assert_eq!(spec.members, spec.senders);
+        spec.members.iter().map(|rank| rank.0).collect::<Vec<_>>()
+    };
+    assert_eq!((of("kv/0"), of("kv/1"), of("all")), (vec![0, 2, 4], vec![1, 3], vec![0, 1, 2, 3, 4]));
+    let told = errors("[[subgroup]]\nmembers = \"shard 1, 3 to 2\"\nsenders = \"shard 1, 2 to 3\"\n");
+    assert!(told.len() == 2 && told[0].contains("\"shard 0, 2 to 3\" (one of set 0"), "{told:#?}");
+}
+
+#[test]
 fn nothing_said_gives_a_group_of_one_host() {
     let mut settings = Settings::new();
     settings.flag("group.name", "g", "GROUP");

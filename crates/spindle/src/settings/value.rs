@@ -46,6 +46,7 @@ impl fmt::Display for Value {
             Value::Switch(on) => on.fmt(f),
             Value::Who(Who::All) => f.write_str("all"),
             Value::Who(Who::First(count)) => write!(f, "first {count}"),
+            Value::Who(Who::Shard { set, least, most }) => write!(f, "shard {set}, {least} to {most}"),
             Value::Who(Who::Ranks(ranks)) => {
                 f.write_str(&ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
             }
@@ -87,7 +88,10 @@ pub(super) enum Kind {
     },
     Switch,
     Choice(&'static [&'static str]),
-    Who,
+    /// Members; `shards` if a shard is possible.
+    Who {
+        shards: bool,
+    },
     Path,
     /// `host:port`.
     Address,
@@ -116,7 +120,11 @@ impl Kind {
             }
             Kind::Switch => "true or false".to_string(),
             Kind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or "),
-            Kind::Who => "\"all\", \"first 2\", or ranks such as [0, 1]".to_string(),
+            Kind::Who { shards: false } => "\"all\", \"first 2\", or ranks such as [0, 1]".to_string(),
+            Kind::Who { shards: true } => {
+                "\"all\", \"first 2\", ranks such as [0, 1], or \"shard 0, 2 to 3\" (one of set 0, with 2 to 3 members)"
+                    .to_string()
+            }
             Kind::Path => "a path; in a file, one that is relative counts from the file's directory".to_string(),
             Kind::Address => "an address such as \"host:7411\", \"10.0.0.1:7411\" or \"[::1]:7411\"".to_string(),
             Kind::Addresses => "addresses such as [\"host:7411\", \"[::1]:7411\"]".to_string(),
@@ -141,7 +149,7 @@ impl Kind {
                 let list = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 addresses(list.map(str::to_string).collect())
             }
-            Kind::Who => who(text),
+            Kind::Who { shards } => who(text, *shards),
             _ => self.word(text),
         }
     }
@@ -150,7 +158,9 @@ impl Kind {
     pub(super) fn read(&self, value: &DeValue<'_>) -> Option<Value> {
         match (self, value) {
             (Kind::Path, DeValue::String(text)) => self.parse(OsStr::new(text.as_ref())),
-            (Kind::Who, DeValue::String(text)) => who(text).filter(|who| !matches!(who, Value::Who(Who::Ranks(_)))),
+            (Kind::Who { shards }, DeValue::String(text)) => {
+                who(text, *shards).filter(|who| !matches!(who, Value::Who(Who::Ranks(_))))
+            }
             (Kind::Number { .. } | Kind::Switch | Kind::Addresses, DeValue::String(_)) => None,
             (_, DeValue::String(text)) => self.word(text),
             (_, DeValue::Integer(digits)) => {
@@ -166,7 +176,7 @@ impl Kind {
                 let item = |item: &DeValue<'_>| item.as_str().map(str::to_string);
                 addresses(items.iter().map(|i| item(i.get_ref())).collect::<Option<_>>()?)
             }
-            (Kind::Who, DeValue::Array(items)) => {
+            (Kind::Who { .. }, DeValue::Array(items)) => {
                 let rank = |item: &DeValue<'_>| match item {
                     DeValue::Integer(digits) => u32::from_str_radix(digits.as_str(), digits.radix()).ok(),
                     _ => None,
@@ -236,9 +246,17 @@ pub(super) fn shorten(text: &str) -> String {
     if chars.next().is_some() { head + "..." } else { head }
 }
 
-fn who(text: &str) -> Option<Value> {
+fn who(text: &str, shards: bool) -> Option<Value> {
     if text == "all" {
         return Some(Value::Who(Who::All));
+    }
+    if let Some(rest) = text.strip_prefix("shard ").filter(|_| shards) {
+        let (set, size) = rest.split_once(',')?;
+        let (least, most) = size.split_once(" to ")?;
+        let [set, least, most] = [set, least, most].map(|number| number.trim().parse::<u32>().ok());
+        let (set, least, most) = (set?, least?, most?);
+        let is_fine = least <= most && (1..=MEMBERS_MAX as u32).contains(&most);
+        return is_fine.then_some(Value::Who(Who::Shard { set, least, most }));
     }
     if let Some(count) = text.strip_prefix("first ") {
         let count = count.trim().parse().ok().filter(|count| (1..=MEMBERS_MAX as u32).contains(count));
@@ -292,10 +310,12 @@ mod tests {
     fn what_is_shown_is_read_as_the_same() {
         let time = Kind::Time { least: Duration::ZERO, most: Duration::from_secs(100), never: true };
         let number = Kind::Number { least: 1, most: 10 };
+        let who = Kind::Who { shards: true };
         let values = [
-            (Kind::Who, Value::Who(Who::All)),
-            (Kind::Who, Value::Who(Who::First(3))),
-            (Kind::Who, Value::Who(Who::Ranks(vec![0, 2]))),
+            (who, Value::Who(Who::All)),
+            (who, Value::Who(Who::First(3))),
+            (who, Value::Who(Who::Ranks(vec![0, 2]))),
+            (who, Value::Who(Who::Shard { set: 7, least: 2, most: 3 })),
             (time, Value::Time(None)),
             (time, Value::Time(Some(Duration::from_millis(30)))),
             (number, Value::Number(10)),
