@@ -359,6 +359,11 @@ impl Watched {
         &self.rows
     }
 
+    /// Whether the rows show what the members had posted when they let this process follow, or later. Before that they are zeros.
+    pub fn is_complete(&self) -> bool {
+        self.links.as_ref().is_none_or(Links::has_all)
+    }
+
     /// Takes in what has arrived, and says whether anything did.
     pub fn progress(&mut self) -> bool {
         self.links.as_mut().is_some_and(|links| links.progress(&self.row).1)

@@ -6,6 +6,7 @@
 use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
 use crate::network::{Net, Network, Told};
+use crate::state::Way;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::mail::{
@@ -13,10 +14,12 @@ use spindle_fabric::mail::{
     enclose,
 };
 use spindle_fabric::net::{Card, Event, Purpose};
+use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Doorbell, MemberBell, Peer, PeerParts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -47,7 +50,12 @@ pub(crate) enum News {
     /// The state of an application begins to come.
     State {
         view: ViewId,
-        pipe: [OwnedFd; 2],
+        way: Way,
+    },
+    /// Somebody on another host wants to follow a view, over this stream.
+    Guest {
+        view: ViewId,
+        stream: Connection,
     },
     Requests {
         from: MemberId,
@@ -83,6 +91,8 @@ pub(crate) struct Crew {
     early: Vec<News>,
     /// When to read on, if there was no descriptor left for what is in the mailbox.
     starved_until: Option<Instant>,
+    /// Threads that wait for a stream over which to send a state.
+    senders: BTreeMap<MemberId, Sender<Connection>>,
     /// Who follows without being a member.
     observers: BTreeSet<MemberId>,
     /// Who of them does not read its letters, since when.
@@ -196,7 +206,7 @@ impl Crew {
 
     fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, newcomers, pids, watched, dead) = Default::default();
-        let (members, early, starved_until, observers, deaf) = Default::default();
+        let (members, early, starved_until, senders, observers, deaf) = Default::default();
         Crew {
             post,
             me,
@@ -209,6 +219,7 @@ impl Crew {
             members,
             early,
             starved_until,
+            senders,
             observers,
             deaf,
             notices,
@@ -264,6 +275,9 @@ impl Crew {
         let is_new = self.observers.insert(id);
         // A visitor is never a member, so a wrong number only makes that it is forgotten, and asks again. For those who may become
         // members their own word about their process would not do.
+        if self.is_far(id) {
+            return is_new;
+        }
         let Post::Mail { watch, .. } = &self.post else { return is_new };
         let pid = self.pids.get(&id).and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
         if id.0 >= VISITOR_IDS_FROM
@@ -430,6 +444,24 @@ impl Crew {
                     self.keep_part(incarnation, view, with.id, Peer::There(stream));
                 }
                 Some(Event::Lost { with }) => news.push(News::Lost(with.id)),
+                // What this process follows.
+                Some(Event::Stream { with, purpose: Purpose::Guest { incarnation, view }, stream, dialled: true }) => {
+                    self.keep_part(incarnation, view, with.id, Peer::There(stream));
+                }
+                Some(Event::Stream { purpose: Purpose::Guest { incarnation, view }, stream, .. }) => {
+                    if incarnation == self.incarnation {
+                        news.push(News::Guest { view, stream });
+                    }
+                }
+                Some(Event::Stream { with, purpose: Purpose::State { .. }, stream, dialled: true }) => {
+                    if let Some(sender) = self.senders.remove(&with.id) {
+                        // It may have ended, when this took too long.
+                        let _ = sender.send(stream);
+                    }
+                }
+                Some(Event::Stream { purpose: Purpose::State { view }, stream, .. }) => {
+                    news.push(News::State { view, way: Way::Stream(stream) });
+                }
                 // Failures show in what does not come, and are tried again; streams that nobody has use for are closed.
                 Some(_) => {}
             }
@@ -478,7 +510,7 @@ impl Crew {
             }
             Letter::State { view, .. } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
-                    news.push(News::State { view, pipe });
+                    news.push(News::State { view, way: Way::Pipe(pipe) });
                 }
             }
             Letter::Request { from, reply, what } => news.push(News::Requests { from, reply, what }),
@@ -621,6 +653,28 @@ impl Crew {
                 net.dial(id, self.incarnation, view.id);
             }
         }
+    }
+
+    /// Makes the streams over which members on other hosts let this process follow `view`. To be called until all are there.
+    pub(crate) fn visit(&mut self, view: &View) {
+        let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+        for id in &view.members {
+            if !self.parts.contains_key(&(view.id, *id)) {
+                net.dial_as_guest(*id, self.incarnation, view.id);
+            }
+        }
+    }
+
+    /// Makes a stream to `to` for a state, which the answer yields when it is there.
+    pub(crate) fn dial_for_state(&mut self, to: MemberId, view: ViewId) -> Receiver<Connection> {
+        let (tell, told) = channel();
+        if let Some(net) = self.net()
+            && let Some(card) = net.far(to)
+        {
+            net.endpoint().dial(&card.address, Some(to), Purpose::State { view });
+            self.senders.insert(to, tell);
+        }
+        told
     }
 
     /// Whether everything that was to be sent to the members of `view` is on its way. Who is outside may leave its letters lying.

@@ -12,6 +12,10 @@ use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, Runtime
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// After so long without a word from other hosts the group counts as gone.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long a view may go on after the stream from one of its members was lost.
+const CUT_MAX: Duration = Duration::from_secs(3);
 /// How often it asks again.
 pub(crate) const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long the memory of a view may be on its way while the members are in a newer one already.
@@ -28,9 +32,13 @@ pub(crate) struct Follower {
     group: GroupName,
     incarnation: u128,
     followed: Option<Followed>,
+    /// The one that is about to begin.
+    arriving: Option<Arriving>,
     /// The newest view that a member has told of, if it is newer than the one that is followed.
     told: Option<View>,
     asked: Option<Instant>,
+    /// In a group that spans hosts: when anything was heard from anybody last.
+    heard: Instant,
 }
 
 /// The newest view that was begun.
@@ -41,6 +49,16 @@ struct Followed {
     view: Arc<View>,
     /// Once it is followed to its end: the one that was decided on, and since when it is waited for.
     next: Option<(Arc<View>, Instant)>,
+    /// Since when somebody's stream has been down.
+    cut: Option<Instant>,
+}
+
+/// A view of which all members have handed over something, and not all of it may be here.
+#[derive(Debug)]
+struct Arriving {
+    view: Arc<View>,
+    rows: Watched,
+    since: Instant,
 }
 
 /// Which view begins.
@@ -55,8 +73,9 @@ pub(crate) enum Begun {
 impl Follower {
     /// One with an address in `group`, which shows the members `digest` as its configuration's.
     pub(crate) fn new(crew: Crew, digest: u64, founders: u32, dir: RuntimeDir, group: GroupName) -> Follower {
-        let (incarnation, followed, told, asked) = Default::default();
-        Follower { crew, digest, founders, dir, group, incarnation, followed, told, asked }
+        let (incarnation, followed, arriving, told, asked) = Default::default();
+        let heard = Instant::now();
+        Follower { crew, digest, founders, dir, group, incarnation, followed, arriving, told, asked, heard }
     }
 
     pub(crate) fn me(&self) -> MemberId {
@@ -112,10 +131,12 @@ impl Follower {
         }
         self.asked = Some(Instant::now());
         let members = Mailbox::members(&self.dir, &self.group)?;
-        if members.is_empty() {
+        let spans_hosts = self.crew.net().is_some();
+        if members.is_empty() && (!spans_hosts || self.heard.elapsed() > SILENCE_MAX) {
             return Err(JoinError::GroupGone);
         }
         if wants_in || !self.is_following() {
+            self.crew.ask_afar(self.digest, self.founders, !wants_in);
             for member in members {
                 self.crew.ask(member, self.digest, self.founders, !wants_in);
             }
@@ -133,11 +154,13 @@ impl Follower {
     /// # Errors
     /// [`JoinError::Refused`]; [`JoinError::GroupGone`] if it is another group of the same name by now.
     pub(crate) fn news(&mut self) -> Result<Vec<News>, JoinError> {
+        self.progress();
         if self.crew.is_calm() {
             return Ok(vec![]);
         }
         let mut rest = vec![];
         for news in self.crew.news() {
+            self.heard = Instant::now();
             match news {
                 News::Refused(why) if why != Refusal::NoState => return Err(JoinError::Refused(why)),
                 News::View { incarnation, view } => self.hear_of(incarnation, view)?,
@@ -150,6 +173,25 @@ impl Follower {
             }
         }
         Ok(rest)
+    }
+
+    /// Takes in what members on other hosts have sent. To be called before every look.
+    pub(crate) fn progress(&mut self) {
+        if let Some(followed) = &mut self.followed {
+            if followed.rows.progress() {
+                self.heard = Instant::now();
+            }
+            while followed.rows.next_down().is_some() {
+                followed.cut.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Whether a member's stream has ended, and no view without it has come since.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let cut =
+            |followed: &Followed| followed.next.is_none() && followed.cut.is_some_and(|at| at.elapsed() > CUT_MAX);
+        self.followed.as_ref().is_some_and(cut)
     }
 
     /// Whether there may be [`news`](Self::news).
@@ -167,7 +209,8 @@ impl Follower {
             // All of the group that was followed are dead, and another has been founded.
             return Err(JoinError::GroupGone);
         }
-        let newest = self.told.as_ref().map(|told| told.id).max(self.view().map(|view| view.id));
+        let arriving = self.arriving.as_ref().map(|arriving| arriving.view.id);
+        let newest = self.told.as_ref().map(|told| told.id).max(self.view().map(|view| view.id)).max(arriving);
         if newest.is_none_or(|newest| newest < view.id) {
             self.told = Some(view);
         }
@@ -185,7 +228,7 @@ impl Follower {
             return false;
         };
         let is_newer = self.told.as_ref().is_some_and(|told| told.id > next.id);
-        is_newer && since.elapsed() >= PARTS_WAIT && !self.has_all_of(next)
+        is_newer && since.elapsed() >= PARTS_WAIT && self.arriving.is_none() && !self.has_all_of(next)
     }
 
     /// Begins the next view, or the newest if that one was passed over or is the first; once the rows of all its members are here.
@@ -193,46 +236,64 @@ impl Follower {
     /// # Errors
     /// What the members have handed over is no memory of theirs, or the system has no room for it.
     pub(crate) fn begin(&mut self) -> Result<Option<Begun>, JoinError> {
-        if let Some(last) = self.followed.take_if(|followed| followed.next.is_some()) {
-            let next = last.next.as_ref().map(|(next, _)| Arc::clone(next)).expect("it has ended");
-            if self.has_all_of(&next) {
-                let observer = last.observer.successor(View::clone(&next))?;
-                let rows = self.take_rows(&next)?;
-                self.followed = Some(Followed { observer, rows, view: next, next: None });
-                return Ok(Some(Begun::Next));
+        if self.arriving.is_none() {
+            self.arriving = self.next_rows()?;
+        }
+        let Some(arriving) = &mut self.arriving else { return Ok(None) };
+        arriving.rows.progress();
+        if !arriving.rows.is_complete() {
+            if arriving.since.elapsed() > CUT_MAX || arriving.rows.next_down().is_some() {
+                // Somebody has ended, or does not answer. The members tell what has come of it.
+                self.arriving = None;
+                self.asked = None;
             }
-            self.followed = Some(last);
+            return Ok(None);
+        }
+        let Some(Arriving { view, rows, .. }) = self.arriving.take() else { return Ok(None) };
+        let is_next = |followed: &mut Followed| followed.next.as_ref().is_some_and(|(next, _)| next.id == view.id);
+        let (observer, begun) = match self.followed.take_if(is_next) {
+            Some(last) => (last.observer.successor(View::clone(&view))?, Begun::Next),
+            None => (Observer::new(View::clone(&view), rows.rows())?, Begun::Newest),
+        };
+        self.followed = Some(Followed { observer, rows, view, next: None, cut: None });
+        Ok(Some(begun))
+    }
+
+    /// The rows of the view that is to begin, if they are there. Those of other hosts have yet to fill.
+    fn next_rows(&mut self) -> Result<Option<Arriving>, JoinError> {
+        if let Some(followed) = &self.followed {
+            let Some((next, _)) = &followed.next else { return Ok(None) };
+            let next = Arc::clone(next);
+            self.crew.visit(&next);
+            if self.has_all_of(&next) {
+                return self.take_rows(next).map(Some);
+            }
             if !self.is_passed_over() {
                 return Ok(None);
             }
-        } else if self.followed.is_some() {
-            return Ok(None);
         }
         let me = self.me();
         // A view of my own is not for following.
         let Some(told) = self.told.as_ref().filter(|told| told.rank_of(me).is_none()) else { return Ok(None) };
         self.crew.pass_over_until(told.id);
+        self.crew.visit(told);
         if !self.has_all_of(told) {
             return Ok(None);
         }
-        let view = Arc::new(told.clone());
-        let rows = self.take_rows(&view)?;
-        let observer = Observer::new(View::clone(&view), rows.rows())?;
-        self.followed = Some(Followed { observer, rows, view, next: None });
-        Ok(Some(Begun::Newest))
+        self.take_rows(Arc::new(told.clone())).map(Some)
     }
 
     fn has_all_of(&self, view: &View) -> bool {
         view.members.iter().all(|id| self.crew.has_parts(view.id, *id))
     }
 
-    fn take_rows(&mut self, view: &View) -> Result<Watched, JoinError> {
-        let layout = Layout::new(view)?;
+    fn take_rows(&mut self, view: Arc<View>) -> Result<Arriving, JoinError> {
+        let layout = Layout::new(&view)?;
         let parts = view.members.iter().map(|id| self.crew.take_parts(view.id, *id)).collect();
         let rows = Watched::new(&layout, parts)?;
-        self.crew.begin(view);
+        self.crew.begin(&view);
         self.told.take_if(|told| told.id <= view.id);
-        Ok(rows)
+        Ok(Arriving { view, rows, since: Instant::now() })
     }
 
     /// The next message, of those that are deliverable now. Its bytes are the [`payload`](Self::payload).

@@ -365,7 +365,7 @@ impl<'a> Candidate<'a> {
 
     fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
         if let Some(network) = &self.config.network {
-            return self.join_afar(network);
+            return self.join_afar(network, handler);
         }
         let role = found_or_find(&self.dir, &self.group, self.config.id.map(MemberId), self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
@@ -403,7 +403,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Joins a group that spans hosts: asks its members on this one, and the seeds.
-    fn join_afar(&mut self, network: &Network) -> Result<Node, JoinError> {
+    fn join_afar<H: Handler>(&mut self, network: &Network, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
         let id = match self.config.id {
             Some(id) => MemberId(id),
             None => random_id()?,
@@ -411,21 +411,33 @@ impl<'a> Candidate<'a> {
         let mailbox = Mailbox::open(&self.dir, &self.group, id)?;
         let mut crew = Crew::new(mailbox, Some(&self.bell), Some((network, &self.dir, &self.group)))?;
         self.see(Gathering { members: self.config.members, present: vec![present(&crew, crew.me)] });
-        let view = self.meet(&mut crew)?;
+        // Who has a state to learn only follows, and is let in by those who found the group as by those who are it.
+        let founds = handler.is_none() || crew.net().is_some_and(Net::founds);
+        let view = if founds { self.meet(&mut crew, handler.is_some())? } else { None };
+        let Some(view) = view else {
+            let handler = handler.as_mut().expect("only who learns has met a group without being let in");
+            let Admitted { crew, installing } = self.learn(crew, *handler)?;
+            return self.install(crew, installing);
+        };
+        if self.has_restored {
+            // A new group begins with nothing, and what the handler holds by now is the dead one's state.
+            return Err(JoinError::GroupGone);
+        }
         let installing = Installing::first(view, &[], &mut crew, &self.bell, &self.config.terms(), None)?;
         self.install(crew, installing)
     }
 
-    /// Asks members and seeds until one tells the view that lets this process in; or founds the group, if that is its part.
-    fn meet(&mut self, crew: &mut Crew) -> Result<View, JoinError> {
+    /// Asks members and seeds until one tells the view that lets this process in; or founds the group, if that is its part. `None`: there is a
+    /// group, of which this process wants the state first.
+    fn meet(&mut self, crew: &mut Crew, learns: bool) -> Result<Option<View>, JoinError> {
         let mut founding = Founding::default();
         let mut asked: Option<Instant> = None;
         loop {
             if asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
                 asked = Some(Instant::now());
-                crew.ask_afar(self.digest, self.config.members, false);
+                crew.ask_afar(self.digest, self.config.members, learns);
                 for member in Mailbox::members(&self.dir, &self.group)? {
-                    crew.ask(member, self.digest, self.config.members, false);
+                    crew.ask(member, self.digest, self.config.members, learns);
                 }
             }
             let news = self.news(crew)?;
@@ -439,14 +451,15 @@ impl<'a> Candidate<'a> {
                         let mailbox = crew.mailbox().expect("a process that joins has an address");
                         if mailbox.enter(incarnation)? {
                             crew.set_incarnation(incarnation);
-                            return Ok(view);
+                            return Ok(Some(view));
                         }
                     }
+                    News::View { .. } if learns => return Ok(None),
                     news => rest.push(news),
                 }
             }
             if founds && let Some(view) = self.found(crew, &mut founding, rest)? {
-                return Ok(view);
+                return Ok(Some(view));
             }
         }
     }
@@ -666,7 +679,7 @@ fn present(crew: &Crew, id: MemberId) -> Present {
 }
 
 /// An id that nobody else takes, in all likelihood: there is nobody who could give one out.
-fn random_id() -> Result<MemberId, JoinError> {
+pub(crate) fn random_id() -> Result<MemberId, JoinError> {
     let mut bytes = [0; 8];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| JoinError::Host(errno.into()))?;
     Ok(MemberId((u64::from_le_bytes(bytes) % VISITOR_IDS_FROM).max(1)))

@@ -245,6 +245,9 @@ impl Learner {
         if let Some(view) = self.founded()? {
             return Ok(Some(Entrance { view, known: vec![] }));
         }
+        if self.follower.is_cut_off() {
+            return Err(JoinError::Source(std::io::Error::other("the connection to a member is lost")));
+        }
         if self.has_state && self.follower.is_passed_over() {
             return Err(JoinError::Source(std::io::Error::other("the group has passed over a view meanwhile")));
         }
@@ -400,12 +403,12 @@ impl Learner {
                 self.ask_the_next();
             }
             News::Waits(gathering) => *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = gathering,
-            News::State { view: id, pipe } => {
+            News::State { view: id, way } => {
                 let Some(view) = self.follower.view().filter(|_| self.follower.is_following() && !self.has_state)
                 else {
                     return Ok(());
                 };
-                let state = State::open(pipe).ok().filter(|state| {
+                let state = State::open(way).ok().filter(|state| {
                     // What came between the state and the begin of the observation would be missing.
                     let mut places = state.places.iter().zip(&self.start);
                     view.id == id && places.all(|(place, start)| place.is_none_or(|place| place >= *start))

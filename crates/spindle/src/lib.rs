@@ -13,6 +13,7 @@
 //! each sender a round, delivered once every member has received it.
 #![forbid(unsafe_code)]
 
+mod carry;
 mod change;
 mod config;
 mod crew;

@@ -163,6 +163,15 @@ impl Net {
         }
     }
 
+    /// Makes the stream over which this process follows what `id` does in a view, unless that is done already.
+    pub(crate) fn dial_as_guest(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+        if let Some(address) = self.far(id).map(|card| card.address.clone())
+            && self.dialling.insert((view, id))
+        {
+            self.endpoint.dial(&address, Some(id), Purpose::Guest { incarnation, view });
+        }
+    }
+
     /// What has happened, after what that means for the book.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let event = self.endpoint.receive()?;
@@ -170,7 +179,7 @@ impl Net {
             Event::Letter { from, .. } => self.learn(from.clone()),
             Event::Stream { with, purpose, .. } => {
                 self.learn(with.clone());
-                if let Purpose::Part { view, .. } = purpose {
+                if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
                     self.dialling.remove(&(*view, with.id));
                 }
             }
@@ -178,7 +187,7 @@ impl Net {
                 if let NetError::Myself { .. } = why {
                     self.own_seed = self.seeds.iter().position(|seed| seed == address).or(self.own_seed);
                 }
-                if let Purpose::Part { view, .. } = purpose {
+                if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
                     let failed =
                         self.book.values().filter(|card| card.address == *address).map(|card| (*view, card.id));
                     failed.for_each(|dial| _ = self.dialling.remove(&dial));

@@ -8,13 +8,16 @@ use crate::line::Line;
 use crate::publisher::Publisher;
 use crate::receiver::Receiver;
 use crate::shared::{End, Shared, Upcall};
-use crate::state::send_state;
+use crate::state::{send_state, send_state_afar};
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
 use spindle_core::layout::{RowLayout, membership};
-use spindle_core::{Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, limits};
+use spindle_core::{
+    Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, ViewId, limits,
+};
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::region::check_room;
+use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Fabric, MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts, Retired};
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
@@ -44,6 +47,8 @@ pub struct Node {
     next: Option<Installing>,
     /// Streams of views that have ended, since when.
     retired: Vec<(Retired, Instant)>,
+    /// Of those who follow a view that has not begun here.
+    guests: Vec<(ViewId, Connection)>,
     /// For the next view.
     spare: Option<Spare>,
     /// Whether one was made in this view.
@@ -168,10 +173,14 @@ const INSTALL_LOOK: Duration = Duration::from_millis(10);
 const RETIRED_MAX: Duration = Duration::from_secs(2);
 /// How often they are looked after.
 const RETIRED_LOOK: Duration = Duration::from_millis(1);
+/// How long to wait for a stream over which a state goes.
+const STREAM_WAIT: Duration = Duration::from_secs(7);
 /// How long a member that ends waits until its peers on other hosts have heard so, at most.
 const FAREWELL_MAX: Duration = Duration::from_millis(200);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
+/// Streams that are kept for views to come, at most.
+const GUESTS_MAX: usize = 64;
 /// Views that a receiver may be behind before the next one has to wait for it.
 const VIEWS_BEHIND_MAX: usize = 8;
 
@@ -364,6 +373,7 @@ impl Node {
             by_id,
             next,
             retired: vec![],
+            guests: vec![],
             spare: None,
             had_spare: false,
             relaying,
@@ -628,6 +638,7 @@ impl Node {
             // The old view was about to end, or had ended, without this wish.
             (self.leaving, self.has_chores) = (Leaving::Wanted, true);
         }
+        self.let_guests_in();
         self.joins.begin(handover, &self.view);
         for id in self.joins.admitted() {
             // The old view's engine heard of it when this one had been made already.
@@ -647,7 +658,7 @@ impl Node {
     #[cold]
     fn attend(&mut self) -> Result<bool, Ended> {
         self.clock.look();
-        let was_observed = !self.crew.observers().is_empty();
+        let was_observed = self.is_observed();
         // Everybody waits for these letters.
         let news = if self.next.is_some() { self.crew.news_now() } else { self.crew.news() };
         let worked = !news.is_empty();
@@ -664,11 +675,18 @@ impl Node {
                 }
                 News::Asks { id, pid, config, observer, .. } => self.asked(id, pid, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
-                News::Lost(_) | News::Refused(_) | News::Waits(_) | News::View { .. } | News::State { .. } => {}
+                News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
+                News::Lost(_)
+                | News::Guest { .. }
+                | News::Refused(_)
+                | News::Waits(_)
+                | News::View { .. }
+                | News::State { .. } => {}
             }
         }
-        if was_observed && self.crew.observers().is_empty() {
-            self.engine.set_observed(false);
+        self.let_guests_in();
+        if was_observed != self.is_observed() {
+            self.engine.set_observed(!was_observed);
         }
         if !self.had_spare && self.next.is_none() && !self.engine.is_wedged() && self.joins.is_complete() {
             self.had_spare = true;
@@ -686,6 +704,25 @@ impl Node {
             self.admit(due);
         }
         Ok(worked)
+    }
+
+    /// Whether somebody follows who needs what was delivered for a while yet.
+    fn is_observed(&self) -> bool {
+        !self.crew.observers().is_empty() || self.fabric.guests() > 0
+    }
+
+    /// Lets those follow the view who have made a stream for it.
+    fn let_guests_in(&mut self) {
+        if self.next.is_some() {
+            return;
+        }
+        let view = self.view.id;
+        for (_, stream) in self.guests.extract_if(.., |(wanted, _)| *wanted == view) {
+            // If the system refuses, it finds its stream closed.
+            let _ = self.fabric.add_guest(self.engine.layout(), stream);
+            self.engine.set_observed(true);
+        }
+        self.guests.retain(|(wanted, _)| *wanted > view);
     }
 
     fn admit(&mut self, ids: Vec<MemberId>) {
@@ -795,6 +832,15 @@ impl Node {
         let (view, notices) = (self.view.id, Arc::clone(self.notices()));
         let thread = thread::Builder::new().name("spindle-state".into());
         // Without a thread or memory for it the joiner hears nothing, and asks somebody else.
+        if self.crew.is_far(to) {
+            let stream = self.crew.dial_for_state(to, view);
+            let send = move || match stream.recv_timeout(STREAM_WAIT) {
+                Ok(stream) => send_state_afar(state, &places, stream),
+                Err(_) => Ok(()),
+            };
+            let _ = thread.spawn(send);
+            return;
+        }
         let _ = thread.spawn(move || send_state(state, &places, |pipe| notices.tell_of_state(to, view, pipe)));
     }
 

@@ -7,9 +7,10 @@ use crate::crew::{Crew, News, after};
 use crate::error::{JoinError, ObserveError};
 use crate::following::{Begun, Follower};
 use crate::gathering::Gathering;
+use crate::joining::random_id;
 use crate::{Message, ViewChange};
-use spindle_core::{Gap, Lapped, Seen, SubgroupId, View, ViewId};
-use spindle_fabric::mail::Mailbox;
+use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
+use spindle_fabric::mail::{Mailbox, VISITOR_IDS_FROM};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -146,10 +147,16 @@ impl Config {
     ) -> Result<Observing, JoinError> {
         let (dir, group) = self.place()?;
         // Before the address: who asks for a group that nobody knows shall leave nothing behind.
-        if Mailbox::present(&dir, &group)?.is_empty() {
+        if self.network.is_none() && Mailbox::present(&dir, &group)?.is_empty() {
             return Err(JoinError::NoGroup { group: self.group, dir: dir.path().to_path_buf() });
         }
-        let crew = Crew::new(Mailbox::visit(&dir, &group)?, None, None)?;
+        let crew = match &self.network {
+            Some(network) => {
+                let id = MemberId(VISITOR_IDS_FROM + random_id()?.0);
+                Crew::new(Mailbox::visit_as(&dir, &group, id)?, None, Some((network, &dir, &group)))?
+            }
+            None => Crew::new(Mailbox::visit(&dir, &group)?, None, None)?,
+        };
         let mut follower = Follower::new(crew, self.observer_digest(), 1, dir, group);
         let start = Instant::now();
         let deadline = after(start, self.gather_timeout);
@@ -254,6 +261,7 @@ impl Observing {
         {
             self.fail(error);
         }
+        self.follower.progress();
         match self.follower.next() {
             Ok(Some(seen)) => Ok(Look::Seen(seen)),
             Ok(None) => Ok(self.look_around()),
@@ -274,6 +282,10 @@ impl Observing {
         }
         if self.follower.is_finished() {
             self.end = Some(ObserveError::Finished);
+            return Look::Worked;
+        }
+        if self.follower.is_cut_off() {
+            self.end = Some(ObserveError::Stuck("the connection to a member is lost".to_string()));
             return Look::Worked;
         }
         match self.follower.begin() {

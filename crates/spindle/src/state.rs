@@ -5,8 +5,10 @@
 //! ```
 //!
 //! A place says how much of a subgroup's order the state contains.
+use crate::carry::{CarryReader, CarryWriter};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
 use spindle_fabric::region::wish_for_huge_pages;
+use spindle_fabric::tcp::Connection;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -30,9 +32,8 @@ pub struct Snapshot {
 /// As [`BufRead`] it lends the bytes where they stand, in pieces, so what is parsed needs no copy. Where they are to be kept as they are,
 /// [`read_to_end`](Read::read_to_end) is the fastest way: it makes room for all of them at once, if [`len`](Self::len) is known, and asks for
 /// huge pages.
-#[derive(Debug)]
 pub struct State {
-    pipe: PipeReader,
+    bytes: Box<dyn BufRead + Send>,
     /// How many bytes it has, if that is known.
     pub len: Option<u64>,
     /// How many were read.
@@ -41,6 +42,19 @@ pub struct State {
     pub(crate) places: Vec<Option<u64>>,
     /// Whether the pipe failed, and not the application.
     pub(crate) broken: bool,
+}
+
+/// How a state comes: through a pipe in shared memory, or over a stream from another host.
+#[derive(Debug)]
+pub(crate) enum Way {
+    Pipe([OwnedFd; 2]),
+    Stream(Connection),
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("len", &self.len).field("taken", &self.taken).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -59,11 +73,7 @@ pub(crate) fn send_state(
     places: &[Option<u64>],
     tell: impl FnOnce([OwnedFd; 2]),
 ) -> io::Result<()> {
-    let Snapshot { len, bytes } = state.unwrap_or(Snapshot { len: Some(0), bytes: Box::new(io::empty()) });
-    let mut head = vec![places.len() as u64];
-    head.extend(places.iter().map(|place| place.map_or(0, |place| place + 1)));
-    head.push(len.map_or(0, |len| len + 1));
-    let head: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let (head, Snapshot { len, bytes }) = headed(state, places);
     let expected = len.map(|len| len.saturating_add(head.len() as u64));
     let (mut writer, ends) = PipeWriter::create(expected, PATIENCE).map_err(io::Error::other)?;
     tell(ends);
@@ -73,14 +83,42 @@ pub(crate) fn send_state(
     Ok(())
 }
 
+/// The same over a stream, to a joiner on another host.
+///
+/// # Errors
+/// Why it broke off.
+pub(crate) fn send_state_afar(
+    state: Option<Snapshot>,
+    places: &[Option<u64>],
+    connection: Connection,
+) -> io::Result<()> {
+    let (head, Snapshot { bytes, .. }) = headed(state, places);
+    let mut writer = CarryWriter::new(connection, PATIENCE);
+    writer.write_all(&head)?;
+    writer.write_from(bytes)?;
+    writer.finish()
+}
+
+/// What stands before the application's bytes, and these.
+fn headed(state: Option<Snapshot>, places: &[Option<u64>]) -> (Vec<u8>, Snapshot) {
+    let snapshot = state.unwrap_or(Snapshot { len: Some(0), bytes: Box::new(io::empty()) });
+    let mut head = vec![places.len() as u64];
+    head.extend(places.iter().map(|place| place.map_or(0, |place| place + 1)));
+    head.push(snapshot.len.map_or(0, |len| len + 1));
+    (head.iter().flat_map(|word| word.to_le_bytes()).collect(), snapshot)
+}
+
 impl State {
-    /// Opens the pipe and reads what stands before the state.
-    pub(crate) fn open(ends: [OwnedFd; 2]) -> io::Result<State> {
-        let mut pipe = PipeReader::open(ends, PATIENCE).map_err(io::Error::other)?;
+    /// Reads what stands before the state.
+    pub(crate) fn open(way: Way) -> io::Result<State> {
+        let mut bytes: Box<dyn BufRead + Send> = match way {
+            Way::Pipe(ends) => Box::new(PipeReader::open(ends, PATIENCE).map_err(io::Error::other)?),
+            Way::Stream(connection) => Box::new(CarryReader::new(connection, PATIENCE)),
+        };
         let mut word = || -> io::Result<u64> {
-            let mut bytes = [0; 8];
-            pipe.read_exact(&mut bytes)?;
-            Ok(u64::from_le_bytes(bytes))
+            let mut word = [0; 8];
+            bytes.read_exact(&mut word)?;
+            Ok(u64::from_le_bytes(word))
         };
         let subgroups = word()?;
         if subgroups > SUBGROUPS_MAX {
@@ -88,13 +126,13 @@ impl State {
         }
         let places = (0..subgroups).map(|_| Ok(word()?.checked_sub(1))).collect::<io::Result<_>>()?;
         let len = word()?.checked_sub(1);
-        Ok(State { pipe, len, taken: 0, places, broken: false })
+        Ok(State { bytes, len, taken: 0, places, broken: false })
     }
 }
 
 impl Read for State {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.pipe.read(bytes);
+        let read = self.bytes.read(bytes);
         self.broken |= read.is_err();
         self.taken += *read.as_ref().unwrap_or(&0) as u64;
         read
@@ -123,12 +161,12 @@ impl Read for State {
 
 impl BufRead for State {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let State { pipe, broken, .. } = self;
-        pipe.fill_buf().inspect_err(|_| *broken = true)
+        let State { bytes, broken, .. } = self;
+        bytes.fill_buf().inspect_err(|_| *broken = true)
     }
 
     fn consume(&mut self, len: usize) {
-        self.pipe.consume(len);
+        self.bytes.consume(len);
         self.taken += len as u64;
     }
 }
@@ -145,7 +183,7 @@ mod tests {
     fn open(state: Snapshot, places: Vec<Option<u64>>) -> State {
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || send_state(Some(state), &places, |ends| tell.send(ends).unwrap()));
-        State::open(told.recv().unwrap()).unwrap()
+        State::open(Way::Pipe(told.recv().unwrap())).unwrap()
     }
 
     #[test]

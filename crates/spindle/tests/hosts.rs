@@ -2,7 +2,11 @@
 mod common;
 
 use common::Scratch;
-use spindle::{Address, Batch, Config, Ended, Group, Handler, JoinError, Network, Security, SubgroupId, ViewChange};
+use spindle::{
+    Address, Batch, Config, Ended, Group, Handler, JoinError, Message, Network, ObserveError, Observed, Publisher,
+    Security, Snapshot, State, SubgroupId, View, ViewChange,
+};
+use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -281,4 +285,158 @@ fn a_member_of_another_host_that_hangs_is_evicted_and_learns_it() {
     assert!(matches!(ended, Ended::Evicted { .. }), "{ended}");
     assert_eq!(log.messages(), [""; 0]);
     finish(members);
+}
+
+/// A state machine: the digest of all messages in their order, how many there were, and ballast.
+#[derive(Clone, Default)]
+struct Machine {
+    /// Count and digest.
+    state: Arc<Mutex<(u64, u64)>>,
+    ballast: u64,
+}
+
+impl Machine {
+    fn apply(&self, payload: &[u8]) {
+        let mut state = self.state.lock().unwrap();
+        let mix = |digest: u64, byte: &u8| (digest ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3).rotate_left(5);
+        *state = (state.0 + 1, payload.iter().fold(state.1, mix));
+    }
+
+    fn get(&self) -> (u64, u64) {
+        *self.state.lock().unwrap()
+    }
+}
+
+impl Handler for Machine {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|message| self.apply(message.payload));
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        let (count, digest) = self.get();
+        let head = [count.to_le_bytes(), digest.to_le_bytes()].concat();
+        let bytes = Box::new(Cursor::new(head).chain(std::io::repeat(7).take(self.ballast)));
+        Some(Snapshot { len: Some(16 + self.ballast), bytes })
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        let mut words = [0; 16];
+        state.read_exact(&mut words)?;
+        let mut ballast = vec![];
+        state.read_to_end(&mut ballast)?;
+        assert!(ballast.iter().all(|byte| *byte == 7));
+        self.ballast = ballast.len() as u64;
+        let word = |at: usize| u64::from_le_bytes(words[at..at + 8].try_into().unwrap());
+        *self.state.lock().unwrap() = (word(0), word(8));
+        Ok(())
+    }
+
+    fn learn(&mut self, _: &View, _: SubgroupId, message: &Message<'_>) {
+        self.apply(message.payload);
+    }
+}
+
+/// Joins with the state of the group, on a thread.
+fn learn(config: Config, ballast: u64) -> thread::JoinHandle<(Group, Publisher, Machine)> {
+    thread::spawn(move || {
+        let mut machine = Machine { ballast, ..Machine::default() };
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let mut node = config.learn(&mut machine, &mut |_| {}, &stop).unwrap();
+        let publisher = node.publisher("all").unwrap();
+        (node.start(machine.clone()).unwrap(), publisher, machine)
+    })
+}
+
+/// Members with state found a group, and others of the same and of other hosts come while it goes on; all have the same state.
+#[test]
+fn who_comes_from_another_host_has_the_state() {
+    let world = World::new("learning-hosts", 2);
+    let configs = [world.seed(0, 0, 2), world.seed(1, 1, 2)];
+    let founding = configs.map(|config| learn(config, 3 << 20));
+    let mut members: Vec<_> = founding.into_iter().map(|member| member.join().unwrap()).collect();
+    let (stop, sent) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), Arc::new(Mutex::new(0u64)));
+    // They go on sending.
+    let senders: Vec<_> = members
+        .drain(..)
+        .enumerate()
+        .map(|(number, (group, mut publisher, machine))| {
+            let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
+            let sending = thread::spawn(move || {
+                let mut i = 0u64;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    publisher.send(format!("{i} of {number}").as_bytes(), LONG).unwrap();
+                    i += 1;
+                    *sent.lock().unwrap() += 1;
+                    thread::sleep(Duration::from_micros(200));
+                }
+            });
+            (group, machine, sending)
+        })
+        .collect();
+    let newcomers: Vec<_> = [(0, "near"), (2, "far"), (2, "farther")]
+        .into_iter()
+        .map(|(host, name)| learn(world.other(host, name, 2), 0).join().unwrap())
+        .collect();
+    thread::sleep(Duration::from_millis(20));
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut running = vec![];
+    for (group, machine, sending) in senders {
+        sending.join().unwrap();
+        running.push((group, machine));
+    }
+    running.extend(newcomers.into_iter().map(|(group, publisher, machine)| {
+        drop(publisher);
+        (group, machine)
+    }));
+    let total = *sent.lock().unwrap();
+    let start = Instant::now();
+    while running.iter().any(|(_, machine)| machine.get().0 < total) {
+        let counts: Vec<_> = running.iter().map(|(_, machine)| machine.get().0).collect();
+        assert!(start.elapsed() < LONG, "{counts:?} of {total}");
+        thread::sleep(Duration::from_millis(1));
+    }
+    for (_, machine) in &running {
+        assert_eq!((machine.get(), machine.ballast), (running[0].1.get(), 3 << 20));
+        assert_eq!(machine.get().0, total);
+    }
+    let ending: Vec<_> =
+        running.into_iter().map(|(group, _)| thread::spawn(move || group.finish(LONG).map(drop))).collect();
+    ending.into_iter().for_each(|member| member.join().unwrap().unwrap());
+}
+
+#[test]
+fn an_observer_on_another_host_is_told_what_is_delivered() {
+    let world = World::new("observing-hosts", 1);
+    let members = all(vec![start(world.seed(0, 0, 2)), start(world.other(1, "a", 2))]);
+    let mut observing = world.other(2, "eye", 2).observe().unwrap();
+    let count = 200;
+    for i in 0..count {
+        members[i % 2].send(&format!("{i}"));
+    }
+    let mut seen = vec![];
+    while seen.len() < count {
+        match observing.next(LONG).unwrap() {
+            Observed::Message { message, .. } => seen.push(String::from_utf8(message.payload.to_vec()).unwrap()),
+            Observed::ViewChanged(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    members[0].log.wait("messages", |lines| lines.len() == count);
+    assert_eq!(seen, members[0].log.lines());
+    // It goes along into the next view. What a newcomer sends before it knows of the observer, that one may miss, and is told so.
+    let newcomer = all(vec![start(world.other(1, "b", 1))]).remove(0);
+    let beginning = Instant::now();
+    loop {
+        assert!(beginning.elapsed() < LONG);
+        newcomer.send("new");
+        match observing.next(Duration::from_millis(20)) {
+            Ok(Observed::Message { message, .. }) if message.payload == b"new" => break,
+            Ok(Observed::ViewChanged(change)) => assert_eq!(change.new.members.len(), 3),
+            Ok(Observed::Missed(missed)) => assert_eq!(missed.view.members.len(), 3, "{missed:?}"),
+            Err(ObserveError::TimedOut { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(observing);
+    finish(members.into_iter().chain([newcomer]).collect());
 }

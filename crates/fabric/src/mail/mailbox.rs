@@ -102,6 +102,20 @@ impl Mailbox {
         Self::bind(place, id, &lock)
     }
 
+    /// As [`visit`](Self::visit), with an id of one's own, from [`VISITOR_IDS_FROM`] on: for who visits several hosts.
+    ///
+    /// # Errors
+    /// [`MailError::IdInUse`], or what the system refuses.
+    ///
+    /// # Panics
+    /// If the id is a member's.
+    pub fn visit_as(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<Mailbox, MailError> {
+        assert!(id.0 >= VISITOR_IDS_FROM, "{id} is no visitor's");
+        let place = Place::new(dir, group);
+        let lock = lock_briefly(&place)?;
+        Self::bind(place, id, &lock)
+    }
+
     /// Who has an address in this group and lives, by ascending id: members and those who want to be. Visitors don't
     /// count.
     ///

@@ -27,6 +27,8 @@ pub(super) struct Inbox {
     kept: Vec<u8>,
     /// The rest of a large frame. `kept` is empty then.
     arriving: Range<u64>,
+    /// Whether the control block has come as a whole, as it does to guests.
+    has_control: bool,
 }
 
 /// Bytes of a buffer that serves for all peers, if the longest control block has `control_bytes`.
@@ -36,7 +38,11 @@ pub(super) fn buffer_bytes(control_bytes: u64) -> usize {
 
 impl Inbox {
     pub(super) fn new(row_bytes: u64, control_bytes: u64) -> Inbox {
-        Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0 }
+        Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0, has_control: false }
+    }
+
+    pub(super) fn has_control(&self) -> bool {
+        self.has_control
     }
 
     /// Takes in what has arrived. `bytes` counts what did, also when this fails.
@@ -85,6 +91,7 @@ impl Inbox {
             let Head { at, len } = Head::decode(*head, self.control_bytes, self.row_bytes)?;
             if let Some((whole, behind)) = body.split_at_checked(len as usize) {
                 copy.store_words(at, whole);
+                self.has_control |= len == self.control_bytes && at == 0;
                 bytes = behind;
             } else if at < self.control_bytes || len <= LOOK_BYTES as u64 {
                 break;

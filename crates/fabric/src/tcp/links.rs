@@ -172,6 +172,11 @@ impl Links {
         self.guests.len()
     }
 
+    /// Whether everybody's control block has come as a whole.
+    pub(crate) fn has_all(&self) -> bool {
+        self.links.iter().flatten().all(|link| link.inbox.has_control())
+    }
+
     /// Whether everything is handed to the system that is for peers.
     pub(crate) fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(Link::is_flushed)
