@@ -469,7 +469,7 @@ impl<'a> Candidate<'a> {
     fn found(&mut self, crew: &mut Crew, founding: &mut Founding, news: Vec<News>) -> Result<Option<View>, JoinError> {
         let changed = founding.hear(crew, self.digest, &self.seen, limits::MEMBERS_MAX as u32, news);
         let ids: Vec<MemberId> = founding.asking.keys().copied().collect();
-        let (seeds_here, seeds) = crew.net().map_or((0, 0), |net| net.seeds_among(ids.iter()));
+        let (seeds_here, seeds) = crew.net().map_or((0, 0), |net| net.seeds_among(&ids));
         let has_seeds = seeds == 0 || seeds_here > seeds / 2;
         let here = founding.present(crew);
         // Whether all who wait have been told who is there, and still live by the time of that.

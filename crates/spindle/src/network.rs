@@ -50,8 +50,9 @@ pub(crate) struct Net {
     /// Who is where, of those that matter now.
     book: BTreeMap<MemberId, Card>,
     seeds: Vec<Address>,
-    /// Which of them is this process.
+    /// Which of them is this process, and who is at the others.
     own_seed: Option<usize>,
+    at_seeds: BTreeMap<usize, MemberId>,
     /// The streams that are being made.
     dialling: BTreeSet<(ViewId, MemberId)>,
     /// Whose letters' connection has ended, and nothing else was heard of them since.
@@ -90,8 +91,8 @@ impl Net {
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = network.seeds.clone();
         let own_seed = seeds.iter().position(|seed| *seed == endpoint.card().address);
-        let (book, dialling, lost) = Default::default();
-        Ok(Net { endpoint, book, seeds, own_seed, dialling, lost })
+        let (at_seeds, book, dialling, lost) = Default::default();
+        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling, lost })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -148,10 +149,9 @@ impl Net {
     }
 
     /// How many of the seeds are this process or among `ids`; and how many there are.
-    pub(crate) fn seeds_among<'a>(&self, ids: impl Iterator<Item = &'a MemberId>) -> (usize, usize) {
-        let here: BTreeSet<&Address> = ids.filter_map(|id| Some(&self.book.get(id)?.address)).collect();
-        let is_here = |(i, seed): &(usize, &Address)| Some(*i) == self.own_seed || here.contains(seed);
-        (self.seeds.iter().enumerate().filter(is_here).count(), self.seeds.len())
+    pub(crate) fn seeds_among(&self, ids: &[MemberId]) -> (usize, usize) {
+        let is_here = |i: &usize| Some(*i) == self.own_seed || self.at_seeds.get(i).is_some_and(|id| ids.contains(id));
+        ((0..self.seeds.len()).filter(is_here).count(), self.seeds.len())
     }
 
     /// Makes the stream to `id` for a view, unless that is done already.
@@ -177,6 +177,12 @@ impl Net {
         let event = self.endpoint.receive()?;
         match &event {
             Event::Letter { from, .. } => self.learn(from.clone()),
+            Event::Reached { address, with } => {
+                if let Some(i) = self.seeds.iter().position(|seed| seed == address) {
+                    self.at_seeds.insert(i, with.id);
+                }
+                self.lost.remove(&with.id);
+            }
             Event::Stream { with, purpose, .. } => {
                 self.learn(with.clone());
                 if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {

@@ -54,6 +54,8 @@ impl Handler for Log {
 
 /// A world of hosts.
 struct World {
+    /// Of the group: ports may have belonged to another world's.
+    name: String,
     scratch: Scratch,
     seeds: Vec<Address>,
 }
@@ -64,13 +66,14 @@ impl World {
         let scratch = Scratch::new(name);
         std::fs::create_dir_all(&scratch.0).unwrap();
         let seeds = (0..seeds).map(|i| at(&scratch.0, &format!("seed{i}"))).collect();
-        World { scratch, seeds }
+        World { name: name.to_string(), scratch, seeds }
     }
 
     /// A process on `host`, which listens at an address of its own.
     fn config(&self, host: u32, listen: Address, members: u32) -> Config {
         let network = Network::new(listen, self.seeds.clone());
         Config {
+            group: self.name.clone(),
             runtime_dir: Some(self.scratch.0.join(format!("host{host}"))),
             network: Some(network),
             suspect_after: Some(Duration::from_millis(500)),
@@ -246,6 +249,20 @@ fn nobody_founds_a_group_without_most_of_the_seeds() {
     // With one more of them it does.
     let members = all(vec![start(world.seed(0, 0, 1)), start(world.seed(1, 1, 1))]);
     chat(&members, 10, "two of three");
+    finish(members);
+}
+
+/// Seeds may be written otherwise than their processes call themselves.
+#[test]
+fn seeds_are_known_by_who_answers_there() {
+    let mut world = World::new("named-seeds", 0);
+    let listeners: Vec<_> = (0..3).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let ports: Vec<u16> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+    drop(listeners);
+    world.seeds = ports.iter().map(|port| format!("localhost:{port}").parse().unwrap()).collect();
+    let config = |i: usize| world.config(i as u32, format!("127.0.0.1:{}", ports[i]).parse().unwrap(), 1);
+    let members = all(vec![start(config(0)), start(config(1))]);
+    chat(&members, 10, "named");
     finish(members);
 }
 

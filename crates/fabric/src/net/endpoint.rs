@@ -75,6 +75,13 @@ pub enum Event {
         /// Whether this process asked for it.
         dialled: bool,
     },
+    /// There is a connection for letters to that address, again or for the first time.
+    Reached {
+        /// The address.
+        address: Address,
+        /// Who is there.
+        with: Card,
+    },
     /// A dial, or letters ([`Purpose::Mail`]) to that address, came to nothing.
     Failed {
         /// The address.

@@ -280,6 +280,7 @@ impl Switch {
         let Some(found) = self.posts.get_mut(&post) else { return };
         match outcome {
             Ok((wire, card)) => {
+                self.exchange.tell(Event::Reached { address: address.clone(), with: card.clone() });
                 let wire = wire.pass_on(&self.poller, Token::Post(post));
                 for why in found.connected(wire, card) {
                     self.exchange.tell(Event::Failed { address: address.clone(), purpose, why });

@@ -64,6 +64,11 @@ fn refused(options: Options) -> NetError {
 }
 
 impl Host {
+    /// The next event, but for those of connections that letters brought about.
+    fn receive(&self) -> Option<Event> {
+        std::iter::from_fn(|| self.endpoint.receive()).find(|event| !matches!(event, Event::Reached { .. }))
+    }
+
     fn next(&self) -> Event {
         let start = Instant::now();
         loop {
