@@ -308,7 +308,7 @@ impl Stream {
     /// Looks how far it may be followed now.
     fn enter<R: Rows>(&mut self, rows: &R, is_over: bool) {
         self.frontier = match self.order {
-            Order::Total if is_over => self.end(),
+            Order::Total if is_over => self.arrived(rows),
             Order::Total => self.stable(rows),
             Order::Fifo => {
                 self.lane = 0;
@@ -386,9 +386,17 @@ impl Stream {
         ends.max().unwrap_or(0)
     }
 
+    /// How far everything is here that belongs to the view, once its end is known. Who shares memory with all members finds all of it
+    /// at once; over a network the end may be told by one before the last messages have come from another.
+    fn arrived<R: Rows>(&self, rows: &R) -> u64 {
+        let missing = self.lanes.iter().zip(0..).filter(|(lane, _)| !lane.has_all(rows));
+        let missing = missing.map(|(lane, rank)| lane.announced(rows) * self.senders() + rank);
+        missing.min().unwrap_or(u64::MAX).min(self.end())
+    }
+
     fn is_at_end<R: Rows>(&self, rows: &R) -> bool {
         match self.order {
-            Order::Fifo => self.lanes.iter().all(|lane| lane.look(rows).is_none()),
+            Order::Fifo => self.lanes.iter().all(|lane| lane.has_all(rows) && lane.look(rows).is_none()),
             Order::Total => self.end() <= self.place(),
         }
     }
@@ -404,6 +412,16 @@ impl Stream {
 impl Lane {
     fn published<R: Rows>(&self, rows: &R) -> u64 {
         rows.load(self.sender, self.entry + entry::PUBLISHED)
+    }
+
+    /// How many rounds the sender has announced, as far as that is known here.
+    fn announced<R: Rows>(&self, rows: &R) -> u64 {
+        rows.load(self.sender, self.entry + entry::ROUNDS)
+    }
+
+    /// Whether all rounds are here that belong to the view, once its end is known.
+    fn has_all<R: Rows>(&self, rows: &R) -> bool {
+        self.announced(rows) >= self.trim
     }
 
     /// The frame at the position, if one is announced that belongs to the view. Whether it still was there, `is_lapped` tells.
@@ -461,7 +479,7 @@ impl Lane {
             if self.is_lapped(rows) {
                 continue;
             }
-            let rounds = rows.load(self.sender, self.entry + entry::ROUNDS);
+            let rounds = self.announced(rows);
             match found {
                 Some(found) => self.next = found.round,
                 // Announced behind `published`: if that has moved meanwhile, this may be beyond the position.

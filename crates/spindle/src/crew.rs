@@ -591,12 +591,6 @@ impl Crew {
         matches!(&self.post, Post::Mail { net: Some(net), mailbox, .. } if !net.is_near(id, mailbox))
     }
 
-    /// Whether no memory for `view` is to be expected from `id`: its process is dead, or it wanted to join and has hung up.
-    pub(crate) fn is_lost(&self, view: ViewId, id: MemberId) -> bool {
-        let is_new = self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains(&id));
-        self.is_dead(id) || is_new && self.net().is_some_and(|net| net.is_lost(id))
-    }
-
     pub(crate) fn net(&self) -> Option<&Net> {
         match &self.post {
             Post::Mail { net, .. } => net.as_ref(),
@@ -669,9 +663,9 @@ impl Crew {
     pub(crate) fn dial_for_state(&mut self, to: MemberId, view: ViewId) -> Receiver<Connection> {
         let (tell, told) = channel();
         if let Some(net) = self.net()
-            && let Some(card) = net.far(to)
+            && let Some(address) = net.far(to)
         {
-            net.endpoint().dial(&card.address, Some(to), Purpose::State { view });
+            net.endpoint().dial(address, Some(to), Purpose::State { view });
             self.senders.insert(to, tell);
         }
         told
@@ -712,8 +706,8 @@ impl Crew {
         let Post::Mail { outbox, net, mailbox, .. } = &mut self.post else { return };
         if let Some(net) = net.as_ref().filter(|net| !net.is_near(to, mailbox)) {
             // Who is not known here has written to others, who answer.
-            if let Some(card) = net.far(to) {
-                net.endpoint().send(&card.address, Some(to), &letter, enclosure);
+            if let Some(address) = net.far(to) {
+                net.endpoint().send(address, Some(to), &letter, enclosure);
             }
             return;
         }

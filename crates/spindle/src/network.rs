@@ -55,8 +55,6 @@ pub(crate) struct Net {
     at_seeds: BTreeMap<usize, MemberId>,
     /// The streams that are being made.
     dialling: BTreeSet<(ViewId, MemberId)>,
-    /// Whose letters' connection has ended, and nothing else was heard of them since.
-    lost: BTreeSet<MemberId>,
 }
 
 /// A view as it is told to those who join: with what they need to take part in it.
@@ -91,17 +89,20 @@ impl Net {
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = network.seeds.clone();
         let own_seed = seeds.iter().position(|seed| *seed == endpoint.card().address);
-        let (at_seeds, book, dialling, lost) = Default::default();
-        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling, lost })
+        let (at_seeds, book, dialling) = Default::default();
+        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling })
     }
 
     pub(crate) fn card(&self) -> &Card {
         self.endpoint.card()
     }
 
-    /// The card of `id`, if it is on another host.
-    pub(crate) fn far(&self, id: MemberId) -> Option<&Card> {
-        self.book.get(&id).filter(|card| card.host != self.card().host)
+    /// Where `id` is reached, if it is on another host: as a seed, if it is one, whatever it calls itself. So there is one connection for
+    /// letters to it.
+    pub(crate) fn far(&self, id: MemberId) -> Option<&Address> {
+        let card = self.book.get(&id).filter(|card| card.host != self.card().host)?;
+        let seed = self.at_seeds.iter().find(|(_, at)| **at == id).map(|(i, _)| &self.seeds[*i]);
+        Some(seed.unwrap_or(&card.address))
     }
 
     /// Whether `id` is on this host. Newcomers need not be in the book: then it is if it has a mailbox there.
@@ -114,7 +115,6 @@ impl Net {
 
     /// Notes where somebody is.
     pub(crate) fn learn(&mut self, card: Card) {
-        self.lost.remove(&card.id);
         if card.id != self.card().id {
             self.book.insert(card.id, card);
         }
@@ -123,12 +123,7 @@ impl Net {
     /// Forgets those who do not matter any more.
     pub(crate) fn retain(&mut self, is_wanted: impl Fn(&MemberId) -> bool) {
         self.book.retain(|id, _| is_wanted(id));
-        self.lost.retain(&is_wanted);
         self.dialling.retain(|(_, id)| is_wanted(id));
-    }
-
-    pub(crate) fn is_lost(&self, id: MemberId) -> bool {
-        self.lost.contains(&id)
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -138,9 +133,9 @@ impl Net {
     /// Where others may be, on other hosts: the seeds but for this process, and everybody in the book; with who it is there.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, Option<MemberId>)> {
         let seeds = self.seeds.iter().enumerate().filter(|(i, _)| Some(*i) != self.own_seed);
-        let far =
-            self.book.values().filter(|card| card.host != self.card().host && !self.seeds.contains(&card.address));
-        seeds.map(|(_, seed)| (seed, None)).chain(far.map(|card| (&card.address, Some(card.id))))
+        let far = self.book.keys().filter_map(|id| Some((self.far(*id)?, Some(*id))));
+        let far = far.filter(|(address, _)| !self.seeds.contains(address));
+        seeds.map(|(_, seed)| (seed, None)).chain(far)
     }
 
     /// Whether the group is founded by this process.
@@ -156,7 +151,7 @@ impl Net {
 
     /// Makes the stream to `id` for a view, unless that is done already.
     pub(crate) fn dial(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
-        if let Some(address) = self.far(id).map(|card| card.address.clone())
+        if let Some(address) = self.far(id).cloned()
             && self.dialling.insert((view, id))
         {
             self.endpoint.dial(&address, Some(id), Purpose::Part { incarnation, view });
@@ -165,7 +160,7 @@ impl Net {
 
     /// Makes the stream over which this process follows what `id` does in a view, unless that is done already.
     pub(crate) fn dial_as_guest(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
-        if let Some(address) = self.far(id).map(|card| card.address.clone())
+        if let Some(address) = self.far(id).cloned()
             && self.dialling.insert((view, id))
         {
             self.endpoint.dial(&address, Some(id), Purpose::Guest { incarnation, view });
@@ -181,7 +176,6 @@ impl Net {
                 if let Some(i) = self.seeds.iter().position(|seed| seed == address) {
                     self.at_seeds.insert(i, with.id);
                 }
-                self.lost.remove(&with.id);
             }
             Event::Stream { with, purpose, .. } => {
                 self.learn(with.clone());
@@ -194,12 +188,11 @@ impl Net {
                     self.own_seed = self.seeds.iter().position(|seed| seed == address).or(self.own_seed);
                 }
                 if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
-                    let failed =
-                        self.book.values().filter(|card| card.address == *address).map(|card| (*view, card.id));
-                    failed.for_each(|dial| _ = self.dialling.remove(&dial));
+                    let failed: Vec<MemberId> =
+                        self.book.keys().copied().filter(|id| self.far(*id) == Some(address)).collect();
+                    failed.into_iter().for_each(|id| _ = self.dialling.remove(&(*view, id)));
                 }
             }
-            Event::Lost { with } => _ = self.lost.insert(with.id),
             _ => {}
         }
         Some(event)

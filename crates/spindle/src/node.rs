@@ -263,7 +263,7 @@ impl Installing {
     /// Who has not come and may still.
     fn missing<'a>(&'a self, crew: &'a Crew) -> impl Iterator<Item = MemberId> + 'a {
         let others = self.view.members.iter().copied().filter(|id| *id != crew.me);
-        others.filter(|id| !crew.has_parts(self.view.id, *id) && !crew.is_lost(self.view.id, *id))
+        others.filter(|id| !crew.has_parts(self.view.id, *id) && !crew.is_dead(*id))
     }
 
     /// Whether nobody has to be waited for any more. This member's own memory is on its way to all then.

@@ -76,7 +76,8 @@ impl World {
             group: self.name.clone(),
             runtime_dir: Some(self.scratch.0.join(format!("host{host}"))),
             network: Some(network),
-            suspect_after: Some(Duration::from_millis(500)),
+            // Longer than any pause of a busy machine, so that nobody is suspected who does not hang.
+            suspect_after: Some(LONG),
             ..self.scratch.group(members, LONG)
         }
     }
@@ -88,6 +89,11 @@ impl World {
     fn other(&self, host: u32, name: &str, members: u32) -> Config {
         self.config(host, at(&self.scratch.0, name), members)
     }
+}
+
+/// In a group that suspects those who hang.
+fn soon(config: Config) -> Config {
+    Config { suspect_after: Some(Duration::from_millis(500)), ..config }
 }
 
 fn at(dir: &Path, name: &str) -> Address {
@@ -226,9 +232,9 @@ fn the_others_go_on_when_a_host_is_gone() {
 #[test]
 fn one_of_two_hosts_does_not_go_on_alone() {
     let world = World::new("half-host", 1);
-    let hanging = world.other(1, "other", 2);
+    let hanging = soon(world.other(1, "other", 2));
     let joining = thread::spawn(move || hanging.join().unwrap());
-    let members = all(vec![start(world.seed(0, 0, 2))]);
+    let members = all(vec![start(soon(world.seed(0, 0, 2)))]);
     let hanging = joining.join().unwrap();
     members[0].log.wait("block", |lines| lines == ["blocked"]);
     members[0].send("nobody hears this");
@@ -283,9 +289,9 @@ fn off_this_host_nobody_listens_without_saying_that_the_network_is_trusted() {
 #[test]
 fn a_member_of_another_host_that_hangs_is_evicted_and_learns_it() {
     let world = World::new("hanging-host", 1);
-    let hanging = world.other(2, "b", 3);
+    let hanging = soon(world.other(2, "b", 3));
     let joining = thread::spawn(move || hanging.join().unwrap());
-    let members = all(vec![start(world.seed(0, 0, 3)), start(world.other(1, "a", 3))]);
+    let members = all(vec![start(soon(world.seed(0, 0, 3))), start(soon(world.other(1, "a", 3)))]);
     let mut hanging = joining.join().unwrap();
     // Nobody polls it.
     for member in &members {

@@ -522,7 +522,8 @@ mod tests {
             }
             stranger(&bytes);
             if let Ok(letter) = Letter::decode(&bytes) {
-                assert_eq!(letter.encode(), bytes);
+                // An address can be written in more ways than one.
+                assert_eq!(Letter::decode(&letter.encode()), Ok(letter));
                 understood += 1;
             }
         }
