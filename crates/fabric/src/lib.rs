@@ -1,7 +1,7 @@
 //! One-sided memory between the members of a group: each writes its own row, and reads everybody's.
 //!
 //! Start with [`Fabric`], what a transport offers, [`ShmFabric`], the one for members of one machine, and [`TcpFabric`], the one
-//! for members of different ones. [`Publisher`] is
+//! for members of different ones ([`OfiFabric`] if they have RDMA hardware). [`Publisher`] is
 //! how applications put messages into that memory; [`conformance`] is what every fabric must pass.
 //!
 //! This is the only crate with `unsafe`, and [`region`] says what makes it right. There is no protocol here: what the words
@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod fabric;
 pub mod life;
 pub mod mail;
+pub mod ofi;
 pub mod pipe;
 pub mod probe;
 pub mod publisher;
@@ -23,6 +24,7 @@ pub mod tcp;
 pub use bell::{Bell, Doorbell, EventBell};
 pub use fabric::Fabric;
 pub use life::LifeLine;
+pub use ofi::{OfiError, OfiFabric};
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use reader::{Reader, ReaderFrames};
 pub use region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
