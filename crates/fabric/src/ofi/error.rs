@@ -37,8 +37,8 @@ pub enum OfiError {
     },
     /// The provider is there and can't do what is needed.
     #[error(
-        "provider {provider} offers no connected endpoints with one-sided writes in order (FI_EP_MSG, FI_RMA, FI_ORDER_RMA_WAW, \
-         FI_ORDER_SAW): it can't carry a group; those that can are {usable}"
+        "provider {provider} can't carry a group: it has no connected endpoints with one-sided writes in order (FI_EP_MSG, FI_RMA, \
+         FI_ORDER_RMA_WAW, FI_ORDER_SAW), or is known not to work; those that can are {usable}"
     )]
     Unsupported {
         /// The provider.

@@ -140,8 +140,6 @@ impl Info {
         (send.size, receive.size) = (wanted.send_queue, wanted.receive_queue);
         domain.mr_mode = wanted.memory_mode;
         domain.threading = wanted.threading;
-        domain.data_progress = wanted.progress;
-        domain.control_progress = wanted.progress;
         if let Some(name) = wanted.provider {
             replace(&mut fabric.prov_name, name);
         }
@@ -149,6 +147,15 @@ impl Info {
             replace(&mut domain.name, name);
         }
         Ok(())
+    }
+
+    /// Makes memory need more than the provider asks for, as hardware does.
+    #[cfg(test)]
+    pub(super) fn need(&mut self, memory_mode: c_int) {
+        // SAFETY: the library makes all parts of an info, and only this has it.
+        if let Some(domain) = unsafe { self.get().domain_attr.as_mut() } {
+            domain.mr_mode |= memory_mode;
+        }
     }
 
     /// Makes it lead to `address`, from wherever.
@@ -203,7 +210,6 @@ pub(super) struct Wanted<'a> {
     pub(super) receive_queue: usize,
     pub(super) memory_mode: c_int,
     pub(super) threading: c_int,
-    pub(super) progress: c_int,
     pub(super) provider: Option<&'a CStr>,
     pub(super) domain: Option<&'a CStr>,
 }

@@ -10,7 +10,7 @@ use super::info::Info;
 use super::link::{Link, RECEIVES};
 use super::links::OfiLinks;
 use super::objects::{Adapter, Endpoint, EndpointId, Event, Listener};
-use super::provider::{self, OfiOptions, of};
+use super::provider::{self, OfiOptions, of as failed_at};
 use crate::bell::EventBell;
 use crate::region::{CopyRegion, OwnRegion};
 use spindle_core::{Layout, Rank};
@@ -97,13 +97,17 @@ impl OfiPort {
     /// # Errors
     /// There is no libfabric, it has no such provider, or that can't do what is needed, or fails.
     pub fn open(options: &OfiOptions, peers: u32) -> Result<OfiPort, OfiError> {
-        let info = provider::choose(options)?;
+        OfiPort::of(provider::choose(options)?, peers)
+    }
+
+    /// As [`open`](Self::open), for what was chosen.
+    pub(super) fn of(info: Info, peers: u32) -> Result<OfiPort, OfiError> {
         let (name, format) = (info.provider(), info.address_format());
         let completions = u64::from(peers.max(1)) * (provider::queue(&info) + RECEIVES);
-        let adapter = Adapter::open(info, completions).map_err(of(&name))?;
-        let listener = adapter.listen().map_err(of(&name))?;
+        let adapter = Adapter::open(info, completions).map_err(failed_at(&name))?;
+        let listener = adapter.listen().map_err(failed_at(&name))?;
         provider::check_data(&name, listener.data_bytes_max())?;
-        let address = OfiAddress { format, bytes: listener.address().map_err(of(&name))? };
+        let address = OfiAddress { format, bytes: listener.address().map_err(failed_at(&name))? };
         if address.socket_address().is_some_and(|address| address.ip().is_unspecified()) || !address.is_of(format) {
             return Err(OfiError::Address { address: address.to_string(), provider: name });
         }
@@ -201,7 +205,7 @@ impl OfiMeeting {
         if !peer.address.is_of(self.adapter.info().address_format()) {
             return Err(OfiError::Address { address: peer.address.to_string(), provider: name });
         }
-        let endpoint = self.adapter.endpoint_to(&peer.address.bytes).map_err(of(&name))?;
+        let endpoint = self.adapter.endpoint_to(&peer.address.bytes).map_err(failed_at(&name))?;
         let (link, hello) = self.link(rank, endpoint, peer.copy)?;
         let refused = |source| OfiError::Refused { rank, address: peer.address.to_string(), source };
         link.endpoint().connect(&peer.address.bytes, &hello.encode()).map_err(refused)?;
@@ -220,7 +224,7 @@ impl OfiMeeting {
     /// # Errors
     /// A peer that was called refuses, or is not the one that was meant; or the network fails.
     pub fn progress(&mut self) -> Result<bool, OfiError> {
-        let failed = of(&self.adapter.info().provider());
+        let failed = failed_at(&self.adapter.info().provider());
         for _ in 0..EVENTS_MAX {
             let Some(event) = self.adapter.event().map_err(&failed)? else { break };
             match event {
@@ -271,7 +275,7 @@ impl OfiMeeting {
     }
 
     fn answer(&mut self, request: &Info, data: &[u8]) -> Result<(), OfiError> {
-        let failed = of(&self.adapter.info().provider());
+        let failed = failed_at(&self.adapter.info().provider());
         let read = Hello::read(data, self.purpose, self.me, self.layout.rows());
         let (rank, target) = match read {
             Ok((rank, target)) if matches!(self.seats[rank.index()], Seat::Expected(_)) => (rank, target),

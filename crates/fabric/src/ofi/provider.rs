@@ -15,6 +15,9 @@ use std::net::IpAddr;
 const ORDER: u64 = FI_ORDER_SAW | FI_ORDER_SAS | FI_ORDER_RMA_WAW;
 /// What is done: messages both ways, and writes into the other's memory.
 const CAPS: u64 = FI_MSG | FI_RMA;
+/// Providers that are not used although they offer all this: `sockets`, which libfabric has given up, closes descriptors twice, and so those
+/// of others.
+const BROKEN: [&str; 1] = ["sockets"];
 /// What memory may need.
 const MEMORY: i32 = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
@@ -84,13 +87,15 @@ pub(super) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
         receive_queue: RECEIVES as usize,
         memory_mode: MEMORY,
         threading: FI_THREAD_DOMAIN,
-        progress: FI_PROGRESS_MANUAL,
         provider: provider.as_deref(),
         domain: domain.as_deref(),
     };
     hints.want(&wanted).map_err(of(asked))?;
     let found = hints.list(node.as_deref()).map_err(of(asked))?;
-    let wanted = |info: &Info| options.provider.as_ref().is_none_or(|name| *name == info.provider());
+    let wanted = |info: &Info| {
+        let name = info.provider();
+        options.provider.as_ref().is_none_or(|wanted| *wanted == name) && !BROKEN.contains(&name.as_str())
+    };
     let Some(info) = found.into_iter().find(|info| wanted(info) && info.has_source()) else {
         let there = available().unwrap_or_default();
         return Err(match there.iter().find(|provider| Some(&provider.name) == options.provider.as_ref()) {

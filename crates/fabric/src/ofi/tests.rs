@@ -2,6 +2,7 @@
 //!
 //! `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` run all of it over something else, such as a real network card.
 use super::error::OfiError;
+use super::ffi::{FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
 use super::hello::{Head, Hello, Kind, Mismatch, Target};
 use super::objects::{Adapter, Completion, Endpoint, Event, Listener, Piece};
 use super::provider;
@@ -49,8 +50,21 @@ fn is_here(provider: &str) -> bool {
 
 /// All members of a view, in this thread.
 fn connect(layout: &Layout, provider: &str) -> Vec<OfiFabric> {
+    connect_through(layout, |peers| OfiPort::open(&options(provider), peers).unwrap())
+}
+
+/// As if memory had to be treated as hardware wants it.
+fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<OfiFabric> {
+    connect_through(layout, |peers| {
+        let mut info = provider::choose(&options(provider)).unwrap();
+        info.need(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
+        OfiPort::of(info, peers).unwrap()
+    })
+}
+
+fn connect_through(layout: &Layout, port: impl Fn(u32) -> OfiPort) -> Vec<OfiFabric> {
     let members = layout.rows().len() as u32;
-    let ports: Vec<OfiPort> = (0..members).map(|_| OfiPort::open(&options(provider), members - 1).unwrap()).collect();
+    let ports: Vec<OfiPort> = (0..members).map(|_| port(members - 1)).collect();
     let addresses: Vec<OfiAddress> = ports.iter().map(|port| port.address().clone()).collect();
     let mut forming: Vec<OfiForming> = (0..members)
         .zip(ports)
@@ -89,7 +103,7 @@ fn settle(fabrics: &mut [OfiFabric]) {
 }
 
 macro_rules! suite {
-    ($module:ident, $provider:literal) => {
+    ($module:ident, $connect:ident, $provider:literal) => {
         mod $module {
             use super::*;
 
@@ -99,7 +113,7 @@ macro_rules! suite {
                 type Fabric = OfiFabric;
 
                 fn connect(layout: &Layout) -> Vec<OfiFabric> {
-                    connect(layout, $provider)
+                    $connect(layout, $provider)
                 }
 
                 fn settle(fabrics: &mut [OfiFabric]) {
@@ -116,7 +130,8 @@ macro_rules! suite {
     };
 }
 
-suite!(over_tcp, "tcp");
+suite!(over_tcp, connect, "tcp");
+suite!(over_tcp_as_hardware, connect_as_hardware, "tcp");
 
 const EVERYONE: [Rank; 3] = [Rank(0), Rank(1), Rank(2)];
 
