@@ -106,7 +106,7 @@ pub struct PeerRegion {
     memory: Memory,
 }
 
-/// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives.
+/// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives, and perhaps a network card.
 #[derive(Debug)]
 pub struct CopyRegion {
     memory: Memory,

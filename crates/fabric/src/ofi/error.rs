@@ -46,6 +46,12 @@ pub enum OfiError {
         /// Those that can.
         usable: String,
     },
+    /// The provider is there and does not know which address to use.
+    #[error("provider {provider} has to be told the address of this side: that of the network card's interface")]
+    NoAddress {
+        /// The provider.
+        provider: String,
+    },
     /// A provider's limit is below what is needed.
     #[error("provider {provider} allows {what} of {allowed}, and {needed} are needed")]
     Limit {

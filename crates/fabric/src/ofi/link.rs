@@ -260,7 +260,13 @@ impl Link {
         !self.is_empty() || self.last == Last::Wanted || !self.unposted.is_empty() || self.owes_credit()
     }
 
-    /// Why nothing more is to come, once nothing is under way either.
+    /// Whether it could not send, and nothing is under way whose end would say when it can.
+    pub(super) fn is_held(&self) -> bool {
+        let wants = !self.batch.is_empty() || !self.unposted.is_empty() || self.owes_credit();
+        (wants || self.last == Last::Wanted && self.is_empty()) && self.in_flight == 0 && self.ended.is_none()
+    }
+
+    /// Whether nothing more is to come, and nothing is under way either.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some() && (self.broken || self.in_flight == 0)
     }

@@ -39,6 +39,8 @@ const COMPLETIONS: usize = 16;
 const GOES_MAX: u32 = 8;
 /// Every so many looks, connections are looked at too.
 const EVENTS_EVERY: u32 = 16;
+/// How long a sleep may be while a provider that is busy with nothing of mine takes nothing.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// How long what was handed over may take when connections are closed.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
 
@@ -261,7 +263,7 @@ impl OfiLinks {
         let start = Instant::now();
         loop {
             let left = at_most.saturating_sub(start.elapsed());
-            if self.rest(left) == Woken::Bell {
+            if self.rest(if self.untried { left.min(TRY_AGAIN) } else { left }) == Woken::Bell {
                 return false;
             }
             self.look_at_events();
@@ -312,7 +314,10 @@ impl OfiLinks {
         let Some(link) = &mut self.links[rank.index()] else { return false };
         let from = Source { row: &self.row, image: &self.image, limits: &self.limits };
         match link.send(from) {
-            Ok(moved) => moved,
+            Ok(moved) => {
+                self.untried |= link.is_held();
+                moved
+            }
             Err(failure) => {
                 self.ending += u32::from(link.end(Down::Os { call: "sending", source: failure.to_io() }, true));
                 true

@@ -96,7 +96,11 @@ pub(super) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
         let name = info.provider();
         options.provider.as_ref().is_none_or(|wanted| *wanted == name) && !BROKEN.contains(&name.as_str())
     };
-    let Some(info) = found.into_iter().find(|info| wanted(info) && info.has_source()) else {
+    let (reached, unreached): (Vec<_>, Vec<_>) = found.into_iter().filter(wanted).partition(Info::has_source);
+    let Some(info) = reached.into_iter().next() else {
+        if let Some(info) = unreached.first() {
+            return Err(OfiError::NoAddress { provider: info.provider() });
+        }
         let there = available().unwrap_or_default();
         return Err(match there.iter().find(|provider| Some(&provider.name) == options.provider.as_ref()) {
             Some(provider) if !provider.usable => {
