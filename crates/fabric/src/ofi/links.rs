@@ -41,6 +41,9 @@ const GOES_MAX: u32 = 8;
 const EVENTS_EVERY: u32 = 16;
 /// How long a sleep may be while a provider that is busy with nothing of mine takes nothing.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
+/// Wake-ups for nothing after which a descriptor counts as stuck, and how long a sleep is then at once.
+const FOR_NOTHING_MAX: u32 = 8;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long what was handed over may take when connections are closed.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
 
@@ -61,7 +64,10 @@ pub struct OfiLinks {
     looks: u32,
     limits: Limits,
     down: VecDeque<(Rank, Down)>,
+    /// Waits while completions can be read, or the bell rings, or there is news of events.
     epoll: OwnedFd,
+    /// The same, but for completions, of which there has to be news.
+    news: OwnedFd,
     adapter: Arc<Adapter>,
 }
 
@@ -86,11 +92,18 @@ impl OfiLinks {
         row: Arc<OwnRegion>,
     ) -> Result<OfiLinks, OfiError> {
         let os = |call| move |errno: rustix::io::Errno| OfiError::Os { call, source: errno.into() };
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
+        let create = || epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"));
+        let (epoll, news) = (create()?, create()?);
         let [completions, events] = adapter.fds();
-        // Events are read until there are none, and some providers leave their descriptor ready for ever: so only news count.
-        for (fd, flags) in [(completions, EventFlags::IN), (events, EventFlags::IN | EventFlags::ET)] {
-            epoll::add(&epoll, fd, EventData::new_u64(NETWORK), flags).map_err(os("epoll_ctl"))?;
+        let once = EventFlags::IN | EventFlags::ET;
+        // Events are read until there are none, and some providers leave their descriptor ready for ever.
+        for (epoll, fd, flags) in [
+            (&epoll, completions, EventFlags::IN),
+            (&epoll, events, once),
+            (&news, completions, once),
+            (&news, events, once),
+        ] {
+            epoll::add(epoll, fd, EventData::new_u64(NETWORK), flags).map_err(os("epoll_ctl"))?;
         }
         let info = adapter.info();
         let limits = Limits {
@@ -112,6 +125,7 @@ impl OfiLinks {
             limits,
             down: VecDeque::new(),
             epoll,
+            news,
             adapter,
         };
         for at in (links.mine.control..links.mine.size).step_by(PAGE_BYTES) {
@@ -158,8 +172,10 @@ impl OfiLinks {
 
     /// Lets `bell` end sleeps, and closes what has not come to be.
     pub(super) fn wake_by(&mut self, bell: &EventBell) -> Result<(), OfiError> {
-        let added = epoll::add(&self.epoll, bell.as_fd(), EventData::new_u64(BELL), EventFlags::IN);
-        added.map_err(|errno| OfiError::Os { call: "epoll_ctl", source: errno.into() })?;
+        for epoll in [&self.epoll, &self.news] {
+            let added = epoll::add(epoll, bell.as_fd(), EventData::new_u64(BELL), EventFlags::IN);
+            added.map_err(|errno| OfiError::Os { call: "epoll_ctl", source: errno.into() })?;
+        }
         for link in &mut self.links {
             if link.as_ref().is_some_and(|link| !link.is_connected()) {
                 *link = None;
@@ -260,15 +276,23 @@ impl OfiLinks {
     /// Waits until something has arrived or the bell rings, `at_most` that long, and does meanwhile what there is to do. Whether something
     /// has arrived.
     pub fn wait(&mut self, at_most: Duration) -> bool {
-        let start = Instant::now();
+        let (start, mut for_nothing) = (Instant::now(), 0);
         loop {
             let left = at_most.saturating_sub(start.elapsed());
-            if self.rest(if self.untried { left.min(TRY_AGAIN) } else { left }) == Woken::Bell {
+            let woken = if self.untried {
+                self.rest(&self.epoll, left.min(TRY_AGAIN))
+            } else if for_nothing < FOR_NOTHING_MAX {
+                self.rest(&self.epoll, left)
+            } else {
+                // Ready for ever, as with 1.17's `net`. News alone would do, were all read that is there, which nobody knows.
+                self.rest(&self.news, left.min(LOOK_AGAIN))
+            };
+            if woken == Woken::Bell {
                 return false;
             }
             self.look_at_events();
             let (_, arrived) = self.progress();
-            // It may have been woken for what is nothing to the caller, and some providers wake again and again.
+            for_nothing += 1;
             if arrived || start.elapsed() >= at_most {
                 return arrived;
             }
@@ -283,14 +307,14 @@ impl OfiLinks {
     }
 
     /// Sleeps until the bell rings or the network has something to do, `at_most` that long.
-    fn rest(&self, at_most: Duration) -> Woken {
+    fn rest(&self, epoll: &OwnedFd, at_most: Duration) -> Woken {
         if !self.adapter.may_sleep() {
             return Woken::Network;
         }
         let timeout =
             Timespec { tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64, tv_nsec: at_most.subsec_nanos().into() };
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; 3];
-        let events: &[epoll::Event] = match epoll::wait(&self.epoll, &mut room, Some(&timeout)) {
+        let events: &[epoll::Event] = match epoll::wait(epoll, &mut room, Some(&timeout)) {
             Ok((events, _)) => events,
             // Interrupted is as good as timed out.
             Err(_) => &[],
@@ -306,7 +330,7 @@ impl OfiLinks {
 
     /// As [`wait`](Self::wait), for a meeting.
     pub(super) fn nap(&self, at_most: Duration) {
-        self.rest(at_most);
+        self.rest(&self.epoll, at_most);
     }
 
     /// Sends to one; whether anything left.

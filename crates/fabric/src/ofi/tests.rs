@@ -661,11 +661,12 @@ fn all_can_finish_at_once() {
     let mut fabrics = connect(&layout(3), "tcp");
     let readers: Vec<_> = fabrics.iter().map(Fabric::reader).collect();
     fabrics.iter_mut().for_each(|fabric| (1..=100).for_each(|value| put(fabric, COUNT, value)));
-    std::thread::scope(|scope| {
-        for fabric in fabrics {
-            scope.spawn(move || fabric.finish(PATIENCE));
-        }
+    let ended: Vec<bool> = std::thread::scope(|scope| {
+        let ending: Vec<_> = fabrics.into_iter().map(|fabric| scope.spawn(move || fabric.finish(PATIENCE))).collect();
+        ending.into_iter().map(|ending| ending.join().unwrap()).collect()
     });
+    // The others may have heard that somebody has finished before they could say so.
+    assert!(ended.contains(&true), "{ended:?}");
     for reader in readers {
         assert!(EVERYONE.iter().all(|rank| reader.load(*rank, COUNT) > 0));
     }
@@ -707,6 +708,33 @@ fn memory_outlives_what_moves_in_it() {
                 assert!((0..layout.row(rank).size).step_by(8).map(|at| reader.load(rank, at)).max().is_some());
             }
         }
+    }
+}
+
+/// A process that has closed all of its fabrics has no more descriptors than before.
+#[test]
+fn everything_is_closed_in_the_end() {
+    const ALONE: &str = "SPINDLE_OFI_TEST_ALONE";
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    if std::env::var_os(ALONE).is_some() {
+        // The library may keep something after the first time.
+        drop(connect(&layout(3), "tcp"));
+        let before = descriptors();
+        for _ in 0..3 {
+            let mut fabrics = connect(&layout(3), "tcp");
+            put(&mut fabrics[0], COUNT, 1);
+            settle(&mut fabrics);
+            assert!(descriptors() > before);
+        }
+        return assert_eq!(descriptors(), before);
+    }
+    if is_here("tcp") {
+        let alone = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "ofi::tests::everything_is_closed_in_the_end", "--test-threads", "1"])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
     }
 }
 
