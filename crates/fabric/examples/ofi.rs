@@ -37,7 +37,8 @@ const PLAIN_BOUNCE: u8 = 2;
 const FABRIC_BLOCKS: u8 = 3;
 const FABRIC_BOUNCE: u8 = 4;
 const SLEEPY_BOUNCE: u8 = 5;
-const JOBS: [u8; 5] = [PLAIN_BLOCKS, FABRIC_BLOCKS, PLAIN_BOUNCE, FABRIC_BOUNCE, SLEEPY_BOUNCE];
+const BLOCKING_BOUNCE: u8 = 6;
+const JOBS: [u8; 6] = [PLAIN_BLOCKS, FABRIC_BLOCKS, PLAIN_BOUNCE, FABRIC_BOUNCE, BLOCKING_BOUNCE, SLEEPY_BOUNCE];
 
 fn main() -> Outcome<()> {
     match std::env::args().nth(1) {
@@ -51,7 +52,7 @@ fn measure() -> Outcome<()> {
     let port = listener.local_addr()?.port().to_string();
     let mut child = Killed(Command::new(std::env::current_exe()?).arg(port).spawn()?);
     let mut side = Side::new(RECEIVER, || Ok(listener.accept()?.0))?;
-    let mut times: [Vec<f64>; 6] = Default::default();
+    let mut times: [Vec<f64>; 7] = Default::default();
     for turn in 0..=TURNS {
         for job in JOBS {
             let took = side.order(job)?;
@@ -74,8 +75,11 @@ fn measure() -> Outcome<()> {
         rate(FABRIC_BLOCKS),
         ratio(FABRIC_BLOCKS, PLAIN_BLOCKS)
     );
-    for (name, job) in [("round trip, looking, us", FABRIC_BOUNCE), ("round trip, sleeping, us", SLEEPY_BOUNCE)] {
-        println!("{name:<34}{:>10.2}{:>10.2}{:>10.2}", round(PLAIN_BOUNCE), round(job), ratio(PLAIN_BOUNCE, job));
+    for (name, of, to) in [
+        ("round trip, looking, us", FABRIC_BOUNCE, PLAIN_BOUNCE),
+        ("round trip, sleeping, us", SLEEPY_BOUNCE, BLOCKING_BOUNCE),
+    ] {
+        println!("{name:<34}{:>10.2}{:>10.2}{:>10.2}", round(to), round(of), ratio(to, of));
     }
     Ok(())
 }
@@ -202,6 +206,7 @@ impl Side {
                 self.bounce_byte()?;
                 Ok(self.plain.set_nonblocking(false)?)
             }
+            BLOCKING_BOUNCE => self.bounce_byte(),
             FABRIC_BLOCKS if self.me == SENDER => self.post_blocks(),
             FABRIC_BLOCKS => self.take_blocks(),
             _ => self.bounce_counter(job == SLEEPY_BOUNCE),

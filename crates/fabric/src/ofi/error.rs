@@ -52,8 +52,8 @@ pub enum OfiError {
         /// The provider.
         provider: String,
     },
-    /// A provider's limit is below what is needed.
-    #[error("provider {provider} allows {what} of {allowed}, and {needed} are needed")]
+    /// A limit is below what is needed.
+    #[error("{what} of provider {provider} has room for {allowed}, and {needed} is needed")]
     Limit {
         /// The provider.
         provider: String,

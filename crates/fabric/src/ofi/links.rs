@@ -9,7 +9,7 @@
 use super::error::{Failure, OfiError};
 use super::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_WRITE};
 use super::hello::Kind;
-use super::link::{Limits, Link, Operation, PAGE_BYTES, Source, key};
+use super::link::{Limits, Link, Operation, PAGE_BYTES, RECEIVES, Source, key};
 use super::objects::{Adapter, Completion, Endpoint, EndpointId, Event, Registered};
 use super::provider;
 use crate::bell::EventBell;
@@ -39,6 +39,8 @@ const COMPLETIONS: usize = 16;
 const GOES_MAX: u32 = 8;
 /// Every so many looks, connections are looked at too.
 const EVENTS_EVERY: u32 = 16;
+/// Events that are looked at in one go.
+pub(super) const EVENTS_MAX: u32 = 64;
 /// How long a sleep may be while a provider that is busy with nothing of mine takes nothing.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// Wake-ups for nothing after which a descriptor counts as stuck, and how long a sleep is then at once.
@@ -418,7 +420,8 @@ impl OfiLinks {
     }
 
     fn look_at_events(&mut self) {
-        while let Ok(Some(event)) = self.adapter.event() {
+        for _ in 0..EVENTS_MAX {
+            let Ok(Some(event)) = self.adapter.event() else { return };
             match event {
                 Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => self.shut(endpoint),
                 // Who calls now is too late.
@@ -438,7 +441,13 @@ impl OfiLinks {
     /// Closes connections that have ended, after taking in what had arrived before; whether there were any.
     #[cold]
     fn close_ended(&mut self) -> bool {
-        while self.take_completions().is_some() {}
+        // No more than can have been there: others may go on and on.
+        let most = u64::from(self.open) * (self.limits.queue + RECEIVES);
+        for _ in 0..=most / COMPLETIONS as u64 {
+            if self.take_completions().is_none() {
+                break;
+            }
+        }
         let mut closed = false;
         for rank in (0..self.links.len() as u32).map(Rank) {
             let Some(link) = self.links[rank.index()].take_if(|link| link.is_over()) else { continue };

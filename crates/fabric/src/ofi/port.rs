@@ -8,7 +8,7 @@ use super::ffi::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 use super::hello::{Hello, Mismatch, Purpose};
 use super::info::Info;
 use super::link::{Link, RECEIVES};
-use super::links::OfiLinks;
+use super::links::{EVENTS_MAX, OfiLinks};
 use super::objects::{Adapter, Endpoint, EndpointId, Event, Listener};
 use super::provider::{self, OfiOptions, of as failed_at};
 use crate::bell::EventBell;
@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes of an address, in the provider's form.
 const ADDRESS_BYTES_MAX: usize = 64;
-/// Calls that are looked at in one go.
-const EVENTS_MAX: u32 = 64;
 
 /// Where a member listens, in its provider's form. It means something to members with the same provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,6 +78,8 @@ pub struct OfiPort {
     listener: Listener,
     adapter: Arc<Adapter>,
     address: OfiAddress,
+    /// Connections for which there is room.
+    room: u32,
 }
 
 /// A peer to be connected with.
@@ -111,7 +111,7 @@ impl OfiPort {
         if address.socket_address().is_some_and(|address| address.ip().is_unspecified()) || !address.is_of(format) {
             return Err(OfiError::Address { address: address.to_string(), provider: name });
         }
-        Ok(OfiPort { listener, adapter, address })
+        Ok(OfiPort { listener, adapter, address, room: peers })
     }
 
     /// Where it listens, for its peers.
@@ -140,7 +140,7 @@ impl OfiPort {
         row: Arc<OwnRegion>,
         peers: impl IntoIterator<Item = (Rank, OfiPeer)>,
     ) -> Result<OfiMeeting, OfiError> {
-        let OfiPort { listener, adapter, .. } = self;
+        let OfiPort { listener, adapter, room, .. } = self;
         assert!(
             row.size() == layout.row(me).size && row.control() == layout.row(me).control,
             "the row is of this view"
@@ -156,7 +156,12 @@ impl OfiPort {
             links,
             refused: vec![],
         };
-        for (rank, peer) in peers {
+        for (count, (rank, peer)) in (1..).zip(peers) {
+            if count > u64::from(room) {
+                let provider = meeting.adapter.info().provider();
+                let (what, allowed) = ("a port", room.into());
+                return Err(OfiError::Limit { provider, what, allowed, needed: count });
+            }
             match meeting.seats.get(rank.index()) {
                 Some(Seat::Empty) if rank != me => {}
                 Some(_) if rank != me => return Err(OfiError::Peers { rank, times: 2, me }),

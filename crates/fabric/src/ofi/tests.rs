@@ -15,7 +15,7 @@ use crate::tcp::Down;
 use spindle_core::{
     Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View, ViewId,
 };
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -295,6 +295,31 @@ fn each_other_member_is_needed_once() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_port_has_room_for_as_many_as_it_was_opened_for() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(3);
+    let address = port(1).address().clone();
+    let peers = [0, 1].map(|rank| (Rank(rank), Some(address.clone())));
+    let error = OfiFabric::form(port(1), &layout, Rank(2), PURPOSE, peers).unwrap_err();
+    assert!(matches!(error, OfiError::Limit { allowed: 1, needed: 2, .. }), "{error}");
+}
+
+#[test]
+fn ip_of_version_6_carries_posts() {
+    let address = Some(IpAddr::from(Ipv6Addr::LOCALHOST));
+    let options = OfiOptions { provider: Some("tcp".to_string()), domain: None, address };
+    if let Err(error) = OfiPort::open(&options, 1) {
+        return println!("skipped: {error}");
+    }
+    let mut fabrics = connect_through(&layout(2), |peers| OfiPort::open(&options, peers).unwrap());
+    put(&mut fabrics[0], COUNT, 7);
+    settle(&mut fabrics);
+    assert_eq!(fabrics[1].load(Rank(0), COUNT), 7);
 }
 
 #[test]
