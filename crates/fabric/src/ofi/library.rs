@@ -46,7 +46,11 @@ impl Library {
     fn open(name: &str) -> Result<Library, Lack> {
         // SAFETY: libfabric runs nothing when it is loaded but the set-up of its own variables.
         let library = unsafe { libloading::Library::new(name) };
-        let library = library.map_err(|error| Lack::Library { reason: error.to_string() })?;
+        let library = library.map_err(|error| {
+            // The loader's own words are behind those of the crate.
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            Lack::Library { reason: cause.unwrap_or(error.to_string()) }
+        })?;
         // SAFETY: it has this type since its first version.
         let version = unsafe { symbol::<ffi::Version>(&library, "fi_version", 0) }?;
         // SAFETY: it takes nothing and may be called at any time.
@@ -83,6 +87,7 @@ mod tests {
     #[test]
     fn a_library_that_is_not_there_is_told() {
         let Err(Lack::Library { reason }) = Library::open("libspindle-has-no-such.so.1") else { panic!("it is there") };
+        assert!(reason.contains("libspindle-has-no-such"), "{reason}");
         let error = OfiError::NoLibrary { reason };
         assert!(error.to_string().contains("apt-get install libfabric1"), "{error}");
     }

@@ -57,14 +57,15 @@ pub fn available() -> Result<Vec<Provider>, OfiError> {
     let mut by_name: BTreeMap<String, Provider> = BTreeMap::new();
     for info in hints.list(None).map_err(of("any"))? {
         let name = info.provider();
+        let broken = BROKEN.contains(&name.as_str());
         let version = (info.provider_version() >> 16, info.provider_version() & 0xffff);
         let provider =
             by_name.entry(name.clone()).or_insert(Provider { name, version, domains: vec![], usable: false });
         if !provider.domains.contains(&info.domain()) {
             provider.domains.push(info.domain());
         }
-        provider.usable |=
-            info.endpoint_kind() == FI_EP_MSG && info.caps() & CAPS == CAPS && info.order() & ORDER == ORDER;
+        let able = info.endpoint_kind() == FI_EP_MSG && info.caps() & CAPS == CAPS && info.order() & ORDER == ORDER;
+        provider.usable |= able && !broken;
     }
     Ok(by_name.into_values().collect())
 }

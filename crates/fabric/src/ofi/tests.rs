@@ -255,8 +255,10 @@ fn what_there_is_is_told() {
     };
     let none = error("nothing");
     assert!(matches!(&none, OfiError::NoProvider { there, .. } if there.contains(&asked.unwrap())), "{none}");
+    assert!(providers.iter().all(|provider| !provider.usable || !provider.name.contains("sockets")));
     assert!(matches!(error("a\0b"), OfiError::NoProvider { .. }));
     for provider in providers.iter().filter(|provider| !provider.usable) {
+        assert!(!["tcp", "verbs"].contains(&&*provider.name));
         let unsupported = error(&provider.name);
         assert!(matches!(&unsupported, OfiError::Unsupported { .. }), "{unsupported}");
     }
