@@ -44,8 +44,10 @@ impl Library {
     }
 
     fn open(name: &str) -> Result<Library, Lack> {
-        // SAFETY: libfabric runs nothing when it is loaded but the set-up of its own variables.
+        let signals = Signals::note();
+        // SAFETY: libfabric, and what it loads along, run nothing then but the set-up of their own variables, and what `Signals` is about.
         let library = unsafe { libloading::Library::new(name) };
+        drop(signals);
         let library = library.map_err(|error| {
             // The loader's own words are behind those of the crate.
             let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -72,6 +74,34 @@ impl Library {
     }
 }
 
+/// How this process takes signals, put back when this is dropped. Debian's libfabric loads a library for old InfiniPath cards, which takes
+/// over the signals of crashes and those by which a process is asked to end, and writes files when they come.
+struct Signals([(libc::c_int, libc::sigaction); 6]);
+
+impl Signals {
+    const ALL: [libc::c_int; 6] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGABRT, libc::SIGINT, libc::SIGTERM];
+
+    fn note() -> Signals {
+        Signals(Self::ALL.map(|signal| {
+            // SAFETY: all zeros are an action, the default one.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            // SAFETY: it only reads the present one.
+            unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+            (signal, action)
+        }))
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for (signal, action) in &self.0 {
+            // SAFETY: it was the action before, put in place by somebody who may.
+            unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
+        }
+    }
+}
+
 /// # Safety
 /// `T` is the type of the function `name`, and it is not called after the library has gone.
 unsafe fn symbol<T: Copy>(library: &libloading::Library, name: &'static str, version: u32) -> Result<T, Lack> {
@@ -90,6 +120,26 @@ mod tests {
         assert!(reason.contains("libspindle-has-no-such"), "{reason}");
         let error = OfiError::NoLibrary { reason };
         assert!(error.to_string().contains("apt-get install libfabric1"), "{error}");
+    }
+
+    /// In a process of its own, where nobody has loaded it before.
+    #[test]
+    fn signals_are_taken_as_before() {
+        const ALONE: &str = "SPINDLE_OFI_TEST_SIGNALS";
+        if std::env::var_os(ALONE).is_none() {
+            let alone = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "ofi::library::tests::signals_are_taken_as_before"])
+                .env(ALONE, "1")
+                .output()
+                .unwrap();
+            return assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
+        }
+        let handlers = || Signals::note().0.map(|(_, action)| action.sa_sigaction);
+        let before = handlers();
+        if let Err(error) = super::super::available() {
+            return println!("skipped: {error}");
+        }
+        assert_eq!(handlers(), before);
     }
 
     #[test]
