@@ -106,7 +106,7 @@ pub struct PeerRegion {
     memory: Memory,
 }
 
-/// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives.
+/// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives, and perhaps a network card.
 #[derive(Debug)]
 pub struct CopyRegion {
     memory: Memory,
@@ -220,6 +220,15 @@ impl OwnRegion {
         unsafe { self.memory.span.bytes(range.start, range.end.saturating_sub(range.start)) }
     }
 
+    /// Where the bytes of `range` stand, for hardware that reads frames there which are announced (INV-FRAME).
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[inline]
+    pub(crate) fn place(&self, range: &Range<u64>) -> NonNull<u8> {
+        self.memory.span.pointer(range.start, range.end.saturating_sub(range.start))
+    }
+
     /// Takes the right to write frames into `ring`, for ever. `None` if the ring is not behind the control block and inside
     /// the region, or if part of it was leased before.
     pub fn lease(self: &Arc<Self>, ring: &Ring) -> Option<Lease> {
@@ -311,6 +320,21 @@ impl CopyRegion {
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
     pub fn on_heap(name: &str, len: u64) -> Result<CopyRegion, RegionError> {
         Ok(CopyRegion { memory: Memory::on_heap(name, len)? })
+    }
+
+    /// Its bytes, in number.
+    pub fn size(&self) -> u64 {
+        self.memory.span.len
+    }
+
+    /// The word at `at`, with acquire order.
+    ///
+    /// # Panics
+    /// If `at` is unaligned or outside.
+    #[inline]
+    pub(crate) fn load(&self, at: u64) -> u64 {
+        // SAFETY: the memory is mapped for as long as `self` is.
+        unsafe { self.memory.span.load(at) }
     }
 
     /// Stores the words in `bytes` from `at` on, one after the other, each with release order. What is less than a word at the end

@@ -26,13 +26,13 @@ const PARTS_MAX: usize = 32;
 
 /// The control block as it was posted.
 #[derive(Debug)]
-pub(super) struct Image {
+pub(crate) struct Image {
     bytes: Box<[u8]>,
 }
 
 /// What waits to be sent to one peer.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     batch: Batch,
     /// Apart from each other.
     ranges: VecDeque<Range<u64>>,
@@ -58,19 +58,19 @@ enum Part {
 }
 
 impl Image {
-    pub(super) fn new(control_bytes: u64) -> Image {
+    pub(crate) fn new(control_bytes: u64) -> Image {
         Image { bytes: vec![0; control_bytes as usize].into() }
     }
 
     /// The control block of `row` as it is.
-    pub(super) fn of(row: &OwnRegion) -> Image {
+    pub(crate) fn of(row: &OwnRegion) -> Image {
         let mut image = Image::new(row.control());
         image.update(row, &(0..row.control()));
         image
     }
 
     /// Takes over the words of `span`, which are posted.
-    pub(super) fn update(&mut self, row: &OwnRegion, span: &Range<u64>) {
+    pub(crate) fn update(&mut self, row: &OwnRegion, span: &Range<u64>) {
         let (words, _) = self.bytes[span.start as usize..span.end as usize].as_chunks_mut::<8>();
         for (at, word) in (span.start..).step_by(8).zip(words) {
             *word = row.load(at).to_le_bytes();
@@ -82,14 +82,15 @@ impl Image {
         &self.bytes
     }
 
-    fn span(&self, span: &Range<u64>) -> &[u8] {
+    /// The words of `span`, as they were posted.
+    pub(crate) fn span(&self, span: &Range<u64>) -> &[u8] {
         &self.bytes[span.start as usize..span.end as usize]
     }
 }
 
 impl Backlog {
     /// Adds a range of frames.
-    pub(super) fn add_range(&mut self, mut range: Range<u64>) {
+    pub(crate) fn add_range(&mut self, mut range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -102,7 +103,7 @@ impl Backlog {
     }
 
     /// Adds a span of control words, whose values are in the image.
-    pub(super) fn add_control(&mut self, span: &Range<u64>) {
+    pub(crate) fn add_control(&mut self, span: &Range<u64>) {
         if self.control.is_empty() {
             self.control = span.clone();
         } else if !span.is_empty() {
@@ -110,12 +111,12 @@ impl Backlog {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.batch.parts.is_empty() && self.ranges.is_empty() && self.control.is_empty()
     }
 
     /// Bytes that wait, without the heads of those that melt together still.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let len = |range: &Range<u64>| range.end - range.start;
         self.batch.parts.iter().map(Part::len).sum::<u64>()
             + self.ranges.iter().map(len).sum::<u64>()
@@ -129,8 +130,13 @@ impl Backlog {
     }
 
     /// Forgets everything: nobody will get it.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Backlog::default();
+    }
+
+    /// Takes over the ranges and the span, for who makes batches of another kind.
+    pub(crate) fn take(&mut self) -> (VecDeque<Range<u64>>, Range<u64>) {
+        (std::mem::take(&mut self.ranges), std::mem::take(&mut self.control))
     }
 
     /// Sends as much as `stream` takes, and says how many bytes that were.

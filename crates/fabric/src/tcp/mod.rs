@@ -8,7 +8,7 @@
 //!
 //! How connections come about, and that the peer is who it says and has the same view, is not here: a [`Stream`] is given
 //! ready for use. A connection that has failed is not made again within the view; its peer is [reported](crate::Mesh::next_down).
-mod backlog;
+pub(crate) mod backlog;
 mod error;
 mod guest;
 mod inbox;

@@ -1,0 +1,372 @@
+//! The fabric over libfabric against a bare TCP stream, between two processes: `cargo run --release -p spindle-fabric --example ofi`.
+//!
+//! As in `tcp.rs`, both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) to and fro, in turns. A ratio is that of two
+//! turns side by side; the medians of all are printed. No byte is filled or checked on either side, but for the first word of each block.
+//!
+//! `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` choose the network; otherwise it is libfabric's `tcp` on loopback. The
+//! stream is on loopback always, so beside real cards only the fabric's own figures mean anything.
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
+use spindle_fabric::ofi::{OfiAddress, OfiOptions, OfiPort, Purpose};
+use spindle_fabric::{Fabric, MemberBell, OfiFabric, OwnRow};
+use std::error::Error;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const BLOCK_BYTES: u64 = 10_240;
+/// Bytes from one block of the ring to the next.
+const PLACE_BYTES: u64 = BLOCK_BYTES + 16;
+const BLOCKS: u64 = 8_000;
+const ROUND_TRIPS: u64 = 2_000;
+const TURNS: usize = 15;
+/// Bytes of the ring.
+const RING_BYTES: u64 = 1 << 20;
+/// Blocks between two announcements.
+const BURST: u64 = 12;
+const PATIENCE: Duration = Duration::from_secs(60);
+const SENDER: Rank = Rank(0);
+const RECEIVER: Rank = Rank(1);
+
+/// What the child is told to do next, with the parent at the other end.
+const PLAIN_BLOCKS: u8 = 1;
+const PLAIN_BOUNCE: u8 = 2;
+const FABRIC_BLOCKS: u8 = 3;
+const FABRIC_BOUNCE: u8 = 4;
+const SLEEPY_BOUNCE: u8 = 5;
+const BLOCKING_BOUNCE: u8 = 6;
+const JOBS: [u8; 6] = [PLAIN_BLOCKS, FABRIC_BLOCKS, PLAIN_BOUNCE, FABRIC_BOUNCE, BLOCKING_BOUNCE, SLEEPY_BOUNCE];
+
+fn main() -> Outcome<()> {
+    match std::env::args().nth(1) {
+        Some(port) => Side::new(SENDER, || Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse()?))?))?.obey(),
+        None => measure(),
+    }
+}
+
+fn measure() -> Outcome<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port().to_string();
+    let mut child = Killed(Command::new(std::env::current_exe()?).arg(port).spawn()?);
+    let mut side = Side::new(RECEIVER, || Ok(listener.accept()?.0))?;
+    let mut times: [Vec<f64>; 7] = Default::default();
+    for turn in 0..=TURNS {
+        for job in JOBS {
+            let took = side.order(job)?;
+            if turn > 0 {
+                times[job as usize].push(took.as_secs_f64());
+            }
+        }
+    }
+    side.orders.write_all(&[0])?;
+    child.0.wait()?;
+    let rate = |job: u8| (BLOCKS * BLOCK_BYTES) as f64 / median(times[job as usize].clone()) / 1e9;
+    let round = |job: u8| median(times[job as usize].clone()) / ROUND_TRIPS as f64 * 1e6;
+    let ratio =
+        |of: u8, to: u8| median(times[to as usize].iter().zip(&times[of as usize]).map(|(a, b)| a / b).collect());
+    println!("{:<34}{:>10}{:>10}{:>10}", side.network, "stream", "fabric", "ratio");
+    println!(
+        "{:<34}{:>10.2}{:>10.2}{:>10.2}",
+        "10 KB blocks, GB/s",
+        rate(PLAIN_BLOCKS),
+        rate(FABRIC_BLOCKS),
+        ratio(FABRIC_BLOCKS, PLAIN_BLOCKS)
+    );
+    for (name, of, to) in [
+        ("round trip, looking, us", FABRIC_BOUNCE, PLAIN_BOUNCE),
+        ("round trip, sleeping, us", SLEEPY_BOUNCE, BLOCKING_BOUNCE),
+    ] {
+        println!("{name:<34}{:>10.2}{:>10.2}{:>10.2}", round(to), round(of), ratio(to, of));
+    }
+    Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Ends with the parent.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Gives each side a core of its own, if there are two.
+fn pin(me: Rank) {
+    let ours = sched_getaffinity(None).unwrap_or_default();
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).collect();
+    if let [first, second, ..] = cores[..] {
+        let mut only = CpuSet::new();
+        only.set(if me == SENDER { first } else { second });
+        // Without it the figures are of whatever the system does.
+        let _ = sched_setaffinity(None, &only);
+    }
+}
+
+fn options() -> Outcome<OfiOptions> {
+    let told = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let provider = told("SPINDLE_OFI_PROVIDER");
+    let address = match told("SPINDLE_OFI_ADDRESS") {
+        Some(address) => Some(address.parse()?),
+        None => provider.is_none().then_some(IpAddr::from(Ipv4Addr::LOCALHOST)),
+    };
+    Ok(OfiOptions { provider: provider.or(Some("tcp".to_string())), domain: told("SPINDLE_OFI_DOMAIN"), address })
+}
+
+/// One of the two processes.
+struct Side {
+    me: Rank,
+    network: String,
+    orders: TcpStream,
+    plain: TcpStream,
+    fabric: OfiFabric,
+    ring: Ring,
+    /// Offsets of both members' counters.
+    counters: [u64; 2],
+    /// Blocks and bounces over the fabric so far.
+    blocks: u64,
+    bounces: u64,
+}
+
+impl Side {
+    fn new(me: Rank, mut connect: impl FnMut() -> Outcome<TcpStream>) -> Outcome<Side> {
+        pin(me);
+        let everyone = vec![SENDER, RECEIVER];
+        let subgroup = SubgroupSpec {
+            member_rule: Rule::Everyone,
+            sender_rule: Rule::Everyone,
+            name: "blocks".to_string(),
+            members: everyone.clone(),
+            senders: everyone,
+            order: Order::Total,
+            window: RING_BYTES / PLACE_BYTES,
+            message_bytes_max: BLOCK_BYTES,
+        };
+        let view = View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], subgroups: vec![subgroup] };
+        let layout = Layout::new(&view)?;
+        let (mut orders, plain) = (connect()?, connect()?);
+        for stream in [&orders, &plain] {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
+        let port = OfiPort::open(&options()?, 1)?;
+        let (provider, domain) = port.provider();
+        let address = port.address().to_bytes();
+        orders.write_all(&[address.len() as u8])?;
+        orders.write_all(&address)?;
+        let mut len = [0];
+        orders.read_exact(&mut len)?;
+        let mut theirs = vec![0; len[0].into()];
+        orders.read_exact(&mut theirs)?;
+        let theirs = OfiAddress::from_bytes(&theirs).ok_or("the other side has sent no address")?;
+        let purpose = Purpose { incarnation: 1, view: view.id };
+        let forming = OfiFabric::form(
+            port,
+            &layout,
+            OwnRow::create(&layout, me, &MemberBell::with_event()?)?.0,
+            purpose,
+            [(Rank(1 - me.0), Some(theirs))],
+        )?;
+        let fabric = forming.finish(PATIENCE)?;
+        let place = |rank| layout.row(rank).place(SubgroupId(0)).ok_or("it is not in the layout");
+        let ring = place(SENDER)?.ring.ok_or("no ring")?;
+        let counters = [place(SENDER)?.entry, place(RECEIVER)?.entry];
+        let network = format!("libfabric's {provider}, {domain}");
+        Ok(Side { me, network, orders, plain, fabric, ring, counters, blocks: 0, bounces: 0 })
+    }
+
+    fn obey(mut self) -> Outcome<()> {
+        loop {
+            let mut job = [0];
+            self.orders.read_exact(&mut job)?;
+            if job == [0] {
+                return Ok(());
+            }
+            self.work(job[0])?;
+        }
+    }
+
+    /// Lets both sides do `job`, and says how long it took.
+    fn order(&mut self, job: u8) -> Outcome<Duration> {
+        let start = Instant::now();
+        self.orders.write_all(&[job])?;
+        self.work(job)?;
+        Ok(start.elapsed())
+    }
+
+    fn work(&mut self, job: u8) -> Outcome<()> {
+        match job {
+            PLAIN_BLOCKS if self.me == SENDER => self.write_blocks(),
+            PLAIN_BLOCKS => self.read_blocks(),
+            PLAIN_BOUNCE => {
+                self.plain.set_nonblocking(true)?;
+                self.bounce_byte()?;
+                Ok(self.plain.set_nonblocking(false)?)
+            }
+            BLOCKING_BOUNCE => self.bounce_byte(),
+            FABRIC_BLOCKS if self.me == SENDER => self.post_blocks(),
+            FABRIC_BLOCKS => self.take_blocks(),
+            _ => self.bounce_counter(job == SLEEPY_BOUNCE),
+        }
+    }
+
+    fn write_blocks(&mut self) -> Outcome<()> {
+        let block = [1; BLOCK_BYTES as usize];
+        (0..BLOCKS).try_for_each(|_| Ok(self.plain.write_all(&block)?))
+    }
+
+    fn read_blocks(&mut self) -> Outcome<()> {
+        let mut buffer = vec![0; 128 << 10];
+        let mut left = (BLOCKS * BLOCK_BYTES) as usize;
+        while left > 0 {
+            let most = buffer.len().min(left);
+            left -= self.plain.read(&mut buffer[..most])?;
+        }
+        Ok(())
+    }
+
+    fn bounce_byte(&mut self) -> Outcome<()> {
+        for round in 0..ROUND_TRIPS * 2 {
+            if round % 2 == u64::from(self.me.0) {
+                self.plain.write_all(&[7])?;
+                continue;
+            }
+            let mut pace = Pace::new();
+            loop {
+                match self.plain.read(&mut [0]) {
+                    Ok(0) => return Err("the other side is gone".into()),
+                    Ok(_) => break,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => pace.wait()?,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where block `index` stands.
+    fn place(&self, index: u64) -> u64 {
+        let slots = self.ring.capacity / PLACE_BYTES;
+        self.ring.at + index % slots * PLACE_BYTES
+    }
+
+    fn counter(&self, rank: Rank) -> u64 {
+        self.counters[rank.index()]
+    }
+
+    fn post_counter(&mut self, at: u64, value: u64) {
+        self.fabric.store(at, value);
+        self.fabric.post(&[SENDER, RECEIVER], at..at + 8);
+    }
+
+    fn post_blocks(&mut self) -> Outcome<()> {
+        let slots = self.ring.capacity / PLACE_BYTES;
+        let (end, taken) = (self.blocks + BLOCKS, self.counter(RECEIVER));
+        let mut pace = Pace::new();
+        while self.fabric.load(RECEIVER, taken) < end {
+            let moved = self.fabric.progress();
+            let room = (self.fabric.load(RECEIVER, taken) + slots).min(end) - self.blocks;
+            let burst = room.min(BURST);
+            for index in self.blocks..self.blocks + burst {
+                let at = self.place(index);
+                self.fabric.store(at, index);
+                self.fabric.post(&[SENDER, RECEIVER], at..at + PLACE_BYTES);
+            }
+            if burst > 0 {
+                self.blocks += burst;
+                let at = self.counter(SENDER);
+                self.post_counter(at, self.blocks);
+            }
+            if moved || burst > 0 { pace = Pace::new() } else { pace.wait()? }
+        }
+        Ok(())
+    }
+
+    fn take_blocks(&mut self) -> Outcome<()> {
+        let (end, announced) = (self.blocks + BLOCKS, self.counter(SENDER));
+        let mut pace = Pace::new();
+        while self.blocks < end {
+            let moved = self.fabric.progress();
+            let count = self.fabric.load(SENDER, announced);
+            for index in self.blocks..count {
+                if self.fabric.load(SENDER, self.place(index)) != index {
+                    return Err(format!("block {index} is not there").into());
+                }
+            }
+            if count > self.blocks {
+                self.blocks = count;
+                let at = self.counter(RECEIVER);
+                self.post_counter(at, count);
+            }
+            if moved { pace = Pace::new() } else { pace.wait()? }
+        }
+        let mut pace = Pace::new();
+        while !self.fabric.is_flushed() {
+            self.fabric.progress();
+            pace.wait()?;
+        }
+        Ok(())
+    }
+
+    fn bounce_counter(&mut self, sleepy: bool) -> Outcome<()> {
+        let other = Rank(1 - self.me.0);
+        let (mine, theirs) = (self.counter(self.me) + 8, self.counter(other) + 8);
+        for _ in 0..ROUND_TRIPS {
+            self.bounces += 1;
+            let awaited = self.bounces - u64::from(self.me == SENDER);
+            let mut pace = Pace::new();
+            loop {
+                self.fabric.progress();
+                if self.fabric.load(other, theirs) >= awaited {
+                    break;
+                }
+                if !sleepy {
+                    pace.wait()?;
+                    continue;
+                }
+                self.fabric.begin_sleep();
+                self.fabric.progress();
+                if self.fabric.load(other, theirs) < awaited && !self.fabric.sleep(PATIENCE) {
+                    pace.wait()?;
+                }
+                self.fabric.end_sleep();
+            }
+            let value = self.bounces;
+            self.post_counter(mine, value);
+        }
+        Ok(())
+    }
+}
+
+/// Looks again and again, gives way now and then, and not for ever.
+struct Pace {
+    looks: u32,
+    start: Option<Instant>,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { looks: 0, start: None }
+    }
+
+    fn wait(&mut self) -> Outcome<()> {
+        self.looks += 1;
+        if self.looks.is_multiple_of(32) {
+            if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Err("the other side does not move".into());
+            }
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! The bytes that peers exchange: a [`Hello`] with the call and one with the answer, and the [`Head`] of each message.
+//!
+//! ```text
+//! hello = magic (32 bits) rank (16) lines of its control block (16) | incarnation (128) | view (64) |
+//!         words of my copy of the reader's row (32) 0 (32) | address of that copy's rings (64) | key (64)         56 - 4 bytes
+//! head  = offset / 8 (32 bits) length / 8 (32) | messages taken in (64) | kind (8) bytes written so far (56)      24 bytes
+//! ```
+//!
+//! All is little-endian. A hello has to fit what InfiniBand's connection manager carries.
+use crate::tcp::Down;
+use spindle_core::{Rank, RowLayout, ViewId};
+use std::fmt;
+
+/// Bytes of a hello.
+pub(super) const HELLO_BYTES: usize = 52;
+/// The first bytes of every hello; the last of them is the version.
+const MAGIC: [u8; 4] = *b"SpO\x01";
+/// Bytes of the head of a message.
+pub(super) const HEAD_BYTES: u64 = 24;
+
+/// Which view of which group a connection is for. Both sides must mean the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Purpose {
+    /// The incarnation of the group.
+    pub incarnation: u128,
+    /// The view.
+    pub view: ViewId,
+}
+
+/// Who one is, and where the other may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Hello {
+    pub(super) purpose: Purpose,
+    pub(super) from: Rank,
+    /// The length of the row of who says this, as its view has it.
+    pub(super) control: u64,
+    /// The length of the reader's row.
+    pub(super) row: u64,
+    pub(super) target: Target,
+}
+
+/// Where a peer's copy of my rings is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Target {
+    pub(super) address: u64,
+    pub(super) key: u64,
+}
+
+/// Why a hello is not that of the peer it should be from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// It is none, or of another version.
+    #[error("{bytes} bytes that are no greeting of this version of Spindle")]
+    NoHello {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// It is about another group, or another view.
+    #[error("it means view {} of incarnation {:x}, not view {} of incarnation {:x}", got.view.0, got.incarnation, expected.view.0, expected.incarnation)]
+    Purpose {
+        /// What is meant here.
+        expected: Purpose,
+        /// What it says.
+        got: Purpose,
+    },
+    /// It is from a member who does not call, or not from the one who was called.
+    #[error("it is from rank {got}, who {}", expected.map_or("has no reason to call".to_string(), |rank| format!("is not rank {rank}")))]
+    From {
+        /// Who was called.
+        expected: Option<Rank>,
+        /// Who it says it is.
+        got: Rank,
+    },
+    /// Its rows have other lengths.
+    #[error("its rows have other lengths than this view's: it has another version")]
+    Lengths,
+}
+
+impl Hello {
+    /// What `me` says to a peer with the row `theirs`.
+    pub(super) fn new(purpose: Purpose, me: Rank, mine: &RowLayout, theirs: &RowLayout, target: Target) -> Hello {
+        Hello { purpose, from: me, control: mine.control, row: theirs.size, target }
+    }
+
+    pub(super) fn encode(&self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&(self.from.0 as u16).to_le_bytes());
+        bytes[6..8].copy_from_slice(&lines(self.control).to_le_bytes());
+        bytes[8..24].copy_from_slice(&self.purpose.incarnation.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.purpose.view.0.to_le_bytes());
+        bytes[32..36].copy_from_slice(&words(self.row).to_le_bytes());
+        bytes[36..44].copy_from_slice(&self.target.address.to_le_bytes());
+        bytes[44..].copy_from_slice(&self.target.key.to_le_bytes());
+        bytes
+    }
+
+    /// Who says this, if it is for `purpose`, and where that peer wants to be written to. Providers may add bytes at the end.
+    pub(super) fn read(
+        data: &[u8],
+        purpose: Purpose,
+        me: Rank,
+        rows: &[RowLayout],
+    ) -> Result<(Rank, Target), Mismatch> {
+        let none = Mismatch::NoHello { bytes: data.len() };
+        let bytes = data.first_chunk::<HELLO_BYTES>().ok_or(none)?;
+        if bytes[..4] != MAGIC {
+            return Err(none);
+        }
+        let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
+        let half = |at: usize| u16::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
+        let incarnation = u128::from(word(8)) | (u128::from(word(16)) << 64);
+        let got = Purpose { incarnation, view: ViewId(word(24)) };
+        if got != purpose {
+            return Err(Mismatch::Purpose { expected: purpose, got });
+        }
+        let from = Rank(half(4).into());
+        let Some(theirs) = rows.get(from.index()).filter(|_| from != me) else {
+            return Err(Mismatch::From { expected: None, got: from });
+        };
+        let row = u32::from_le_bytes(*bytes[32..].first_chunk().expect("it is inside"));
+        if half(6) != lines(theirs.control) || row != words(rows[me.index()].size) {
+            return Err(Mismatch::Lengths);
+        }
+        Ok((from, Target { address: word(36), key: word(44) }))
+    }
+}
+
+/// Both are compared, and not used: that they are cut off does no harm.
+fn lines(bytes: u64) -> u16 {
+    (bytes / 64) as u16
+}
+
+fn words(bytes: u64) -> u32 {
+    (bytes / 8) as u32
+}
+
+/// What a message is, apart from the words that it brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// It takes one of the reader's places for messages.
+    Post = 0,
+    /// It says what has been taken in, and takes no place.
+    Credit = 1,
+    /// It is the last.
+    Last = 2,
+}
+
+/// How a message begins. Words of the control block follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    pub(super) at: u64,
+    pub(super) len: u64,
+    /// Posts of the reader's that its writer has taken in.
+    pub(super) taken: u64,
+    pub(super) kind: Kind,
+    /// Bytes that its writer has written into the reader's copy before this.
+    pub(super) written: u64,
+}
+
+impl Head {
+    pub(super) fn encode(&self) -> [[u8; 8]; 3] {
+        let last = ((self.written & (u64::MAX >> 8)) << 8) | self.kind as u64;
+        [(self.at / 8) | ((self.len / 8) << 32), self.taken, last].map(u64::to_le_bytes)
+    }
+
+    /// Reads a message of `bytes` bytes from a peer whose row has `row_bytes`, the first `control_bytes` of them words.
+    pub(super) fn decode(words: [u64; 3], bytes: u64, control_bytes: u64, row_bytes: u64) -> Result<Head, Down> {
+        let [first, taken, last] = words;
+        let (at, len) = ((first & 0xffff_ffff) * 8, (first >> 32) * 8);
+        let kind = match last & 0xff {
+            0 => Some(Kind::Post),
+            1 => Some(Kind::Credit),
+            2 => Some(Kind::Last),
+            _ => None,
+        };
+        match kind {
+            Some(kind) if at + len <= control_bytes && bytes == HEAD_BYTES + len => {
+                Ok(Head { at, len, taken, kind, written: last >> 8 })
+            }
+            _ => Err(Down::Garbage { at, len, control_bytes, row_bytes }),
+        }
+    }
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "view {} of incarnation {:x}", self.view.0, self.incarnation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::view;
+    use spindle_core::Layout;
+
+    const PURPOSE: Purpose = Purpose { incarnation: 7 << 64 | 9, view: ViewId(3) };
+    const TARGET: Target = Target { address: u64::MAX - 1, key: 12 };
+
+    #[test]
+    fn hellos_survive_encoding() {
+        let layout = Layout::new(&view(3, 8)).unwrap();
+        let hello = Hello::new(PURPOSE, Rank(2), layout.row(Rank(2)), layout.row(Rank(0)), TARGET);
+        for more in [0, 4, 140] {
+            let mut bytes = hello.encode().to_vec();
+            bytes.resize(HELLO_BYTES + more, 0);
+            assert_eq!(Hello::read(&bytes, PURPOSE, Rank(0), layout.rows()), Ok((Rank(2), TARGET)));
+        }
+    }
+
+    #[test]
+    fn a_hello_with_any_bit_wrong_is_refused_or_says_something_else() {
+        let layout = Layout::new(&view(3, 8)).unwrap();
+        let hello = Hello::new(PURPOSE, Rank(2), layout.row(Rank(2)), layout.row(Rank(0)), TARGET);
+        let read = |bytes: &[u8]| Hello::read(bytes, PURPOSE, Rank(0), layout.rows());
+        for bit in 0..HELLO_BYTES * 8 {
+            let mut bytes = hello.encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            match read(&bytes) {
+                // Rank 1 says nothing wrong, as far as can be seen.
+                Ok((rank, target)) => assert!(bit / 8 >= 36 && target != TARGET || rank == Rank(1), "bit {bit}"),
+                Err(error) => assert!(bit / 8 < 36, "bit {bit}: {error}"),
+            }
+        }
+        for len in 0..HELLO_BYTES {
+            assert_eq!(read(&hello.encode()[..len]), Err(Mismatch::NoHello { bytes: len }));
+        }
+    }
+
+    #[test]
+    fn heads_survive_encoding_and_nonsense_is_refused() {
+        let decode = |words, bytes| Head::decode(words, bytes, 512, 4096);
+        let words = |head: Head| head.encode().map(u64::from_le_bytes);
+        for (at, len, kind) in [(0, 0, Kind::Credit), (8, 504, Kind::Post), (504, 8, Kind::Last), (512, 0, Kind::Post)]
+        {
+            let head = Head { at, len, taken: u64::MAX, kind, written: 1 << 40 };
+            assert_eq!(decode(words(head), HEAD_BYTES + len).unwrap(), head);
+            for bytes in [0, HEAD_BYTES + len - 1, HEAD_BYTES + len + 8] {
+                assert!(decode(words(head), bytes).is_err());
+            }
+        }
+        let far = (1 << 35) - 8;
+        for (at, len) in [(8, 512), (512, 8), (520, 0), (far, far), (0, far), (far, 0)] {
+            let head = Head { at, len, taken: 0, kind: Kind::Post, written: 0 };
+            let error = decode(words(head), HEAD_BYTES + len).unwrap_err();
+            assert!(matches!(error, Down::Garbage { at: a, len: l, .. } if (a, l) == (at, len)), "{error}");
+        }
+        assert!(decode([0, 0, 3], HEAD_BYTES).is_err());
+    }
+}

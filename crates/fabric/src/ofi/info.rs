@@ -1,0 +1,232 @@
+//! What a provider can do, or is asked for: the library's description of it, with accessors for what is used.
+use super::error::Failure;
+use super::ffi::*;
+use super::library::Library;
+use super::objects::outcome;
+use libc::c_int;
+use std::ffi::CStr;
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+/// A description of what can be done, or is wanted; a single one.
+pub(super) struct Info {
+    raw: NonNull<FiInfo>,
+    library: &'static Library,
+}
+
+// SAFETY: plain memory of the library's, not shared.
+unsafe impl Send for Info {}
+// SAFETY: as above; nothing is changed through `&Info`.
+unsafe impl Sync for Info {}
+
+impl Drop for Info {
+    fn drop(&mut self) {
+        // SAFETY: the library made it, and nobody else frees it.
+        unsafe { (self.library.free_info)(self.raw.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Info").field("provider", &self.provider()).field("domain", &self.domain()).finish()
+    }
+}
+
+/// What is asked for, or said.
+macro_rules! attribute {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty = $of:ident.$field:ident;)*) => {
+        $($(#[$doc])*
+        pub(super) fn $name(&self) -> $ty {
+            // SAFETY: the library makes all parts of an info, and they live as long as it does.
+            unsafe { self.get().$of.as_ref() }.map_or(Default::default(), |part| part.$field)
+        })*
+    };
+}
+
+impl Info {
+    /// An empty one, to ask with.
+    pub(super) fn empty(library: &'static Library) -> Result<Info, Failure> {
+        // SAFETY: without an original, it makes an empty one.
+        let raw = unsafe { (library.dup_info)(ptr::null()) };
+        Info::of(library, raw)
+    }
+
+    /// Takes over what the library made.
+    pub(super) fn of(library: &'static Library, raw: *mut FiInfo) -> Result<Info, Failure> {
+        let raw = NonNull::new(raw).ok_or(Failure { call: "fi_dupinfo", code: libc::ENOMEM })?;
+        Ok(Info { raw, library })
+    }
+
+    pub(super) fn try_clone(&self) -> Result<Info, Failure> {
+        // SAFETY: the original is whole.
+        let raw = unsafe { (self.library.dup_info)(self.raw.as_ptr()) };
+        Info::of(self.library, raw)
+    }
+
+    attribute! {
+        endpoint_kind: c_int = ep_attr.kind;
+        message_bytes_max: usize = ep_attr.max_msg_size;
+        send_queue: usize = tx_attr.size;
+        receive_queue: usize = rx_attr.size;
+        inject_bytes: usize = tx_attr.inject_size;
+        order: u64 = tx_attr.msg_order;
+        memory_mode: c_int = domain_attr.mr_mode;
+        provider_version: u32 = fabric_attr.prov_version;
+    }
+
+    pub(super) fn caps(&self) -> u64 {
+        self.get().caps
+    }
+
+    pub(super) fn address_format(&self) -> u32 {
+        self.get().addr_format
+    }
+
+    pub(super) fn has_source(&self) -> bool {
+        !self.get().src_addr.is_null()
+    }
+
+    pub(super) fn provider(&self) -> String {
+        // SAFETY: the library makes all parts of an info, and they live as long as it does.
+        string(unsafe { self.get().fabric_attr.as_ref() }.map_or(ptr::null_mut(), |part| part.prov_name))
+    }
+
+    pub(super) fn domain(&self) -> String {
+        // SAFETY: as above.
+        string(unsafe { self.get().domain_attr.as_ref() }.map_or(ptr::null_mut(), |part| part.name))
+    }
+
+    pub(super) fn library(&self) -> &'static Library {
+        self.library
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut FiInfo {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn fabric_attributes(&self) -> *mut FabricAttr {
+        self.get().fabric_attr
+    }
+
+    /// What a request is refused by.
+    pub(super) fn handle(&self) -> *mut Fid {
+        self.get().handle
+    }
+
+    fn get(&self) -> &FiInfo {
+        // SAFETY: the library made it, it lives as long as `self`, and is changed through `&mut self` only.
+        unsafe { self.raw.as_ref() }
+    }
+
+    /// Fills in what is wanted of an endpoint.
+    pub(super) fn want(&mut self, wanted: &Wanted<'_>) -> Result<(), Failure> {
+        // SAFETY: the info is whole, and only this has it.
+        let info = unsafe { self.raw.as_mut() };
+        info.caps = wanted.caps;
+        info.mode = wanted.mode;
+        let none = Failure { call: "fi_allocinfo", code: libc::ENOMEM };
+        // SAFETY: the library makes all parts of an info; likewise below.
+        let endpoint = unsafe { info.ep_attr.as_mut() }.ok_or(none)?;
+        // SAFETY: as above.
+        let send = unsafe { info.tx_attr.as_mut() }.ok_or(none)?;
+        // SAFETY: as above.
+        let receive = unsafe { info.rx_attr.as_mut() }.ok_or(none)?;
+        // SAFETY: as above.
+        let domain = unsafe { info.domain_attr.as_mut() }.ok_or(none)?;
+        // SAFETY: as above.
+        let fabric = unsafe { info.fabric_attr.as_mut() }.ok_or(none)?;
+        endpoint.kind = wanted.endpoint_kind;
+        (send.msg_order, receive.msg_order) = (wanted.order, wanted.order);
+        (send.size, receive.size) = (wanted.send_queue, wanted.receive_queue);
+        domain.mr_mode = wanted.memory_mode;
+        domain.threading = wanted.threading;
+        if let Some(name) = wanted.provider {
+            replace(&mut fabric.prov_name, name);
+        }
+        if let Some(name) = wanted.domain {
+            replace(&mut domain.name, name);
+        }
+        Ok(())
+    }
+
+    /// Makes memory need more than the provider asks for, as hardware does.
+    #[cfg(test)]
+    pub(super) fn need(&mut self, memory_mode: c_int) {
+        // SAFETY: the library makes all parts of an info, and only this has it.
+        if let Some(domain) = unsafe { self.get().domain_attr.as_mut() } {
+            domain.mr_mode |= memory_mode;
+        }
+    }
+
+    /// Makes it lead to `address`, from wherever.
+    pub(super) fn lead_to(&mut self, address: &[u8]) -> Result<(), Failure> {
+        // SAFETY: a copy on the heap of the C library, which is where the library frees it.
+        let copy = unsafe { libc::malloc(address.len().max(1)) };
+        let copy = NonNull::new(copy.cast::<u8>()).ok_or(Failure { call: "malloc", code: libc::ENOMEM })?;
+        // SAFETY: it is that long, and new.
+        unsafe { ptr::copy_nonoverlapping(address.as_ptr(), copy.as_ptr(), address.len()) };
+        // SAFETY: the info is whole, and only this has it.
+        let info = unsafe { self.raw.as_mut() };
+        let old = std::mem::replace(&mut info.dest_addr, copy.as_ptr().cast());
+        info.dest_addrlen = address.len();
+        // SAFETY: it was on the same heap, if anything.
+        unsafe { libc::free(old) };
+        Ok(())
+    }
+
+    /// All that the library has that is like `hints`, which lead from `source`, if that is given.
+    pub(super) fn list(&self, source: Option<&CStr>) -> Result<Vec<Info>, Failure> {
+        let (node, flags) = source.map_or((ptr::null(), 0), |node| (node.as_ptr(), FI_SOURCE));
+        let mut first = ptr::null_mut();
+        // SAFETY: strings and hints are whole, and a list comes back.
+        let code = unsafe {
+            (self.library.get_info)(API_VERSION, node, ptr::null(), flags, self.raw.as_ptr(), &raw mut first)
+        };
+        if code == -FI_ENODATA {
+            return Ok(vec![]);
+        }
+        outcome("fi_getinfo", code)?;
+        let Ok(list) = Info::of(self.library, first) else { return Ok(vec![]) };
+        let (mut next, mut all) = (list.raw.as_ptr(), vec![]);
+        // SAFETY: an entry of the list, which lives; there is none behind the last.
+        while let Some(entry) = unsafe { next.as_ref() } {
+            // SAFETY: as above; a copy is of this one alone.
+            let copy = unsafe { (self.library.dup_info)(entry) };
+            all.push(Info::of(self.library, copy)?);
+            next = entry.next;
+        }
+        Ok(all)
+    }
+}
+
+/// What is wanted of an endpoint. 0 wants nothing in particular.
+#[derive(Default)]
+pub(super) struct Wanted<'a> {
+    pub(super) caps: u64,
+    pub(super) mode: u64,
+    pub(super) endpoint_kind: c_int,
+    pub(super) order: u64,
+    pub(super) send_queue: usize,
+    pub(super) receive_queue: usize,
+    pub(super) memory_mode: c_int,
+    pub(super) threading: c_int,
+    pub(super) provider: Option<&'a CStr>,
+    pub(super) domain: Option<&'a CStr>,
+}
+
+fn string(start: *mut libc::c_char) -> String {
+    if start.is_null() {
+        return String::new();
+    }
+    // SAFETY: the library's strings end with 0, and live as long as the info that is borrowed by the caller.
+    unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
+}
+
+/// Puts a copy of `name` where the library frees a string.
+fn replace(place: &mut *mut libc::c_char, name: &CStr) {
+    // SAFETY: a string.
+    let copy = unsafe { libc::strdup(name.as_ptr()) };
+    let old = std::mem::replace(place, copy);
+    // SAFETY: it was on the C library's heap, if anything.
+    unsafe { libc::free(old.cast()) };
+}

@@ -1,0 +1,482 @@
+//! The connections of one member: writing frames into the peers' copies, and telling them.
+//!
+//! Frames go straight from my row into each peer's copy of it, by one-sided writes. Control words go as *messages*, one behind the
+//! writes of the frames that they announce, and the peer's engine puts them into its copy when it takes the message in. Why not by
+//! writes too stands in docs/adr/0016: a message tells the peer that something came, and a sleeper wakes by it; it is applied as a whole, so
+//! posts may melt together as on streams; and no word is ever in halves, whatever carries the bytes.
+//!
+//! One connection is a [`Link`] (`link.rs`); here is what is common to all: the queues, the bell, who can send, and who has gone.
+use super::error::{Failure, OfiError};
+use super::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_WRITE};
+use super::hello::Kind;
+use super::link::{Limits, Link, Operation, PAGE_BYTES, RECEIVES, Source, key};
+use super::objects::{Adapter, Completion, Endpoint, EndpointId, Event, Registered};
+use super::provider;
+use crate::region::{CopyRegion, OwnRegion};
+use crate::tcp::backlog::Image;
+use crate::tcp::{Down, Traffic};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::BorrowedFd;
+use rustix::fs::Timespec;
+use spindle_core::{Layout, Rank, RowLayout};
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Operations of one connection under way.
+pub(super) const SENDS_MAX: u64 = 128;
+/// As few will do.
+pub(super) const QUEUE_MIN: u64 = 8;
+/// Bytes of one write.
+const WRITE_BYTES_MAX: u64 = 1 << 30;
+/// Completions that are taken at once, and how often in one go.
+const COMPLETIONS: usize = 16;
+const GOES_MAX: u32 = 8;
+/// Every so many looks, connections are looked at too.
+const EVENTS_EVERY: u32 = 16;
+/// Events that are looked at in one go.
+pub(super) const EVENTS_MAX: u32 = 64;
+/// How long a sleep may be while a provider that is busy with nothing of mine takes nothing.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+/// Wake-ups for nothing after which a descriptor counts as stuck, and how long a sleep is then at once.
+const FOR_NOTHING_MAX: u32 = 8;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long what was handed over may take when connections are closed.
+const DRAIN_MAX: Duration = Duration::from_millis(100);
+
+/// All connections of a member.
+#[derive(Debug)]
+pub struct OfiLinks {
+    // Closed from the top: connections before the memory that they move.
+    links: Box<[Option<Link>]>,
+    row_memory: Option<Arc<Registered>>,
+    row: Arc<OwnRegion>,
+    mine: RowLayout,
+    image: Image,
+    /// How many links there are, and how many of them are about to be closed.
+    open: u32,
+    ending: u32,
+    /// Whether a link may be able to send that has not tried.
+    untried: bool,
+    looks: u32,
+    limits: Limits,
+    down: VecDeque<(Rank, Down)>,
+    /// Waits while completions can be read, or the bell rings, or there is news of events.
+    epoll: OwnedFd,
+    /// The same, but for completions, of which there has to be news.
+    news: OwnedFd,
+    adapter: Arc<Adapter>,
+}
+
+/// What ended a sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Woken {
+    Bell,
+    Network,
+    Nobody,
+}
+
+/// The event of the bell, and that of the network.
+const BELL: u64 = 0;
+const NETWORK: u64 = 1;
+
+impl OfiLinks {
+    /// None yet, for `me`, whose row is `row`.
+    pub(super) fn begin(
+        adapter: Arc<Adapter>,
+        layout: &Layout,
+        me: Rank,
+        row: Arc<OwnRegion>,
+    ) -> Result<OfiLinks, OfiError> {
+        let os = |call| move |errno: rustix::io::Errno| OfiError::Os { call, source: errno.into() };
+        let create = || epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"));
+        let (epoll, news) = (create()?, create()?);
+        let [completions, events] = adapter.fds();
+        let once = EventFlags::IN | EventFlags::ET;
+        // Events are read until there are none, and some providers leave their descriptor ready for ever.
+        for (epoll, fd, flags) in [
+            (&epoll, completions, EventFlags::IN),
+            (&epoll, events, once),
+            (&news, completions, once),
+            (&news, events, once),
+        ] {
+            epoll::add(epoll, fd, EventData::new_u64(NETWORK), flags).map_err(os("epoll_ctl"))?;
+        }
+        let info = adapter.info();
+        let limits = Limits {
+            queue: provider::queue(info),
+            write_bytes: (info.message_bytes_max() as u64).min(WRITE_BYTES_MAX) & !7,
+            inject_bytes: info.inject_bytes() as u64,
+        };
+        let mine = layout.row(me).clone();
+        let mut links = OfiLinks {
+            links: layout.rows().iter().map(|_| None).collect(),
+            row_memory: None,
+            image: Image::of(&row),
+            row,
+            mine,
+            open: 0,
+            ending: 0,
+            untried: false,
+            looks: 0,
+            limits,
+            down: VecDeque::new(),
+            epoll,
+            news,
+            adapter,
+        };
+        for at in (links.mine.control..links.mine.size).step_by(PAGE_BYTES) {
+            // A write that changes nothing: providers may want memory to be there before it is registered.
+            links.row.word(at).fetch_or(0, Ordering::Relaxed);
+        }
+        if links.adapter.info().memory_mode() & FI_MR_ENDPOINT == 0 {
+            links.row_memory = links.register_row(me, None)?.map(Arc::new);
+        }
+        Ok(links)
+    }
+
+    /// Registers the row, under the key of `rank`, if it has to be.
+    fn register_row(&self, rank: Rank, endpoint: Option<&Endpoint>) -> Result<Option<Registered>, OfiError> {
+        let rings = self.mine.control..self.mine.size;
+        let local = self.adapter.info().memory_mode() & FI_MR_LOCAL != 0;
+        if !local || rings.is_empty() {
+            return Ok(None);
+        }
+        let (start, bytes) = (self.row.place(&rings), rings.end - rings.start);
+        let key = key(rank, 0);
+        let memory: Arc<OwnRegion> = self.row.clone();
+        // SAFETY: the place is inside the row, which is kept.
+        let registered = unsafe { self.adapter.register(memory, start, bytes, FI_WRITE, key, endpoint) };
+        registered.map(Some).map_err(|source| OfiError::Registration { what: "my row".to_string(), bytes, source })
+    }
+
+    /// Makes a link to `rank` over `endpoint`, not connected yet.
+    pub(super) fn link(
+        &mut self,
+        rank: Rank,
+        endpoint: Endpoint,
+        copy: Arc<CopyRegion>,
+        theirs: &RowLayout,
+    ) -> Result<&mut Link, OfiError> {
+        let row_memory = match self.adapter.info().memory_mode() & FI_MR_ENDPOINT {
+            0 => self.row_memory.clone(),
+            _ => self.register_row(rank, Some(&endpoint))?.map(Arc::new),
+        };
+        let link = Link::new(&self.adapter, rank, endpoint, copy, theirs, self.mine.control, row_memory)?;
+        self.open += 1;
+        Ok(self.links[rank.index()].insert(link))
+    }
+
+    /// Lets `bell` end sleeps, and closes what has not come to be.
+    pub(super) fn wake_by(&mut self, bell: Option<BorrowedFd<'_>>) -> Result<(), OfiError> {
+        for (epoll, bell) in [&self.epoll, &self.news].into_iter().zip(bell.into_iter().cycle()) {
+            let added = epoll::add(epoll, bell, EventData::new_u64(BELL), EventFlags::IN);
+            added.map_err(|errno| OfiError::Os { call: "epoll_ctl", source: errno.into() })?;
+        }
+        for link in &mut self.links {
+            if link.as_ref().is_some_and(|link| !link.is_connected()) {
+                *link = None;
+                self.open -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The link over `endpoint`, and whose it is.
+    pub(super) fn find(&mut self, endpoint: EndpointId) -> Option<(Rank, &mut Link)> {
+        let found = (0..)
+            .zip(&mut self.links)
+            .find(|(_, link)| link.as_ref().is_some_and(|link| link.endpoint().id() == endpoint));
+        let (rank, link) = found?;
+        Some((Rank(rank), link.as_mut()?))
+    }
+
+    /// How many connections there are still.
+    pub fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Whether there is a connection to `rank`.
+    ///
+    /// # Panics
+    /// If it is not of this view.
+    pub fn is_open(&self, rank: Rank) -> bool {
+        self.links[rank.index()].is_some()
+    }
+
+    /// What went over the connection to `rank`, if there is one. What a peer writes into my memory is known when it tells.
+    ///
+    /// # Panics
+    /// If it is not of this view.
+    pub fn traffic(&self, rank: Rank) -> Option<Traffic> {
+        self.links[rank.index()].as_ref().map(Link::traffic)
+    }
+
+    /// A peer from whom nothing more will arrive, and why; each is told once.
+    pub fn next_down(&mut self) -> Option<(Rank, Down)> {
+        self.down.pop_front()
+    }
+
+    /// Whether everything has left my memory.
+    pub fn is_flushed(&self) -> bool {
+        self.links.iter().flatten().all(Link::is_flushed)
+    }
+
+    /// Posts control words and frames of the row. Words are sent at once if that is possible, with the frames before them; frames alone can
+    /// wait until they are announced.
+    ///
+    /// # Panics
+    /// If a peer is not of this view, or a range not inside the row.
+    pub fn post(&mut self, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
+        if !words.is_empty() {
+            self.image.update(&self.row, &words);
+        }
+        for &peer in peers {
+            let Some(link) = &mut self.links[peer.index()] else { continue };
+            if !link.add(&words, frames.clone()) {
+                continue;
+            }
+            if words.is_empty() {
+                self.untried = true;
+            } else {
+                self.send(peer);
+            }
+        }
+    }
+
+    /// Sends to all who can take something and have not been tried.
+    pub fn flush(&mut self) -> bool {
+        let mut moved = false;
+        if std::mem::take(&mut self.untried) {
+            for rank in (0..self.links.len() as u32).map(Rank) {
+                moved |= self.send(rank);
+            }
+        }
+        moved
+    }
+
+    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived.
+    pub fn progress(&mut self) -> (bool, bool) {
+        let mut sent = self.flush();
+        let mut arrived = self.look();
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(EVENTS_EVERY) {
+            self.look_at_events();
+        }
+        if self.ending > 0 {
+            arrived |= self.close_ended();
+        }
+        sent |= self.flush();
+        (sent, arrived)
+    }
+
+    /// Waits until something has arrived or the bell rings, `at_most` that long, and does meanwhile what there is to do. Whether something
+    /// has arrived.
+    pub fn wait(&mut self, at_most: Duration) -> bool {
+        let (start, mut for_nothing) = (Instant::now(), 0);
+        loop {
+            let left = at_most.saturating_sub(start.elapsed());
+            let woken = if self.untried {
+                self.rest(&self.epoll, left.min(TRY_AGAIN))
+            } else if for_nothing < FOR_NOTHING_MAX {
+                self.rest(&self.epoll, left)
+            } else {
+                // Ready for ever, as with 1.17's `net`. News alone would do, were all read that is there, which nobody knows.
+                self.rest(&self.news, left.min(LOOK_AGAIN))
+            };
+            if woken == Woken::Bell {
+                return false;
+            }
+            self.look_at_events();
+            let (_, arrived) = self.progress();
+            for_nothing += 1;
+            if arrived || start.elapsed() >= at_most {
+                return arrived;
+            }
+        }
+    }
+
+    /// Tells all peers that nothing more comes, once everything that waits has left.
+    pub fn finish(&mut self) {
+        self.links.iter_mut().flatten().for_each(Link::finish);
+        self.untried = true;
+        self.flush();
+    }
+
+    /// Sleeps until the bell rings or the network has something to do, `at_most` that long.
+    fn rest(&self, epoll: &OwnedFd, at_most: Duration) -> Woken {
+        if !self.adapter.may_sleep() {
+            return Woken::Network;
+        }
+        let timeout =
+            Timespec { tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64, tv_nsec: at_most.subsec_nanos().into() };
+        let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; 3];
+        let events: &[epoll::Event] = match epoll::wait(epoll, &mut room, Some(&timeout)) {
+            Ok((events, _)) => events,
+            // Interrupted is as good as timed out.
+            Err(_) => &[],
+        };
+        let mut woken = Woken::Nobody;
+        for event in events {
+            // Copied, because it may stand unaligned.
+            let data = event.data;
+            woken = if data.u64() == BELL || woken == Woken::Bell { Woken::Bell } else { Woken::Network };
+        }
+        woken
+    }
+
+    /// As [`wait`](Self::wait), for a meeting.
+    pub(super) fn nap(&self, at_most: Duration) {
+        self.rest(&self.epoll, at_most);
+    }
+
+    /// Sends to one; whether anything left.
+    fn send(&mut self, rank: Rank) -> bool {
+        let Some(link) = &mut self.links[rank.index()] else { return false };
+        let from = Source { row: &self.row, image: &self.image, limits: &self.limits };
+        match link.send(from) {
+            Ok(moved) => {
+                self.untried |= link.is_held();
+                moved
+            }
+            Err(failure) => {
+                self.ending += u32::from(link.end(Down::Os { call: "sending", source: failure.to_io() }, true));
+                true
+            }
+        }
+    }
+
+    /// Takes what is complete; whether something arrived.
+    pub(super) fn look(&mut self) -> bool {
+        let mut arrived = false;
+        for _ in 0..GOES_MAX {
+            match self.take_completions() {
+                Some(came) => arrived |= came,
+                None => break,
+            }
+        }
+        arrived
+    }
+
+    /// Some; whether something arrived with them, or `None` if there are none.
+    fn take_completions(&mut self) -> Option<bool> {
+        let mut completions = [Completion::Done { context: 0, bytes: 0 }; COMPLETIONS];
+        let count = match self.adapter.completions(&mut completions) {
+            Ok(count) => count,
+            Err(failure) => {
+                // Nothing can be known of anybody any more.
+                for link in self.links.iter_mut().flatten() {
+                    let down = Down::Os { call: "receiving", source: failure.to_io() };
+                    self.ending += u32::from(link.end(down, true));
+                }
+                0
+            }
+        };
+        let mut arrived = false;
+        for completion in &completions[..count] {
+            arrived |= self.take(*completion);
+        }
+        (count > 0).then_some(arrived)
+    }
+
+    fn take(&mut self, completion: Completion) -> bool {
+        let (Completion::Done { context, .. } | Completion::Failed { context, .. }) = completion;
+        let (rank, operation) = Operation::of(context);
+        // It may be one of a connection that was closed.
+        let Some(link) = self.links.get_mut(rank.index()).and_then(Option::as_mut) else { return false };
+        link.complete(operation);
+        let (mut arrived, mut ended) = (false, None);
+        match (completion, operation) {
+            (Completion::Done { bytes, .. }, Operation::Receive(slot)) => match link.take_in(slot, bytes as u64) {
+                Ok(Kind::Credit) => {}
+                Ok(Kind::Post) => arrived = true,
+                Ok(Kind::Last) => ended = Some((Down::Closed, false)),
+                Err(down) => ended = Some((down, true)),
+            },
+            (Completion::Done { .. }, _) => {}
+            (Completion::Failed { code, .. }, operation) => {
+                let source = Failure { call: "the network", code }.to_io();
+                let down = match (code, operation) {
+                    // What was under way is called off when the peer goes.
+                    (libc::ECANCELED | libc::ECONNRESET | libc::ENOTCONN | libc::ECONNABORTED | libc::ESHUTDOWN, _) => {
+                        Down::Closed
+                    }
+                    (_, Operation::Receive(_)) => Down::Os { call: "receiving", source },
+                    _ => Down::Os { call: "sending", source },
+                };
+                ended = Some((down, true));
+            }
+        }
+        if let Some((down, broken)) = ended {
+            self.ending += u32::from(link.end(down, broken));
+        }
+        self.untried |= link.has_something_to_send();
+        arrived
+    }
+
+    fn look_at_events(&mut self) {
+        for _ in 0..EVENTS_MAX {
+            let Ok(Some(event)) = self.adapter.event() else { return };
+            match event {
+                Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => self.shut(endpoint),
+                // Who calls now is too late.
+                Event::Request { .. } | Event::Connected { .. } | Event::Other => {}
+            }
+        }
+    }
+
+    /// Notes that the other side of a connection has gone.
+    pub(super) fn shut(&mut self, endpoint: EndpointId) {
+        let found = self.links.iter_mut().flatten().find(|link| link.endpoint().id() == endpoint);
+        if let Some(link) = found {
+            self.ending += u32::from(link.end(Down::Closed, true));
+        }
+    }
+
+    /// Closes connections that have ended, after taking in what had arrived before; whether there were any.
+    #[cold]
+    fn close_ended(&mut self) -> bool {
+        // No more than can have been there: others may go on and on.
+        let most = u64::from(self.open) * (self.limits.queue + RECEIVES);
+        for _ in 0..=most / COMPLETIONS as u64 {
+            if self.take_completions().is_none() {
+                break;
+            }
+        }
+        let mut closed = false;
+        for rank in (0..self.links.len() as u32).map(Rank) {
+            let Some(link) = self.links[rank.index()].take_if(|link| link.is_over()) else { continue };
+            self.open -= 1;
+            self.ending -= 1;
+            self.down.extend(link.close().map(|down| (rank, down)));
+            closed = true;
+        }
+        closed
+    }
+
+    /// Gives what is under way a moment, so that closing does not call it off.
+    fn drain(&mut self) {
+        let start = Instant::now();
+        let under_way = |links: &OfiLinks| links.links.iter().flatten().any(Link::is_under_way);
+        while under_way(self) && start.elapsed() < DRAIN_MAX {
+            self.progress();
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for OfiLinks {
+    fn drop(&mut self) {
+        // As much of an end in order as needs no waiting for the peers.
+        self.progress();
+        self.finish();
+        self.drain();
+        for link in self.links.iter().flatten() {
+            link.endpoint().shut_down();
+        }
+    }
+}

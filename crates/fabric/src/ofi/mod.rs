@@ -1,0 +1,33 @@
+//! Members with RDMA hardware: frames are written by one side into the other's memory, through libfabric.
+//!
+//! Read [`OfiFabric`] first, the [`Fabric`](crate::Fabric), a thin shell over [`OfiLinks`], the connections (`links.rs`), which are made
+//! by an [`OfiPort`] and an [`OfiMeeting`] (`port.rs`). libfabric is loaded when it is asked for (`library.rs`), through own definitions of its
+//! interface (`ffi.rs`); `objects.rs` closes its objects in the right order. What there is on a machine, [`available`] says.
+//!
+//! - *Frames* go by one-sided writes from my row into the peers' copies of it, without a copy on the way.
+//! - *Control words* go by messages behind them, as docs/adr/0016 has it.
+//! - *The target drives progress*: words are applied, and some providers move frames, when the peer's engine calls
+//!   [`progress`](crate::Fabric::progress).
+//!
+//! A connection that has failed is not made again within the view. Nothing here is encrypted, and whoever can reach the network of the
+//! hardware is trusted as members are.
+mod error;
+mod fabric;
+mod ffi;
+mod hello;
+mod info;
+mod library;
+mod link;
+mod links;
+mod objects;
+mod port;
+mod provider;
+#[cfg(test)]
+mod tests;
+
+pub use error::{Failure, OfiError};
+pub use fabric::{OfiFabric, OfiForming};
+pub use hello::{Mismatch, Purpose};
+pub use links::OfiLinks;
+pub use port::{OfiAddress, OfiMeeting, OfiPeer, OfiPort};
+pub use provider::{OfiOptions, Provider, available};

@@ -1,0 +1,479 @@
+//! libfabric's objects, each closed when it is dropped, and after those that stand on it.
+//!
+//! Read [`Adapter`] first: the fabric, the domain and the two queues, one of each for a member and a view. A [`Listener`], an
+//! [`Endpoint`] and a [`Registered`] piece of memory hold it, so it is closed after them; whoever owns several of these says by the order
+//! of its fields which go first (endpoints before memory: nothing may move when a registration ends).
+//!
+//! All objects of an adapter belong to one owner, which uses them through `&mut`: so one thread at a time does, as `FI_THREAD_DOMAIN`
+//! wants it.
+use super::error::Failure;
+use super::ffi::{self, *};
+use super::info::Info;
+use libc::{c_int, c_void, iovec};
+use std::any::Any;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// Bytes of connection data that are read.
+const DATA_BYTES_MAX: usize = 256;
+/// Bytes of an address that are read.
+const ADDRESS_BYTES_MAX: usize = 128;
+
+/// What a call returned: something that counts, or an error number below zero.
+pub(super) fn outcome(call: &'static str, returned: impl Into<i64>) -> Result<u64, Failure> {
+    let returned = returned.into();
+    u64::try_from(returned).map_err(|_| Failure { call, code: -returned as i32 })
+}
+
+/// Calls a function of one of the tables that an object carries. Missing functions answer as libfabric's do.
+macro_rules! call {
+    ($name:literal, $object:expr, $table:ident.$method:ident($($arg:expr),*)) => {{
+        let object = $object;
+        // SAFETY: the library made the object, and it is open as long as its owner here lives.
+        let table = unsafe { ptr::addr_of!((*object.as_ptr()).$table).read() };
+        // SAFETY: the library fills in the table, which lives as long as the object.
+        let method = unsafe { ptr::addr_of!((*table).$method).read() };
+        match method {
+            // SAFETY: it is of that type (`ffi.rs`), and takes what the caller says where it calls this.
+            Some(method) => outcome($name, unsafe { method($($arg),*) } as i64),
+            None => Err(Failure { call: $name, code: FI_ENOSYS }),
+        }
+    }};
+}
+
+/// Closes what it holds. `T` begins with a [`Fid`].
+struct Object<T>(NonNull<T>);
+
+// SAFETY: the library binds no object to a thread; that one thread at a time uses them is what the module says.
+unsafe impl<T> Send for Object<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Object<T> {}
+
+impl<T> Object<T> {
+    /// # Safety
+    /// `raw` is null, or an open object that nobody else closes.
+    unsafe fn of(call: &'static str, raw: *mut T) -> Result<Object<T>, Failure> {
+        NonNull::new(raw).map(Object).ok_or(Failure { call, code: FI_ENOSYS })
+    }
+
+    fn fid(&self) -> NonNull<Fid> {
+        self.0.cast()
+    }
+
+    fn control(&self, call: &'static str, command: c_int, argument: *mut c_void) -> Result<u64, Failure> {
+        let fid = self.fid();
+        call!("fi_control", fid, ops.control(fid.as_ptr(), command, argument))
+            .map_err(|failure| Failure { call, ..failure })
+    }
+
+    fn bind<O>(&self, call: &'static str, other: &Object<O>, flags: u64) -> Result<u64, Failure> {
+        let fid = self.fid();
+        call!("fi_bind", fid, ops.bind(fid.as_ptr(), other.fid().as_ptr(), flags))
+            .map_err(|failure| Failure { call, ..failure })
+    }
+}
+
+impl<T> Drop for Object<T> {
+    fn drop(&mut self) {
+        let fid = self.fid();
+        let closed = call!("fi_close", fid, ops.close(fid.as_ptr()));
+        debug_assert!(closed.is_ok(), "{closed:?}");
+    }
+}
+
+impl<T> fmt::Debug for Object<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:p}", self.0)
+    }
+}
+
+/// What one member has one of: the way to a network, and the queues of what happens there.
+#[derive(Debug)]
+pub(super) struct Adapter {
+    // Closed from the top.
+    completions: Object<FidCq>,
+    events: Object<FidEq>,
+    domain: Object<FidDomain>,
+    fabric: Object<FidFabric>,
+    info: Info,
+    completions_fd: RawFd,
+    events_fd: RawFd,
+}
+
+/// An operation that has ended. Its context is what it was started with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Completion {
+    Done { context: usize, bytes: usize },
+    Failed { context: usize, code: i32 },
+}
+
+/// What happened to a connection.
+#[derive(Debug)]
+pub(super) enum Event {
+    Request { info: Info, data: Vec<u8> },
+    Connected { endpoint: EndpointId, data: Vec<u8> },
+    Shutdown { endpoint: EndpointId },
+    Failed { endpoint: EndpointId, code: i32 },
+    Other,
+}
+
+/// Tells open endpoints apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct EndpointId(usize);
+
+impl Adapter {
+    /// Opens what `info` describes, with room for `completions` that nobody has read.
+    pub(super) fn open(info: Info, completions: u64) -> Result<Arc<Adapter>, Failure> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the info's attributes are whole.
+        let code = unsafe { (info.library().fabric)(info.fabric_attributes(), &raw mut raw, ptr::null_mut()) };
+        outcome("fi_fabric", code)?;
+        // SAFETY: it was just made.
+        let fabric = unsafe { Object::of("fi_fabric", raw) }?;
+        let mut raw = ptr::null_mut();
+        let of = fabric.0;
+        call!("fi_domain", of, ops.domain(of.as_ptr(), info.as_ptr(), &raw mut raw, ptr::null_mut()))?;
+        // SAFETY: as above.
+        let domain = unsafe { Object::of("fi_domain", raw) }?;
+        let (mut raw, wait_set) = (ptr::null_mut(), ptr::null_mut());
+        let mut attr = EqAttr { size: 0, flags: 0, wait_obj: FI_WAIT_FD, signaling_vector: 0, wait_set };
+        call!("fi_eq_open", of, ops.eq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut()))?;
+        // SAFETY: as above.
+        let events = unsafe { Object::of("fi_eq_open", raw) }?;
+        let mut raw = ptr::null_mut();
+        let mut attr = CqAttr {
+            size: completions as usize,
+            flags: 0,
+            format: FI_CQ_FORMAT_MSG,
+            wait_obj: FI_WAIT_FD,
+            signaling_vector: 0,
+            wait_cond: 0,
+            wait_set,
+        };
+        let of = domain.0;
+        call!("fi_cq_open", of, ops.cq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut()))?;
+        // SAFETY: as above.
+        let completions = unsafe { Object::of("fi_cq_open", raw) }?;
+        let (completions_fd, events_fd) = (descriptor(&completions)?, descriptor(&events)?);
+        Ok(Arc::new(Adapter { completions, events, domain, fabric, info, completions_fd, events_fd }))
+    }
+
+    pub(super) fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// What becomes readable when there is a completion, and when there is an event. To be waited for after
+    /// [`may_sleep`](Self::may_sleep).
+    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        // SAFETY: the queues own them, and live as long as `self`.
+        [self.completions_fd, self.events_fd].map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// Whether there is nothing to read, so that the descriptors tell of what comes next.
+    pub(super) fn may_sleep(&self) -> bool {
+        let mut fids = [self.completions.fid().as_ptr(), self.events.fid().as_ptr()];
+        let of = self.fabric.0;
+        call!("fi_trywait", of, ops.trywait(of.as_ptr(), fids.as_mut_ptr(), fids.len() as c_int)).is_ok()
+    }
+
+    /// Lets the provider work, and takes completions; how many, of which the first stand in `into`.
+    ///
+    /// # Errors
+    /// The queue is of no use any more.
+    pub(super) fn completions(&self, into: &mut [Completion]) -> Result<usize, Failure> {
+        const NONE: CqMsgEntry = CqMsgEntry { op_context: ptr::null_mut(), flags: 0, len: 0 };
+        let mut entries = [NONE; 16];
+        let most = into.len().min(entries.len());
+        let of = self.completions.0;
+        match call!("fi_cq_read", of, ops.read(of.as_ptr(), entries.as_mut_ptr().cast(), most)) {
+            Ok(count) => {
+                let count = (count as usize).min(most);
+                for (completion, entry) in into.iter_mut().zip(&entries[..count]) {
+                    *completion = Completion::Done { context: entry.op_context.addr(), bytes: entry.len };
+                }
+                Ok(count)
+            }
+            Err(Failure { code: FI_EAGAIN, .. }) => Ok(0),
+            Err(Failure { code: FI_EAVAIL, .. }) => {
+                // SAFETY: all zeros are an entry that says nothing.
+                let mut entry: CqErrEntry = unsafe { MaybeUninit::zeroed().assume_init() };
+                match call!("fi_cq_readerr", of, ops.readerr(of.as_ptr(), &raw mut entry, 0)) {
+                    Ok(_) => {
+                        into[0] = Completion::Failed { context: entry.op_context.addr(), code: entry.err };
+                        Ok(1)
+                    }
+                    Err(Failure { code: FI_EAGAIN, .. }) => Ok(0),
+                    Err(failure) => Err(failure),
+                }
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Takes an event, if there is one.
+    ///
+    /// # Errors
+    /// The queue is of no use any more.
+    pub(super) fn event(&self) -> Result<Option<Event>, Failure> {
+        const ENTRY: usize = size_of::<EqCmEntry>();
+        // Words, so that it is aligned.
+        let mut buffer = [0u64; (ENTRY + DATA_BYTES_MAX) / 8];
+        let mut kind = 0;
+        let of = self.events.0;
+        let (into, room) = (buffer.as_mut_ptr().cast::<u8>(), size_of_val(&buffer));
+        let read = call!("fi_eq_read", of, ops.read(of.as_ptr(), &raw mut kind, into.cast(), room, 0));
+        let bytes = match read {
+            Ok(bytes) => (bytes as usize).min(room),
+            Err(Failure { code: FI_EAGAIN, .. }) => return Ok(None),
+            Err(Failure { code: FI_EAVAIL, .. }) => {
+                // SAFETY: all zeros are an entry that says nothing.
+                let mut entry: EqErrEntry = unsafe { MaybeUninit::zeroed().assume_init() };
+                return match call!("fi_eq_readerr", of, ops.readerr(of.as_ptr(), &raw mut entry, 0)) {
+                    Ok(_) => Ok(Some(Event::Failed { endpoint: EndpointId(entry.fid.addr()), code: entry.err })),
+                    Err(Failure { code: FI_EAGAIN, .. }) => Ok(None),
+                    Err(failure) => Err(failure),
+                };
+            }
+            Err(failure) => return Err(failure),
+        };
+        if ![FI_CONNREQ, FI_CONNECTED, FI_SHUTDOWN].contains(&kind) || bytes < ENTRY {
+            return Ok(Some(Event::Other));
+        }
+        // SAFETY: the events of connections begin with this, and the buffer has room for it, aligned.
+        let entry = unsafe { into.cast::<EqCmEntry>().read() };
+        let data = || buffer.iter().flat_map(|word| word.to_ne_bytes()).take(bytes).skip(ENTRY).collect();
+        let endpoint = EndpointId(entry.fid.addr());
+        Ok(Some(match kind {
+            FI_CONNREQ => Event::Request { info: Info::of(self.info.library(), entry.info)?, data: data() },
+            FI_CONNECTED => Event::Connected { endpoint, data: data() },
+            _ => Event::Shutdown { endpoint },
+        }))
+    }
+
+    /// Begins to listen.
+    pub(super) fn listen(self: &Arc<Self>) -> Result<Listener, Failure> {
+        let (mut raw, of) = (ptr::null_mut(), self.fabric.0);
+        let info = self.info.as_ptr();
+        call!("fi_passive_ep", of, ops.passive_ep(of.as_ptr(), info, &raw mut raw, ptr::null_mut()))?;
+        // SAFETY: it was just made.
+        let object = unsafe { Object::of("fi_passive_ep", raw) }?;
+        object.bind("fi_pep_bind", &self.events, 0)?;
+        let of = object.0;
+        call!("fi_listen", of, cm.listen(of.as_ptr()))?;
+        Ok(Listener { object, _adapter: self.clone() })
+    }
+
+    /// An endpoint to call the one at `address` with.
+    pub(super) fn endpoint_to(self: &Arc<Self>, address: &[u8]) -> Result<Endpoint, Failure> {
+        let mut hints = self.info.try_clone()?;
+        hints.lead_to(address)?;
+        self.endpoint(&hints)
+    }
+
+    /// An endpoint to answer a request with.
+    pub(super) fn endpoint_for(self: &Arc<Self>, request: &Info) -> Result<Endpoint, Failure> {
+        self.endpoint(request)
+    }
+
+    fn endpoint(self: &Arc<Self>, info: &Info) -> Result<Endpoint, Failure> {
+        let (mut raw, of) = (ptr::null_mut(), self.domain.0);
+        call!("fi_endpoint", of, ops.endpoint(of.as_ptr(), info.as_ptr(), &raw mut raw, ptr::null_mut()))?;
+        // SAFETY: it was just made.
+        let object = unsafe { Object::of("fi_endpoint", raw) }?;
+        object.bind("fi_ep_bind", &self.events, 0)?;
+        object.bind("fi_ep_bind", &self.completions, FI_SEND | FI_RECV)?;
+        object.control("fi_enable", FI_ENABLE, ptr::null_mut())?;
+        Ok(Endpoint { object, _adapter: self.clone() })
+    }
+
+    /// Lets the network at `bytes` bytes of `memory`, which is kept for as long as that.
+    ///
+    /// # Safety
+    /// The bytes at `start` are of `memory`, and live as long as it does.
+    pub(super) unsafe fn register(
+        self: &Arc<Self>,
+        memory: Arc<dyn Any + Send + Sync>,
+        start: NonNull<u8>,
+        bytes: u64,
+        access: u64,
+        key: u64,
+        endpoint: Option<&Endpoint>,
+    ) -> Result<Registered, Failure> {
+        let (mut raw, of) = (ptr::null_mut(), self.domain.0);
+        let (fid, at) = (self.domain.fid().as_ptr(), start.as_ptr().cast_const().cast());
+        call!("fi_mr_reg", of, mr.reg(fid, at, bytes as usize, access, 0, key, 0, &raw mut raw, ptr::null_mut()))?;
+        // SAFETY: it was just made.
+        let object = unsafe { Object::of("fi_mr_reg", raw) }?;
+        if let Some(endpoint) = endpoint {
+            object.bind("fi_mr_bind", &endpoint.object, 0)?;
+            object.control("fi_mr_enable", FI_ENABLE, ptr::null_mut())?;
+        }
+        Ok(Registered { object, start, _memory: memory, adapter: self.clone() })
+    }
+}
+
+fn descriptor<T>(queue: &Object<T>) -> Result<RawFd, Failure> {
+    let mut fd: c_int = -1;
+    queue.control("fi_control(FI_GETWAIT)", FI_GETWAIT, (&raw mut fd).cast())?;
+    if fd < 0 { Err(Failure { call: "fi_control(FI_GETWAIT)", code: FI_ENOSYS }) } else { Ok(fd) }
+}
+
+/// What takes calls.
+#[derive(Debug)]
+pub(super) struct Listener {
+    object: Object<FidPep>,
+    _adapter: Arc<Adapter>,
+}
+
+impl Listener {
+    /// Where it listens, in the provider's form.
+    pub(super) fn address(&self) -> Result<Vec<u8>, Failure> {
+        let mut address = [0u8; ADDRESS_BYTES_MAX];
+        let mut len = address.len();
+        let of = self.object.0;
+        let fid = self.object.fid().as_ptr();
+        call!("fi_getname", of, cm.getname(fid, address.as_mut_ptr().cast(), &raw mut len))?;
+        Ok(address[..len.min(ADDRESS_BYTES_MAX)].to_vec())
+    }
+
+    /// Bytes that can be given along with a call or an answer; `None` if the provider does not say.
+    pub(super) fn data_bytes_max(&self) -> Option<u64> {
+        let (mut bytes, mut len) = (0usize, size_of::<usize>());
+        let of = self.object.0;
+        let fid = self.object.fid().as_ptr();
+        let into = (&raw mut bytes).cast();
+        call!("fi_getopt", of, ops.getopt(fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, into, &raw mut len)).ok()?;
+        Some(bytes as u64)
+    }
+
+    /// Refuses a request.
+    pub(super) fn reject(&self, request: &Info) -> Result<(), Failure> {
+        let of = self.object.0;
+        call!("fi_reject", of, cm.reject(of.as_ptr(), request.handle(), ptr::null(), 0)).map(|_| ())
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    object: Object<FidEp>,
+    _adapter: Arc<Adapter>,
+}
+
+/// A piece of registered memory, or of memory that needs none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) start: NonNull<u8>,
+    pub(super) bytes: u64,
+    pub(super) description: *mut c_void,
+}
+
+impl Endpoint {
+    pub(super) fn id(&self) -> EndpointId {
+        EndpointId(self.object.0.addr().get())
+    }
+
+    pub(super) fn connect(&self, address: &[u8], data: &[u8]) -> Result<(), Failure> {
+        let of = self.object.0;
+        let (to, data, len) = (address.as_ptr().cast(), data.as_ptr().cast(), data.len());
+        call!("fi_connect", of, cm.connect(of.as_ptr(), to, data, len)).map(|_| ())
+    }
+
+    pub(super) fn accept(&self, data: &[u8]) -> Result<(), Failure> {
+        let of = self.object.0;
+        call!("fi_accept", of, cm.accept(of.as_ptr(), data.as_ptr().cast(), data.len())).map(|_| ())
+    }
+
+    /// Tells the other side that this one ends.
+    pub(super) fn shut_down(&self) {
+        let of = self.object.0;
+        // It may be so already.
+        let _ = call!("fi_shutdown", of, cm.shutdown(of.as_ptr(), 0));
+    }
+
+    /// Receives a message there, some time.
+    ///
+    /// # Safety
+    /// The piece may be written, and is looked at by nobody, until the operation has ended or the endpoint is closed.
+    pub(super) unsafe fn receive(&self, piece: Piece, context: usize) -> Result<(), Failure> {
+        let of = self.object.0;
+        let (at, context) = (piece.start.as_ptr().cast(), ptr::without_provenance_mut(context));
+        call!("fi_recv", of, msg.recv(of.as_ptr(), at, piece.bytes as usize, piece.description, 0, context)).map(|_| ())
+    }
+
+    /// Sends a message.
+    ///
+    /// # Safety
+    /// The piece does not change until the operation has ended or the endpoint is closed.
+    pub(super) unsafe fn send(&self, piece: Piece, context: usize, flags: u64) -> Result<(), Failure> {
+        let iov = iovec { iov_base: piece.start.as_ptr().cast(), iov_len: piece.bytes as usize };
+        let mut description = piece.description;
+        let message = FiMsg {
+            msg_iov: &raw const iov,
+            desc: &raw mut description,
+            iov_count: 1,
+            addr: 0,
+            context: ptr::without_provenance_mut(context),
+            data: 0,
+        };
+        let of = self.object.0;
+        call!("fi_sendmsg", of, msg.sendmsg(of.as_ptr(), &raw const message, flags)).map(|_| ())
+    }
+
+    /// Writes into the other side's memory, at `address` under `key`.
+    ///
+    /// # Safety
+    /// As [`send`](Self::send).
+    pub(super) unsafe fn write(&self, piece: Piece, address: u64, key: u64, context: usize) -> Result<(), Failure> {
+        let iov = iovec { iov_base: piece.start.as_ptr().cast(), iov_len: piece.bytes as usize };
+        let there = RmaIov { addr: address, len: piece.bytes as usize, key };
+        let mut description = piece.description;
+        let message = FiMsgRma {
+            msg_iov: &raw const iov,
+            desc: &raw mut description,
+            iov_count: 1,
+            addr: 0,
+            rma_iov: &raw const there,
+            rma_iov_count: 1,
+            context: ptr::without_provenance_mut(context),
+            data: 0,
+        };
+        let of = self.object.0;
+        call!("fi_writemsg", of, rma.writemsg(of.as_ptr(), &raw const message, ffi::FI_COMPLETION)).map(|_| ())
+    }
+}
+
+/// Memory that the network may use.
+#[derive(Debug)]
+pub(super) struct Registered {
+    object: Object<FidMr>,
+    start: NonNull<u8>,
+    _memory: Arc<dyn Any + Send + Sync>,
+    adapter: Arc<Adapter>,
+}
+
+// SAFETY: an address in memory that it keeps, beside objects that are Send.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+
+impl Registered {
+    pub(super) fn key(&self) -> u64 {
+        // SAFETY: open as long as `self` is, and what it says does not change.
+        unsafe { self.object.0.as_ref() }.key
+    }
+
+    /// Where a peer has to say that the memory begins.
+    pub(super) fn remote_start(&self) -> u64 {
+        if self.adapter.info.memory_mode() & FI_MR_VIRT_ADDR != 0 { self.start.addr().get() as u64 } else { 0 }
+    }
+
+    /// What operations of this side need to know.
+    pub(super) fn description(&self) -> *mut c_void {
+        // SAFETY: as for the key.
+        unsafe { self.object.0.as_ref() }.mem_desc
+    }
+}

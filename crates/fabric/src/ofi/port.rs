@@ -1,0 +1,341 @@
+//! How connections come about: an [`OfiPort`] listens, and an [`OfiMeeting`] connects it with those of all peers.
+//!
+//! Of two members the one of the lower rank calls. Each tells the other, along with the call and with the answer, who it is, which view it
+//! means, and where its copy of the other's row is (`hello.rs`). A call that is none of this view's is refused and counts for nothing; an
+//! answer that is none ends the meeting. Addresses travel by other means.
+use super::error::{Failure, OfiError};
+use super::ffi::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
+use super::hello::{Hello, Mismatch, Purpose};
+use super::info::Info;
+use super::link::{Link, RECEIVES};
+use super::links::{EVENTS_MAX, OfiLinks};
+use super::objects::{Adapter, Endpoint, EndpointId, Event, Listener};
+use super::provider::{self, OfiOptions, of as failed_at};
+use crate::region::{CopyRegion, OwnRegion};
+use spindle_core::{Layout, Rank};
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of an address, in the provider's form.
+const ADDRESS_BYTES_MAX: usize = 64;
+
+/// Where a member listens, in its provider's form. It means something to members with the same provider.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OfiAddress {
+    format: u32,
+    bytes: Vec<u8>,
+}
+
+impl OfiAddress {
+    /// As bytes, to be sent to peers.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [&self.format.to_le_bytes(), &self.bytes[..]].concat()
+    }
+
+    /// From what a peer sent; `None` if that can be no address.
+    pub fn from_bytes(bytes: &[u8]) -> Option<OfiAddress> {
+        let (format, bytes) = bytes.split_first_chunk::<4>()?;
+        let fits = !bytes.is_empty() && bytes.len() <= ADDRESS_BYTES_MAX;
+        fits.then(|| OfiAddress { format: u32::from_le_bytes(*format), bytes: bytes.to_vec() })
+    }
+
+    /// As an IP address and a port, if it is of that form.
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        let port = u16::from_be_bytes(*self.bytes.get(2..)?.first_chunk()?);
+        match self.format {
+            FI_SOCKADDR_IN => Some((Ipv4Addr::from(*self.bytes.get(4..)?.first_chunk::<4>()?), port).into()),
+            FI_SOCKADDR_IN6 => Some((Ipv6Addr::from(*self.bytes.get(8..)?.first_chunk::<16>()?), port).into()),
+            _ => None,
+        }
+    }
+
+    /// Whether a provider with addresses of this form can make something of it.
+    fn is_of(&self, format: u32) -> bool {
+        let bytes = match format {
+            FI_SOCKADDR_IN => 16,
+            FI_SOCKADDR_IN6 => 28,
+            _ => self.bytes.len(),
+        };
+        self.format == format && self.bytes.len() == bytes
+    }
+}
+
+impl fmt::Display for OfiAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.socket_address() {
+            Some(address) => write!(f, "{address}"),
+            None => write!(f, "{:02x?} (format {})", self.bytes, self.format),
+        }
+    }
+}
+
+/// A member's own place in the network, for one view.
+#[derive(Debug)]
+pub struct OfiPort {
+    listener: Listener,
+    adapter: Arc<Adapter>,
+    address: OfiAddress,
+    /// Connections for which there is room.
+    room: u32,
+}
+
+/// A peer to be connected with.
+#[derive(Debug)]
+pub struct OfiPeer {
+    /// Where it listens.
+    pub address: OfiAddress,
+    /// My copy of its row.
+    pub copy: Arc<CopyRegion>,
+}
+
+impl OfiPort {
+    /// Opens the network that `options` ask for, with room for connections to `peers` members, and listens.
+    ///
+    /// # Errors
+    /// There is no libfabric, it has no such provider, or that can't do what is needed, or fails.
+    pub fn open(options: &OfiOptions, peers: u32) -> Result<OfiPort, OfiError> {
+        OfiPort::of(provider::choose(options)?, peers)
+    }
+
+    /// As [`open`](Self::open), for what was chosen.
+    pub(super) fn of(info: Info, peers: u32) -> Result<OfiPort, OfiError> {
+        let (name, format) = (info.provider(), info.address_format());
+        let completions = u64::from(peers.max(1)) * (provider::queue(&info) + RECEIVES);
+        let adapter = Adapter::open(info, completions).map_err(failed_at(&name))?;
+        let listener = adapter.listen().map_err(failed_at(&name))?;
+        provider::check_data(&name, listener.data_bytes_max())?;
+        let address = OfiAddress { format, bytes: listener.address().map_err(failed_at(&name))? };
+        if address.socket_address().is_some_and(|address| address.ip().is_unspecified()) || !address.is_of(format) {
+            return Err(OfiError::Address { address: address.to_string(), provider: name });
+        }
+        Ok(OfiPort { listener, adapter, address, room: peers })
+    }
+
+    /// Where it listens, for its peers.
+    pub fn address(&self) -> &OfiAddress {
+        &self.address
+    }
+
+    /// The provider's name, and the domain's.
+    pub fn provider(&self) -> (String, String) {
+        (self.adapter.info().provider(), self.adapter.info().domain())
+    }
+
+    /// Begins to connect `me`, whose row is `row`, with `peers`, each at most once, who do the same. Who is not among them is not
+    /// connected.
+    ///
+    /// # Errors
+    /// Peers that are not of the view, memory that can't be registered, addresses that lead nowhere.
+    ///
+    /// # Panics
+    /// If `me` is not in `layout`, or the row or a copy is shorter than that has it.
+    pub fn meet(
+        self,
+        layout: &Layout,
+        me: Rank,
+        purpose: Purpose,
+        row: Arc<OwnRegion>,
+        peers: impl IntoIterator<Item = (Rank, OfiPeer)>,
+    ) -> Result<OfiMeeting, OfiError> {
+        let OfiPort { listener, adapter, room, .. } = self;
+        assert!(
+            row.size() == layout.row(me).size && row.control() == layout.row(me).control,
+            "the row is of this view"
+        );
+        let links = OfiLinks::begin(adapter.clone(), layout, me, row)?;
+        let mut meeting = OfiMeeting {
+            listener,
+            adapter,
+            layout: layout.clone(),
+            me,
+            purpose,
+            seats: layout.rows().iter().map(|_| Seat::Empty).collect(),
+            links,
+            refused: vec![],
+        };
+        for (count, (rank, peer)) in (1..).zip(peers) {
+            if count > u64::from(room) {
+                let provider = meeting.adapter.info().provider();
+                let (what, allowed) = ("a port", room.into());
+                return Err(OfiError::Limit { provider, what, allowed, needed: count });
+            }
+            match meeting.seats.get(rank.index()) {
+                Some(Seat::Empty) if rank != me => {}
+                Some(_) if rank != me => return Err(OfiError::Peers { rank, times: 2, me }),
+                _ => return Err(OfiError::Peers { rank, times: 1, me }),
+            }
+            meeting.seats[rank.index()] = meeting.seat(rank, peer)?;
+        }
+        Ok(meeting)
+    }
+}
+
+/// A member on its way to be connected with its peers.
+#[derive(Debug)]
+pub struct OfiMeeting {
+    // Closed from the top.
+    seats: Box<[Seat]>,
+    links: OfiLinks,
+    listener: Listener,
+    adapter: Arc<Adapter>,
+    layout: Layout,
+    me: Rank,
+    purpose: Purpose,
+    refused: Vec<Mismatch>,
+}
+
+/// How far it is with one peer.
+#[derive(Debug)]
+enum Seat {
+    /// Nobody is expected, or is in already.
+    Empty,
+    /// It will call.
+    Expected(OfiPeer),
+    /// It was called and has not answered.
+    Called(OfiAddress),
+    /// It has called, and was answered.
+    Answered,
+}
+
+impl OfiMeeting {
+    fn seat(&mut self, rank: Rank, peer: OfiPeer) -> Result<Seat, OfiError> {
+        assert!(peer.copy.size() == self.layout.row(rank).size, "the copy is of this view");
+        if rank < self.me {
+            return Ok(Seat::Expected(peer));
+        }
+        let name = self.adapter.info().provider();
+        if !peer.address.is_of(self.adapter.info().address_format()) {
+            return Err(OfiError::Address { address: peer.address.to_string(), provider: name });
+        }
+        let endpoint = self.adapter.endpoint_to(&peer.address.bytes).map_err(failed_at(&name))?;
+        let (link, hello) = self.link(rank, endpoint, peer.copy)?;
+        let refused = |source| OfiError::Refused { rank, address: peer.address.to_string(), source };
+        link.endpoint().connect(&peer.address.bytes, &hello.encode()).map_err(refused)?;
+        Ok(Seat::Called(peer.address))
+    }
+
+    fn link(&mut self, rank: Rank, endpoint: Endpoint, copy: Arc<CopyRegion>) -> Result<(&mut Link, Hello), OfiError> {
+        let link = self.links.link(rank, endpoint, copy, self.layout.row(rank))?;
+        let (mine, theirs) = (self.layout.row(self.me), self.layout.row(rank));
+        let hello = Hello::new(self.purpose, self.me, mine, theirs, link.mine());
+        Ok((link, hello))
+    }
+
+    /// Goes on, and says whether everybody is connected. It waits for nothing.
+    ///
+    /// # Errors
+    /// A peer that was called refuses, or is not the one that was meant; or the network fails.
+    pub fn progress(&mut self) -> Result<bool, OfiError> {
+        let failed = failed_at(&self.adapter.info().provider());
+        for _ in 0..EVENTS_MAX {
+            let Some(event) = self.adapter.event().map_err(&failed)? else { break };
+            match event {
+                Event::Request { info, data } => self.answer(&info, &data)?,
+                Event::Connected { endpoint, data } => self.connected(endpoint, &data)?,
+                Event::Failed { endpoint, code } => self.lost(endpoint, code)?,
+                Event::Shutdown { endpoint } => self.lost(endpoint, libc::ECONNRESET)?,
+                Event::Other => {}
+            }
+        }
+        // Providers connect while they are asked for completions, and some peers have begun to post already.
+        self.links.look();
+        Ok(self.seats.iter().all(|seat| matches!(seat, Seat::Empty)))
+    }
+
+    /// Goes on until everybody is connected, `at_most` that long.
+    ///
+    /// # Errors
+    /// As [`progress`](Self::progress), and [`OfiError::TimedOut`].
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), OfiError> {
+        let start = Instant::now();
+        while !self.progress()? {
+            let left = at_most.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                let waiting = |(rank, seat): (u32, &Seat)| (!matches!(seat, Seat::Empty)).then_some(rank);
+                let missing = (0..).zip(&self.seats).filter_map(waiting).collect();
+                return Err(OfiError::TimedOut { missing, waited: at_most });
+            }
+            // Providers do not all tell of connections by the descriptor, so this looks again soon.
+            self.links.nap(left.min(LOOK_AGAIN));
+        }
+        Ok(())
+    }
+
+    /// Calls that were refused, and why.
+    pub fn refused(&self) -> &[Mismatch] {
+        &self.refused
+    }
+
+    /// The connections. What makes `bell` readable ends their waits as well. Peers that are not connected yet are left out, and calls are not taken any more.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn links(self, bell: Option<BorrowedFd<'_>>) -> Result<OfiLinks, OfiError> {
+        let OfiMeeting { mut links, .. } = self;
+        links.wake_by(bell)?;
+        Ok(links)
+    }
+
+    fn answer(&mut self, request: &Info, data: &[u8]) -> Result<(), OfiError> {
+        let failed = failed_at(&self.adapter.info().provider());
+        let read = Hello::read(data, self.purpose, self.me, self.layout.rows());
+        let (rank, target) = match read {
+            Ok((rank, target)) if matches!(self.seats[rank.index()], Seat::Expected(_)) => (rank, target),
+            read => {
+                let why = read.map_or_else(|why| why, |(got, _)| Mismatch::From { expected: None, got });
+                // Nobody may fill the memory with calls.
+                if self.refused.len() < EVENTS_MAX as usize {
+                    self.refused.push(why);
+                }
+                // It may have hung up already.
+                let _ = self.listener.reject(request);
+                return Ok(());
+            }
+        };
+        let Seat::Expected(peer) = std::mem::replace(&mut self.seats[rank.index()], Seat::Empty) else { return Ok(()) };
+        let endpoint = self.adapter.endpoint_for(request).map_err(&failed)?;
+        let (link, hello) = self.link(rank, endpoint, peer.copy)?;
+        link.aim(target);
+        link.endpoint().accept(&hello.encode()).map_err(&failed)?;
+        self.seats[rank.index()] = Seat::Answered;
+        Ok(())
+    }
+
+    fn connected(&mut self, endpoint: EndpointId, data: &[u8]) -> Result<(), OfiError> {
+        let Some((rank, link)) = self.links.find(endpoint) else { return Ok(()) };
+        match std::mem::replace(&mut self.seats[rank.index()], Seat::Empty) {
+            Seat::Called(_) => match Hello::read(data, self.purpose, self.me, self.layout.rows()) {
+                Ok((from, target)) if from == rank => link.aim(target),
+                Ok((got, _)) => {
+                    return Err(OfiError::Stranger { rank, source: Mismatch::From { expected: Some(rank), got } });
+                }
+                Err(source) => return Err(OfiError::Stranger { rank, source }),
+            },
+            Seat::Answered => {}
+            seat => self.seats[rank.index()] = seat,
+        }
+        link.set_connected();
+        Ok(())
+    }
+
+    /// A connection has failed before, or just after, it was made.
+    fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
+        let Some((rank, _)) = self.links.find(endpoint) else { return Ok(()) };
+        let address = match std::mem::replace(&mut self.seats[rank.index()], Seat::Empty) {
+            Seat::Called(address) => address.to_string(),
+            Seat::Answered => "the place that it called from".to_string(),
+            seat => {
+                self.seats[rank.index()] = seat;
+                self.links.shut(endpoint);
+                return Ok(());
+            }
+        };
+        Err(OfiError::Refused { rank, address, source: Failure { call: "connecting", code } })
+    }
+}
+
+/// How long a meeting sleeps at once.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);

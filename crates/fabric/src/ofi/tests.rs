@@ -1,0 +1,955 @@
+//! The conformance suite over libfabric's providers for ordinary networks, and cases that it, which knows no network, can't ask.
+//!
+//! `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` run all of it over something else, such as a real network card.
+use super::error::OfiError;
+use super::ffi::{FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
+use super::hello::{Head, Hello, Kind, Mismatch, Target};
+use super::objects::{Adapter, Completion, Endpoint, Event, Listener, Piece};
+use super::provider;
+use super::{OfiAddress, OfiFabric, OfiForming, OfiOptions, OfiPort, Purpose, available};
+use crate::conformance::{Harness, PATIENCE, view};
+use crate::fabric::Fabric;
+use crate::region::CopyRegion;
+use crate::shm::{MemberBell, OwnRow};
+use crate::tcp::Down;
+use spindle_core::{
+    Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View, ViewId,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
+
+/// Over `provider`, unless told otherwise from outside.
+fn options(provider: &str) -> OfiOptions {
+    let told = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let address = match told("SPINDLE_OFI_ADDRESS") {
+        Some(address) => Some(address.parse().expect("SPINDLE_OFI_ADDRESS is an IP address")),
+        None if told("SPINDLE_OFI_PROVIDER").is_none() => Some(IpAddr::from(Ipv4Addr::LOCALHOST)),
+        None => None,
+    };
+    let provider = told("SPINDLE_OFI_PROVIDER").unwrap_or(provider.to_string());
+    OfiOptions { provider: Some(provider), domain: told("SPINDLE_OFI_DOMAIN"), address }
+}
+
+/// Whether there is a libfabric with this provider; says so if there is none. One that was asked for from outside has to be there.
+fn is_here(provider: &str) -> bool {
+    match OfiPort::open(&options(provider), 1) {
+        Ok(_) => true,
+        Err(error @ (OfiError::NoLibrary { .. } | OfiError::NoProvider { .. }))
+            if std::env::var_os("SPINDLE_OFI_PROVIDER").is_none() =>
+        {
+            println!("skipped: {error}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// All members of a view, in this thread.
+fn connect(layout: &Layout, provider: &str) -> Vec<OfiFabric> {
+    connect_through(layout, |peers| OfiPort::open(&options(provider), peers).unwrap())
+}
+
+/// As if memory had to be treated as hardware wants it.
+fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<OfiFabric> {
+    connect_through(layout, |peers| {
+        let mut info = provider::choose(&options(provider)).unwrap();
+        info.need(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
+        OfiPort::of(info, peers).unwrap()
+    })
+}
+
+/// The row of a member that waits for descriptors.
+fn own(layout: &Layout, me: u32) -> OwnRow {
+    OwnRow::create(layout, Rank(me), &MemberBell::with_event().unwrap()).unwrap().0
+}
+
+fn connect_through(layout: &Layout, port: impl Fn(u32) -> OfiPort) -> Vec<OfiFabric> {
+    let members = layout.rows().len() as u32;
+    let ports: Vec<OfiPort> = (0..members).map(|_| port(members - 1)).collect();
+    let addresses: Vec<OfiAddress> = ports.iter().map(|port| port.address().clone()).collect();
+    let mut forming: Vec<OfiForming> = (0..members)
+        .zip(ports)
+        .map(|(me, port)| {
+            let others = (0..members).zip(&addresses).filter(|(rank, _)| *rank != me);
+            let peers = others.map(|(rank, address)| (Rank(rank), Some(address.clone())));
+            OfiFabric::form(port, layout, own(layout, me), PURPOSE, peers).unwrap()
+        })
+        .collect();
+    let start = Instant::now();
+    while !forming.iter_mut().fold(true, |all, forming| forming.progress().unwrap() & all) {
+        assert!(start.elapsed() < PATIENCE, "members are not connected");
+        std::thread::yield_now();
+    }
+    forming.into_iter().map(|forming| forming.finish(PATIENCE).unwrap()).collect()
+}
+
+/// Until everything that was posted to a living member has arrived there.
+fn settle(fabrics: &mut [OfiFabric]) {
+    let start = Instant::now();
+    loop {
+        for fabric in fabrics.iter_mut() {
+            fabric.progress();
+        }
+        let arrived = |from: &OfiFabric, to: &OfiFabric| match (from.traffic(to.me()), to.traffic(from.me())) {
+            (Some(from), Some(to)) => from.waiting_bytes == 0 && from.sent_bytes == to.received_bytes,
+            _ => true,
+        };
+        let pairs = || fabrics.iter().flat_map(|from| fabrics.iter().map(move |to| (from, to)));
+        if pairs().filter(|(from, to)| from.me() != to.me()).all(|(from, to)| arrived(from, to)) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "posts did not arrive");
+        std::thread::yield_now();
+    }
+}
+
+macro_rules! suite {
+    ($module:ident, $connect:ident, $provider:literal) => {
+        mod $module {
+            use super::*;
+
+            struct Over;
+
+            impl Harness for Over {
+                type Fabric = OfiFabric;
+
+                fn connect(layout: &Layout) -> Vec<OfiFabric> {
+                    $connect(layout, $provider)
+                }
+
+                fn settle(fabrics: &mut [OfiFabric]) {
+                    settle(fabrics);
+                }
+
+                fn is_here() -> bool {
+                    is_here($provider)
+                }
+            }
+
+            crate::conformance_suite!(Over);
+        }
+    };
+}
+
+suite!(over_tcp, connect, "tcp");
+suite!(over_tcp_as_hardware, connect_as_hardware, "tcp");
+
+const EVERYONE: [Rank; 3] = [Rank(0), Rank(1), Rank(2)];
+
+/// Two words of a control block that nothing but a test uses.
+const COUNT: u64 = 64;
+const OTHER: u64 = 88;
+
+/// A view whose rings hold some tens of kilobytes.
+fn layout(members: u32) -> Layout {
+    Layout::new(&view(members, 400)).unwrap()
+}
+
+/// Bytes of the ring that rank 0 has in `layout`, as a range of its row.
+fn ring(layout: &Layout) -> Range<u64> {
+    layout.row(Rank(0)).control..layout.row(Rank(0)).size
+}
+
+fn progress_until(fabric: &mut OfiFabric, what: &str, mut ready: impl FnMut(&mut OfiFabric) -> bool) {
+    let start = Instant::now();
+    while !ready(fabric) {
+        assert!(start.elapsed() < PATIENCE, "{what}: nothing after {PATIENCE:?}");
+        fabric.progress();
+        std::thread::yield_now();
+    }
+}
+
+fn down(fabric: &mut OfiFabric) -> (Rank, Down) {
+    let mut down = None;
+    progress_until(fabric, "the end of a connection", |fabric| {
+        down = down.take().or_else(|| fabric.next_down());
+        down.is_some()
+    });
+    down.expect("it was told")
+}
+
+fn put(fabric: &mut OfiFabric, at: u64, value: u64) {
+    fabric.store(at, value);
+    fabric.post(&EVERYONE[..fabric.members() as usize], at..at + 8);
+}
+
+fn port(peers: u32) -> OfiPort {
+    OfiPort::open(&options("tcp"), peers).unwrap()
+}
+
+/// One who is no member, at this machine.
+struct Stranger {
+    listener: Listener,
+    adapter: Arc<Adapter>,
+    slab: Arc<CopyRegion>,
+}
+
+impl Stranger {
+    fn new() -> Stranger {
+        let adapter = Adapter::open(provider::choose(&options("tcp")).unwrap(), 64).unwrap();
+        let slab = Arc::new(CopyRegion::on_heap("a stranger's messages", 4096).unwrap());
+        Stranger { listener: adapter.listen().unwrap(), adapter, slab }
+    }
+
+    fn address(&self, like: &OfiAddress) -> OfiAddress {
+        let format = &like.to_bytes()[..4];
+        OfiAddress::from_bytes(&[format, &self.listener.address().unwrap()].concat()).unwrap()
+    }
+
+    fn call(&self, to: &OfiAddress, data: &[u8]) -> Endpoint {
+        let address = &to.to_bytes()[4..];
+        let endpoint = self.adapter.endpoint_to(address).unwrap();
+        endpoint.connect(address, data).unwrap();
+        endpoint
+    }
+
+    /// The next event, while `others` go on.
+    fn event(&self, mut others: impl FnMut()) -> Event {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < PATIENCE, "nothing happens");
+            others();
+            if let Some(event) = self.adapter.event().unwrap() {
+                return event;
+            }
+            self.adapter.completions(&mut [Completion::Done { context: 0, bytes: 0 }; 4]).unwrap();
+            std::thread::yield_now();
+        }
+    }
+
+    fn send(&self, endpoint: &Endpoint, bytes: &[u8]) {
+        self.slab.fill(0, bytes);
+        let start = self.slab.place(&(0..4096));
+        let piece = Piece { start, bytes: bytes.len() as u64, description: std::ptr::null_mut() };
+        // SAFETY: nothing else is sent from there.
+        unsafe { endpoint.send(piece, 0, 0) }.unwrap();
+    }
+}
+
+/// Member 1 of a view of two, at the beginning of a meeting, and where it listens.
+fn expecting(layout: &Layout) -> (OfiForming, OfiAddress) {
+    let port = port(1);
+    let address = port.address().clone();
+    let forming = OfiFabric::form(port, layout, own(layout, 1), PURPOSE, [(Rank(0), Some(address.clone()))]).unwrap();
+    (forming, address)
+}
+
+/// What member 0 says to member 1.
+fn hello(layout: &Layout) -> Hello {
+    Hello::new(PURPOSE, Rank(0), layout.row(Rank(0)), layout.row(Rank(1)), Target { address: 0, key: 1 })
+}
+
+#[test]
+fn what_there_is_is_told() {
+    if !is_here("tcp") {
+        return;
+    }
+    let providers = available().unwrap();
+    for provider in &providers {
+        println!("{provider:?}");
+    }
+    let asked = options("tcp").provider;
+    assert!(providers.iter().any(|provider| Some(&provider.name) == asked.as_ref() && provider.usable));
+    let error = |name: &str| {
+        let options = OfiOptions { provider: Some(name.to_string()), ..OfiOptions::default() };
+        OfiPort::open(&options, 1).map(|_| ()).unwrap_err()
+    };
+    let none = error("nothing");
+    assert!(matches!(&none, OfiError::NoProvider { there, .. } if there.contains(&asked.unwrap())), "{none}");
+    assert!(providers.iter().all(|provider| !provider.usable || !provider.name.contains("sockets")));
+    assert!(matches!(error("a\0b"), OfiError::NoProvider { .. }));
+    for provider in providers.iter().filter(|provider| !provider.usable) {
+        assert!(!["tcp", "verbs"].contains(&&*provider.name));
+        let unsupported = error(&provider.name);
+        assert!(matches!(&unsupported, OfiError::Unsupported { .. }), "{unsupported}");
+    }
+}
+
+#[test]
+fn addresses_survive_a_journey_and_garbage_is_none() {
+    if !is_here("tcp") {
+        return;
+    }
+    let port = port(1);
+    let address = port.address();
+    assert_eq!(OfiAddress::from_bytes(&address.to_bytes()).as_ref(), Some(address));
+    for bytes in [&[][..], &[2, 0, 0, 0], &[0; 100]] {
+        assert_eq!(OfiAddress::from_bytes(bytes), None);
+    }
+    let layout = layout(2);
+    let other = OfiAddress::from_bytes(&[&address.to_bytes()[..], &[0]].concat()).unwrap();
+    let error = OfiFabric::form(port, &layout, own(&layout, 0), PURPOSE, [(Rank(1), Some(other))]).unwrap_err();
+    assert!(matches!(error, OfiError::Address { .. }), "{error}");
+}
+
+#[test]
+fn each_other_member_is_needed_once() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(3);
+    for (given, rank, times) in
+        [(vec![], 1, 0), (vec![1], 2, 0), (vec![1, 1], 1, 2), (vec![0], 0, 1), (vec![1, 2, 3], 3, 1)]
+    {
+        let peers = given.into_iter().map(|rank| (Rank(rank), None));
+        let error = OfiFabric::form(port(2), &layout, own(&layout, 0), PURPOSE, peers).unwrap_err();
+        assert!(
+            matches!(error, OfiError::Peers { rank: r, times: t, me: Rank(0) } if (r.0, t) == (rank, times)),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_port_has_room_for_as_many_as_it_was_opened_for() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(3);
+    let address = port(1).address().clone();
+    let peers = [0, 1].map(|rank| (Rank(rank), Some(address.clone())));
+    let error = OfiFabric::form(port(1), &layout, own(&layout, 2), PURPOSE, peers).unwrap_err();
+    assert!(matches!(error, OfiError::Limit { allowed: 1, needed: 2, .. }), "{error}");
+}
+
+#[test]
+fn ip_of_version_6_carries_posts() {
+    let address = Some(IpAddr::from(Ipv6Addr::LOCALHOST));
+    let options = OfiOptions { provider: Some("tcp".to_string()), domain: None, address };
+    if let Err(error) = OfiPort::open(&options, 1) {
+        return println!("skipped: {error}");
+    }
+    let mut fabrics = connect_through(&layout(2), |peers| OfiPort::open(&options, peers).unwrap());
+    put(&mut fabrics[0], COUNT, 7);
+    settle(&mut fabrics);
+    assert_eq!(fabrics[1].load(Rank(0), COUNT), 7);
+}
+
+#[test]
+fn who_never_came_has_a_row_of_zeros() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    let forming = OfiFabric::form(port(1), &layout, own(&layout, 0), PURPOSE, [(Rank(1), None)]).unwrap();
+    let mut fabric = forming.finish(Duration::ZERO).unwrap();
+    assert!((0..layout.row(Rank(1)).size).step_by(8).all(|at| fabric.load(Rank(1), at) == 0));
+    put(&mut fabric, COUNT, 1);
+    assert!(!fabric.is_connected(Rank(1)) && fabric.traffic(Rank(1)).is_none() && fabric.is_flushed());
+    assert!(fabric.next_down().is_none() && !fabric.finish(Duration::ZERO));
+}
+
+/// Whether it is the right reason.
+type IsTold = fn(&Mismatch) -> bool;
+
+/// Calls with garbage are refused, and who is expected is connected all the same.
+#[test]
+fn garbage_for_a_greeting_is_refused() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    let (mut forming, address) = expecting(&layout);
+    let other_view = Purpose { view: ViewId(2), ..PURPOSE };
+    let good = hello(&layout);
+    let mut foreign = good.encode();
+    foreign[3] ^= 1;
+    let from = |rank| Hello { from: Rank(rank), ..good }.encode().to_vec();
+    let cases: [(Vec<u8>, IsTold); 7] = [
+        (vec![0xff; 52], |why| matches!(why, Mismatch::NoHello { .. })),
+        (vec![1, 2, 3, 4], |why| matches!(why, Mismatch::NoHello { .. })),
+        (foreign.to_vec(), |why| matches!(why, Mismatch::NoHello { .. })),
+        (Hello { purpose: other_view, ..good }.encode().to_vec(), |why| matches!(why, Mismatch::Purpose { .. })),
+        (Hello { row: 8, ..good }.encode().to_vec(), |why| matches!(why, Mismatch::Lengths)),
+        (from(1), |why| matches!(why, Mismatch::From { .. })),
+        (from(9), |why| matches!(why, Mismatch::From { .. })),
+    ];
+    let stranger = Stranger::new();
+    for (i, (data, is_told)) in cases.iter().enumerate() {
+        let endpoint = stranger.call(&address, data);
+        let event = stranger.event(|| assert!(!forming.progress().unwrap(), "nobody has come"));
+        let refused = matches!(event, Event::Failed { .. } | Event::Shutdown { .. });
+        assert!(refused, "case {i}: {event:?}");
+        let why = forming.meeting().refused().last().expect("it was refused here");
+        assert!(is_told(why), "case {i}: {why}");
+        drop(endpoint);
+    }
+    let mut caller =
+        OfiFabric::form(port(1), &layout, own(&layout, 0), PURPOSE, [(Rank(1), Some(address.clone()))]).unwrap();
+    let start = Instant::now();
+    while !(caller.progress().unwrap() & forming.progress().unwrap()) {
+        assert!(start.elapsed() < PATIENCE, "the member is not let in");
+        std::thread::yield_now();
+    }
+    // Nobody comes twice.
+    let endpoint = stranger.call(&address, &good.encode());
+    let event = stranger.event(|| assert!(forming.progress().unwrap()));
+    assert!(matches!(event, Event::Failed { .. } | Event::Shutdown { .. }), "{event:?}");
+    drop(endpoint);
+}
+
+/// Who answers for a member has to be it.
+#[test]
+fn garbage_for_an_answer_is_told() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    let stranger = Stranger::new();
+    let rows = (layout.row(Rank(1)), layout.row(Rank(0)));
+    let me = Hello::new(PURPOSE, Rank(1), rows.0, rows.1, Target { address: 0, key: 1 });
+    for data in [vec![0xee; 52], vec![], Hello { from: Rank(0), ..me }.encode().to_vec()] {
+        let port = port(1);
+        let address = stranger.address(port.address());
+        let mut caller = OfiFabric::form(port, &layout, own(&layout, 0), PURPOSE, [(Rank(1), Some(address))]).unwrap();
+        let event = stranger.event(|| _ = caller.progress().unwrap());
+        let Event::Request { info, data: said } = event else { panic!("{event:?}") };
+        assert!(Hello::read(&said, PURPOSE, Rank(1), layout.rows()).is_ok());
+        let endpoint = stranger.adapter.endpoint_for(&info).unwrap();
+        endpoint.accept(&data).unwrap();
+        let start = Instant::now();
+        let error = loop {
+            assert!(start.elapsed() < PATIENCE, "garbage is no answer");
+            match caller.progress() {
+                Ok(connected) => assert!(!connected),
+                Err(error) => break error,
+            }
+            let _ = stranger.adapter.event().unwrap();
+        };
+        assert!(matches!(error, OfiError::Stranger { rank: Rank(1), .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_member_of_another_view_refuses() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    let (mut forming, address) = expecting(&layout);
+    let other = Purpose { incarnation: 1, ..PURPOSE };
+    let mut caller = OfiFabric::form(port(1), &layout, own(&layout, 0), other, [(Rank(1), Some(address))]).unwrap();
+    let start = Instant::now();
+    let error = loop {
+        assert!(start.elapsed() < PATIENCE && !forming.progress().unwrap());
+        match caller.progress() {
+            Ok(connected) => assert!(!connected),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, OfiError::Refused { rank: Rank(1), .. }), "{error}");
+}
+
+/// Nobody waits for ever: not for one who does not come, not where nobody listens.
+#[test]
+fn meetings_are_bounded() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(3);
+    let gone = port(1).address().clone();
+    let peers = [(Rank(0), Some(gone.clone())), (Rank(2), None)];
+    let forming = OfiFabric::form(port(1), &layout, own(&layout, 1), PURPOSE, peers).unwrap();
+    let error = forming.finish(Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(&error, OfiError::TimedOut { missing, .. } if *missing == [0]), "{error}");
+    let peers = [(Rank(1), None), (Rank(2), Some(gone))];
+    let error = match OfiFabric::form(port(1), &layout, own(&layout, 0), PURPOSE, peers) {
+        Ok(forming) => forming.finish(Duration::from_secs(5)).unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(matches!(error, OfiError::Refused { rank: Rank(2), .. } | OfiError::TimedOut { .. }), "{error}");
+}
+
+/// A peer that does not read stops nobody: not the poster, not the others. What waits for it is bounded by the row.
+#[test]
+fn who_does_not_read_stops_nobody() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(3);
+    let mut fabrics = connect(&layout, "tcp");
+    let ring = ring(&layout);
+    let words = (ring.end - ring.start) / 8;
+    let before = fabrics[0].traffic(Rank(2)).unwrap().sent_bytes;
+    for value in 1..=20_000 {
+        let at = ring.start + value % words * 8;
+        put(&mut fabrics[0], at, value);
+        put(&mut fabrics[0], COUNT, value);
+        fabrics[0].progress();
+        fabrics[1].progress();
+        if value % 100 == 0 {
+            let start = Instant::now();
+            while fabrics[1].load(Rank(0), COUNT) != value {
+                assert!(start.elapsed() < PATIENCE, "{value} does not arrive");
+                fabrics[..2].iter_mut().for_each(|fabric| _ = fabric.progress());
+            }
+        }
+    }
+    let stuck = fabrics[0].traffic(Rank(2)).unwrap();
+    assert!(stuck.waiting_bytes > 0 && stuck.sent_bytes - before < 1 << 12, "{stuck:?}");
+    assert!(stuck.waiting_bytes <= ring.end, "{stuck:?}");
+    assert_eq!(fabrics[2].load(Rank(0), COUNT), 0);
+    settle(&mut fabrics);
+    for fabric in &fabrics {
+        assert_eq!(fabric.load(Rank(0), COUNT), 20_000);
+        let all = fabric.bytes(Rank(0), ring.start, ring.end - ring.start);
+        assert_eq!(all, fabrics[0].bytes(Rank(0), ring.start, ring.end - ring.start));
+    }
+}
+
+/// A word that was stored and not posted stays here, whatever its neighbours do, also if they have to wait and melt together.
+#[test]
+fn what_is_not_posted_does_not_leave() {
+    if !is_here("tcp") {
+        return;
+    }
+    for full in [false, true] {
+        let mut fabrics = connect(&layout(2), "tcp");
+        let fabric = &mut fabrics[0];
+        let waits = |fabric: &OfiFabric| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
+        for value in 1..1000 {
+            if full && !waits(fabric) {
+                put(fabric, OTHER + 8, value);
+            }
+        }
+        assert_eq!(waits(fabric), full);
+        put(fabric, COUNT, 1);
+        for (at, value) in [(COUNT, 2), (COUNT + 8, 3)] {
+            fabric.store(at, value);
+        }
+        put(fabric, OTHER, 4);
+        settle(&mut fabrics);
+        let seen = [COUNT, COUNT + 8, OTHER].map(|at| fabrics[1].load(Rank(0), at));
+        assert_eq!(seen, [1, 0, 4]);
+    }
+}
+
+/// Garbage costs its sender the connection, and nothing else.
+#[test]
+fn garbage_ends_the_connection_of_its_sender() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    let row = layout.row(Rank(0));
+    let head = |at, len, bytes: usize| {
+        let mut message = Head { at, len, taken: 0, kind: Kind::Post, written: 0 }.encode().as_flattened().to_vec();
+        message.resize(bytes, 5);
+        message
+    };
+    let cases = [
+        head(row.control, 8, 32),
+        head(0, 16, 32),
+        head(COUNT, 0, 32),
+        head(u64::MAX >> 29, 8, 32),
+        vec![0xff; 24],
+        vec![0; 8],
+    ];
+    for (i, case) in cases.into_iter().enumerate() {
+        let (mut forming, address) = expecting(&layout);
+        let stranger = Stranger::new();
+        let endpoint = stranger.call(&address, &hello(&layout).encode());
+        let event = stranger.event(|| _ = forming.progress().unwrap());
+        assert!(matches!(event, Event::Connected { .. }), "case {i}: {event:?}");
+        let mut fabric = forming.finish(PATIENCE).unwrap();
+        stranger.send(&endpoint, &head(COUNT, 8, 32));
+        progress_until(&mut fabric, "what is right", |fabric| fabric.load(Rank(0), COUNT) != 0);
+        stranger.send(&endpoint, &case);
+        let (rank, why) = down(&mut fabric);
+        assert!(matches!((rank, &why), (Rank(0), Down::Garbage { .. })), "case {i}: {why}");
+        assert!(!fabric.is_connected(Rank(0)) && fabric.next_down().is_none());
+        let seen = (0..row.size).step_by(8).filter(|at| fabric.load(Rank(0), *at) != 0);
+        assert_eq!(seen.collect::<Vec<_>>(), [COUNT], "case {i}");
+    }
+}
+
+/// A peer that has closed is told, whatever was under way, and what it had said before counts.
+#[test]
+fn a_peer_that_ends_is_told() {
+    if !is_here("tcp") {
+        return;
+    }
+    for busy in [false, true] {
+        let layout = layout(3);
+        let mut fabrics = connect(&layout, "tcp");
+        put(&mut fabrics[2], COUNT, 7);
+        settle(&mut fabrics);
+        if busy {
+            for fabric in &mut fabrics {
+                for value in 8..50 {
+                    fabric.post(&EVERYONE, ring(&layout));
+                    put(fabric, OTHER, value);
+                }
+            }
+        }
+        drop(fabrics.pop());
+        for fabric in &mut fabrics {
+            let (rank, why) = down(fabric);
+            assert_eq!((rank, fabric.load(Rank(2), COUNT)), (Rank(2), 7), "{why}");
+            assert!(!fabric.is_connected(Rank(2)) && fabric.next_down().is_none());
+        }
+        // The others go on.
+        put(&mut fabrics[0], COUNT, 3);
+        settle(&mut fabrics);
+        assert_eq!(fabrics[1].load(Rank(0), COUNT), 3);
+    }
+}
+
+/// Where the child that is killed finds its peer.
+const CHILD: &str = "SPINDLE_OFI_TEST_CHILD";
+
+/// A process that is killed says nothing more, and its peers notice, awake or asleep.
+#[test]
+fn a_process_that_is_killed_is_noticed() {
+    let layout = layout(2);
+    if let Ok(address) = std::env::var(CHILD) {
+        return play_the_child(&layout, &address);
+    }
+    if !is_here("tcp") {
+        return;
+    }
+    for asleep in [false, true] {
+        let (forming, address) = expecting(&layout);
+        let bytes: Vec<String> = address.to_bytes().iter().map(|byte| byte.to_string()).collect();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "ofi::tests::a_process_that_is_killed_is_noticed"])
+            .env(CHILD, bytes.join(" "))
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut fabric = forming.finish(PATIENCE).unwrap();
+        progress_until(&mut fabric, "the child's word", |fabric| fabric.load(Rank(0), COUNT) == 7);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let start = Instant::now();
+        let (rank, why) = loop {
+            if let Some(down) = fabric.next_down() {
+                break down;
+            }
+            assert!(start.elapsed() < PATIENCE, "nobody has noticed");
+            if asleep {
+                fabric.begin_sleep();
+                fabric.progress();
+                fabric.sleep(PATIENCE);
+            } else {
+                fabric.progress();
+            }
+        };
+        assert_eq!(rank, Rank(0), "{why}");
+        assert_eq!(fabric.load(Rank(0), COUNT), 7);
+    }
+}
+
+fn play_the_child(layout: &Layout, address: &str) {
+    let bytes: Vec<u8> = address.split(' ').map(|byte| byte.parse().unwrap()).collect();
+    let address = OfiAddress::from_bytes(&bytes).unwrap();
+    let forming = OfiFabric::form(port(1), layout, own(layout, 0), PURPOSE, [(Rank(1), Some(address))]).unwrap();
+    let mut fabric = forming.finish(PATIENCE).unwrap();
+    put(&mut fabric, COUNT, 7);
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE && fabric.next_down().is_none() {
+        fabric.begin_sleep();
+        fabric.progress();
+        fabric.sleep(Duration::from_secs(1));
+    }
+}
+
+/// In order, everything arrives, however slow the peer is.
+#[test]
+fn who_finishes_loses_nothing() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    let ring = ring(&layout);
+    let mut fabrics = connect(&layout, "tcp");
+    let (mut second, mut first) = (fabrics.pop().unwrap(), fabrics.pop().unwrap());
+    for at in ring.clone().step_by(8) {
+        first.store(at, at);
+        second.store(at, at);
+    }
+    first.post(&EVERYONE[..2], ring.clone());
+    second.post(&EVERYONE[..2], ring.clone());
+    (1..=1000).for_each(|value| put(&mut first, COUNT, value));
+    std::thread::scope(|scope| {
+        scope.spawn(move || assert!(first.finish(PATIENCE)));
+        let (rank, why) = down(&mut second);
+        assert!(matches!((rank, &why), (Rank(0), Down::Closed)), "{why}");
+    });
+    assert_eq!(second.load(Rank(0), COUNT), 1000);
+    assert!(ring.clone().step_by(8).all(|at| second.load(Rank(0), at) == at));
+    assert!(!second.finish(Duration::ZERO), "it could tell nobody");
+}
+
+/// Both at once, too.
+#[test]
+fn all_can_finish_at_once() {
+    if !is_here("tcp") {
+        return;
+    }
+    let mut fabrics = connect(&layout(3), "tcp");
+    let readers: Vec<_> = fabrics.iter().map(Fabric::reader).collect();
+    fabrics.iter_mut().for_each(|fabric| (1..=100).for_each(|value| put(fabric, COUNT, value)));
+    let ended: Vec<bool> = std::thread::scope(|scope| {
+        let ending: Vec<_> = fabrics.into_iter().map(|fabric| scope.spawn(move || fabric.finish(PATIENCE))).collect();
+        ending.into_iter().map(|ending| ending.join().unwrap()).collect()
+    });
+    // The others may have heard that somebody has finished before they could say so.
+    assert!(ended.contains(&true), "{ended:?}");
+    for reader in readers {
+        assert!(EVERYONE.iter().all(|rank| reader.load(*rank, COUNT) > 0));
+    }
+}
+
+/// A finish is bounded.
+#[test]
+fn a_peer_that_hangs_does_not_hold_a_finish() {
+    if !is_here("tcp") {
+        return;
+    }
+    let mut fabrics = connect(&layout(2), "tcp");
+    assert!(!fabrics.remove(0).finish(Duration::from_millis(5)));
+}
+
+/// Connections are closed before memory is given back, whoever goes first and whatever is under way, and readers keep what they have.
+#[test]
+fn memory_outlives_what_moves_in_it() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(3);
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let mut fabrics = connect(&layout, "tcp");
+        let readers: Vec<_> = fabrics.iter().map(Fabric::reader).collect();
+        while !fabrics.is_empty() {
+            for fabric in &mut fabrics {
+                for _ in 0..random.below(10) {
+                    fabric.post(&EVERYONE, ring(&layout));
+                    put(fabric, COUNT, seed);
+                }
+            }
+            drop(fabrics.remove(random.below(fabrics.len() as u64) as usize));
+            fabrics.iter_mut().for_each(|fabric| _ = fabric.progress());
+        }
+        for reader in readers {
+            for rank in EVERYONE {
+                assert!((0..layout.row(rank).size).step_by(8).map(|at| reader.load(rank, at)).max().is_some());
+            }
+        }
+    }
+}
+
+/// A process that has closed all of its fabrics has no more descriptors than before.
+#[test]
+fn everything_is_closed_in_the_end() {
+    const ALONE: &str = "SPINDLE_OFI_TEST_ALONE";
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    if std::env::var_os(ALONE).is_some() {
+        // The library may keep something after the first time.
+        drop(connect(&layout(3), "tcp"));
+        let before = descriptors();
+        for _ in 0..3 {
+            let mut fabrics = connect(&layout(3), "tcp");
+            put(&mut fabrics[0], COUNT, 1);
+            settle(&mut fabrics);
+            assert!(descriptors() > before);
+        }
+        return assert_eq!(descriptors(), before);
+    }
+    if is_here("tcp") {
+        let alone = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "ofi::tests::everything_is_closed_in_the_end", "--test-threads", "1"])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
+    }
+}
+
+/// A ring is over with the sleep that it ended: those after it last, or else an idle member would never rest.
+#[test]
+fn a_ring_ends_one_sleep() {
+    if !is_here("tcp") {
+        return;
+    }
+    let mut fabrics = connect(&layout(2), "tcp");
+    settle(&mut fabrics);
+    let fabric = &mut fabrics[0];
+    let doorbell = fabric.doorbell();
+    for rings in [1, 0, 1] {
+        fabric.begin_sleep();
+        assert_eq!((0..rings).filter(|_| doorbell.ring()).count(), rings);
+        assert_eq!(fabric.sleep(Duration::from_millis(1)), rings > 0);
+        let (mut sleeps, start) = (0, Instant::now());
+        while start.elapsed() < Duration::from_millis(20) {
+            fabric.begin_sleep();
+            assert!(!fabric.sleep(Duration::from_millis(20)));
+            sleeps += 1;
+        }
+        assert!(sleeps < 100, "{sleeps} sleeps in 20 ms");
+    }
+}
+
+/// Rings filled by random appends over many laps, freed by what the reader acknowledges, with pauses on both sides: what is announced is
+/// there, and no word goes back.
+#[test]
+fn nothing_is_announced_before_it_is_there() {
+    if !is_here("tcp") {
+        return;
+    }
+    for seed in 0..20u64 {
+        let layout = layout(2);
+        let [mut writer, mut reader]: [OfiFabric; 2] = connect(&layout, "tcp").try_into().unwrap();
+        let ring = ring(&layout);
+        let words = (ring.end - ring.start) / 8;
+        let total = 40 * words;
+        let place = move |index: u64| ring.start + index % words * 8;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                let (mut written, start) = (0, Instant::now());
+                while writer.load(Rank(1), COUNT) < total {
+                    assert!(start.elapsed() < PATIENCE, "seed {seed}: {written} of {total} written");
+                    let free = writer.load(Rank(1), COUNT) + words - written;
+                    let most = if random.below(4) == 0 { words } else { 20 };
+                    let append = free.min(total - written).min(1 + random.below(most));
+                    let mut from = written;
+                    for index in written..written + append {
+                        writer.store(place(index), index + 1);
+                        if place(index + 1) < place(index) || index + 1 == written + append {
+                            writer.post(&EVERYONE[..2], place(from)..place(index) + 8);
+                            from = index + 1;
+                        }
+                    }
+                    written += append;
+                    if append > 0 && random.below(3) > 0 || written == total || free == 0 {
+                        // The second word before the first, which speaks about it, as `spoken` before `rounds`.
+                        put(&mut writer, OTHER, written);
+                        put(&mut writer, COUNT, written);
+                    }
+                    if random.below(50) == 0 {
+                        std::thread::yield_now();
+                    }
+                    writer.progress();
+                }
+            });
+            let mut random = Random(!seed);
+            let (mut seen, start) = (0, Instant::now());
+            while seen < total {
+                assert!(start.elapsed() < PATIENCE, "seed {seed}: {seen} of {total} read");
+                reader.progress();
+                let announced = reader.load(Rank(0), COUNT);
+                assert!(announced >= seen, "seed {seed}: back from {seen} to {announced}");
+                assert!(reader.load(Rank(0), OTHER) >= announced, "seed {seed}: one word overtook another");
+                for index in seen..announced {
+                    assert_eq!(reader.load(Rank(0), place(index)), index + 1, "seed {seed}, word {index}");
+                }
+                seen = announced;
+                if random.below(3) == 0 || seen == total {
+                    put(&mut reader, COUNT, seen);
+                }
+                if random.below(20) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            progress_until(&mut reader, "the last acknowledgement", |reader| !reader.is_connected(Rank(0)));
+        });
+    }
+}
+
+/// Everything that one member delivered: who sent it, and a digest.
+#[derive(Default)]
+struct Log(Vec<(Rank, u64)>);
+
+impl<R: Rows> Upcalls<R> for Log {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
+        self.0.extend(batch.map(|message| (message.sender, digest(message.payload))));
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(bytes.len() as u64, |digest, byte| digest.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte))
+}
+
+/// Members with engines, each on a thread of its own that sleeps when there is nothing to do: messages of all lengths.
+#[test]
+fn engines_agree_over_libfabric() {
+    if !is_here("tcp") {
+        return;
+    }
+    for seed in 1..=3 {
+        let mut view = view(3, 6);
+        view.subgroups[0].message_bytes_max = 30_000;
+        let layout = Layout::new(&view).unwrap();
+        let fabrics = connect(&layout, "tcp");
+        let ended: Vec<(Vec<u64>, Log, OfiFabric)> = std::thread::scope(|scope| {
+            let members = fabrics.into_iter().map(|fabric| {
+                let view = view.clone();
+                scope.spawn(move || run_member(fabric, view, seed))
+            });
+            let members: Vec<_> = members.collect();
+            members.into_iter().map(|member| member.join().unwrap()).collect()
+        });
+        for (_, log, _) in &ended {
+            assert!(log.0 == ended[0].1.0, "seed {seed}: members differ");
+        }
+        for ((sent, ..), rank) in ended.iter().zip(EVERYONE) {
+            let theirs: Vec<u64> = ended[0].1.0.iter().filter(|m| m.0 == rank).map(|m| m.1).collect();
+            assert!(theirs == *sent, "seed {seed}: not what member {rank} sent");
+        }
+    }
+}
+
+/// Sends 300 messages, delivers everybody's, and leaves with all that it has to say on its way.
+fn run_member(mut fabric: OfiFabric, view: View, seed: u64) -> (Vec<u64>, Log, OfiFabric) {
+    let start = Instant::now();
+    let mut random = Random((seed << 8) | u64::from(fabric.me().0));
+    let mut engine = Engine::new(view, fabric.me(), Ablation::default()).unwrap();
+    let mut publisher = Some(fabric.publisher(engine.claims(SubgroupId(0)).unwrap()));
+    let (mut sent, mut log) = (vec![], Log::default());
+    while *engine.state() != State::Finished {
+        assert!(start.elapsed() < PATIENCE, "seed {seed}: {} sent, {} delivered", sent.len(), log.0.len());
+        while let Some(sender) = &mut publisher {
+            if sent.len() == 300 {
+                publisher = None;
+                break;
+            }
+            let long = random.below(4) == 0;
+            let len = random.below(if long { 30_001 } else { 200 });
+            let Ok(mut frame) = sender.claim(len) else { break };
+            frame.iter_mut().for_each(|byte| *byte = random.below(256) as u8);
+            sent.push(digest(&frame));
+            frame.commit();
+        }
+        let mut poll = |fabric: &mut OfiFabric| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
+        if poll(&mut fabric) {
+            continue;
+        }
+        fabric.begin_sleep();
+        if poll(&mut fabric) || *engine.state() == State::Finished {
+            fabric.end_sleep();
+        } else {
+            // Short while there may be room to send again, of which nobody tells here.
+            fabric.sleep(if publisher.is_some() { Duration::from_millis(1) } else { PATIENCE });
+        }
+    }
+    progress_until(&mut fabric, "the last words to leave", |fabric| fabric.is_flushed());
+    (sent, log, fabric)
+}
+
+/// Numbers by chance, the same for each seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % bound.max(1)
+    }
+}
