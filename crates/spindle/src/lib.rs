@@ -13,6 +13,7 @@
 //! each sender a round, delivered once every member has received it.
 #![forbid(unsafe_code)]
 
+pub mod bulk;
 mod change;
 mod config;
 mod crew;
