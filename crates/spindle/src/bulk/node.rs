@@ -1,10 +1,11 @@
 //! One member of a bulk group, polled by whoever made it.
 use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
+use super::lender::Lender;
 use super::relay::Relay;
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::bulk::Algorithm;
-use spindle_fabric::bulk::{Buffer, Object};
+use spindle_fabric::bulk::{Buffer, LocalPart, Object};
 use spindle_fabric::tcp::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -53,6 +54,7 @@ pub struct BulkNode {
 #[derive(Debug)]
 enum Carrier {
     Streams(Box<Relay>),
+    Local(Box<Lender>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +68,7 @@ macro_rules! carrier {
     ($self:ident, $carrier:ident => $what:expr) => {
         match &mut $self.carrier {
             Carrier::Streams($carrier) => $what,
+            Carrier::Local($carrier) => $what,
         }
     };
 }
@@ -88,7 +91,18 @@ impl BulkNode {
         Ok(BulkNode { carrier: Carrier::Streams(Box::new(relay)), finishing: Finishing::No })
     }
 
-    /// The root begins to send an object.
+    /// A member of a group whose members are all on this machine; `part` says who it is ([`LocalPart::parts`]). Objects are lent: a receiver is asked for no
+    /// buffer, and what it gets is the root's memory, mapped.
+    ///
+    /// # Errors
+    /// [`BulkError`].
+    pub fn on_one_machine(settings: &BulkSettings, part: LocalPart) -> Result<BulkNode, BulkError> {
+        check(part.members(), part.me(), part.root(), settings)?;
+        let lender = Lender::new(settings, part)?;
+        Ok(BulkNode { carrier: Carrier::Local(Box::new(lender)), finishing: Finishing::No })
+    }
+
+    /// The root begins to send an object. On one machine an object that stands in no [`Segment`](super::Segment) is copied into one, once.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -108,6 +122,7 @@ impl BulkNode {
         let buffer = buffer.into();
         match &mut self.carrier {
             Carrier::Streams(relay) => relay.post_receive_buffer(object, buffer),
+            Carrier::Local(_) => Err(PostError::NotAwaited { object }),
         }
     }
 
@@ -136,6 +151,7 @@ impl BulkNode {
     pub fn failure(&self) -> Option<&Failure> {
         match &self.carrier {
             Carrier::Streams(relay) => relay.failure(),
+            Carrier::Local(lender) => lender.failure(),
         }
     }
 
@@ -193,6 +209,7 @@ impl AsFd for BulkNode {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.carrier {
             Carrier::Streams(relay) => relay.as_fd(),
+            Carrier::Local(lender) => lender.as_fd(),
         }
     }
 }

@@ -142,6 +142,10 @@ fn failures(told: &[Event]) -> Vec<&Failure> {
 /// Sends objects of these lengths, and looks that everybody gets them.
 fn check_delivery(members: u32, root: u32, settings: &BulkSettings, kind: Kind, sizes: &[u64]) {
     let mut crowd = Crowd::new(nodes(members, root, settings, kind));
+    check_objects(&mut crowd, root, sizes);
+}
+
+fn check_objects(crowd: &mut Crowd, root: u32, sizes: &[u64]) {
     let start = Instant::now();
     for (i, bytes) in (0..).zip(sizes) {
         loop {
@@ -157,7 +161,7 @@ fn check_delivery(members: u32, root: u32, settings: &BulkSettings, kind: Kind, 
     for (_, told) in &crowd.members {
         for ((object, data), (i, bytes)) in completed(told).into_iter().zip((0..).zip(sizes)) {
             assert_eq!(object, i);
-            assert!(*data == *content(i, *bytes), "object {i} of {bytes} bytes among {members} by {settings:?}");
+            assert!(*data == *content(i, *bytes), "object {i} of {bytes} bytes");
         }
         assert_eq!(failures(told).len(), 0);
     }
@@ -558,4 +562,124 @@ fn who_leaves_before_the_others_is_told_who_is_left() {
     let Threads { threads: _threads, mut groups, told: _told } = threads(2, Waiting::Interrupt, Kind::Unix);
     let destroyed = groups[0].remove(0).destroy(Duration::from_millis(1));
     assert!(matches!(destroyed, Err(DestroyError::TimedOut { open: 1, .. })), "{destroyed:?}");
+}
+
+fn local(members: u32, root: u32, settings: &BulkSettings) -> Vec<BulkNode> {
+    let part = |part| BulkNode::on_one_machine(settings, part).unwrap();
+    LocalPart::parts(members, Rank(root)).unwrap().into_iter().map(part).collect()
+}
+
+#[test]
+fn on_one_machine_objects_are_lent() {
+    let settings = BulkSettings { direct_below: BLOCK, ..BulkSettings::default() };
+    for members in 1..=9 {
+        let root = members / 2;
+        let mut crowd = Crowd::new(local(members, root, &settings));
+        check_objects(&mut crowd, root, &SIZES);
+    }
+    let mut crowd = Crowd::new(local(3, 0, &settings));
+    let mut segment = Segment::create(5000).unwrap();
+    segment.copy_from_slice(&content(0, 5000));
+    crowd.root(0).send(segment).unwrap();
+    crowd.run_until("delivery", |told| completed(told).len() == 1);
+    let at_root = completed(&crowd.members[0].1)[0].1.clone();
+    assert!(at_root.segment().is_some(), "what stands in a segment is not copied");
+    // Its memory lives as long as somebody reads it.
+    drop(at_root);
+    crowd.members[0].1.clear();
+    crowd.kill(0);
+    assert!(*completed(&crowd.members[2].1)[0].1 == *content(0, 5000));
+}
+
+#[test]
+fn on_one_machine_a_death_fails_the_group_once_at_everybody() {
+    for dead in 0..4 {
+        let mut crowd = Crowd::new(local(4, 1, &BulkSettings::default()));
+        crowd.root(1).send(content(0, 3)).unwrap();
+        crowd.run_until("delivery", |told| completed(told).len() == 1);
+        // Nobody is asked before it is dead, so what is sent now is not everywhere.
+        crowd.root(1).send(content(1, 100_000)).unwrap();
+        crowd.root(1).send(content(2, 3)).unwrap();
+        let full = crowd.root(1).send(vec![1]);
+        assert!(matches!(full, Err(BulkSendError::Session(spindle_core::bulk::SendError::Full { slots: 2 }))));
+        crowd.kill(dead);
+        crowd.run_until("the end", |told| !failures(told).is_empty());
+        crowd.run_to_rest();
+        for (member, (_, told)) in (0..).zip(&crowd.members).filter(|(member, _)| *member != dead) {
+            let [failure] = failures(told)[..] else { panic!("{told:?}") };
+            assert_eq!(failure.dead, Rank(dead), "{member}: {failure}");
+            assert_eq!(failure.objects.is_empty(), member != 1, "the root says what is not everywhere");
+            let complete: Vec<_> = completed(told).into_iter().map(|(object, _)| object).collect();
+            assert_eq!(complete, (0..complete.len() as u64).collect::<Vec<_>>(), "a prefix");
+        }
+    }
+}
+
+#[test]
+fn on_one_machine_threads_leave_in_order_and_parts_pass_as_descriptors() {
+    let (upcalls, told) = channel();
+    let thread = BulkThread::start(Waiting::Interrupt).unwrap();
+    let mut groups = vec![];
+    for (me, part) in LocalPart::parts(3, Rank(0)).unwrap().into_iter().enumerate() {
+        let fds = part.into_fds();
+        assert_eq!(fds.len(), if me == 0 { 2 } else { 1 });
+        let part = LocalPart::from_fds(3, Rank(me as u32), Rank(0), fds).unwrap();
+        let node = BulkNode::on_one_machine(&BulkSettings::default(), part).unwrap();
+        groups.push(thread.run(node, Told { upcalls: upcalls.clone(), group: me }).unwrap());
+    }
+    groups[0].send(content(0, 200_000)).unwrap();
+    let mut complete = 0;
+    while complete < 3 {
+        if let (_, Upcall::Complete(0, data)) = told.recv_timeout(PATIENCE).unwrap() {
+            assert!(*data == *content(0, 200_000));
+            complete += 1;
+        }
+    }
+    let leaving: Vec<_> = groups.into_iter().map(|group| std::thread::spawn(|| group.destroy(PATIENCE))).collect();
+    leaving.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+    let part = |fds| LocalPart::from_fds(3, Rank(0), Rank(0), fds).map(drop);
+    assert!(matches!(part(vec![]), Err(BulkLinksError::Connections { times: 0, expected: 2, .. })));
+}
+
+#[test]
+fn on_one_machine_nonsense_closes_the_group_with_its_reason() {
+    const OBJECT: u64 = 6;
+    let greeting = |near: &OwnedFd| {
+        let mut bytes = [0; 56];
+        assert_eq!(rustix::net::recv(near, &mut bytes, rustix::net::RecvFlags::empty()).unwrap().1, 56);
+        bytes
+    };
+    let cases: [(&str, Vec<u8>, fn(&BulkDown) -> bool); 7] = [
+        ("too short", vec![1; 20], |down| matches!(down, BulkDown::Garbage { .. })),
+        ("no frame", vec![1; 56], |down| matches!(down, BulkDown::Garbage { .. })),
+        ("an object without memory", frame(OBJECT, 0, [0, 9], [0; 4]), |down| matches!(down, BulkDown::Garbage { .. })),
+        ("an object of another length", [frame(OBJECT, 1, [0, 9], [0; 4]), vec![1; 8]].concat(), |down| {
+            matches!(down, BulkDown::Garbage { .. })
+        }),
+        ("another object", [frame(OBJECT, 1, [1, 9], [0; 4]), vec![1; 9]].concat(), |down| {
+            matches!(down, BulkDown::Garbage { word: 1 })
+        }),
+        ("a count to who is no root", frame(7, 0, [0, 0], [0; 4]), |down| matches!(down, BulkDown::Garbage { .. })),
+        ("nothing", vec![], |down| matches!(down, BulkDown::Closed)),
+    ];
+    for (what, bytes, is) in cases {
+        let mut parts = LocalPart::parts(2, Rank(0)).unwrap();
+        let node = BulkNode::on_one_machine(&BulkSettings::default(), parts.pop().unwrap()).unwrap();
+        let root = parts.pop().unwrap().into_fds().pop().unwrap();
+        let mut answer = greeting(&root);
+        (answer[4], answer[24]) = (answer[24], answer[4]);
+        let send = |bytes: &[u8]| rustix::net::send(&root, bytes, rustix::net::SendFlags::empty()).unwrap();
+        send(&answer);
+        if !bytes.is_empty() {
+            send(&bytes);
+        }
+        let mut crowd = Crowd::new(vec![node]);
+        if bytes.is_empty() {
+            drop(root);
+        }
+        crowd.run_until("the end", |told| !failures(told).is_empty());
+        let failure = failures(&crowd.members[0].1)[0];
+        let Cause::Down(down) = &failure.cause else { panic!("{what}: {failure}") };
+        assert!(is(down), "{what}: {down:?}");
+    }
 }
