@@ -250,6 +250,11 @@ impl PeerRegion {
         Ok(PeerRegion { memory })
     }
 
+    /// Its bytes, in number.
+    pub(crate) fn size(&self) -> u64 {
+        self.memory.span.len
+    }
+
     /// Whether [`open`](Self::open) would take it, as far as its owner has a say in that.
     ///
     /// # Errors

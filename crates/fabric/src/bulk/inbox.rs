@@ -134,7 +134,7 @@ impl Inbox {
                 Head::Columns { slot, columns } => store.arrived(self.from, Word::Columns { slot, columns })?,
                 Head::Closed { dead } => store.arrived(self.from, Word::Closed { dead })?,
                 Head::Finished => store.arrived(self.from, Word::Finished)?,
-                Head::Greeting(_) | Head::Object { .. } | Head::Have { .. } => return Err(garbage(head)),
+                _ => return Err(garbage(head)),
             }
         }
         self.kept.extend_from_slice(bytes);

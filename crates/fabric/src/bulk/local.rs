@@ -2,10 +2,15 @@
 //!
 //! A Unix socket that keeps messages apart leads from the root to each of the others; they need none among themselves. An object that is too
 //! small for a segment of its own comes in the message. Descriptors beyond the one that an object needs are thrown away.
+//!
+//! To map memory takes about as long as to copy it. So a receiver keeps what it has mapped, and the root uses a segment again once all
+//! receivers have dropped the object in it, which they tell ([`Head::Released`]), and the application has dropped it, too. Until then nobody writes it:
+//! that is what makes it right to lend its bytes. A segment of which the root does not know that all have dropped it is never written again.
 use super::error::{BulkDown, BulkLinksError};
 use super::inbox::mismatch;
-use super::object::Object;
-use super::wire::{Greeting, HEAD_BYTES, Head};
+use super::object::{Loan, NAME, Object, Segment};
+use super::wire::{Greeting, HEAD_BYTES, Head, Place};
+use crate::region::{PeerRegion, RegionError};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
@@ -18,6 +23,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// Bytes of the largest object that can come inside a message.
@@ -28,6 +34,12 @@ const FDS_MAX: usize = 4;
 const MESSAGES_MAX: u32 = 16;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 64;
+/// Segments that nobody reads which the root keeps to use them again.
+const KEPT_MAX: usize = 2;
+/// Objects that are read, and those, that the root keeps account of.
+const LOANED_MAX: usize = 16;
+/// Segments of which receivers know.
+const KNOWN_MAX: usize = 2 * LOANED_MAX;
 
 /// What a member of a group on one machine needs to take part, as descriptors that can be passed to another process.
 #[derive(Debug)]
@@ -132,11 +144,48 @@ pub struct LocalLinks {
     /// By rank.
     links: Box<[Option<Link>]>,
     buffer: Box<[u8]>,
+    /// At the root, objects in segments that receivers know, in the order in which they were sent.
+    loaned: Vec<Loaned>,
+}
+
+/// An object that others read.
+#[derive(Debug)]
+struct Loaned {
+    number: u64,
+    object: Object,
+    /// Who has not said that it reads it no more.
+    readers: Vec<Rank>,
+}
+
+/// What a receiver owes the root for one object.
+#[derive(Debug)]
+struct Owed {
+    number: u64,
+    /// Gone when the connection is.
+    socket: Weak<OwnedFd>,
+    /// What could not be sent.
+    unsent: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Loan for Owed {
+    /// Tells the root at once, from whatever thread: it may wait for the memory.
+    fn end(&self) {
+        let Some(socket) = self.socket.upgrade() else { return };
+        let head = Head::Released { number: self.number }.encode();
+        if rustix::net::send(&socket, &head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() {
+            self.unsent.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Link {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
+    /// Segments of mine that are mapped there.
+    handed: Vec<u64>,
+    /// Segments of the root that are mapped here.
+    known: Vec<(u64, Arc<PeerRegion>)>,
+    unsent: Arc<Mutex<Vec<u64>>>,
     /// As many as its owner posts.
     queue: VecDeque<(Head, Option<Object>)>,
     /// Whether the system will tell when it takes more.
@@ -162,10 +211,12 @@ impl LocalLinks {
             let greeting = Some(Greeting { from: peer, to: me, digest });
             let first = Head::Greeting(Greeting { from: me, to: peer, digest });
             let queue = VecDeque::from([(first, None)]);
-            links[peer.index()] = Some(Link { socket, queue, is_blocked: false, is_deaf: false, greeting });
+            let (socket, unsent) = (Arc::new(socket), Arc::default());
+            let (handed, known, is_blocked, is_deaf) = (vec![], vec![], false, false);
+            links[peer.index()] = Some(Link { socket, handed, known, unsent, queue, is_blocked, is_deaf, greeting });
         }
-        let mut made =
-            LocalLinks { epoll, links: links.into(), buffer: vec![0; HEAD_BYTES + INSIDE_BYTES_MAX as usize].into() };
+        let buffer = vec![0; HEAD_BYTES + INSIDE_BYTES_MAX as usize].into();
+        let mut made = LocalLinks { epoll, links: links.into(), buffer, loaned: vec![] };
         made.send_all();
         Ok(made)
     }
@@ -180,14 +231,71 @@ impl LocalLinks {
         bytes <= INSIDE_BYTES_MAX
     }
 
+    /// Memory for an object of so many bytes, with anything in it: that of an earlier object that nobody reads any more, or new.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    pub fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
+        for i in 0..self.loaned.len() {
+            let Loaned { object, readers, .. } = &self.loaned[i];
+            if readers.is_empty() && object.segment().is_some_and(|segment| segment.suits(bytes)) {
+                let Loaned { number, object, readers } = self.loaned.remove(i);
+                match object.into_segment() {
+                    Ok(mut segment) => {
+                        segment.resize(bytes);
+                        return Ok(segment);
+                    }
+                    // The application still has it.
+                    Err(object) => self.loaned.insert(i, Loaned { number, object, readers }),
+                }
+            }
+        }
+        Segment::create(bytes)
+    }
+
     /// Sends an object to everybody.
     ///
     /// # Panics
     /// If it neither [fits](Self::fits) nor stands in a segment.
     pub fn post_object(&mut self, number: u64, object: &Object) {
-        let (bytes, is_inside) = (object.len() as u64, object.segment().is_none());
-        assert!(!is_inside || LocalLinks::fits(bytes), "{bytes} bytes are in no segment");
-        self.post(Head::Object { number, bytes, is_inside }, Some(object));
+        let bytes = object.len() as u64;
+        let Some(segment) = object.segment() else {
+            assert!(LocalLinks::fits(bytes), "{bytes} bytes are in no segment");
+            return self.post(Head::Object { number, bytes, place: Place::Inside }, Some(object));
+        };
+        let (id, segment_bytes) = (segment.id(), segment.size());
+        let readers: Vec<Rank> =
+            (0..).map(Rank).zip(&self.links).filter_map(|(rank, link)| link.as_ref().map(|_| rank)).collect();
+        self.loaned.push(Loaned { number, object: object.clone(), readers });
+        for link in self.links.iter_mut().flatten() {
+            let is_known = link.handed.contains(&id);
+            let place = if is_known { Place::Known { segment: id } } else { Place::New { segment: id, segment_bytes } };
+            if !is_known {
+                link.handed.push(id);
+            }
+            link.queue.push_back((Head::Object { number, bytes, place }, Some(object.clone())));
+        }
+        self.forget();
+        self.send_all();
+    }
+
+    /// Keeps no more than it may: the oldest that nobody reads go first. What is still read is left to those who do.
+    fn forget(&mut self) {
+        loop {
+            let mut unread = self.loaned.iter().enumerate().filter(|(_, loaned)| loaned.readers.is_empty());
+            let oldest = unread.next().map(|(i, _)| i);
+            if unread.count() < KEPT_MAX && self.loaned.len() <= LOANED_MAX {
+                break;
+            }
+            self.loaned.remove(oldest.unwrap_or(0));
+        }
+        let is_kept =
+            |id: &u64| self.loaned.iter().any(|loaned| loaned.object.segment().is_some_and(|s| s.id() == *id));
+        for link in self.links.iter_mut().flatten() {
+            for segment in link.handed.extract_if(.., |id| !is_kept(id)) {
+                link.queue.push_back((Head::Forget { segment }, None));
+            }
+        }
     }
 
     /// Tells the root how many objects are here.
@@ -233,18 +341,32 @@ impl LocalLinks {
 
     /// Receives from a peer what has come, up to a number of messages; and why the connection has ended, if it has.
     pub fn receive(&mut self, from: Rank, news: &mut Vec<LocalNews>) -> Option<BulkDown> {
-        let link = self.links.get_mut(from.index())?.as_mut()?;
         for _ in 0..MESSAGES_MAX {
-            match link.receive(&mut self.buffer) {
-                Ok(Some(found)) => news.extend(found),
-                Ok(None) => return None,
-                Err(down) => {
-                    self.end(from);
-                    return Some(down);
+            let link = self.links.get_mut(from.index())?.as_mut()?;
+            let down = match link.receive(&mut self.buffer) {
+                Ok(Came::Nothing) => return None,
+                Ok(Came::Known) => continue,
+                Ok(Came::News(found)) => {
+                    news.push(found);
+                    continue;
                 }
-            }
+                Ok(Came::Released { number }) if self.release(from, number) => continue,
+                Ok(Came::Released { number }) => BulkDown::Garbage { word: number },
+                Err(down) => down,
+            };
+            self.end(from);
+            return Some(down);
         }
         None
+    }
+
+    /// A peer reads an object no more; whether it did before.
+    fn release(&mut self, from: Rank, number: u64) -> bool {
+        // One of which nothing is known any more is none of its concern.
+        let Some(loaned) = self.loaned.iter_mut().find(|loaned| loaned.number == number) else { return true };
+        let before = loaned.readers.len();
+        loaned.readers.retain(|reader| *reader != from);
+        loaned.readers.len() < before
     }
 
     fn end(&mut self, peer: Rank) {
@@ -271,6 +393,8 @@ impl LocalLinks {
 
     fn send(&mut self, peer: Rank) {
         let Some(link) = &mut self.links[peer.index()] else { return };
+        let unsent = std::mem::take(&mut *link.unsent.lock().unwrap_or_else(PoisonError::into_inner));
+        link.queue.extend(unsent.into_iter().map(|number| (Head::Released { number }, None)));
         link.send();
         let is_blocked = !link.queue.is_empty();
         if is_blocked != link.is_blocked {
@@ -294,12 +418,13 @@ impl Link {
     /// Sends what the system takes.
     fn send(&mut self) {
         while let Some((head, object)) = self.queue.front() {
-            let head = head.encode();
             let inside: &[u8] = match object {
                 Some(object) if object.segment().is_none() => object,
                 _ => &[],
             };
-            let fd = object.as_ref().and_then(Object::segment).map(AsFd::as_fd);
+            let is_new = matches!(head, Head::Object { place: Place::New { .. }, .. });
+            let fd = object.as_ref().and_then(Object::segment).filter(|_| is_new).map(AsFd::as_fd);
+            let head = head.encode();
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             let pushed = fd.is_none() || control.push(SendAncillaryMessage::ScmRights(fd.as_slice()));
@@ -319,14 +444,14 @@ impl Link {
         }
     }
 
-    /// The next message; `Some(None)` if it says nothing new, `None` if there is none.
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Option<LocalNews>>, BulkDown> {
+    /// The next message, if there is one.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Came, BulkDown> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let received = match recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
             Ok(received) => received,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::Nothing),
             Err(errno) => return Err(BulkDown::Os { call: "receiving", source: errno.into() }),
         };
         let mut fds: Vec<OwnedFd> = vec![];
@@ -343,7 +468,9 @@ impl Link {
         let Some((head, inside)) = whole else { return Err(BulkDown::Garbage { word: 0 }) };
         let garbage = || BulkDown::Garbage { word: u64::from_le_bytes(*head.first_chunk().unwrap_or(&[0; 8])) };
         let head = Head::decode(head)?;
-        if !matches!(head, Head::Object { is_inside: true, .. }) && !inside.is_empty() {
+        let is_inside =
+            matches!(head, Head::Object { place: Place::Inside, bytes, .. } if bytes == inside.len() as u64);
+        if !is_inside && !inside.is_empty() {
             return Err(garbage());
         }
         if let Some(expected) = self.greeting {
@@ -352,23 +479,54 @@ impl Link {
                 return Err(mismatch(expected, found));
             }
             self.greeting = None;
-            return Ok(Some(None));
+            return Ok(Came::Known);
         }
-        Ok(Some(Some(match head {
-            Head::Object { number, bytes, is_inside: true } if bytes == inside.len() as u64 => {
+        Ok(Came::News(match head {
+            Head::Object { number, place: Place::Inside, .. } if is_inside => {
                 LocalNews::Object { number, object: inside.to_vec().into() }
             }
-            Head::Object { number, bytes, is_inside: false } => {
-                let fd = fds.first().ok_or_else(garbage)?;
-                let object = Object::lent(fd, bytes).map_err(BulkDown::Segment)?;
-                LocalNews::Object { number, object }
+            Head::Object { number, bytes, place: Place::New { segment, segment_bytes } } => {
+                let fd = fds.first().filter(|_| self.known.len() < KNOWN_MAX).ok_or_else(garbage)?;
+                let region = PeerRegion::open(NAME, fd, segment_bytes).map_err(BulkDown::Segment)?;
+                self.known.push((segment, Arc::new(region)));
+                self.lend(number, segment, bytes).ok_or_else(garbage)?
+            }
+            Head::Object { number, bytes, place: Place::Known { segment } } => {
+                self.lend(number, segment, bytes).ok_or_else(garbage)?
             }
             Head::Have { objects } => LocalNews::Have { objects },
             Head::Closed { dead } => LocalNews::Closed { dead },
             Head::Finished => LocalNews::Finished,
+            Head::Released { number } => return Ok(Came::Released { number }),
+            Head::Forget { segment } => {
+                self.known.retain(|(known, _)| *known != segment);
+                return Ok(Came::Known);
+            }
             _ => return Err(garbage()),
-        })))
+        }))
     }
+
+    /// An object in a segment that is mapped here, if there is such a one and it is as long.
+    fn lend(&self, number: u64, segment: u64, bytes: u64) -> Option<LocalNews> {
+        let (_, region) = self.known.iter().find(|(known, _)| *known == segment)?;
+        if bytes > region.size() {
+            return None;
+        }
+        let owed = Owed { number, socket: Arc::downgrade(&self.socket), unsent: self.unsent.clone() };
+        Some(LocalNews::Object { number, object: Object::lent(region.clone(), bytes, owed) })
+    }
+}
+
+/// What a message was.
+enum Came {
+    /// There is none.
+    Nothing,
+    /// Nothing that its owner has to know.
+    Known,
+    Released {
+        number: u64,
+    },
+    News(LocalNews),
 }
 
 fn os(call: &'static str) -> impl Fn(Errno) -> BulkLinksError {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that don't change any more: what is sent, and what was received. Clones are the same bytes.
 #[derive(Clone)]
@@ -14,12 +15,36 @@ pub struct Object(Arc<Place>);
 pub struct Buffer(Room);
 
 /// Memory that can be shared with other processes, which map it read-only. Made into an [`Object`], it is read by others of this machine
-/// where it stands; so it can't be written again after that.
+/// where it stands. It is written again only when all of them have said that they read it no more
+/// ([`LocalLinks::segment`](super::LocalLinks::segment)).
 #[derive(Debug)]
 pub struct Segment {
     region: OwnRegion,
     fd: OwnedFd,
+    /// Those in use, from the start.
     bytes: u64,
+    /// Which of this process's segments it is.
+    id: u64,
+}
+
+/// What is told when an object that was lent is dropped.
+pub(super) trait Loan: fmt::Debug + Send + Sync {
+    /// It is read no more.
+    fn end(&self);
+}
+
+/// Memory of another process, mapped.
+#[derive(Debug)]
+struct Lent {
+    region: Arc<PeerRegion>,
+    bytes: u64,
+    loan: Box<dyn Loan>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.loan.end();
+    }
 }
 
 #[derive(Debug)]
@@ -31,8 +56,7 @@ enum Room {
 #[derive(Debug)]
 enum Place {
     Room(Room),
-    /// The memory of another process, mapped, and how many bytes of it are the object's.
-    Lent(PeerRegion, u64),
+    Lent(Lent),
 }
 
 impl Object {
@@ -56,12 +80,18 @@ impl Object {
         }
     }
 
-    /// Maps the segment of another process that `fd` is, which lends the first `bytes` bytes of it.
-    ///
-    /// # Errors
-    /// As [`PeerRegion::open`].
-    pub fn lent(fd: impl AsFd, bytes: u64) -> Result<Object, RegionError> {
-        Ok(Object(Arc::new(Place::Lent(PeerRegion::open(NAME, fd, bytes.max(1))?, bytes))))
+    /// Its segment, if nobody else has it. Who reads it in other processes is the caller's to know.
+    pub(super) fn into_segment(self) -> Result<Segment, Object> {
+        match Arc::try_unwrap(self.0) {
+            Ok(Place::Room(Room::Segment(segment))) => Ok(segment),
+            Ok(other) => Err(Object(Arc::new(other))),
+            Err(shared) => Err(Object(shared)),
+        }
+    }
+
+    /// The first `bytes` bytes of another process's memory, which has at least that many and is not written before `loan` is ended.
+    pub(super) fn lent(region: Arc<PeerRegion>, bytes: u64, loan: impl Loan + 'static) -> Object {
+        Object(Arc::new(Place::Lent(Lent { region, bytes, loan: Box::new(loan) })))
     }
 }
 
@@ -71,8 +101,8 @@ impl Deref for Object {
     fn deref(&self) -> &[u8] {
         match &*self.0 {
             Place::Room(room) => room,
-            // Its owner made it an object before lending it, and has no way to write it since.
-            Place::Lent(region, bytes) => region.bytes(0, *bytes),
+            // Its owner does not write it before the loan has ended.
+            Place::Lent(lent) => lent.region.bytes(0, lent.bytes),
         }
     }
 }
@@ -146,7 +176,10 @@ impl Deref for Room {
     }
 }
 
-const NAME: &str = "spindle-object";
+/// What the memory of segments is called.
+pub(super) const NAME: &str = "spindle-object";
+/// Bytes that a segment may have beyond twice those that are wanted, to be used for them.
+const SPARE_BYTES: u64 = 1 << 20;
 
 impl Segment {
     /// Zero bytes, all of which are there: no page of it is missing when it is written first.
@@ -154,8 +187,29 @@ impl Segment {
     /// # Errors
     /// As [`OwnRegion::create`].
     pub fn create(bytes: u64) -> Result<Segment, RegionError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
         let (region, fd) = OwnRegion::create(NAME, bytes.max(1), 0)?;
-        Ok(Segment { region, fd, bytes })
+        Ok(Segment { region, fd, bytes, id: COUNT.fetch_add(1, Ordering::Relaxed) })
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Bytes of all of it.
+    pub(super) fn size(&self) -> u64 {
+        self.region.size()
+    }
+
+    /// Whether it has room for so many bytes, and not for many more.
+    pub(super) fn suits(&self, bytes: u64) -> bool {
+        (bytes..=bytes.saturating_mul(2).saturating_add(SPARE_BYTES)).contains(&self.size())
+    }
+
+    /// Uses so many bytes of it from now on, with what stands there.
+    pub(super) fn resize(&mut self, bytes: u64) {
+        assert!(bytes <= self.size(), "it has room for them");
+        self.bytes = bytes;
     }
 }
 
@@ -196,21 +250,35 @@ mod tests {
         assert!(objects.iter().all(|object| **object == *b"hello"));
         let [vec, segment, _] = objects;
         assert!(vec.segment().is_none());
-        let lent = Object::lent(segment.segment().unwrap(), 5).unwrap();
+        let region = PeerRegion::open(NAME, segment.segment().unwrap(), 5).unwrap();
+        let ended = Arc::new(AtomicU64::new(0));
+        let lent = Object::lent(Arc::new(region), 4, ended.clone());
         drop(segment);
-        assert_eq!(*lent, *b"hello", "the memory outlives who made it");
+        assert_eq!(*lent, *b"hell", "the memory outlives who made it");
         let lent = lent.into_vec().unwrap_err();
+        assert_eq!(ended.load(Ordering::Relaxed), 0);
+        drop(lent);
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
         let clone = vec.clone();
         let vec = vec.into_vec().unwrap_err();
         drop(clone);
-        assert_eq!((vec.into_vec().unwrap(), lent.len()), (b"hello".to_vec(), 5));
+        assert_eq!(vec.into_vec().unwrap(), b"hello");
+    }
+
+    impl Loan for Arc<AtomicU64> {
+        fn end(&self) {
+            self.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     #[test]
-    fn a_segment_of_another_length_is_refused_and_none_of_no_bytes() {
-        let segment = Segment::create(4096).unwrap();
-        assert!(matches!(Object::lent(&segment, 4097), Err(RegionError::Size { expected: 4097, got: 4096 })));
-        let empty = Segment::create(0).unwrap();
-        assert_eq!(Object::lent(&empty, 0).unwrap().len(), 0);
+    fn a_segment_is_used_for_what_it_suits() {
+        let mut segment = Segment::create(4 << 20).unwrap();
+        for (bytes, suits) in [(0, false), (1 << 20, false), (2 << 20, true), (4 << 20, true), ((4 << 20) + 1, false)] {
+            assert_eq!(segment.suits(bytes), suits, "{bytes}");
+        }
+        segment.resize(2 << 20);
+        assert_eq!(segment.len(), 2 << 20);
+        assert_eq!(Segment::create(0).unwrap().len(), 0);
     }
 }

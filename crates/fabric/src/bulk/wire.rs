@@ -61,16 +61,35 @@ pub(super) enum Head {
         dead: Rank,
     },
     Finished,
-    /// On one machine: an object. It stands in the segment whose descriptor comes along, or behind the head.
+    /// On one machine: an object.
     Object {
         number: u64,
         bytes: u64,
-        is_inside: bool,
+        place: Place,
     },
     /// On one machine: the sender has so many objects.
     Have {
         objects: u64,
     },
+    /// On one machine: the sender reads this object no more.
+    Released {
+        number: u64,
+    },
+    /// On one machine: this segment will not be spoken of again.
+    Forget {
+        segment: u64,
+    },
+}
+
+/// Where an object stands that is lent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Behind the head.
+    Inside,
+    /// In a segment of so many bytes, whose descriptor comes along.
+    New { segment: u64, segment_bytes: u64 },
+    /// In one that was handed over before.
+    Known { segment: u64 },
 }
 
 const GREETING: u64 = 1;
@@ -80,6 +99,8 @@ const CLOSED: u64 = 4;
 const FINISHED: u64 = 5;
 const OBJECT: u64 = 6;
 const HAVE: u64 = 7;
+const RELEASED: u64 = 8;
+const FORGET: u64 = 9;
 
 impl Head {
     pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
@@ -91,10 +112,18 @@ impl Head {
             Head::Block(BlockHead { slot, at, bytes, columns }) => (BLOCK, slot.0, [at, bytes], columns),
             Head::Closed { dead } => (CLOSED, dead.0, [0, 0], Columns::default()),
             Head::Finished => (FINISHED, 0, [0, 0], Columns::default()),
-            Head::Object { number, bytes, is_inside } => {
-                (OBJECT, is_inside.into(), [number, bytes], Columns::default())
+            Head::Object { number, bytes, place } => {
+                let (low, segment, segment_bytes) = match place {
+                    Place::Known { segment } => (0, segment, 0),
+                    Place::Inside => (1, 0, 0),
+                    Place::New { segment, segment_bytes } => (2, segment, segment_bytes),
+                };
+                let columns = Columns { bytes: segment, steps: segment_bytes, ..Columns::default() };
+                (OBJECT, low, [number, bytes], columns)
             }
             Head::Have { objects } => (HAVE, 0, [objects, 0], Columns::default()),
+            Head::Released { number } => (RELEASED, 0, [number, 0], Columns::default()),
+            Head::Forget { segment } => (FORGET, 0, [segment, 0], Columns::default()),
         };
         let words = [kind | u64::from(low) << 32, first, second, bytes, steps, ready, have];
         let mut encoded = [0; HEAD_BYTES];
@@ -119,8 +148,17 @@ impl Head {
             BLOCK => Head::Block(BlockHead { slot: Slot(low), at: first, bytes: second, columns }),
             CLOSED => Head::Closed { dead: Rank(low) },
             FINISHED => Head::Finished,
-            OBJECT if low <= 1 => Head::Object { number: first, bytes: second, is_inside: low == 1 },
+            OBJECT => {
+                let place = match low {
+                    0 => Place::Known { segment: bytes },
+                    1 => Place::Inside,
+                    _ => Place::New { segment: bytes, segment_bytes: steps },
+                };
+                Head::Object { number: first, bytes: second, place }
+            }
             HAVE => Head::Have { objects: first },
+            RELEASED => Head::Released { number: first },
+            FORGET => Head::Forget { segment: first },
             _ => return Err(BulkDown::Garbage { word }),
         };
         // Words that are not used are free for what comes later, and are 0 until then.
@@ -141,8 +179,12 @@ mod tests {
             Head::Block(BlockHead { slot: Slot(63), at: 1 << 40, bytes: 1 << 30, columns }),
             Head::Closed { dead: Rank(5) },
             Head::Finished,
-            Head::Object { number: 12, bytes: 13, is_inside: true },
+            Head::Object { number: 12, bytes: 13, place: Place::Inside },
+            Head::Object { number: 12, bytes: 13, place: Place::Known { segment: 4 } },
+            Head::Object { number: 12, bytes: 13, place: Place::New { segment: 4, segment_bytes: 17 } },
             Head::Have { objects: 14 },
+            Head::Released { number: 15 },
+            Head::Forget { segment: 16 },
         ];
         for head in heads {
             let encoded = head.encode();

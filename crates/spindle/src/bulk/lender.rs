@@ -4,6 +4,7 @@ use super::node::{Event, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::bulk::{SendError, Session};
+use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{BulkDown, LocalLinks, LocalNews, LocalPart, Object, Segment};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -72,24 +73,38 @@ impl Lender {
         Ok(ObjectId(number))
     }
 
+    /// Memory for an object, that of an earlier one if nobody reads that any more.
+    pub(super) fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
+        // Somebody may have told just now.
+        self.look();
+        self.links.segment(bytes)
+    }
+
     /// The object in a segment of its own, unless it goes inside a message.
-    fn shareable(&self, object: Object) -> Result<Object, BulkSendError> {
+    fn shareable(&mut self, object: Object) -> Result<Object, BulkSendError> {
         let bytes = object.len() as u64;
         let goes_inside = bytes < self.direct_below && LocalLinks::fits(bytes);
         if object.segment().is_some() || goes_inside {
             return Ok(object);
         }
-        let mut segment = Segment::create(bytes)?;
+        let mut segment = self.segment(bytes)?;
         segment.copy_from_slice(&object);
         Ok(segment.into())
     }
 
     pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+        let worked = self.look() || !self.events.is_empty();
+        events.append(&mut self.events);
+        worked
+    }
+
+    /// Takes in what has come; whether anything has.
+    fn look(&mut self) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
         if ready.is_empty() {
             self.links.ready(Duration::ZERO, &mut ready);
         }
-        let worked = !ready.is_empty() || !self.events.is_empty();
+        let worked = !ready.is_empty();
         for peer in ready.drain(..) {
             let mut news = vec![];
             let down = self.links.receive(peer, &mut news);
@@ -99,7 +114,6 @@ impl Lender {
             }
         }
         self.ready = ready;
-        events.append(&mut self.events);
         worked
     }
 

@@ -5,7 +5,8 @@ use super::relay::Relay;
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::bulk::Algorithm;
-use spindle_fabric::bulk::{Buffer, LocalPart, Object};
+use spindle_fabric::RegionError;
+use spindle_fabric::bulk::{Buffer, LocalPart, Object, Segment};
 use spindle_fabric::tcp::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -102,7 +103,7 @@ impl BulkNode {
         Ok(BulkNode { carrier: Carrier::Local(Box::new(lender)), finishing: Finishing::No })
     }
 
-    /// The root begins to send an object. On one machine an object that stands in no [`Segment`](super::Segment) is copied into one, once.
+    /// The root begins to send an object. On one machine an object that stands in no [`Segment`] is copied into one, once.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -112,6 +113,18 @@ impl BulkNode {
         }
         let object = object.into();
         carrier!(self, carrier => carrier.send(object))
+    }
+
+    /// Memory for the root's next object, of so many bytes with anything in them. On one machine it is that of an earlier object, if this has
+    /// been dropped at all members: the others have that mapped already, and to map memory takes about as long as to copy it.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    pub fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
+        match &mut self.carrier {
+            Carrier::Streams(_) => Segment::create(bytes),
+            Carrier::Local(lender) => lender.segment(bytes),
+        }
     }
 
     /// Gives the memory for an object of which [`Event::Allocate`] has told, any time after that.

@@ -657,6 +657,12 @@ fn on_one_machine_nonsense_closes_the_group_with_its_reason() {
         ("an object of another length", [frame(OBJECT, 1, [0, 9], [0; 4]), vec![1; 8]].concat(), |down| {
             matches!(down, BulkDown::Garbage { .. })
         }),
+        ("an object in memory that was never handed over", frame(OBJECT, 0, [0, 9], [5, 0, 0, 0]), |down| {
+            matches!(down, BulkDown::Garbage { .. })
+        }),
+        ("an object without its memory", frame(OBJECT, 2, [0, 9], [5, 4096, 0, 0]), |down| {
+            matches!(down, BulkDown::Garbage { .. })
+        }),
         ("another object", [frame(OBJECT, 1, [1, 9], [0; 4]), vec![1; 9]].concat(), |down| {
             matches!(down, BulkDown::Garbage { word: 1 })
         }),
@@ -682,5 +688,48 @@ fn on_one_machine_nonsense_closes_the_group_with_its_reason() {
         let failure = failures(&crowd.members[0].1)[0];
         let Cause::Down(down) = &failure.cause else { panic!("{what}: {failure}") };
         assert!(is(down), "{what}: {down:?}");
+    }
+}
+
+#[test]
+fn memory_is_used_again_when_nobody_reads_it() {
+    let mut crowd = Crowd::new(local(3, 0, &BulkSettings::default()));
+    let sends = |crowd: &mut Crowd, count: u64| {
+        let mut segment = crowd.root(0).segment(100_000).unwrap();
+        let start = segment.as_ptr() as usize;
+        segment.copy_from_slice(&content(count, 100_000));
+        crowd.root(0).send(segment).unwrap();
+        crowd.run_until("delivery", |told| completed(told).len() as u64 == 1);
+        let data: Vec<Object> =
+            crowd.members.iter_mut().map(|(_, told)| completed(&std::mem::take(told)).remove(0).1).collect();
+        assert!(data.iter().all(|data| **data == *content(count, 100_000)));
+        crowd.run_to_rest();
+        crowd.members.iter_mut().for_each(|(_, told)| told.clear());
+        (start, data)
+    };
+    let (first, read) = sends(&mut crowd, 0);
+    let (second, also_read) = sends(&mut crowd, 1);
+    assert_ne!(first, second, "it is read");
+    // One of the receivers, the root, and both but the root still have it.
+    let [at_root, at_one, at_two]: [Object; 3] = read.try_into().unwrap();
+    drop([at_one]);
+    let (third, third_read) = sends(&mut crowd, 2);
+    assert!(third != first && third != second);
+    drop(at_two);
+    let (fourth, fourth_read) = sends(&mut crowd, 3);
+    assert_ne!(fourth, first, "the root's application has it");
+    drop(at_root);
+    let where_mapped = third_read[1].as_ptr();
+    drop(third_read);
+    let (fifth, fifth_read) = sends(&mut crowd, 4);
+    assert!(fifth == first || fifth == third);
+    assert!(fifth != third || fifth_read[1].as_ptr() == where_mapped, "and the others have it mapped");
+    // What is still read has not changed.
+    assert!(also_read.iter().all(|data| **data == *content(1, 100_000)));
+    assert!(fourth_read.iter().all(|data| **data == *content(3, 100_000)));
+    // More than are kept.
+    let many: Vec<_> = (5..20).map(|count| sends(&mut crowd, count)).collect();
+    for (count, (_, data)) in (5..).zip(&many) {
+        assert!(data.iter().all(|data| **data == *content(count, 100_000)));
     }
 }

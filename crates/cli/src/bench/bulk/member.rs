@@ -8,9 +8,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
 };
 use spindle::Rank;
-use spindle::bulk::{
-    self, BulkNode, BulkSettings, Connection, Event, LocalPart, Object, Segment, SocketOptions, SocketStream,
-};
+use spindle::bulk::{self, BulkNode, BulkSettings, Connection, Event, LocalPart, Object, SocketOptions, SocketStream};
 use std::hint::black_box;
 use std::io::{self, BufRead, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -184,7 +182,7 @@ impl Member {
             self.made += 1;
             let object = self.object.take().and_then(|object| object.into_vec().ok());
             self.object = Some(if is_lent {
-                let mut segment = Segment::create(bytes)?;
+                let mut segment = self.node.segment(bytes)?;
                 fill(&mut segment, self.made);
                 segment.into()
             } else {
