@@ -627,7 +627,9 @@ fn on_one_machine_threads_leave_in_order_and_parts_pass_as_descriptors() {
         let node = BulkNode::on_one_machine(&BulkSettings::default(), part).unwrap();
         groups.push(thread.run(node, Told { upcalls: upcalls.clone(), group: me }).unwrap());
     }
-    groups[0].send(content(0, 200_000)).unwrap();
+    let mut segment = groups[0].segment(200_000).unwrap();
+    segment.copy_from_slice(&content(0, 200_000));
+    groups[0].send(segment).unwrap();
     let mut complete = 0;
     while complete < 3 {
         if let (_, Upcall::Complete(0, data)) = told.recv_timeout(PATIENCE).unwrap() {

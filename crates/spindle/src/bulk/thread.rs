@@ -5,7 +5,7 @@ use super::settings::Waiting;
 use crate::pace::{Idle, Pace};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use spindle_fabric::bulk::{Buffer, Object};
+use spindle_fabric::bulk::{Buffer, Object, Segment};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +69,7 @@ enum Order {
     Run(u64, Box<BulkNode>, Box<dyn Upcalls>),
     Send(u64, Object, SyncSender<Result<ObjectId, BulkSendError>>),
     Post(u64, ObjectId, Buffer, SyncSender<Result<(), PostError>>),
+    Segment(u64, u64, SyncSender<Result<Segment, BulkSendError>>),
     Destroy(u64, Instant, SyncSender<Result<(), DestroyError>>),
     Drop(u64),
 }
@@ -79,6 +80,7 @@ impl std::fmt::Debug for Order {
             Order::Run(group, ..) => ("Run", group),
             Order::Send(group, ..) => ("Send", group),
             Order::Post(group, ..) => ("Post", group),
+            Order::Segment(group, ..) => ("Segment", group),
             Order::Destroy(group, ..) => ("Destroy", group),
             Order::Drop(group) => ("Drop", group),
         };
@@ -149,6 +151,17 @@ impl BulkGroup {
         }
         let object = object.into();
         self.order(|answer| Order::Send(self.id, object, answer)).unwrap_or(Err(BulkSendError::Destroyed))
+    }
+
+    /// As [`BulkNode::segment`].
+    ///
+    /// # Errors
+    /// [`BulkSendError`].
+    pub fn segment(&self, bytes: u64) -> Result<Segment, BulkSendError> {
+        if self.shared.is_this_thread() {
+            return Err(BulkSendError::InUpcall);
+        }
+        self.order(|answer| Order::Segment(self.id, bytes, answer)).unwrap_or(Err(BulkSendError::Destroyed))
     }
 
     /// As [`BulkNode::post_receive_buffer`].
@@ -301,6 +314,10 @@ impl Server {
                 let found = find(members, id);
                 let post = |i: usize| members[i].node.post_receive_buffer(object, buffer);
                 answer.try_send(found.map_or(Err(PostError::Destroyed), post)).is_ok()
+            }
+            Order::Segment(id, bytes, answer) => {
+                let found = find(members, id).ok_or(BulkSendError::Destroyed);
+                answer.try_send(found.and_then(|i| Ok(members[i].node.segment(bytes)?))).is_ok()
             }
             Order::Destroy(id, until, answer) => match find(members, id) {
                 Some(i) => {

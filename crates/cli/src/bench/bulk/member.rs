@@ -284,15 +284,15 @@ fn settings(setup: &Setup) -> BulkSettings {
     let plan = &setup.plan;
     BulkSettings {
         algorithm: match plan.algorithm {
-            None => usual.algorithm,
-            Some(Algorithm::Pipeline) => bulk::Algorithm::BinomialPipeline,
-            Some(Algorithm::Chain) => bulk::Algorithm::Chain,
-            Some(Algorithm::Tree) => bulk::Algorithm::BinomialTree,
-            Some(Algorithm::Sequential) => bulk::Algorithm::Sequential,
+            Algorithm::Pipeline => bulk::Algorithm::BinomialPipeline,
+            Algorithm::Chain => bulk::Algorithm::Chain,
+            Algorithm::Tree => bulk::Algorithm::BinomialTree,
+            Algorithm::Sequential => bulk::Algorithm::Sequential,
         },
         block_bytes: plan.block.unwrap_or(usual.block_bytes),
         ahead: plan.ahead.unwrap_or(usual.ahead),
         posts_max: plan.posts.unwrap_or(usual.posts_max),
+        direct_below: plan.direct.unwrap_or(usual.direct_below),
         ..usual
     }
 }

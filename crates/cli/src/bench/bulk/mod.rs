@@ -35,9 +35,12 @@ pub(super) struct Args {
     /// How many blocks a member has on the way at the most [default: as for --block]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
     posts: Option<u32>,
-    /// How blocks spread; the model tries all [default: that of the library]
+    /// How blocks spread; the model tries all [default: chain if members are more than cores, else pipeline]
     #[arg(long, value_enum)]
     algorithm: Option<Algorithm>,
+    /// Objects of fewer bytes, and of one block, go from the root to everybody [default: that of the library]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    direct: Option<u64>,
     /// How processes wait for blocks
     #[arg(long, value_enum, default_value = "interrupt")]
     waiting: Waiting,
@@ -114,6 +117,9 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
     match args.fabric {
         Fabric::Sim if args.bytes.len() > 1 => Some("--bytes takes one length in the model".to_string()),
         Fabric::Sim if args.algorithm.is_some() => Some("--algorithm is for tcp: the model tries all".to_string()),
+        Fabric::Sim if args.direct.is_some() => {
+            Some("--direct is for tcp and shm: the model tries both ways".to_string())
+        }
         Fabric::Sim => model::refuse(&args.model()),
         Fabric::Tcp | Fabric::Shm if args.quick => Some("--quick is for the model".to_string()),
         Fabric::Tcp | Fabric::Shm if args.bytes.contains(&0) => Some("--bytes has to be at least 1".to_string()),

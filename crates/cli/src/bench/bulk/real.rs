@@ -11,7 +11,7 @@
 //!   has copied them into memory of its own, which is what other libraries leave behind; `lent`: until it is mapped. The reference is a
 //!   copy of as many bytes by the root alone.
 //!
-//! JSON: `fabric`, `cores`, `block_bytes`, `ahead`, `posts`, `algorithm` (tcp), `waiting`; `runs`, one for each of `--members` and `--bytes`: `members`,
+//! JSON: `fabric`, `cores`, `block_bytes`, `ahead`, `posts`, `direct_below`, `waiting`; `runs`, one for each of `--members` and `--bytes`: `algorithm` (tcp), `members`,
 //! `receivers`, `bytes`, `trials`, `bytes_per_second` (with `_min`, `_max`; shm: of `read`), `reference_bytes_per_second`, and `stream_ratio` (tcp) or `memcpy_ratio` (shm), of the
 //! first to the second; `cpu_seconds`, of all processes together, for one object; shm: `copied_bytes_per_second`, `lent_bytes_per_second`.
 use super::super::args::cores;
@@ -37,14 +37,15 @@ struct Report {
     block_bytes: u64,
     ahead: u32,
     posts: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    algorithm: Option<Algorithm>,
+    direct_below: u64,
     waiting: Waiting,
     runs: Vec<Run>,
 }
 
 #[derive(Debug, Serialize)]
 struct Run {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<Algorithm>,
     members: u32,
     receivers: u32,
     bytes: u64,
@@ -71,15 +72,18 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn measure(args: &Args) -> anyhow::Result<Report> {
-    let Args { fabric, algorithm, block, ahead, posts, waiting, .. } = *args;
-    let plan = Plan { fabric, algorithm, block, ahead, posts, waiting };
+    let Args { fabric, block, ahead, posts, direct, waiting, .. } = *args;
     let members = if args.members.is_empty() { &[5, 9, 17][..] } else { &args.members };
     let bytes = if args.bytes.is_empty() { &[1 << 20, 16 << 20, 64 << 20, 256 << 20][..] } else { &args.bytes };
     let mut runs = vec![];
     for members in members {
-        let mut crew = Crew::start(*members, plan)?;
+        // All are on this machine.
+        let usual = if *members > cores() { Algorithm::Chain } else { Algorithm::Pipeline };
+        let algorithm = args.algorithm.unwrap_or(usual);
+        let mut crew = Crew::start(*members, Plan { fabric, algorithm, block, ahead, posts, direct, waiting })?;
         for bytes in bytes {
-            runs.push(trials(&mut crew, *members, *bytes, args)?);
+            let algorithm = (fabric == Fabric::Tcp).then_some(algorithm);
+            runs.push(Run { algorithm, ..trials(&mut crew, *members, *bytes, args)? });
         }
         crew.finish()?;
     }
@@ -91,7 +95,7 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
         block_bytes: block.unwrap_or(usual.block_bytes),
         ahead: ahead.unwrap_or(usual.ahead),
         posts: posts.unwrap_or(usual.posts_max),
-        algorithm: (fabric == Fabric::Tcp).then_some(algorithm.unwrap_or(Algorithm::Pipeline)),
+        direct_below: direct.unwrap_or(usual.direct_below),
         waiting,
         runs,
     })
@@ -125,6 +129,7 @@ fn trials(crew: &mut Crew, members: u32, bytes: u64, args: &Args) -> anyhow::Res
     }
     let ratio = quantile(&ratios, 0.5);
     Ok(Run {
+        algorithm: None,
         members,
         receivers: members - 1,
         bytes,
@@ -148,11 +153,7 @@ impl Report {
         if is_shm {
             writeln!(out, "{cores} cores; receivers read the root's memory in place, and copy out of it\n")?;
         } else {
-            writeln!(
-                out,
-                "{cores} cores; {:?}, blocks of {block_bytes} bytes, ready for {ahead}, {posts} posted\n",
-                self.algorithm.unwrap_or(Algorithm::Pipeline)
-            )?;
+            writeln!(out, "{cores} cores; blocks of {block_bytes} bytes, ready for {ahead}, {posts} posted\n",)?;
         }
         let heads: &[&str] = if is_shm {
             &[
@@ -168,11 +169,15 @@ impl Report {
                 "lent B/s",
             ]
         } else {
-            &["receivers", "bytes", "B/s", "slowest", "fastest", "one stream B/s", "ratio", "CPU ms"]
+            &["schedule, receivers", "bytes", "B/s", "slowest", "fastest", "one stream B/s", "ratio", "CPU ms"]
         };
         let mut table = Table::new(heads);
         for run in &self.runs {
-            let mut cells = vec![run.receivers.to_string(), run.bytes.to_string()];
+            let receivers = match run.algorithm {
+                Some(algorithm) => format!("{algorithm:?}, {}", run.receivers).to_lowercase(),
+                None => run.receivers.to_string(),
+            };
+            let mut cells = vec![receivers, run.bytes.to_string()];
             let rates = [run.bytes_per_second, run.bytes_per_second_min, run.bytes_per_second_max];
             cells.extend(rates.into_iter().chain([run.reference_bytes_per_second]).map(short));
             cells.extend(run.stream_ratio.or(run.memcpy_ratio).map(|ratio| format!("{ratio:.2}")));

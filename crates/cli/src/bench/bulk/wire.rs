@@ -20,10 +20,11 @@ pub(super) struct Setup {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) fabric: Fabric,
-    pub(super) algorithm: Option<Algorithm>,
+    pub(super) algorithm: Algorithm,
     pub(super) block: Option<u64>,
     pub(super) ahead: Option<u32>,
     pub(super) posts: Option<u32>,
+    pub(super) direct: Option<u64>,
     pub(super) waiting: Waiting,
 }
 
