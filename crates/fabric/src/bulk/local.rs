@@ -5,7 +5,8 @@
 //!
 //! To map memory takes about as long as to copy it. So a receiver keeps what it has mapped, and the root uses a segment again once all
 //! receivers have dropped the object in it, which they tell ([`Head::Released`]), and the application has dropped it, too. Until then nobody writes it:
-//! that is what makes it right to lend its bytes. A segment of which the root does not know that all have dropped it is never written again.
+//! that is what makes it right to lend its bytes (INV-LENT, docs/protocol/bulk.md). A segment of which no account is kept any more while somebody may read it
+//! is never written again.
 use super::error::{BulkDown, BulkLinksError};
 use super::inbox::mismatch;
 use super::object::{Loan, NAME, Object, Segment};
@@ -157,6 +158,15 @@ struct Loaned {
     readers: Vec<Rank>,
 }
 
+impl Loaned {
+    /// Keeps no account of it any more.
+    fn leave(self) {
+        if let Some(segment) = self.object.segment().filter(|_| !self.readers.is_empty()) {
+            segment.abandon();
+        }
+    }
+}
+
 /// What a receiver owes the root for one object.
 #[derive(Debug)]
 struct Owed {
@@ -287,7 +297,7 @@ impl LocalLinks {
             if unread.count() < KEPT_MAX && self.loaned.len() <= LOANED_MAX {
                 break;
             }
-            self.loaned.remove(oldest.unwrap_or(0));
+            self.loaned.remove(oldest.unwrap_or(0)).leave();
         }
         let is_kept =
             |id: &u64| self.loaned.iter().any(|loaned| loaned.object.segment().is_some_and(|s| s.id() == *id));
@@ -404,6 +414,12 @@ impl LocalLinks {
             let modified = epoll::modify(&self.epoll, &link.socket, EventData::new_u64(peer.0.into()), flags);
             debug_assert!(modified.is_ok());
         }
+    }
+}
+
+impl Drop for LocalLinks {
+    fn drop(&mut self) {
+        self.loaned.drain(..).for_each(Loaned::leave);
     }
 }
 

@@ -1,10 +1,13 @@
 //! What is sent and received, and what it stands in.
-use crate::region::{OwnRegion, PeerRegion, RegionError};
+use crate::region::{FileRegion, OwnRegion, PeerRegion, RegionError};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::fmt;
+use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes that don't change any more: what is sent, and what was received. Clones are the same bytes.
 #[derive(Clone)]
@@ -25,6 +28,8 @@ pub struct Segment {
     bytes: u64,
     /// Which of this process's segments it is.
     id: u64,
+    /// Whether somebody may read it of whom nobody keeps account.
+    is_abandoned: AtomicBool,
 }
 
 /// What is told when an object that was lent is dropped.
@@ -51,6 +56,7 @@ impl Drop for Lent {
 enum Room {
     Bytes(Vec<u8>),
     Segment(Segment),
+    File(FileRegion),
 }
 
 #[derive(Debug)]
@@ -60,6 +66,25 @@ enum Place {
 }
 
 impl Object {
+    /// All bytes of a file, mapped: they are read from it when they are sent.
+    ///
+    /// # Errors
+    /// [`RegionError`].
+    ///
+    /// # Safety
+    /// Nobody changes the file, or shortens it, as long as the object or a clone of it lives.
+    pub unsafe fn map(file: &File) -> Result<Object, RegionError> {
+        let metadata = file.metadata();
+        let os = |source| RegionError::Os { call: "fstat", name: FILE.to_string(), source };
+        let bytes = metadata.map_err(os)?.len();
+        if bytes == 0 {
+            return Ok(vec![].into());
+        }
+        // SAFETY: by this function's contract.
+        let region = unsafe { FileRegion::open(FILE, file, bytes, false) }?;
+        Ok(Buffer(Room::File(region)).into())
+    }
+
     /// Its segment, if it stands in one of this process's.
     pub fn segment(&self) -> Option<&Segment> {
         match &*self.0 {
@@ -80,10 +105,11 @@ impl Object {
         }
     }
 
-    /// Its segment, if nobody else has it. Who reads it in other processes is the caller's to know.
+    /// Its segment, if nobody else of this process has the object, and it was not abandoned. That no other process reads it on the caller's
+    /// account is the caller's to know (INV-LENT).
     pub(super) fn into_segment(self) -> Result<Segment, Object> {
         match Arc::try_unwrap(self.0) {
-            Ok(Place::Room(Room::Segment(segment))) => Ok(segment),
+            Ok(Place::Room(Room::Segment(segment))) if !segment.is_abandoned.load(Ordering::Relaxed) => Ok(segment),
             Ok(other) => Err(Object(Arc::new(other))),
             Err(shared) => Err(Object(shared)),
         }
@@ -95,13 +121,40 @@ impl Object {
     }
 }
 
+impl Buffer {
+    /// A file, made as long as the object and mapped, so that the object is received into it. It has to be open for reading and writing. The
+    /// system writes it to the disk when it likes: sync it when the object is complete and dropped.
+    ///
+    /// # Errors
+    /// [`RegionError`]; if the disk has no room for it, [`RegionError::Os`] of `fallocate`.
+    ///
+    /// # Safety
+    /// Nobody else changes the file, or shortens it, as long as the buffer, or an object that was made of it, lives.
+    pub unsafe fn map(file: &File, bytes: u64) -> Result<Buffer, RegionError> {
+        let os = |call| move |errno: Errno| RegionError::Os { call, name: FILE.to_string(), source: errno.into() };
+        rustix::fs::ftruncate(file, bytes).map_err(os("ftruncate"))?;
+        if bytes == 0 {
+            return Ok(vec![].into());
+        }
+        // A write to a page for which the disk has no room would be a fatal signal.
+        match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)) {
+            // Some file systems can't promise.
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(os("fallocate")(errno)),
+        }
+        // SAFETY: by this function's contract.
+        let region = unsafe { FileRegion::open(FILE, file, bytes, true) }?;
+        Ok(Buffer(Room::File(region)))
+    }
+}
+
 impl Deref for Object {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match &*self.0 {
             Place::Room(room) => room,
-            // Its owner does not write it before the loan has ended.
+            // Its owner does not write it before the loan has ended (INV-LENT).
             Place::Lent(lent) => lent.region.bytes(0, lent.bytes),
         }
     }
@@ -130,6 +183,7 @@ impl fmt::Debug for Object {
         let kind = match &*self.0 {
             Place::Room(Room::Bytes(_)) => "Bytes",
             Place::Room(Room::Segment(_)) => "Segment",
+            Place::Room(Room::File(_)) => "File",
             Place::Lent(..) => "Lent",
         };
         write!(f, "Object::{kind}({} bytes)", self.len())
@@ -161,6 +215,7 @@ impl DerefMut for Buffer {
         match &mut self.0 {
             Room::Bytes(bytes) => bytes,
             Room::Segment(segment) => segment,
+            Room::File(file) => file.bytes_mut(),
         }
     }
 }
@@ -172,12 +227,15 @@ impl Deref for Room {
         match self {
             Room::Bytes(bytes) => bytes,
             Room::Segment(segment) => segment,
+            Room::File(file) => file.bytes(),
         }
     }
 }
 
 /// What the memory of segments is called.
 pub(super) const NAME: &str = "spindle-object";
+/// What mapped files are called.
+const FILE: &str = "a mapped file";
 /// Bytes that a segment may have beyond twice those that are wanted, to be used for them.
 const SPARE_BYTES: u64 = 1 << 20;
 
@@ -189,7 +247,18 @@ impl Segment {
     pub fn create(bytes: u64) -> Result<Segment, RegionError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let (region, fd) = OwnRegion::create(NAME, bytes.max(1), 0)?;
-        Ok(Segment { region, fd, bytes, id: COUNT.fetch_add(1, Ordering::Relaxed) })
+        Ok(Segment {
+            region,
+            fd,
+            bytes,
+            id: COUNT.fetch_add(1, Ordering::Relaxed),
+            is_abandoned: AtomicBool::new(false),
+        })
+    }
+
+    /// Who reads it now may read it for ever: it is never written again.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -265,6 +334,29 @@ mod tests {
         assert_eq!(vec.into_vec().unwrap(), b"hello");
     }
 
+    #[test]
+    fn a_file_is_received_into_and_sent_from() {
+        let file = || File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        for bytes in [0, 5, 10_000] {
+            let file = file();
+            // SAFETY: nobody else has the file, which this test does not change otherwise.
+            let mut buffer = unsafe { Buffer::map(&file, bytes) }.unwrap();
+            buffer.fill(7);
+            let received = Object::from(buffer);
+            assert_eq!(received.len() as u64, bytes);
+            assert_eq!(file.metadata().unwrap().len(), bytes);
+            // SAFETY: as above.
+            let sent = unsafe { Object::map(&file) }.unwrap();
+            assert!(*sent == *received && sent.iter().all(|byte| *byte == 7));
+            assert!(bytes == 0 || sent.into_vec().is_err());
+        }
+        let read_only = File::open("/proc/self/exe").unwrap();
+        // SAFETY: nobody changes a program that runs.
+        assert!(unsafe { Object::map(&read_only) }.is_ok());
+        // SAFETY: it is not mapped.
+        assert!(matches!(unsafe { Buffer::map(&read_only, 5) }, Err(RegionError::Os { call: "ftruncate", .. })));
+    }
+
     impl Loan for Arc<AtomicU64> {
         fn end(&self) {
             self.fetch_add(1, Ordering::Relaxed);
@@ -279,6 +371,9 @@ mod tests {
         }
         segment.resize(2 << 20);
         assert_eq!(segment.len(), 2 << 20);
+        let segment = Object::from(segment).into_segment().unwrap();
+        segment.abandon();
+        assert_eq!(Object::from(segment).into_segment().unwrap_err().len(), 2 << 20);
         assert_eq!(Segment::create(0).unwrap().len(), 0);
     }
 }

@@ -729,6 +729,23 @@ fn memory_is_used_again_when_nobody_reads_it() {
     // What is still read has not changed.
     assert!(also_read.iter().all(|data| **data == *content(1, 100_000)));
     assert!(fourth_read.iter().all(|data| **data == *content(3, 100_000)));
+    // The same object in two groups, one of which ends while it is read: the other does not use its memory.
+    let mut other = Crowd::new(local(2, 0, &BulkSettings::default()));
+    let mut segment = crowd.root(0).segment(300_000).unwrap();
+    let shared_at = segment.as_ptr() as usize;
+    segment.copy_from_slice(&content(50, 300_000));
+    let shared = Object::from(segment);
+    crowd.root(0).send(shared.clone()).unwrap();
+    other.root(0).send(shared).unwrap();
+    for crowd in [&mut crowd, &mut other] {
+        crowd.run_until("delivery", |told| completed(told).len() == 1);
+    }
+    let still_read = completed(&other.members[1].1).remove(0).1;
+    drop(other);
+    crowd.members.iter_mut().for_each(|(_, told)| told.clear());
+    crowd.run_to_rest();
+    assert_ne!(crowd.root(0).segment(300_000).unwrap().as_ptr() as usize, shared_at);
+    assert!(*still_read == *content(50, 300_000));
     // More than are kept.
     let many: Vec<_> = (5..20).map(|count| sends(&mut crowd, count)).collect();
     for (count, (_, data)) in (5..).zip(&many) {
