@@ -112,4 +112,6 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/guide/library.md")]
     struct Guide;
+    #[doc = include_str!("../../../docs/guide/bulk.md")]
+    struct Bulk;
 }
