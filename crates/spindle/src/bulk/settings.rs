@@ -49,12 +49,6 @@ impl Default for BulkSettings {
 }
 
 impl BulkSettings {
-    /// For members on one machine that talk over streams all the same, and are more than it has cores: a chain. There copies by the processor
-    /// are what takes time, not steps; whoever receives a block passes it on while it is in the caches, and wakes one other.
-    pub fn on_few_cores() -> BulkSettings {
-        BulkSettings { algorithm: Algorithm::Chain, ..BulkSettings::default() }
-    }
-
     pub(super) fn session(&self, members: u32, position: Rank) -> Settings {
         let BulkSettings { block_bytes, slots, ahead, posts_max, direct_below, .. } = *self;
         let schedule = Schedule::new(self.algorithm.clone(), members);

@@ -35,7 +35,7 @@ pub(super) struct Args {
     /// How many blocks a member has on the way at the most [default: as for --block]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
     posts: Option<u32>,
-    /// How blocks spread; the model tries all [default: chain if members are more than cores, else pipeline]
+    /// How blocks spread; the model tries all [default: pipeline]
     #[arg(long, value_enum)]
     algorithm: Option<Algorithm>,
     /// Objects of fewer bytes, and of one block, go from the root to everybody [default: that of the library]

@@ -77,9 +77,7 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     let bytes = if args.bytes.is_empty() { &[1 << 20, 16 << 20, 64 << 20, 256 << 20][..] } else { &args.bytes };
     let mut runs = vec![];
     for members in members {
-        // All are on this machine.
-        let usual = if *members > cores() { Algorithm::Chain } else { Algorithm::Pipeline };
-        let algorithm = args.algorithm.unwrap_or(usual);
+        let algorithm = args.algorithm.unwrap_or(Algorithm::Pipeline);
         let mut crew = Crew::start(*members, Plan { fabric, algorithm, block, ahead, posts, direct, waiting })?;
         for bytes in bytes {
             let algorithm = (fabric == Fabric::Tcp).then_some(algorithm);
