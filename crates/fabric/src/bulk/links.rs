@@ -73,8 +73,8 @@ pub struct Ready {
 
 /// One stream to every other member of a bulk group.
 ///
-/// Nothing is done but by [`send`](Self::send) and [`receive`](Self::receive), of which [`ready`](Self::ready) tells when they are of use, and
-/// nothing waits but [`wait`](Self::wait).
+/// Nothing is done but by [`send`](Self::send) and [`receive`](Self::receive), which do not wait. [`ready`](Self::ready) tells when they are of
+/// use, and waits for that if it is told to.
 #[derive(Debug)]
 pub struct BulkLinks {
     epoll: OwnedFd,
