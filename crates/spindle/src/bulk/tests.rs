@@ -288,8 +288,38 @@ fn a_death_fails_what_is_not_complete_once_at_everybody() {
     }
 }
 
-/// A member of two that is nobody's: what it sends by hand.
+#[test]
+fn who_leaves_first_does_not_miss_what_is_on_the_way() {
+    let mut crowd = Crowd::new(nodes(3, 0, &settings(Algorithm::Chain), Kind::Unix));
+    crowd.run_to_rest();
+    crowd.root(0).send(content(0, 3)).unwrap();
+    (0..3).for_each(|member| crowd.root(member).finish());
+    let start = Instant::now();
+    // The last of the chain hears of the root before it hears of the object.
+    while !(0..3).all(|member| crowd.root(member).is_finished()) {
+        for member in [0, 2, 1] {
+            let (node, told) = &mut crowd.members[member];
+            let node = node.as_mut().unwrap();
+            let before = told.len();
+            node.poll(told);
+            if let Some(Event::Allocate { object, bytes }) = told[before..].first() {
+                node.post_receive_buffer(*object, vec![0; *bytes as usize]).unwrap();
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "{:?}", crowd.members);
+    }
+    for (_, told) in &crowd.members {
+        assert_eq!((completed(told).len(), failures(told).len()), (1, 0), "{told:?}");
+    }
+}
+
+/// What becomes of a member of two whose peer, the root, is played by hand.
 fn against_raw(sends: impl FnOnce(&mut UnixStream)) -> Failure {
+    let told = told_by_raw(|far, _| sends(far));
+    failures(&told)[0].clone()
+}
+
+fn told_by_raw(sends: impl FnOnce(&mut UnixStream, &mut Crowd)) -> Vec<Event> {
     let (near, mut far) = UnixStream::pair().unwrap();
     let stream: Connection = Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap());
     let settings = settings(Algorithm::Chain);
@@ -302,10 +332,25 @@ fn against_raw(sends: impl FnOnce(&mut UnixStream)) -> Failure {
     let (from, to) = (greeting[4], greeting[24]);
     (greeting[4], greeting[24]) = (to, from);
     far.write_all(&greeting).unwrap();
-    sends(&mut far);
+    sends(&mut far, &mut crowd);
     far.shutdown(std::net::Shutdown::Write).unwrap();
     crowd.run_until("the end", |told| !failures(told).is_empty());
-    failures(&crowd.members[0].1)[0].clone()
+    crowd.members.remove(0).1
+}
+
+#[test]
+fn a_block_that_was_given_up_is_not_believed() {
+    let block = |end: &[u8]| [frame(3, 0, [0, 5], [6, 1, 0, 0]), vec![1; 5], end.to_vec()].concat();
+    let closed = frame(4, 1, [0; 2], [0; 4]);
+    for (end, count) in [(b"is whole", 1), (b"is void!", 0)] {
+        let told = told_by_raw(|far, crowd| {
+            far.write_all(&block(end)).unwrap();
+            crowd.run_to_rest();
+            far.write_all(&closed).unwrap();
+        });
+        assert_eq!(completed(&told).len(), count, "{told:?}");
+        assert!(matches!(failures(&told)[0], Failure { dead: Rank(1), cause: Cause::Told { by: Rank(0) }, .. }));
+    }
 }
 
 /// A frame: kind, slot, two words, counters.
