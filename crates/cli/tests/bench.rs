@@ -114,6 +114,25 @@ fn the_block_multicast_is_timed_by_a_model() {
 }
 
 #[test]
+fn the_block_multicast_runs_among_processes() {
+    let report = bench("bulk-tcp", "bulk --fabric tcp --members 2,4 --bytes 1,300000 --block 64k --trials 2");
+    let runs = report["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 4);
+    for run in runs {
+        for key in ["bytes_per_second", "reference_bytes_per_second", "stream_ratio", "cpu_seconds"] {
+            assert!(number(run, key) > 0.0, "{key}: {run}");
+        }
+        assert!(run["memcpy_ratio"].is_null(), "{run}");
+    }
+    let report = bench("bulk-shm", "bulk --fabric shm --members 3 --bytes 100,300000 --trials 2");
+    for run in report["runs"].as_array().expect("a list") {
+        for key in ["bytes_per_second", "copied_bytes_per_second", "lent_bytes_per_second", "memcpy_ratio"] {
+            assert!(number(run, key) > 0.0, "{key}: {run}");
+        }
+    }
+}
+
+#[test]
 fn small_messages_are_timed_by_a_model() {
     let report = bench("scale", "scale --fabric sim --members 2,9 --size 10k --window 20");
     let runs = report["runs"].as_array().unwrap();
@@ -139,7 +158,11 @@ fn what_makes_no_sense_is_refused() {
         ("latency --members 1", "--members"),
         ("bulk", "--fabric"),
         ("bulk --fabric sim --block 0", "--block"),
-        ("bulk --fabric sim --block 1 --size 1M", "--size"),
+        ("bulk --fabric sim --block 1 --bytes 1M", "--bytes"),
+        ("bulk --fabric sim --bytes 1M,2M", "--bytes"),
+        ("bulk --fabric tcp --bytes 0", "--bytes"),
+        ("bulk --fabric shm --members 100", "--members"),
+        ("bulk --fabric shm --quick", "--quick"),
         ("scale --fabric sim --members 65", "--members"),
         ("scale --fabric sim --size 1M --window 65", "window"),
         ("limits --ring 1 --size 16 --seconds 0.01", "--ring"),

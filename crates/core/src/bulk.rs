@@ -3,7 +3,7 @@
 //!
 //! [`Schedule`] says, as a pure function, which block a member sends to whom in which step. [`Session`] is one member's part in a
 //! group with one root: a state machine that is told what became visible in its peers' rows and answers which blocks and counters
-//! to post. It moves no byte itself, and no fabric is connected to it yet.
+//! to post. It moves no byte itself.
 //!
 //! The protocol, and why it neither deadlocks nor loses a failure, stands in `docs/protocol/bulk.md`. The members of a bulk
 //! group have ranks of their own: its root is rank 0, whatever its rank in a view.
@@ -16,6 +16,6 @@ mod session;
 pub use racks::{Racks, RacksError};
 pub use schedule::{Algorithm, Hop, Schedule};
 pub use session::{
-    BLOCK_BYTES, Columns, DIRECT_BYTES, DIRECT_MEMBERS, Input, Object, Output, SendError, Session, SessionError,
-    Settings, Slot, blocks,
+    Announced, BLOCK_BYTES, Columns, DIRECT_BYTES, DIRECT_MEMBERS, Input, Object, Output, SendError, Session,
+    SessionError, Settings, Slot, blocks,
 };

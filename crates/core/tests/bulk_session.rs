@@ -233,3 +233,24 @@ fn no_counters_of_a_peer_make_a_member_panic() {
     }
     assert!(cfg!(miri) || (taken > 50_000 && refused > 5_000), "{taken} {refused}");
 }
+
+#[test]
+fn what_counters_announce_is_known_before_they_are_taken() {
+    // Member 1 of a chain of three: 25 bytes in three blocks, all from the root.
+    let (mut session, _) = session(Algorithm::Chain, 3, 1);
+    let announced = |session: &Session, from, columns: Columns| -> Vec<(u64, u64, u64, bool)> {
+        session.announced(Rank(from), SLOT, &columns).map(|a| (a.object_bytes, a.at, a.bytes, a.is_first)).collect()
+    };
+    let none = [];
+    assert_eq!(announced(&session, 0, columns(0, 1, 0, 0)), none, "no length, no blocks");
+    assert_eq!(announced(&session, 0, columns(26, 0, 0, 0)), none, "no step taken");
+    assert_eq!(announced(&session, 2, columns(26, 3, 0, 0)), none, "that one sends me nothing");
+    assert_eq!(announced(&session, 0, columns(26, 1, 0, 0)), [(25, 0, 10, true)]);
+    assert_eq!(announced(&session, 0, columns(26, 3, 0, 0)), [(25, 0, 10, true)], "I am ready for one");
+    hears(&mut session, 0, columns(26, 1, 0, 0));
+    assert_eq!(announced(&session, 0, columns(26, 3, 0, 0)), none, "taken, and ready for no more");
+    does(&mut session, Input::Room { object: Object(0) });
+    let all = [(25, 10, 10, false), (25, 20, 5, false)];
+    assert_eq!(announced(&session, 0, columns(26, 3, 0, 0)), all);
+    assert_eq!(announced(&session, 0, columns(26, 2, 0, 0)), all[..1]);
+}

@@ -8,6 +8,7 @@
 //! of a row mean is `spindle-core`'s business, except for the one that says that a member sleeps ([`bell`]).
 pub mod barrier;
 pub mod bell;
+pub mod bulk;
 pub mod conformance;
 pub mod fabric;
 pub mod life;

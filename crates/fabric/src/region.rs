@@ -11,6 +11,8 @@
 //!   announcement, until every member has delivered them: they never change while borrowed (INV-FRAME). `spindle-core`
 //!   keeps this with [`Claims`](spindle_core::Claims) and the counters that it reads before it asks for bytes;
 //! - the *data of a pipe* are given out in the same way: as `&mut [u8]` before they are announced, as `&[u8]` until they are read;
+//! - the bytes of a *bulk object* are lent to readers, here and in other processes, and written by who holds its segment alone, which nobody does while
+//!   somebody reads it (INV-LENT, docs/protocol/bulk.md);
 //! - a peer process that breaks the protocol can make the group deliver rubbish, and is inside the group's trust boundary:
 //!   same user, same program. It can't write my row, and no length or offset that it announces leads outside a mapping.
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -110,6 +112,13 @@ pub struct PeerRegion {
 #[derive(Debug)]
 pub struct CopyRegion {
     memory: Memory,
+}
+
+/// The first bytes of a file, mapped, which nobody else changes.
+#[derive(Debug)]
+pub(crate) struct FileRegion {
+    memory: Memory,
+    is_writable: bool,
 }
 
 /// Memory that several processes write, as atomic words only.
@@ -259,6 +268,11 @@ impl PeerRegion {
         Ok(PeerRegion { memory })
     }
 
+    /// Its bytes, in number.
+    pub(crate) fn size(&self) -> u64 {
+        self.memory.span.len
+    }
+
     /// Whether [`open`](Self::open) would take it, as far as its owner has a say in that.
     ///
     /// # Errors
@@ -373,6 +387,41 @@ impl CopyRegion {
 
     pub(crate) fn span(&self) -> Span {
         self.memory.span
+    }
+}
+
+impl FileRegion {
+    /// Maps the first `len` bytes, at least one, which the file has.
+    ///
+    /// # Safety
+    /// Nobody else writes those bytes or shortens the file to fewer, as long as this lives.
+    pub(crate) unsafe fn open(
+        name: &str,
+        fd: impl AsFd,
+        len: u64,
+        is_writable: bool,
+    ) -> Result<FileRegion, RegionError> {
+        let prot = if is_writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let os = |errno: Errno| RegionError::Os { call: "fstat", name: name.to_string(), source: errno.into() };
+        let size = rustix::fs::fstat(&fd).map_err(os)?.st_size as u64;
+        if len == 0 || size < len {
+            return Err(RegionError::Size { expected: len, got: size });
+        }
+        Ok(FileRegion { memory: Memory::map(name, fd, len, prot)?, is_writable })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped for as long as `self` is, and changed by nobody, by the contract of `open`; whoever writes borrows it alone.
+        unsafe { self.memory.span.bytes(0, self.memory.span.len) }
+    }
+
+    /// # Panics
+    /// If it was not mapped to be written.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        assert!(self.is_writable, "a file that is mapped to be read");
+        let Span { base, len } = self.memory.span;
+        // SAFETY: mapped, writable, for as long as `self` is, which is borrowed alone; nobody else writes it, by the contract of `open`.
+        unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), len as usize) }
     }
 }
 

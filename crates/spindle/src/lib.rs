@@ -13,6 +13,7 @@
 //! each sender a round, delivered once every member has received it.
 #![forbid(unsafe_code)]
 
+pub mod bulk;
 mod carry;
 mod change;
 mod config;
@@ -116,4 +117,6 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/guide/library.md")]
     struct Guide;
+    #[doc = include_str!("../../../docs/guide/bulk.md")]
+    struct Bulk;
 }

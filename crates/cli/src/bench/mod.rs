@@ -6,7 +6,7 @@
 //! - [`latency`]: one message in flight, from before its commit to that upcall at another member.
 //!
 //! - [`views`]: how long a group stands still when its view changes.
-//! - [`bulk`]: how long the block multicast takes, in a model of a network.
+//! - [`bulk`]: how long the block multicast takes, among processes or in a model of a network.
 //! - [`scale`]: how small messages do in larger groups, in such a model.
 //!
 //! Members are processes of their own (a hidden subcommand, [`member`]), told what to do in [`wire`] lines over pipes by
@@ -53,13 +53,16 @@ enum What {
     Latency(latency::Args),
     /// How long a group stands still when members die, hang, leave and join
     Views(views::Args),
-    /// How long large objects take by block multicast, in a model of a network: nothing is sent
+    /// How long large objects take by block multicast, among processes or in a model of a network
     Bulk(bulk::Args),
     /// How small messages do in groups of up to 64 members, in a model of a network: nothing is sent
     Scale(scale::Args),
     /// A member of `bench views`, started by it
     #[command(hide = true)]
     ViewsMember(views::member::Args),
+    /// A member of `bench bulk`, started by it
+    #[command(hide = true)]
+    BulkMember,
     /// A member of a benchmark, started by it
     #[command(hide = true)]
     Member,
@@ -83,7 +86,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Latency(args) => latency::refuse(args),
         What::Bulk(args) => bulk::refuse(args),
         What::Scale(args) => scale::refuse(args),
-        What::Views(_) | What::ViewsMember(_) | What::Member => None,
+        What::Views(_) | What::ViewsMember(_) | What::BulkMember | What::Member => None,
     };
     if let Some(nonsense) = nonsense {
         return Err(Failure::new(USAGE, nonsense));
@@ -96,6 +99,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Bulk(args) => bulk::run(&args)?,
         What::Scale(args) => scale::run(&args)?,
         What::ViewsMember(args) => views::member::run(&args)?,
+        What::BulkMember => bulk::member::run()?,
         What::Member => member::run()?,
     }
     Ok(())

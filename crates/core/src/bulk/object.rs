@@ -154,6 +154,23 @@ impl Transfer {
         count > 0
     }
 
+    /// What a peer would have sent me if these were its counters, of what I am ready for and have not taken.
+    pub(super) fn announced(
+        &self,
+        from: crate::Rank,
+        size: Size,
+        seen: &Columns,
+        settings: &Settings,
+        schedules: &Schedules,
+    ) -> impl Iterator<Item = Hop> {
+        let given = (self.mine.ready - self.base.have).min(size.blocks.into()) as u32;
+        let steps = seen.steps.saturating_sub(self.base.steps);
+        let missing = (self.have..given).filter(|index| !self.holds(*index));
+        missing
+            .filter_map(move |index| schedules.of(size).arrival(size.blocks, settings.me, index))
+            .filter(move |hop| hop.from == from && hop.step < steps)
+    }
+
     /// Gives as much credit as it may, and names those who wait for it.
     pub(super) fn grant(&mut self, settings: &Settings, schedules: &Schedules) -> Vec<crate::Rank> {
         let Some(size) = self.size.filter(|_| self.has_room && settings.me.0 != 0) else { return Vec::new() };

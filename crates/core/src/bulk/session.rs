@@ -165,6 +165,21 @@ pub enum Output {
     },
 }
 
+/// A block that a peer's counters announce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Announced {
+    /// Of which object.
+    pub object: Object,
+    /// How long that is.
+    pub object_bytes: u64,
+    /// Where the block begins in it, in bytes.
+    pub at: u64,
+    /// Bytes of the block.
+    pub bytes: u64,
+    /// Whether it is the first that I get: it may come before there is room for the object.
+    pub is_first: bool,
+}
+
 /// Why the root can't send now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -286,6 +301,31 @@ impl Session {
     /// My counters of a slot as they stand.
     pub fn columns(&self, slot: Slot) -> Columns {
         self.slots[slot.0 as usize].columns(&self.schedules)
+    }
+
+    /// The blocks that I would take for arrived if these counters of a peer became visible, without those that I have taken already. A caller
+    /// to whom blocks and counters come one after the other can tell from it which block is to come, and that no peer announces what it
+    /// has not sent.
+    ///
+    /// # Panics
+    /// If the rank or the slot is none of this group.
+    pub fn announced(&self, from: Rank, slot: Slot, columns: &Columns) -> impl Iterator<Item = Announced> {
+        let transfer = &self.slots[slot.0 as usize];
+        let size = transfer.size.or_else(|| self.size(transfer.length_in(columns)?));
+        let size = size.filter(|_| self.settings.me.0 != 0 && self.closed.is_none());
+        let hops = size.map(|size| (size, transfer.announced(from, size, columns, &self.settings, &self.schedules)));
+        hops.into_iter().flat_map(move |(size, hops)| {
+            hops.map(move |hop| {
+                let at = u64::from(hop.block) * self.settings.block_bytes;
+                Announced {
+                    object: transfer.object,
+                    object_bytes: size.bytes,
+                    at,
+                    bytes: (size.bytes - at).min(self.settings.block_bytes),
+                    is_first: hop.index == 0,
+                }
+            })
+        })
     }
 
     /// The root begins to send an object of so many bytes.

@@ -1,7 +1,5 @@
-//! `spindle bench bulk`: how long the block multicast takes for large objects, in a model of a network.
-//!
-//! Nothing is sent: the core's own sessions run on simulated hosts, by the costs of `spindle_sim::bulk::Network`. The fabric has to
-//! be named, so that nobody takes these figures for measured ones.
+//! `spindle bench bulk --fabric sim`: the block multicast in a model of a network. Nothing is sent: the core's own sessions run on simulated
+//! hosts, by the costs of `spindle_sim::bulk::Network`.
 //!
 //! JSON: `fabric`; the costs `link_bytes_per_second`, `latency_ns`, `post_ns`, `input_ns`; `bytes`, `block_bytes`, `ahead`, `posts`, `blocks`; `runs`, one
 //! for each of `--members` (the root included): `members`, `ns`, `optimum_ns` (blocks - 1 + ceil(log2 members) times a block's),
@@ -10,54 +8,28 @@
 //! absent with `--quick` or where there are no twins); `algorithms`, by name: `ns`; `roots`, of groups of the same members that
 //! send at the same time: `roots`, `bytes_per_second` of all together; `racks`: `racks`, `uplink_bytes_per_second`, `pipeline_ns`, `hybrid_ns`; `small`:
 //! `bytes`, `members`, `direct_ns`, `relayed_ns`.
-use super::table::{Table, short};
-use super::tell;
+use super::super::table::{Table, short};
+use super::super::tell;
+use super::Fabric;
 use crate::exit::{FAILED, Failure};
-use crate::quantity::bytes;
-use clap::ValueEnum;
 use serde::Serialize;
 use spindle_core::Rank;
-use spindle_core::bulk::{Algorithm, BLOCK_BYTES, Racks, blocks};
+use spindle_core::bulk::{Algorithm, Racks, blocks};
 use spindle_sim::Violation;
 use spindle_sim::bulk::{Bench, Network, Uplinks};
 use std::io::{self, Write};
 
-/// Options of `spindle bench bulk`.
-#[derive(Debug, clap::Args)]
+/// What the model is asked.
+#[derive(Debug)]
 pub(super) struct Args {
-    /// What carries the blocks. Only the simulator does so far: the figures are those of a model, nothing is sent
-    #[arg(long, value_enum)]
-    fabric: Fabric,
-    /// Members, the root included, a list
-    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', default_value = "2,3,4,8,12,16,24,32,48,64,513",
-        value_parser = clap::value_parser!(u32).range(2..=1024))]
-    members: Vec<u32>,
-    /// Bytes of the object
-    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
-    size: u64,
-    /// Bytes of a block
-    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value_t = BLOCK_BYTES)]
-    block: u64,
-    /// For how many blocks a receiver is ready beyond those that it has
-    #[arg(long, value_name = "BLOCKS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
-    ahead: u32,
-    /// How many blocks a member has on the way at the most
-    #[arg(long, value_name = "BLOCKS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    posts: u32,
-    /// Leave the slow links out
-    #[arg(long)]
-    quick: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// What carries blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Fabric {
-    /// The simulator's model of RDMA NICs
-    Sim,
+    pub(super) fabric: Fabric,
+    pub(super) members: Vec<u32>,
+    pub(super) size: u64,
+    pub(super) block: u64,
+    pub(super) ahead: u32,
+    pub(super) posts: u32,
+    pub(super) quick: bool,
+    pub(super) json: bool,
 }
 
 /// Objects with more blocks take too long to simulate.
@@ -135,12 +107,9 @@ struct Small {
 
 /// What makes no sense in `args`.
 pub(super) fn refuse(args: &Args) -> Option<String> {
-    if args.block == 0 || args.block > spindle_core::limits::BULK_BLOCK_BYTES_MAX {
-        return Some("--block has to be from 1 to 1G".to_string());
-    }
     let few = blocks(args.size, args.block).is_some_and(|blocks| blocks <= BLOCKS_MAX);
     (!few).then(|| {
-        format!("--size is more than {BLOCKS_MAX} blocks, which take too long to simulate; give a larger --block")
+        format!("--bytes is more than {BLOCKS_MAX} blocks, which take too long to simulate; give a larger --block")
     })
 }
 

@@ -1,0 +1,151 @@
+//! The processes of `spindle bench bulk`, as the benchmark holds them.
+use super::wire::{Job, Order, Plan, Reply, Setup};
+use crate::bench::team::MeetingPlace;
+use anyhow::{Context, bail};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+use std::{env, process, thread};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Processes that are the members of one group. Dropping it kills those that are left.
+#[derive(Debug)]
+pub(super) struct Crew {
+    processes: Vec<Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    rank: u32,
+    child: Child,
+    orders: ChildStdin,
+    replies: Receiver<String>,
+}
+
+/// What a trial took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    /// Until the last has what it should.
+    pub(super) seconds: f64,
+    /// Of all processes.
+    pub(super) cpu_seconds: f64,
+}
+
+impl Crew {
+    pub(super) fn start(members: u32, plan: Plan) -> anyhow::Result<Crew> {
+        let dir = MeetingPlace::new()?;
+        let mut crew = Crew { processes: vec![] };
+        for rank in 0..members {
+            let setup = Setup { parent: process::id(), dir: dir.0.clone(), members, rank, plan };
+            crew.processes.push(Process::start(&setup)?);
+        }
+        let mut ports = vec![];
+        for process in &mut crew.processes {
+            match process.reply()? {
+                Reply::Listening(port) => ports.push(port),
+                other => bail!("process {} answered {other:?} instead of listening", process.rank),
+            }
+        }
+        crew.tell(members, &Order::Connect(ports))?;
+        crew.ready(members)?;
+        Ok(crew)
+    }
+
+    /// Does a job with an object of so many bytes; how long it took.
+    pub(super) fn run(&mut self, bytes: u64, job: Job) -> anyhow::Result<Took> {
+        let taking_part = match job {
+            Job::Multicast | Job::Read | Job::Copy => self.processes.len() as u32,
+            Job::Stream => 2,
+            Job::Memcpy => 1,
+        };
+        self.tell(taking_part, &Order::Trial { bytes, job })?;
+        self.ready(taking_part)?;
+        self.tell(1, &Order::Go)?;
+        let (mut begin, mut end, mut cpu, mut first) = (0, 0, 0, None);
+        for process in &mut self.processes[..taking_part as usize] {
+            let Reply::Done { begin_ns, end_ns, cpu_ns, digest } = process.reply()? else {
+                bail!("process {} has not done its trial", process.rank);
+            };
+            cpu += cpu_ns;
+            if process.rank == 0 {
+                begin = begin_ns;
+            }
+            // The root hears of it later than the last receiver has it.
+            if process.rank > 0 || taking_part == 1 {
+                end = end.max(end_ns);
+            }
+            if *first.get_or_insert(digest) != digest {
+                bail!("process {} has other bytes than the root: the figures don't count", process.rank);
+            }
+        }
+        Ok(Took { seconds: end.saturating_sub(begin).max(1) as f64 / 1e9, cpu_seconds: cpu as f64 / 1e9 })
+    }
+
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
+        let all = self.processes.len() as u32;
+        self.tell(all, &Order::Finish)?;
+        self.ready(all)?;
+        for process in &mut self.processes {
+            process.child.wait()?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, count: u32, order: &Order) -> anyhow::Result<()> {
+        let line = format!("{}\n", serde_json::to_string(order)?);
+        for process in &mut self.processes[..count as usize] {
+            let told = process.orders.write_all(line.as_bytes());
+            told.with_context(|| format!("process {} takes no orders", process.rank))?;
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self, count: u32) -> anyhow::Result<()> {
+        for process in &mut self.processes[..count as usize] {
+            match process.reply()? {
+                Reply::Ready => {}
+                other => bail!("process {} answered {other:?}", process.rank),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    fn start(setup: &Setup) -> anyhow::Result<Process> {
+        let program = env::current_exe().context("can't find this program to start others")?;
+        let mut command = Command::new(program);
+        command.args(["bench", "bulk-member"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("can't start a process")?;
+        let orders = child.stdin.take().expect("it was piped");
+        let lines = BufReader::new(child.stdout.take().expect("it was piped")).lines();
+        let (tell, replies) = mpsc::channel();
+        // Ends with the process's output, so with the process.
+        let reader = thread::Builder::new().name(format!("member-{}", setup.rank));
+        let mut process = Process { rank: setup.rank, child, orders, replies };
+        reader.spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)))?;
+        process.orders.write_all(format!("{}\n", serde_json::to_string(setup)?).as_bytes())?;
+        Ok(process)
+    }
+
+    fn reply(&mut self) -> anyhow::Result<Reply> {
+        let until = Instant::now() + PATIENCE;
+        let line = self.replies.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let line = line.with_context(|| format!("process {} has ended, or does not answer", self.rank))?;
+        match serde_json::from_str(&line).with_context(|| format!("process {} said {line:?}", self.rank))? {
+            Reply::Failed(why) => bail!("process {} failed: {why}", self.rank),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Most often it has ended already; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,314 @@
+//! A process of `spindle bench bulk`: a member of a bulk group that takes its orders from standard input.
+use super::wire::{Job, Order, Reply, Setup};
+use super::{Algorithm, Fabric, Waiting};
+use crate::clock::{cpu_ns, now_ns};
+use crate::parent;
+use anyhow::{Context, bail};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+};
+use spindle::Rank;
+use spindle::bulk::{self, BulkNode, BulkSettings, Connection, Event, LocalPart, Object, SocketOptions, SocketStream};
+use std::hint::black_box;
+use std::io::{self, BufRead, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+use twox_hash::XxHash3_64;
+
+/// How long anything of a trial may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Spinning before sleep.
+const SPIN: Duration = Duration::from_micros(50);
+/// Bytes of one write to the plain stream.
+const WRITE_BYTES: usize = 256 << 10;
+/// What the plain stream is announced as, in place of a rank.
+const PLAIN: u32 = u32::MAX;
+
+/// Runs a process that takes its orders from standard input.
+pub(in crate::bench) fn run() -> anyhow::Result<()> {
+    let mut lines = io::stdin().lock().lines();
+    let setup = lines.next().context("this is started by `spindle bench`, not by hand")??;
+    let setup: Setup = serde_json::from_str(&setup).context("this is started by `spindle bench`, not by hand")?;
+    parent::stay_with(setup.parent)?;
+    match serve(&setup, lines) {
+        Ok(()) => Ok(()),
+        Err(error) => answer(&Reply::Failed(format!("{error:#}"))),
+    }
+}
+
+fn answer(reply: &Reply) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(reply)?)?;
+    Ok(out.flush()?)
+}
+
+fn serve(setup: &Setup, mut orders: impl Iterator<Item = io::Result<String>>) -> anyhow::Result<()> {
+    let mut order = || -> anyhow::Result<Option<Order>> {
+        orders.next().transpose()?.map(|line| Ok(serde_json::from_str(&line)?)).transpose()
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let local = Local::listen(setup)?;
+    answer(&Reply::Listening(listener.local_addr()?.port()))?;
+    let Some(Order::Connect(ports)) = order()? else { bail!("no ports came") };
+    let mut member = Member::connect(setup, &listener, local, &ports)?;
+    answer(&Reply::Ready)?;
+    while let Some(next) = order()? {
+        match next {
+            Order::Trial { bytes, job } => {
+                member.prepare(bytes, job)?;
+                answer(&Reply::Ready)?;
+                if setup.rank == 0 {
+                    let Some(Order::Go) = order()? else { bail!("nobody said go") };
+                }
+                answer(&member.run(bytes, job)?)?;
+            }
+            Order::Finish => {
+                member.node.destroy(PATIENCE, &mut vec![])?;
+                return answer(&Reply::Ready);
+            }
+            other => bail!("can't {other:?} now"),
+        }
+    }
+    Ok(())
+}
+
+/// Where the others meet the root of a group on this machine: a socket for each of them.
+struct Local(Vec<OwnedFd>);
+
+fn meeting_point(setup: &Setup, rank: u32) -> anyhow::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new(setup.dir.join(rank.to_string()))?)
+}
+
+fn message_socket() -> anyhow::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+impl Local {
+    fn listen(setup: &Setup) -> anyhow::Result<Local> {
+        let mut listeners = vec![];
+        for rank in (1..setup.members).filter(|_| setup.rank == 0 && setup.plan.fabric == Fabric::Shm) {
+            let listener = message_socket()?;
+            bind(&listener, &meeting_point(setup, rank)?)?;
+            listen(&listener, 1)?;
+            listeners.push(listener);
+        }
+        Ok(Local(listeners))
+    }
+
+    fn part(self, setup: &Setup) -> anyhow::Result<LocalPart> {
+        let fds = if setup.rank == 0 {
+            let accept = |listener| accept_with(listener, SocketFlags::CLOEXEC);
+            self.0.iter().map(accept).collect::<Result<_, _>>()?
+        } else {
+            let socket = message_socket()?;
+            connect(&socket, &meeting_point(setup, setup.rank)?)?;
+            vec![socket]
+        };
+        Ok(LocalPart::from_fds(setup.members, Rank(setup.rank), Rank(0), fds)?)
+    }
+}
+
+struct Member {
+    fabric: Fabric,
+    waiting: Waiting,
+    is_root: bool,
+    node: BulkNode,
+    /// From the root to rank 1.
+    plain: Option<TcpStream>,
+    /// The root's object, and before it is sent, what it is made of.
+    object: Option<Object>,
+    /// Memory to receive into, to copy into, and for the root to make objects of.
+    buffer: Vec<u8>,
+    made: u64,
+}
+
+impl Member {
+    fn connect(setup: &Setup, listener: &TcpListener, local: Local, ports: &[u16]) -> anyhow::Result<Member> {
+        let mut plain = None;
+        let mut streams: Vec<(Rank, TcpStream)> = vec![];
+        let call = |rank: u32, word: u32| -> anyhow::Result<TcpStream> {
+            let port = *ports.get(rank as usize).context("a port is missing")?;
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+            stream.set_nodelay(true)?;
+            stream.write_all(&word.to_le_bytes())?;
+            Ok(stream)
+        };
+        let is_mesh = setup.plan.fabric == Fabric::Tcp;
+        for rank in (setup.rank + 1..setup.members).filter(|_| is_mesh) {
+            streams.push((Rank(rank), call(rank, setup.rank)?));
+        }
+        if setup.rank == 0 {
+            plain = Some(call(1, PLAIN)?);
+        }
+        let callers = if is_mesh { setup.rank } else { 0 } + u32::from(setup.rank == 1);
+        for _ in 0..callers {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_nodelay(true)?;
+            let mut word = [0; 4];
+            stream.read_exact(&mut word)?;
+            match u32::from_le_bytes(word) {
+                PLAIN => plain = Some(stream),
+                rank => streams.push((Rank(rank), stream)),
+            }
+        }
+        let settings = settings(setup);
+        let node = match setup.plan.fabric {
+            Fabric::Tcp => {
+                let open = |(rank, stream): (Rank, TcpStream)| -> io::Result<(Rank, Connection)> {
+                    Ok((rank, Box::new(SocketStream::new(stream, &SocketOptions::default())?)))
+                };
+                let streams = streams.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+                BulkNode::over_streams(setup.members, Rank(setup.rank), Rank(0), &settings, streams)?
+            }
+            _ => BulkNode::on_one_machine(&settings, local.part(setup)?)?,
+        };
+        Ok(Member {
+            fabric: setup.plan.fabric,
+            waiting: setup.plan.waiting,
+            is_root: setup.rank == 0,
+            node,
+            plain,
+            object: None,
+            buffer: vec![],
+            made: 0,
+        })
+    }
+
+    /// Does what is not to be timed: the root makes an object with bytes that were never sent, the others have memory for it.
+    fn prepare(&mut self, bytes: u64, job: Job) -> anyhow::Result<()> {
+        let is_lent = self.fabric == Fabric::Shm && matches!(job, Job::Multicast | Job::Read | Job::Copy);
+        if self.is_root {
+            self.made += 1;
+            let object = self.object.take().and_then(|object| object.into_vec().ok());
+            self.object = Some(if is_lent {
+                let mut segment = self.node.segment(bytes)?;
+                fill(&mut segment, self.made);
+                segment.into()
+            } else {
+                let mut vec = object.unwrap_or_default();
+                vec.resize(bytes as usize, 0);
+                fill(&mut vec, self.made);
+                vec.into()
+            });
+        }
+        if self.buffer.len() as u64 != bytes {
+            self.buffer = vec![1; bytes as usize];
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, bytes: u64, job: Job) -> anyhow::Result<Reply> {
+        let (begin_ns, before) = (now_ns(), cpu_ns());
+        match job {
+            Job::Multicast | Job::Read | Job::Copy => return self.multicast(bytes, job, begin_ns, before),
+            Job::Stream => {
+                let plain = self.plain.as_mut().context("no plain stream")?;
+                match &self.object {
+                    Some(object) => object.chunks(WRITE_BYTES).try_for_each(|bytes| plain.write_all(bytes))?,
+                    None => plain.read_exact(&mut self.buffer)?,
+                }
+            }
+            Job::Memcpy => self.buffer.copy_from_slice(self.object.as_ref().context("no object")?),
+        }
+        let (end_ns, cpu_ns) = (now_ns(), cpu_ns() - before);
+        let digest = XxHash3_64::oneshot(self.object.as_deref().unwrap_or(&self.buffer));
+        Ok(Reply::Done { begin_ns, end_ns, cpu_ns, digest })
+    }
+
+    fn multicast(&mut self, bytes: u64, job: Job, begin_ns: u64, before: u64) -> anyhow::Result<Reply> {
+        if let Some(object) = self.object.take() {
+            self.node.send(object)?;
+        }
+        let mut events = vec![];
+        let mut last_worked = Instant::now();
+        let until = last_worked + PATIENCE;
+        let mut data = None;
+        loop {
+            let worked = self.node.poll(&mut events);
+            for event in events.drain(..) {
+                match event {
+                    Event::Allocate { object, .. } => {
+                        self.node.post_receive_buffer(object, std::mem::take(&mut self.buffer))?;
+                    }
+                    Event::Complete { data: complete, .. } if !self.is_root => {
+                        let end_ns = self.end(&complete, job);
+                        return Ok(self.done(complete, begin_ns, end_ns, cpu_ns() - before));
+                    }
+                    Event::Complete { data: complete, .. } => data = Some(complete),
+                    Event::Everywhere { .. } => {
+                        let object = data.take().context("it is everywhere and was never sent")?;
+                        return Ok(self.done(object, begin_ns, now_ns(), cpu_ns() - before));
+                    }
+                    Event::Failed(failure) => bail!("{failure}"),
+                }
+            }
+            if worked {
+                last_worked = Instant::now();
+                continue;
+            }
+            if Instant::now() > until {
+                bail!("an object of {bytes} bytes has not come in {PATIENCE:?}");
+            }
+            match self.waiting {
+                Waiting::Interrupt => self.node.wait(PATIENCE),
+                Waiting::Hybrid if last_worked.elapsed() >= SPIN => self.node.wait(PATIENCE),
+                Waiting::Hybrid | Waiting::Polling => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Does what a receiver has to do with an object that is there; when that is done.
+    fn end(&mut self, data: &[u8], job: Job) -> u64 {
+        match job {
+            Job::Read => _ = black_box(sum(data)),
+            Job::Copy => self.buffer.copy_from_slice(data),
+            _ => {}
+        }
+        now_ns()
+    }
+
+    fn done(&mut self, data: Object, begin_ns: u64, end_ns: u64, cpu_ns: u64) -> Reply {
+        let digest = XxHash3_64::oneshot(&data);
+        if self.is_root {
+            self.object = Some(data);
+        } else if let Ok(buffer) = data.into_vec() {
+            self.buffer = buffer;
+        }
+        Reply::Done { begin_ns, end_ns, cpu_ns, digest }
+    }
+}
+
+fn settings(setup: &Setup) -> BulkSettings {
+    let usual = BulkSettings::default();
+    let plan = &setup.plan;
+    BulkSettings {
+        algorithm: match plan.algorithm {
+            Algorithm::Pipeline => bulk::Algorithm::BinomialPipeline,
+            Algorithm::Chain => bulk::Algorithm::Chain,
+            Algorithm::Tree => bulk::Algorithm::BinomialTree,
+            Algorithm::Sequential => bulk::Algorithm::Sequential,
+        },
+        block_bytes: plan.block.unwrap_or(usual.block_bytes),
+        ahead: plan.ahead.unwrap_or(usual.ahead),
+        posts_max: plan.posts.unwrap_or(usual.posts_max),
+        direct_below: plan.direct.unwrap_or(usual.direct_below),
+        ..usual
+    }
+}
+
+/// Bytes that depend on `number` everywhere.
+fn fill(bytes: &mut [u8], number: u64) {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for chunk in bytes.chunks_mut(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
+    }
+}
+
+/// Reads everything.
+fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().fold(0_u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    rest.iter().fold(words, |sum, byte| sum.wrapping_add((*byte).into()))
+}

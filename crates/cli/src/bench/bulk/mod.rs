@@ -1,0 +1,138 @@
+//! `spindle bench bulk`: how long large objects take by block multicast.
+//!
+//! With `--fabric sim` nothing is sent: [`model`] has its costs. With `tcp` and `shm` objects go from one process to others ([`real`]), on this
+//! machine. The fabric has to be named, so that nobody takes the figures of the one for those of the other.
+mod crew;
+pub(super) mod member;
+mod model;
+mod real;
+mod wire;
+
+use crate::exit::Failure;
+use crate::quantity::bytes;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use spindle_core::bulk::BLOCK_BYTES;
+
+/// Options of `spindle bench bulk`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What carries the blocks
+    #[arg(long, value_enum)]
+    fabric: Fabric,
+    /// Members, the root included, a list [default: 5,9,17; in the model many from 2 to 513]
+    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=1024))]
+    members: Vec<u32>,
+    /// Bytes of the object, a list [default: 1M,16M,64M,256M; in the model, which takes one, 256M]
+    #[arg(long, alias = "size", value_name = "BYTES", value_delimiter = ',', value_parser = bytes)]
+    bytes: Vec<u64>,
+    /// Bytes of a block [default: that of the library, or of the model]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    block: Option<u64>,
+    /// For how many blocks a receiver is ready beyond those that it has [default: as for --block]
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(2..=64))]
+    ahead: Option<u32>,
+    /// How many blocks a member has on the way at the most [default: as for --block]
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    posts: Option<u32>,
+    /// How blocks spread; the model tries all [default: pipeline]
+    #[arg(long, value_enum)]
+    algorithm: Option<Algorithm>,
+    /// Objects of fewer bytes, and of one block, go from the root to everybody [default: that of the library]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    direct: Option<u64>,
+    /// How processes wait for blocks
+    #[arg(long, value_enum, default_value = "interrupt")]
+    waiting: Waiting,
+    /// How often everything is done; the figures are medians
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    trials: u32,
+    /// In the model: leave the slow links out
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What carries blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Fabric {
+    /// A model of RDMA NICs: nothing is sent
+    Sim,
+    /// TCP streams over the loopback device, between processes
+    Tcp,
+    /// Shared memory: processes read the root's object in place
+    Shm,
+}
+
+/// How blocks spread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Algorithm {
+    /// The binomial pipeline
+    Pipeline,
+    /// Each member sends to the next
+    Chain,
+    /// Members that have all of it send it on
+    Tree,
+    /// The root sends all of it to one after the other
+    Sequential,
+}
+
+/// How processes wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Waiting {
+    /// Look again and again
+    Polling,
+    /// Look again for 50 µs, then sleep
+    Hybrid,
+    /// Sleep
+    Interrupt,
+}
+
+impl Args {
+    fn model(&self) -> model::Args {
+        let all = [2, 3, 4, 8, 12, 16, 24, 32, 48, 64, 513];
+        model::Args {
+            fabric: self.fabric,
+            members: if self.members.is_empty() { all.into() } else { self.members.clone() },
+            size: self.bytes.first().copied().unwrap_or(256 << 20),
+            block: self.block.unwrap_or(BLOCK_BYTES),
+            ahead: self.ahead.unwrap_or(2),
+            posts: self.posts.unwrap_or(1),
+            quick: self.quick,
+            json: self.json,
+        }
+    }
+}
+
+/// What makes no sense in `args`.
+pub(super) fn refuse(args: &Args) -> Option<String> {
+    if args.block.is_some_and(|block| block == 0 || block > spindle_core::limits::BULK_BLOCK_BYTES_MAX) {
+        return Some("--block has to be from 1 to 1G".to_string());
+    }
+    match args.fabric {
+        Fabric::Sim if args.bytes.len() > 1 => Some("--bytes takes one length in the model".to_string()),
+        Fabric::Sim if args.algorithm.is_some() => Some("--algorithm is for tcp: the model tries all".to_string()),
+        Fabric::Sim if args.direct.is_some() => {
+            Some("--direct is for tcp and shm: the model tries both ways".to_string())
+        }
+        Fabric::Sim => model::refuse(&args.model()),
+        Fabric::Tcp | Fabric::Shm if args.quick => Some("--quick is for the model".to_string()),
+        Fabric::Tcp | Fabric::Shm if args.bytes.contains(&0) => Some("--bytes has to be at least 1".to_string()),
+        Fabric::Tcp | Fabric::Shm if args.members.iter().any(|members| *members > real::MEMBERS_MAX) => {
+            Some(format!("--members has to be at most {} where they are processes", real::MEMBERS_MAX))
+        }
+        Fabric::Tcp | Fabric::Shm => None,
+    }
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    match args.fabric {
+        Fabric::Sim => model::run(&args.model()),
+        Fabric::Tcp | Fabric::Shm => real::run(args),
+    }
+}

@@ -1,0 +1,188 @@
+//! `spindle bench bulk --fabric tcp` and `shm`: objects from one process to others on this machine.
+//!
+//! A trial begins when the root hands its object to the library and ends when the last receiver has it, by the machine's monotonic clock,
+//! which all processes share; GB/s are the object's bytes, once, over that time. What is not timed: making the object, memory for it at the receivers
+//! (which keep it from one trial to the next), and comparing digests of what came with what was sent, which is done each time. Each trial is
+//! followed by one of the reference, and ratios are medians over such pairs.
+//!
+//! - tcp: receivers have the object in memory of their own. The reference is one plain TCP stream over the loopback device, from
+//!   the root to one process, written in pieces of 256 KiB.
+//! - shm: receivers map the root's memory. `read`: until each has read all bytes there, as 8-byte words that it sums; `copied`: until each
+//!   has copied them into memory of its own, which is what other libraries leave behind; `lent`: until it is mapped. The reference is a
+//!   copy of as many bytes by the root alone.
+//!
+//! JSON: `fabric`, `cores`, `block_bytes`, `ahead`, `posts`, `direct_below`, `waiting`; `runs`, one for each of `--members` and `--bytes`: `algorithm` (tcp), `members`,
+//! `receivers`, `bytes`, `trials`, `bytes_per_second` (with `_min`, `_max`; shm: of `read`), `reference_bytes_per_second`, and `stream_ratio` (tcp) or `memcpy_ratio` (shm), of the
+//! first to the second; `cpu_seconds`, of all processes together, for one object; shm: `copied_bytes_per_second`, `lent_bytes_per_second`.
+use super::super::args::cores;
+use super::super::pairing::quantile;
+use super::super::table::{Table, short};
+use super::super::tell;
+use super::crew::Crew;
+use super::wire::{Job, Plan};
+use super::{Algorithm, Args, Fabric, Waiting};
+use crate::exit::{FAILED, Failure};
+use serde::Serialize;
+use spindle::bulk::BulkSettings;
+use std::io::{self, Write};
+
+/// Processes that are started at once.
+pub(super) const MEMBERS_MAX: u32 = 64;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    bench: &'static str,
+    fabric: Fabric,
+    cores: u32,
+    block_bytes: u64,
+    ahead: u32,
+    posts: u32,
+    direct_below: u64,
+    waiting: Waiting,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug, Serialize)]
+struct Run {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<Algorithm>,
+    members: u32,
+    receivers: u32,
+    bytes: u64,
+    trials: u32,
+    bytes_per_second: f64,
+    bytes_per_second_min: f64,
+    bytes_per_second_max: f64,
+    reference_bytes_per_second: f64,
+    cpu_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memcpy_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copied_bytes_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lent_bytes_per_second: Option<f64>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let report = measure(args).map_err(|error| Failure::new(FAILED, format_args!("{error:#}")))?;
+    let told = tell(&report, args.json, |out| report.print(out));
+    told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
+}
+
+fn measure(args: &Args) -> anyhow::Result<Report> {
+    let Args { fabric, block, ahead, posts, direct, waiting, .. } = *args;
+    let members = if args.members.is_empty() { &[5, 9, 17][..] } else { &args.members };
+    let bytes = if args.bytes.is_empty() { &[1 << 20, 16 << 20, 64 << 20, 256 << 20][..] } else { &args.bytes };
+    let mut runs = vec![];
+    for members in members {
+        let algorithm = args.algorithm.unwrap_or(Algorithm::Pipeline);
+        let mut crew = Crew::start(*members, Plan { fabric, algorithm, block, ahead, posts, direct, waiting })?;
+        for bytes in bytes {
+            let algorithm = (fabric == Fabric::Tcp).then_some(algorithm);
+            runs.push(Run { algorithm, ..trials(&mut crew, *members, *bytes, args)? });
+        }
+        crew.finish()?;
+    }
+    let usual = BulkSettings::default();
+    Ok(Report {
+        bench: "bulk",
+        fabric,
+        cores: cores(),
+        block_bytes: block.unwrap_or(usual.block_bytes),
+        ahead: ahead.unwrap_or(usual.ahead),
+        posts: posts.unwrap_or(usual.posts_max),
+        direct_below: direct.unwrap_or(usual.direct_below),
+        waiting,
+        runs,
+    })
+}
+
+fn trials(crew: &mut Crew, members: u32, bytes: u64, args: &Args) -> anyhow::Result<Run> {
+    let is_shm = args.fabric == Fabric::Shm;
+    let (job, reference) = if is_shm { (Job::Read, Job::Memcpy) } else { (Job::Multicast, Job::Stream) };
+    let mut cpu = vec![];
+    let mut rate = |what| {
+        let took = crew.run(bytes, what)?;
+        if what == job {
+            cpu.push(took.cpu_seconds);
+        }
+        Ok::<_, anyhow::Error>(bytes as f64 / took.seconds)
+    };
+    // The first of each touches memory that nobody has touched.
+    rate(job)?;
+    rate(reference)?;
+    let (mut rates, mut references, mut ratios) = (vec![], vec![], vec![]);
+    let (mut copied, mut lent) = (vec![], vec![]);
+    for _ in 0..args.trials {
+        let (ours, theirs) = (rate(job)?, rate(reference)?);
+        rates.push(ours);
+        references.push(theirs);
+        ratios.push(ours / theirs);
+        if is_shm {
+            copied.push(rate(Job::Copy)?);
+            lent.push(rate(Job::Multicast)?);
+        }
+    }
+    let ratio = quantile(&ratios, 0.5);
+    Ok(Run {
+        algorithm: None,
+        members,
+        receivers: members - 1,
+        bytes,
+        trials: args.trials,
+        bytes_per_second: quantile(&rates, 0.5),
+        bytes_per_second_min: quantile(&rates, 0.0),
+        bytes_per_second_max: quantile(&rates, 1.0),
+        reference_bytes_per_second: quantile(&references, 0.5),
+        cpu_seconds: quantile(&cpu, 0.5),
+        stream_ratio: (!is_shm).then_some(ratio),
+        memcpy_ratio: is_shm.then_some(ratio),
+        copied_bytes_per_second: is_shm.then(|| quantile(&copied, 0.5)),
+        lent_bytes_per_second: is_shm.then(|| quantile(&lent, 0.5)),
+    })
+}
+
+impl Report {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let Report { cores, block_bytes, ahead, posts, .. } = self;
+        let is_shm = self.fabric == Fabric::Shm;
+        if is_shm {
+            writeln!(out, "{cores} cores; receivers read the root's memory in place, and copy out of it\n")?;
+        } else {
+            writeln!(out, "{cores} cores; blocks of {block_bytes} bytes, ready for {ahead}, {posts} posted\n",)?;
+        }
+        let heads: &[&str] = if is_shm {
+            &[
+                "receivers",
+                "bytes",
+                "read B/s",
+                "slowest",
+                "fastest",
+                "memcpy B/s",
+                "ratio",
+                "CPU ms",
+                "copied B/s",
+                "lent B/s",
+            ]
+        } else {
+            &["schedule, receivers", "bytes", "B/s", "slowest", "fastest", "one stream B/s", "ratio", "CPU ms"]
+        };
+        let mut table = Table::new(heads);
+        for run in &self.runs {
+            let receivers = match run.algorithm {
+                Some(algorithm) => format!("{algorithm:?}, {}", run.receivers).to_lowercase(),
+                None => run.receivers.to_string(),
+            };
+            let mut cells = vec![receivers, run.bytes.to_string()];
+            let rates = [run.bytes_per_second, run.bytes_per_second_min, run.bytes_per_second_max];
+            cells.extend(rates.into_iter().chain([run.reference_bytes_per_second]).map(short));
+            cells.extend(run.stream_ratio.or(run.memcpy_ratio).map(|ratio| format!("{ratio:.2}")));
+            cells.push(format!("{:.1}", run.cpu_seconds * 1e3));
+            cells.extend([run.copied_bytes_per_second, run.lent_bytes_per_second].into_iter().flatten().map(short));
+            table.row(cells);
+        }
+        table.print(out)
+    }
+}

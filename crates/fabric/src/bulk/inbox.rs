@@ -1,0 +1,172 @@
+//! What arrives from one peer of a bulk group.
+//!
+//! Heads come through a buffer. A block's bytes go straight to their place, but for the few that came in the same look as the head.
+use super::error::BulkDown;
+use super::links::{Store, Word};
+use super::wire::{BlockHead, Greeting, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
+use crate::tcp::{Space, Stream};
+use spindle_core::Rank;
+use std::io;
+
+/// Bytes that are read without knowing what they are.
+const LOOK_BYTES: usize = 2048;
+/// Reads from one peer before the others' turn.
+const READS_MAX: u32 = 8;
+/// Bytes of a buffer that serves for all peers.
+pub(super) const BUFFER_BYTES: usize = HEAD_BYTES + LOOK_BYTES + LOOK_BYTES;
+
+/// One peer's side of the receiving.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    from: Rank,
+    /// What it has to begin with, until it has.
+    greeting: Option<Greeting>,
+    /// Bytes that were read and not taken: the beginning of a head or a tail; or more, behind the head of a block, for whose place time is
+    /// given once.
+    kept: Vec<u8>,
+    /// The block whose bytes come, and how many have.
+    arriving: Option<(BlockHead, u64)>,
+}
+
+impl Inbox {
+    pub(super) fn new(greeting: Greeting) -> Inbox {
+        let kept = Vec::with_capacity(BUFFER_BYTES);
+        Inbox { from: greeting.from, greeting: Some(greeting), kept, arriving: None }
+    }
+
+    /// Takes in what has arrived, and says whether there may be more. `bytes` counts what came, also when this fails.
+    ///
+    /// # Errors
+    /// Why nothing more will come.
+    pub(super) fn receive(
+        &mut self,
+        stream: &mut dyn Stream,
+        buffer: &mut [u8],
+        store: &mut impl Store,
+        bytes: &mut u64,
+    ) -> Result<bool, BulkDown> {
+        if !self.kept.is_empty() {
+            let kept = self.kept.len();
+            buffer[..kept].copy_from_slice(&self.kept);
+            if !self.take(&buffer[..kept], store)? {
+                return Ok(true);
+            }
+        }
+        for _ in 0..READS_MAX {
+            let kept = self.kept.len();
+            buffer[..kept].copy_from_slice(&self.kept);
+            let look = &mut buffer[kept..kept + LOOK_BYTES];
+            let place = match &self.arriving {
+                Some((head, got)) if *got < head.bytes => {
+                    store.place(self.from, head).map(|place| &mut place[*got as usize..])
+                }
+                _ => None,
+            };
+            let straight = place.as_ref().map_or(0, |place| place.len());
+            let offered = straight + look.len();
+            let result = match place {
+                Some(place) => stream.receive(&mut [Space::of(place), Space::of(look)]),
+                None => stream.receive(&mut [Space::of(look)]),
+            };
+            let got = match result {
+                Ok(0) => return Err(self.end()),
+                Ok(got) => got,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(source) => return Err(BulkDown::Os { call: "receiving", source }),
+            };
+            *bytes += got as u64;
+            let placed = got.min(straight);
+            if let Some((_, arrived)) = &mut self.arriving {
+                *arrived += placed as u64;
+            }
+            if !self.take(&buffer[..kept + got - placed], store)? {
+                return Ok(true);
+            }
+            if got < offered {
+                return Ok(stream.has_arrived());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes what was read, keeps what can't be taken yet, and says whether to go on reading now.
+    fn take(&mut self, mut bytes: &[u8], store: &mut impl Store) -> Result<bool, BulkDown> {
+        self.kept.clear();
+        loop {
+            if let Some((head, got)) = &mut self.arriving {
+                let left = head.bytes - *got;
+                let (body, behind) = bytes.split_at((bytes.len() as u64).min(left) as usize);
+                if !body.is_empty()
+                    && let Some(place) = store.place(self.from, head)
+                {
+                    place[*got as usize..][..body.len()].copy_from_slice(body);
+                }
+                *got += body.len() as u64;
+                bytes = behind;
+                if *got < head.bytes {
+                    return Ok(true);
+                }
+                let Some((tail, behind)) = bytes.split_first_chunk::<TAIL_BYTES>() else { break };
+                let head = *head;
+                match *tail {
+                    WHOLE => store.arrived(self.from, Word::Block(head))?,
+                    VOID => {}
+                    _ => return Err(BulkDown::Garbage { word: u64::from_le_bytes(*tail) }),
+                }
+                self.arriving = None;
+                bytes = behind;
+            }
+            let Some((head, behind)) = bytes.split_first_chunk::<HEAD_BYTES>() else { break };
+            bytes = behind;
+            if let Some(expected) = self.greeting {
+                self.greet(head, expected)?;
+                continue;
+            }
+            match Head::decode(head)? {
+                Head::Block(block) => {
+                    let is_placed = store.expect(self.from, &block)?;
+                    self.arriving = Some((block, 0));
+                    if !is_placed {
+                        self.kept.extend_from_slice(bytes);
+                        return Ok(false);
+                    }
+                }
+                Head::Columns { slot, columns } => store.arrived(self.from, Word::Columns { slot, columns })?,
+                Head::Closed { dead } => store.arrived(self.from, Word::Closed { dead })?,
+                Head::Finished => store.arrived(self.from, Word::Finished)?,
+                _ => return Err(garbage(head)),
+            }
+        }
+        self.kept.extend_from_slice(bytes);
+        Ok(true)
+    }
+
+    fn greet(&mut self, head: &[u8; HEAD_BYTES], expected: Greeting) -> Result<(), BulkDown> {
+        let Head::Greeting(found) = Head::decode(head)? else { return Err(garbage(head)) };
+        if found != expected {
+            return Err(mismatch(expected, found));
+        }
+        self.greeting = None;
+        Ok(())
+    }
+
+    /// What the end of the stream means here.
+    fn end(&self) -> BulkDown {
+        if self.kept.is_empty() && self.arriving.is_none() { BulkDown::Closed } else { BulkDown::Broken }
+    }
+}
+
+fn garbage(head: &[u8; HEAD_BYTES]) -> BulkDown {
+    BulkDown::Garbage { word: head.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)) }
+}
+
+pub(super) fn mismatch(expected: Greeting, found: Greeting) -> BulkDown {
+    BulkDown::Greeting {
+        from: expected.from,
+        to: expected.to,
+        expected: expected.digest,
+        found_from: found.from,
+        found_to: found.to,
+        found: found.digest,
+    }
+}

@@ -1,0 +1,310 @@
+//! The streams of one member of a bulk group.
+use super::error::{BulkDown, BulkLinksError};
+use super::inbox::{self, Inbox};
+use super::outbox::Outbox;
+use super::wire::{BlockHead, Greeting, Head};
+use crate::tcp::Connection;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fs::Timespec;
+use spindle_core::Rank;
+use spindle_core::bulk::{Columns, Slot};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Events taken from the system at once.
+const EVENTS_MAX: usize = 64;
+
+/// Where blocks stand, and which are awaited: the part of a member that knows the protocol.
+pub trait Store {
+    /// The bytes of a block that I posted.
+    fn block(&self, block: &BlockHead) -> &[u8];
+
+    /// A peer begins to send a block. Whether its place is there; if not, the peer is not read from again before the next look, and then the
+    /// block comes to whatever [`place`](Self::place) says.
+    ///
+    /// # Errors
+    /// If nobody has asked for it: the connection ends.
+    fn expect(&mut self, from: Rank, block: &BlockHead) -> Result<bool, BulkDown>;
+
+    /// Where all bytes of an awaited block go; `None` if nobody wants them any more. It may change between two calls, if what has come
+    /// already is moved along.
+    fn place(&mut self, from: Rank, block: &BlockHead) -> Option<&mut [u8]>;
+
+    /// A peer has said something.
+    ///
+    /// # Errors
+    /// If it is nonsense: the connection ends.
+    fn arrived(&mut self, from: Rank, word: Word) -> Result<(), BulkDown>;
+}
+
+/// What a peer says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Word {
+    /// All of a block is at its place, and these are its sender's counters.
+    Block(BlockHead),
+    /// Its counters.
+    Columns {
+        /// Of which slot.
+        slot: Slot,
+        /// What they are.
+        columns: Columns,
+    },
+    /// It has closed the group.
+    Closed {
+        /// Whose death it names.
+        dead: Rank,
+    },
+    /// It has done its part, and will end the connection.
+    Finished,
+}
+
+/// What can be done with the stream to one peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// Whose.
+    pub peer: Rank,
+    /// Something may be received.
+    pub to_receive: bool,
+    /// Something may be sent that waits for it.
+    pub to_send: bool,
+}
+
+/// One stream to every other member of a bulk group.
+///
+/// Nothing is done but by [`send`](Self::send) and [`receive`](Self::receive), which do not wait. [`ready`](Self::ready) tells when they are of
+/// use, and waits for that if it is told to.
+#[derive(Debug)]
+pub struct BulkLinks {
+    epoll: OwnedFd,
+    /// By rank; none at my own, and for peers that are gone.
+    links: Box<[Option<Link>]>,
+    buffer: Box<[u8]>,
+    /// Peers of whom not everything was read that has arrived, and of which the descriptor may not tell.
+    unread: Vec<Rank>,
+}
+
+#[derive(Debug)]
+struct Link {
+    stream: Connection,
+    outbox: Outbox,
+    inbox: Inbox,
+    /// Whether the system will tell when it takes more.
+    is_blocked: bool,
+    /// Why nothing can be sent any more. What the peer has sent is still read, which may say more.
+    deaf: Option<io::Error>,
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
+impl BulkLinks {
+    /// The connections of `me`, of `members`, to all others, in any order. `digest` is of all that the members have to agree on.
+    ///
+    /// # Errors
+    /// [`BulkLinksError`]: one is missing, or there twice, or can't be waited for.
+    pub fn new(
+        members: u32,
+        me: Rank,
+        digest: u64,
+        streams: impl IntoIterator<Item = (Rank, Connection)>,
+    ) -> Result<BulkLinks, BulkLinksError> {
+        let os = |call| move |errno: rustix::io::Errno| BulkLinksError::Os { call, source: errno.into() };
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
+        let mut links: Vec<Option<Link>> = (0..members).map(|_| None).collect();
+        for (rank, stream) in streams {
+            let is_other = rank != me && rank.0 < members;
+            match links.get_mut(rank.index()) {
+                Some(slot @ None) if is_other => {
+                    let data = EventData::new_u64(rank.0.into());
+                    epoll::add(&epoll, stream.fd(), data, EventFlags::IN).map_err(os("epoll_ctl"))?;
+                    let mut outbox = Outbox::default();
+                    outbox.push(Head::Greeting(Greeting { from: me, to: rank, digest }));
+                    let inbox = Inbox::new(Greeting { from: rank, to: me, digest });
+                    let (is_blocked, deaf, sent_bytes, received_bytes) = (false, None, 0, 0);
+                    *slot = Some(Link { stream, outbox, inbox, is_blocked, deaf, sent_bytes, received_bytes });
+                }
+                slot => {
+                    let times = 1 + u32::from(slot.is_some_and(|slot| slot.is_some()));
+                    return Err(BulkLinksError::Connections { rank, times, expected: is_other.into(), me });
+                }
+            }
+        }
+        let missing = (0..members).find(|rank| *rank != me.0 && links[*rank as usize].is_none());
+        if let Some(rank) = missing {
+            return Err(BulkLinksError::Connections { rank: Rank(rank), times: 0, expected: 1, me });
+        }
+        let unread = Vec::with_capacity(links.len());
+        Ok(BulkLinks { epoll, links: links.into(), buffer: vec![0; inbox::BUFFER_BYTES].into(), unread })
+    }
+
+    /// Whether there is a connection to `peer`.
+    pub fn is_open(&self, peer: Rank) -> bool {
+        self.link(peer).is_some()
+    }
+
+    /// How many there are.
+    pub fn open(&self) -> u32 {
+        self.links.iter().flatten().count() as u32
+    }
+
+    /// Whether the system has yet to take what was posted to `peer`: [`ready`](Self::ready) tells when it does.
+    pub fn is_blocked(&self, peer: Rank) -> bool {
+        self.link(peer).is_some_and(|link| link.is_blocked)
+    }
+
+    /// Whether everything is handed to the system that can be.
+    pub fn is_flushed(&self) -> bool {
+        self.links.iter().flatten().all(Link::is_flushed)
+    }
+
+    /// Bytes that were handed to the system for a peer, and that were received from it, with the heads of frames.
+    pub fn traffic(&self, peer: Rank) -> Option<(u64, u64)> {
+        self.link(peer).map(|link| (link.sent_bytes, link.received_bytes))
+    }
+
+    /// Posts counters. They are sent by the next [`send`](Self::send).
+    pub fn post_columns(&mut self, to: Rank, slot: Slot, columns: Columns) {
+        if let Some(link) = self.to(to) {
+            link.outbox.push_columns(slot, columns);
+        }
+    }
+
+    /// Posts a block, whose bytes the store has until [`send`](Self::send) says that it is gone. Nobody says so if the connection ends.
+    pub fn post_block(&mut self, to: Rank, block: BlockHead) {
+        if let Some(link) = self.to(to) {
+            link.outbox.push_block(block);
+        }
+    }
+
+    /// Posts that I have done my part.
+    pub fn post_finished(&mut self) {
+        for link in self.links.iter_mut().flatten().filter(|link| link.deaf.is_none()) {
+            link.outbox.push(Head::Finished);
+        }
+    }
+
+    /// Forgets all that is posted, and posts that the group is closed. No block is asked of the store any more.
+    pub fn close(&mut self, dead: Rank) {
+        for link in self.links.iter_mut().flatten().filter(|link| link.deaf.is_none()) {
+            link.outbox.give_up();
+            link.outbox.push(Head::Closed { dead });
+        }
+    }
+
+    /// Sends to a peer what it takes. Whether anything left; the slots of the blocks that are gone are added to `gone`.
+    pub fn send(&mut self, to: Rank, store: &impl Store, gone: &mut Vec<Slot>) -> bool {
+        let Some(link) = self.links.get_mut(to.index()).and_then(Option::as_mut) else { return false };
+        let before = link.sent_bytes;
+        if let Err(error) = link.send(store, gone) {
+            link.outbox.clear();
+            link.deaf = Some(error);
+        }
+        let is_blocked = !link.is_flushed();
+        if is_blocked != link.is_blocked {
+            link.is_blocked = is_blocked;
+            let flags = if is_blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            // It was added, with the same descriptor, and is open.
+            let modified = epoll::modify(&self.epoll, link.stream.fd(), EventData::new_u64(to.0.into()), flags);
+            debug_assert!(modified.is_ok());
+        }
+        link.sent_bytes > before
+    }
+
+    /// Receives from a peer. Whether anything came, and why the connection has ended, if it has.
+    pub fn receive(&mut self, from: Rank, store: &mut impl Store) -> (bool, Option<BulkDown>) {
+        let Some(link) = self.links.get_mut(from.index()).and_then(Option::as_mut) else { return (false, None) };
+        let before = link.received_bytes;
+        let received = link.inbox.receive(&mut *link.stream, &mut self.buffer, store, &mut link.received_bytes);
+        let came = link.received_bytes > before;
+        let down = match received {
+            // It was read to its end, and says no more about why it takes nothing.
+            Ok(false) if link.deaf.is_some() => BulkDown::Closed,
+            Ok(more) => {
+                if more && !self.unread.contains(&from) {
+                    self.unread.push(from);
+                }
+                return (came, None);
+            }
+            Err(down) => down,
+        };
+        (came, Some(self.end(from, down)))
+    }
+
+    /// Ends the connection to a peer.
+    pub fn end(&mut self, peer: Rank, down: BulkDown) -> BulkDown {
+        let Some(link) = self.links.get_mut(peer.index()).and_then(Option::take) else { return down };
+        // Somebody may hold a duplicate of the descriptor, which would keep it in there.
+        let _ = epoll::delete(&self.epoll, link.stream.fd());
+        self.unread.retain(|other| *other != peer);
+        match (down, link.deaf) {
+            // The system says only once what was wrong.
+            (BulkDown::Closed | BulkDown::Os { .. }, Some(source)) => BulkDown::Os { call: "sending", source },
+            (down, _) => down,
+        }
+    }
+
+    /// Adds to `ready` what can be done now, or within `at_most`.
+    pub fn ready(&mut self, at_most: Duration, ready: &mut Vec<Ready>) {
+        let unread = self.unread.drain(..).map(|peer| Ready { peer, to_receive: true, to_send: false });
+        ready.extend(unread);
+        let at_most = if ready.is_empty() { at_most } else { Duration::ZERO };
+        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
+        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
+        let mut room = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
+        // Interrupted is as good as timed out.
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
+        for event in events {
+            // Copied, because it may stand unaligned.
+            let (flags, data) = (event.flags, event.data);
+            let Ok(peer) = u32::try_from(data.u64()) else { continue };
+            let to_receive = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+            ready.push(Ready { peer: Rank(peer), to_receive, to_send: flags.contains(EventFlags::OUT) });
+        }
+    }
+
+    /// Whether there is something to receive of which the descriptor does not tell.
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Tells all peers that nothing more comes.
+    pub fn finish(&mut self) {
+        for link in self.links.iter_mut().flatten() {
+            link.stream.finish();
+        }
+    }
+
+    fn link(&self, peer: Rank) -> Option<&Link> {
+        self.links.get(peer.index())?.as_ref()
+    }
+
+    /// The link on which can be sent to `peer`.
+    fn to(&mut self, peer: Rank) -> Option<&mut Link> {
+        self.links.get_mut(peer.index())?.as_mut().filter(|link| link.deaf.is_none())
+    }
+}
+
+/// Readable when [`BulkLinks::ready`] would find something, but for what [`BulkLinks::has_unread`] tells.
+impl AsFd for BulkLinks {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Link {
+    fn send(&mut self, store: &impl Store, gone: &mut Vec<Slot>) -> io::Result<()> {
+        self.sent_bytes += self.outbox.send(&mut *self.stream, store, gone)?;
+        if self.stream.holds_back() {
+            match self.stream.send(&[]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.deaf.is_some() || (self.outbox.is_empty() && !self.stream.holds_back())
+    }
+}

@@ -1,0 +1,550 @@
+//! Bulk groups on one machine: the root hands every other member the descriptor of the segment in which an object stands.
+//!
+//! A Unix socket that keeps messages apart leads from the root to each of the others; they need none among themselves. An object that is too
+//! small for a segment of its own comes in the message. Descriptors beyond the one that an object needs are thrown away.
+//!
+//! To map memory takes about as long as to copy it. So a receiver keeps what it has mapped, and the root uses a segment again once all
+//! receivers have dropped the object in it, which they tell ([`Head::Released`]), and the application has dropped it, too. Until then nobody writes it:
+//! that is what makes it right to lend its bytes (INV-LENT, docs/protocol/bulk.md). A segment of which no account is kept any more while somebody may read it
+//! is never written again.
+use super::error::{BulkDown, BulkLinksError};
+use super::inbox::mismatch;
+use super::object::{Loan, NAME, Object, Segment};
+use super::wire::{Greeting, HEAD_BYTES, Head, Place};
+use crate::region::{PeerRegion, RegionError};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fs::Timespec;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use spindle_core::Rank;
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// Bytes of the largest object that can come inside a message.
+const INSIDE_BYTES_MAX: u64 = 64 << 10;
+/// Descriptors that one message may bring, of which one is used.
+const FDS_MAX: usize = 4;
+/// Messages from one peer before the others' turn.
+const MESSAGES_MAX: u32 = 16;
+/// Events taken from the system at once.
+const EVENTS_MAX: usize = 64;
+/// Segments that nobody reads which the root keeps to use them again.
+const KEPT_MAX: usize = 2;
+/// Objects that are read, and those, that the root keeps account of.
+const LOANED_MAX: usize = 16;
+/// Segments of which receivers know.
+const KNOWN_MAX: usize = 2 * LOANED_MAX;
+
+/// What a member of a group on one machine needs to take part, as descriptors that can be passed to another process.
+#[derive(Debug)]
+pub struct LocalPart {
+    members: u32,
+    me: Rank,
+    root: Rank,
+    /// To everybody else, by rank, if this is the root; to the root otherwise.
+    sockets: Vec<OwnedFd>,
+}
+
+impl LocalPart {
+    /// The parts of all members, by rank. `root` is one of `members`.
+    ///
+    /// # Errors
+    /// [`BulkLinksError::Os`].
+    ///
+    /// # Panics
+    /// If `root` is none of them.
+    pub fn parts(members: u32, root: Rank) -> Result<Vec<LocalPart>, BulkLinksError> {
+        assert!(root.0 < members, "the root is a member");
+        let (mut roots, mut parts) = (vec![], vec![]);
+        for me in (0..members).map(Rank) {
+            let mut sockets = vec![];
+            if me != root {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+                let (near, far) = pair.map_err(os("socketpair"))?;
+                roots.push(near);
+                sockets.push(far);
+            }
+            parts.push(LocalPart { members, me, root, sockets });
+        }
+        parts[root.index()].sockets = roots;
+        Ok(parts)
+    }
+
+    /// Its descriptors, to be passed to the member's process.
+    pub fn into_fds(self) -> Vec<OwnedFd> {
+        self.sockets
+    }
+
+    /// The part of `me`, whose descriptors have come.
+    ///
+    /// # Errors
+    /// [`BulkLinksError::Connections`] if there are too few or too many of them, or no such ranks.
+    pub fn from_fds(members: u32, me: Rank, root: Rank, fds: Vec<OwnedFd>) -> Result<LocalPart, BulkLinksError> {
+        let expected = if me == root { members.saturating_sub(1) } else { 1 };
+        if me.0 >= members || root.0 >= members || fds.len() != expected as usize {
+            return Err(BulkLinksError::Connections { rank: root, times: fds.len() as u32, expected, me });
+        }
+        for fd in &fds {
+            rustix::io::ioctl_fionbio(fd, true).map_err(os("ioctl"))?;
+        }
+        Ok(LocalPart { members, me, root, sockets: fds })
+    }
+
+    /// How many members the group has.
+    pub fn members(&self) -> u32 {
+        self.members
+    }
+
+    /// Whose part it is.
+    pub fn me(&self) -> Rank {
+        self.me
+    }
+
+    /// Who sends.
+    pub fn root(&self) -> Rank {
+        self.root
+    }
+}
+
+/// What has come from a peer.
+#[derive(Debug)]
+pub enum LocalNews {
+    /// An object of the root.
+    Object {
+        /// Its number.
+        number: u64,
+        /// The object.
+        object: Object,
+    },
+    /// To the root: how many objects it has.
+    Have {
+        /// So many.
+        objects: u64,
+    },
+    /// It has closed the group.
+    Closed {
+        /// Whose death it names.
+        dead: Rank,
+    },
+    /// It has done its part, and will end the connection.
+    Finished,
+}
+
+/// The sockets of one member. Nothing waits but [`ready`](Self::ready), if it is told to.
+#[derive(Debug)]
+pub struct LocalLinks {
+    epoll: OwnedFd,
+    /// By rank.
+    links: Box<[Option<Link>]>,
+    buffer: Box<[u8]>,
+    /// At the root, objects in segments that receivers know, in the order in which they were sent.
+    loaned: Vec<Loaned>,
+}
+
+/// An object that others read.
+#[derive(Debug)]
+struct Loaned {
+    number: u64,
+    object: Object,
+    /// Who has not said that it reads it no more.
+    readers: Vec<Rank>,
+}
+
+impl Loaned {
+    /// Keeps no account of it any more.
+    fn leave(self) {
+        if let Some(segment) = self.object.segment().filter(|_| !self.readers.is_empty()) {
+            segment.abandon();
+        }
+    }
+}
+
+/// What a receiver owes the root for one object.
+#[derive(Debug)]
+struct Owed {
+    number: u64,
+    /// Gone when the connection is.
+    socket: Weak<OwnedFd>,
+    /// What could not be sent.
+    unsent: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Loan for Owed {
+    /// Tells the root at once, from whatever thread: it may wait for the memory.
+    fn end(&self) {
+        let Some(socket) = self.socket.upgrade() else { return };
+        let head = Head::Released { number: self.number }.encode();
+        if rustix::net::send(&socket, &head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() {
+            self.unsent.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Link {
+    socket: Arc<OwnedFd>,
+    /// Segments of mine that are mapped there.
+    handed: Vec<u64>,
+    /// Segments of the root that are mapped here.
+    known: Vec<(u64, Arc<PeerRegion>)>,
+    unsent: Arc<Mutex<Vec<u64>>>,
+    /// As many as its owner posts.
+    queue: VecDeque<(Head, Option<Object>)>,
+    /// Whether the system will tell when it takes more.
+    is_blocked: bool,
+    is_deaf: bool,
+    /// What it has to begin with, until it has.
+    greeting: Option<Greeting>,
+}
+
+impl LocalLinks {
+    /// Those of a part. `digest` is of all that the members have to agree on.
+    ///
+    /// # Errors
+    /// [`BulkLinksError::Os`].
+    pub fn new(part: LocalPart, digest: u64) -> Result<LocalLinks, BulkLinksError> {
+        let LocalPart { members, me, root, sockets } = part;
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
+        let mut links: Vec<Option<Link>> = (0..members).map(|_| None).collect();
+        let peers = (0..members).map(Rank).filter(|rank| (me == root) != (*rank == root));
+        for (peer, socket) in peers.zip(sockets) {
+            let data = EventData::new_u64(peer.0.into());
+            epoll::add(&epoll, &socket, data, EventFlags::IN).map_err(os("epoll_ctl"))?;
+            let greeting = Some(Greeting { from: peer, to: me, digest });
+            let first = Head::Greeting(Greeting { from: me, to: peer, digest });
+            let queue = VecDeque::from([(first, None)]);
+            let (socket, unsent) = (Arc::new(socket), Arc::default());
+            let (handed, known, is_blocked, is_deaf) = (vec![], vec![], false, false);
+            links[peer.index()] = Some(Link { socket, handed, known, unsent, queue, is_blocked, is_deaf, greeting });
+        }
+        let buffer = vec![0; HEAD_BYTES + INSIDE_BYTES_MAX as usize].into();
+        let mut made = LocalLinks { epoll, links: links.into(), buffer, loaned: vec![] };
+        made.send_all();
+        Ok(made)
+    }
+
+    /// Whether there is a connection to `peer`.
+    pub fn is_open(&self, peer: Rank) -> bool {
+        self.links.get(peer.index()).is_some_and(Option::is_some)
+    }
+
+    /// Whether an object of so many bytes can go inside a message.
+    pub fn fits(bytes: u64) -> bool {
+        bytes <= INSIDE_BYTES_MAX
+    }
+
+    /// Memory for an object of so many bytes, with anything in it: that of an earlier object that nobody reads any more, or new.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    pub fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
+        for i in 0..self.loaned.len() {
+            let Loaned { object, readers, .. } = &self.loaned[i];
+            if readers.is_empty() && object.segment().is_some_and(|segment| segment.suits(bytes)) {
+                let Loaned { number, object, readers } = self.loaned.remove(i);
+                match object.into_segment() {
+                    Ok(mut segment) => {
+                        segment.resize(bytes);
+                        return Ok(segment);
+                    }
+                    // The application still has it.
+                    Err(object) => self.loaned.insert(i, Loaned { number, object, readers }),
+                }
+            }
+        }
+        Segment::create(bytes)
+    }
+
+    /// Sends an object to everybody.
+    ///
+    /// # Panics
+    /// If it neither [fits](Self::fits) nor stands in a segment.
+    pub fn post_object(&mut self, number: u64, object: &Object) {
+        let bytes = object.len() as u64;
+        let Some(segment) = object.segment() else {
+            assert!(LocalLinks::fits(bytes), "{bytes} bytes are in no segment");
+            return self.post(Head::Object { number, bytes, place: Place::Inside }, Some(object));
+        };
+        let (id, segment_bytes) = (segment.id(), segment.size());
+        let readers: Vec<Rank> =
+            (0..).map(Rank).zip(&self.links).filter_map(|(rank, link)| link.as_ref().map(|_| rank)).collect();
+        self.loaned.push(Loaned { number, object: object.clone(), readers });
+        for link in self.links.iter_mut().flatten() {
+            let is_known = link.handed.contains(&id);
+            let place = if is_known { Place::Known { segment: id } } else { Place::New { segment: id, segment_bytes } };
+            if !is_known {
+                link.handed.push(id);
+            }
+            link.queue.push_back((Head::Object { number, bytes, place }, Some(object.clone())));
+        }
+        self.forget();
+        self.send_all();
+    }
+
+    /// Keeps no more than it may: the oldest that nobody reads go first. What is still read is left to those who do.
+    fn forget(&mut self) {
+        loop {
+            let mut unread = self.loaned.iter().enumerate().filter(|(_, loaned)| loaned.readers.is_empty());
+            let oldest = unread.next().map(|(i, _)| i);
+            if unread.count() < KEPT_MAX && self.loaned.len() <= LOANED_MAX {
+                break;
+            }
+            self.loaned.remove(oldest.unwrap_or(0)).leave();
+        }
+        let is_kept =
+            |id: &u64| self.loaned.iter().any(|loaned| loaned.object.segment().is_some_and(|s| s.id() == *id));
+        for link in self.links.iter_mut().flatten() {
+            for segment in link.handed.extract_if(.., |id| !is_kept(id)) {
+                link.queue.push_back((Head::Forget { segment }, None));
+            }
+        }
+    }
+
+    /// Tells the root how many objects are here.
+    pub fn post_have(&mut self, objects: u64) {
+        self.post(Head::Have { objects }, None);
+    }
+
+    /// Tells everybody that I have done my part.
+    pub fn post_finished(&mut self) {
+        self.post(Head::Finished, None);
+    }
+
+    /// Tells everybody that the group is closed, and nothing else that was posted.
+    pub fn close(&mut self, dead: Rank) {
+        self.links.iter_mut().flatten().for_each(|link| link.queue.clear());
+        self.post(Head::Closed { dead }, None);
+    }
+
+    /// Whether everything is handed to the system that can be.
+    pub fn is_flushed(&self) -> bool {
+        self.links.iter().flatten().all(|link| link.is_deaf || link.queue.is_empty())
+    }
+
+    /// Adds to `ready` who can be received from now, or within `at_most`. Sends what can be sent.
+    pub fn ready(&mut self, at_most: Duration, ready: &mut Vec<Rank>) {
+        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
+        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
+        let mut room = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
+        // Interrupted is as good as timed out.
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
+        for event in events {
+            // Copied, because it may stand unaligned.
+            let (flags, data) = (event.flags, event.data);
+            let Ok(peer) = u32::try_from(data.u64()) else { continue };
+            if flags.contains(EventFlags::OUT) {
+                self.send(Rank(peer));
+            }
+            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                ready.push(Rank(peer));
+            }
+        }
+    }
+
+    /// Receives from a peer what has come, up to a number of messages; and why the connection has ended, if it has.
+    pub fn receive(&mut self, from: Rank, news: &mut Vec<LocalNews>) -> Option<BulkDown> {
+        for _ in 0..MESSAGES_MAX {
+            let link = self.links.get_mut(from.index())?.as_mut()?;
+            let down = match link.receive(&mut self.buffer) {
+                Ok(Came::Nothing) => return None,
+                Ok(Came::Known) => continue,
+                Ok(Came::News(found)) => {
+                    news.push(found);
+                    continue;
+                }
+                Ok(Came::Released { number }) if self.release(from, number) => continue,
+                Ok(Came::Released { number }) => BulkDown::Garbage { word: number },
+                Err(down) => down,
+            };
+            self.end(from);
+            return Some(down);
+        }
+        None
+    }
+
+    /// A peer reads an object no more; whether it did before.
+    fn release(&mut self, from: Rank, number: u64) -> bool {
+        // One of which nothing is known any more is none of its concern.
+        let Some(loaned) = self.loaned.iter_mut().find(|loaned| loaned.number == number) else { return true };
+        let before = loaned.readers.len();
+        loaned.readers.retain(|reader| *reader != from);
+        loaned.readers.len() < before
+    }
+
+    fn end(&mut self, peer: Rank) {
+        if let Some(link) = self.links[peer.index()].take() {
+            // Somebody may hold a duplicate of the descriptor, which would keep it in there.
+            let _ = epoll::delete(&self.epoll, &link.socket);
+        }
+    }
+
+    fn post(&mut self, head: Head, object: Option<&Object>) {
+        for link in self.links.iter_mut().flatten() {
+            link.queue.push_back((head, object.cloned()));
+        }
+        self.send_all();
+    }
+
+    fn send_all(&mut self) {
+        for peer in 0..self.links.len() as u32 {
+            if self.links[peer as usize].as_ref().is_some_and(|link| !link.is_blocked) {
+                self.send(Rank(peer));
+            }
+        }
+    }
+
+    fn send(&mut self, peer: Rank) {
+        let Some(link) = &mut self.links[peer.index()] else { return };
+        let unsent = std::mem::take(&mut *link.unsent.lock().unwrap_or_else(PoisonError::into_inner));
+        link.queue.extend(unsent.into_iter().map(|number| (Head::Released { number }, None)));
+        link.send();
+        let is_blocked = !link.queue.is_empty();
+        if is_blocked != link.is_blocked {
+            link.is_blocked = is_blocked;
+            let flags = if is_blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            // It was added, with the same descriptor, and is open.
+            let modified = epoll::modify(&self.epoll, &link.socket, EventData::new_u64(peer.0.into()), flags);
+            debug_assert!(modified.is_ok());
+        }
+    }
+}
+
+impl Drop for LocalLinks {
+    fn drop(&mut self) {
+        self.loaned.drain(..).for_each(Loaned::leave);
+    }
+}
+
+/// Readable when [`LocalLinks::ready`] would find something.
+impl AsFd for LocalLinks {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Link {
+    /// Sends what the system takes.
+    fn send(&mut self) {
+        while let Some((head, object)) = self.queue.front() {
+            let inside: &[u8] = match object {
+                Some(object) if object.segment().is_none() => object,
+                _ => &[],
+            };
+            let is_new = matches!(head, Head::Object { place: Place::New { .. }, .. });
+            let fd = object.as_ref().and_then(Object::segment).filter(|_| is_new).map(AsFd::as_fd);
+            let head = head.encode();
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let pushed = fd.is_none() || control.push(SendAncillaryMessage::ScmRights(fd.as_slice()));
+            debug_assert!(pushed, "there is room for one");
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match sendmsg(&self.socket, &[IoSlice::new(&head), IoSlice::new(inside)], &mut control, flags) {
+                Ok(_) => _ = self.queue.pop_front(),
+                Err(Errno::INTR) => {}
+                // The queue, the kernel's memory, the descriptors on their way.
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => return,
+                // What the peer has sent before it ended is still read, and says that it has.
+                Err(_) => {
+                    self.queue.clear();
+                    self.is_deaf = true;
+                }
+            }
+        }
+    }
+
+    /// The next message, if there is one.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Came, BulkDown> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let received = match recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+            Ok(received) => received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::Nothing),
+            Err(errno) => return Err(BulkDown::Os { call: "receiving", source: errno.into() }),
+        };
+        let mut fds: Vec<OwnedFd> = vec![];
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
+            }
+        }
+        if received.bytes == 0 {
+            return Err(BulkDown::Closed);
+        }
+        let is_cut = received.flags.contains(ReturnFlags::TRUNC);
+        let whole = buffer.get(..received.bytes).filter(|_| !is_cut).and_then(|bytes| bytes.split_first_chunk());
+        let Some((head, inside)) = whole else { return Err(BulkDown::Garbage { word: 0 }) };
+        let garbage = || BulkDown::Garbage { word: u64::from_le_bytes(*head.first_chunk().unwrap_or(&[0; 8])) };
+        let head = Head::decode(head)?;
+        let is_inside =
+            matches!(head, Head::Object { place: Place::Inside, bytes, .. } if bytes == inside.len() as u64);
+        if !is_inside && !inside.is_empty() {
+            return Err(garbage());
+        }
+        if let Some(expected) = self.greeting {
+            let Head::Greeting(found) = head else { return Err(garbage()) };
+            if found != expected {
+                return Err(mismatch(expected, found));
+            }
+            self.greeting = None;
+            return Ok(Came::Known);
+        }
+        Ok(Came::News(match head {
+            Head::Object { number, place: Place::Inside, .. } if is_inside => {
+                LocalNews::Object { number, object: inside.to_vec().into() }
+            }
+            Head::Object { number, bytes, place: Place::New { segment, segment_bytes } } => {
+                let fd = fds.first().filter(|_| self.known.len() < KNOWN_MAX).ok_or_else(garbage)?;
+                let region = PeerRegion::open(NAME, fd, segment_bytes).map_err(BulkDown::Segment)?;
+                self.known.push((segment, Arc::new(region)));
+                self.lend(number, segment, bytes).ok_or_else(garbage)?
+            }
+            Head::Object { number, bytes, place: Place::Known { segment } } => {
+                self.lend(number, segment, bytes).ok_or_else(garbage)?
+            }
+            Head::Have { objects } => LocalNews::Have { objects },
+            Head::Closed { dead } => LocalNews::Closed { dead },
+            Head::Finished => LocalNews::Finished,
+            Head::Released { number } => return Ok(Came::Released { number }),
+            Head::Forget { segment } => {
+                self.known.retain(|(known, _)| *known != segment);
+                return Ok(Came::Known);
+            }
+            _ => return Err(garbage()),
+        }))
+    }
+
+    /// An object in a segment that is mapped here, if there is such a one and it is as long.
+    fn lend(&self, number: u64, segment: u64, bytes: u64) -> Option<LocalNews> {
+        let (_, region) = self.known.iter().find(|(known, _)| *known == segment)?;
+        if bytes > region.size() {
+            return None;
+        }
+        let owed = Owed { number, socket: Arc::downgrade(&self.socket), unsent: self.unsent.clone() };
+        Some(LocalNews::Object { number, object: Object::lent(region.clone(), bytes, owed) })
+    }
+}
+
+/// What a message was.
+enum Came {
+    /// There is none.
+    Nothing,
+    /// Nothing that its owner has to know.
+    Known,
+    Released {
+        number: u64,
+    },
+    News(LocalNews),
+}
+
+fn os(call: &'static str) -> impl Fn(Errno) -> BulkLinksError {
+    move |errno| BulkLinksError::Os { call, source: errno.into() }
+}

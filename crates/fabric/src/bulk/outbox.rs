@@ -1,0 +1,312 @@
+//! What waits to be sent to one peer of a bulk group: heads, and blocks by where they stand.
+use super::links::Store;
+use super::wire::{BlockHead, HEAD_BYTES, Head, TAIL_BYTES, VOID, WHOLE};
+use crate::tcp::Stream;
+use spindle_core::bulk::{Columns, Slot};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+/// Slices that are given to the system at once.
+const SLICES_MAX: usize = 24;
+/// What is sent in place of a block that was given up.
+static NOTHING: [u8; 64 << 10] = [0; 64 << 10];
+
+/// The queue is as long as what its owner posts: a session bounds blocks, and of a slot's counters one entry stands behind each block.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    queue: VecDeque<Item>,
+    /// Bytes of the first item that are gone.
+    gone: u64,
+}
+
+#[derive(Debug)]
+struct Item {
+    head: [u8; HEAD_BYTES],
+    body: Body,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    None,
+    /// None, and the head has counters of this slot.
+    Columns(Slot),
+    Block(BlockHead),
+    /// Of a block that was given up so many bytes, and its tail.
+    Void(u64, [u8; TAIL_BYTES]),
+}
+
+impl Item {
+    fn bytes(&self) -> u64 {
+        let body = match self.body {
+            Body::None | Body::Columns(_) => 0,
+            Body::Block(BlockHead { bytes, .. }) | Body::Void(bytes, _) => bytes + TAIL_BYTES as u64,
+        };
+        HEAD_BYTES as u64 + body
+    }
+}
+
+impl Outbox {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn push(&mut self, head: Head) {
+        self.queue.push_back(Item { head: head.encode(), body: Body::None });
+    }
+
+    /// Counters, in place of older ones of the slot if no block of it was posted since.
+    pub(super) fn push_columns(&mut self, slot: Slot, columns: Columns) {
+        let head = Head::Columns { slot, columns }.encode();
+        let begun = usize::from(self.gone > 0);
+        for item in self.queue.iter_mut().skip(begun).rev() {
+            match item.body {
+                Body::Columns(other) if other == slot => {
+                    item.head = head;
+                    return;
+                }
+                Body::Block(block) if block.slot == slot => break,
+                _ => {}
+            }
+        }
+        self.queue.push_back(Item { head, body: Body::Columns(slot) });
+    }
+
+    pub(super) fn push_block(&mut self, block: BlockHead) {
+        self.queue.push_back(Item { head: Head::Block(block).encode(), body: Body::Block(block) });
+    }
+
+    /// Forgets what is posted but for a frame that has begun. Of a block, nothing more is read.
+    pub(super) fn give_up(&mut self) {
+        self.queue.truncate(usize::from(self.gone > 0));
+        if let Some(item) = self.queue.front_mut()
+            && let Body::Block(BlockHead { bytes, .. }) = item.body
+        {
+            let is_whole = self.gone > HEAD_BYTES as u64 + bytes;
+            item.body = Body::Void(bytes, if is_whole { WHOLE } else { VOID });
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.gone = 0;
+    }
+
+    /// Sends what the stream takes, and says how many bytes; notes the slots of blocks that are gone.
+    ///
+    /// # Errors
+    /// If it will never take anything any more.
+    pub(super) fn send(
+        &mut self,
+        stream: &mut dyn Stream,
+        store: &impl Store,
+        gone: &mut Vec<Slot>,
+    ) -> io::Result<u64> {
+        let mut sent = 0;
+        while !self.queue.is_empty() {
+            let mut slices = Slices { parts: [IoSlice::new(&[]); SLICES_MAX], used: 0, skip: self.gone };
+            for item in &self.queue {
+                if !slices.add(item, store) {
+                    break;
+                }
+            }
+            match stream.send(&slices.parts[..slices.used]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => {
+                    sent += bytes as u64;
+                    self.pass(bytes as u64, gone);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn pass(&mut self, bytes: u64, gone: &mut Vec<Slot>) {
+        self.gone += bytes;
+        while let Some(first) = self.queue.front().filter(|first| first.bytes() <= self.gone) {
+            if let Body::Block(block) = first.body {
+                gone.push(block.slot);
+            }
+            self.gone -= first.bytes();
+            self.queue.pop_front();
+        }
+    }
+}
+
+/// Slices in the making, the first bytes of which are gone.
+struct Slices<'a> {
+    parts: [IoSlice<'a>; SLICES_MAX],
+    used: usize,
+    skip: u64,
+}
+
+impl<'a> Slices<'a> {
+    /// Whether there was room for all of it.
+    fn add(&mut self, item: &'a Item, store: &'a impl Store) -> bool {
+        if !self.part(&item.head) {
+            return false;
+        }
+        match &item.body {
+            Body::None | Body::Columns(_) => true,
+            Body::Block(block) => {
+                let whole = store.block(block);
+                debug_assert_eq!(whole.len() as u64, block.bytes);
+                self.part(whole) && self.part(&WHOLE)
+            }
+            Body::Void(bytes, tail) => {
+                let mut left = *bytes;
+                while left > 0 {
+                    let len = left.min(NOTHING.len() as u64);
+                    if !self.part(&NOTHING[..len as usize]) {
+                        return false;
+                    }
+                    left -= len;
+                }
+                self.part(tail)
+            }
+        }
+    }
+
+    fn part(&mut self, bytes: &'a [u8]) -> bool {
+        let skipped = self.skip.min(bytes.len() as u64);
+        self.skip -= skipped;
+        let rest = &bytes[skipped as usize..];
+        if rest.is_empty() {
+            return true;
+        }
+        let Some(part) = self.parts.get_mut(self.used) else { return false };
+        *part = IoSlice::new(rest);
+        self.used += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BulkDown;
+    use super::super::links::Word;
+    use super::*;
+    use crate::tcp::Space;
+    use spindle_core::Rank;
+    use std::os::fd::BorrowedFd;
+
+    /// Takes so many bytes at a time, and then nothing.
+    #[derive(Debug)]
+    struct Narrow {
+        at_once: usize,
+        left: usize,
+        taken: Vec<u8>,
+    }
+
+    impl Stream for Narrow {
+        fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+            let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+            let len = bytes.len().min(self.at_once).min(self.left);
+            if len == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.left -= len;
+            self.taken.extend_from_slice(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn receive(&mut self, _: &mut [Space<'_>]) -> io::Result<usize> {
+            unreachable!("nobody receives here")
+        }
+
+        fn finish(&mut self) {}
+
+        fn fd(&self) -> BorrowedFd<'_> {
+            unreachable!("nobody waits here")
+        }
+    }
+
+    struct Bytes(Vec<u8>);
+
+    impl Store for Bytes {
+        fn block(&self, block: &BlockHead) -> &[u8] {
+            &self.0[block.at as usize..][..block.bytes as usize]
+        }
+
+        fn expect(&mut self, _: Rank, _: &BlockHead) -> Result<bool, BulkDown> {
+            unreachable!("nothing comes")
+        }
+
+        fn place(&mut self, _: Rank, _: &BlockHead) -> Option<&mut [u8]> {
+            unreachable!("nothing comes")
+        }
+
+        fn arrived(&mut self, _: Rank, _: Word) -> Result<(), BulkDown> {
+            unreachable!("nothing comes")
+        }
+    }
+
+    fn block(at: u64, bytes: u64) -> BlockHead {
+        BlockHead { slot: Slot(1), at, bytes, columns: Columns { steps: at, ..Columns::default() } }
+    }
+
+    fn columns(slot: u32, have: u64) -> (Slot, Columns) {
+        (Slot(slot), Columns { have, ..Columns::default() })
+    }
+
+    /// What is sent, so many bytes at a time, `gives_up` after so many bytes.
+    fn sent(outbox: &mut Outbox, at_once: usize, first: usize, gives_up: bool) -> (Vec<u8>, Vec<Slot>) {
+        let (store, mut gone) = (Bytes((0..200_000_u32).map(|i| i as u8).collect()), vec![]);
+        let mut stream = Narrow { at_once, left: first, taken: vec![] };
+        outbox.send(&mut stream, &store, &mut gone).unwrap();
+        if gives_up {
+            outbox.give_up();
+            outbox.push(Head::Closed { dead: Rank(3) });
+        }
+        stream.left = usize::MAX;
+        outbox.send(&mut stream, &store, &mut gone).unwrap();
+        assert!(outbox.is_empty());
+        (stream.taken, gone)
+    }
+
+    #[test]
+    fn frames_leave_in_order_however_little_is_taken_at_a_time() {
+        let all = |at_once, first| {
+            let mut outbox = Outbox::default();
+            let (slot, old) = columns(1, 1);
+            outbox.push_columns(slot, old);
+            outbox.push_block(block(5, 100));
+            outbox.push_columns(slot, columns(1, 2).1);
+            outbox.push_columns(Slot(0), columns(0, 9).1);
+            outbox.push_columns(slot, columns(1, 3).1);
+            sent(&mut outbox, at_once, first, false)
+        };
+        let (expected, gone) = all(usize::MAX, usize::MAX);
+        assert_eq!(gone, [Slot(1)]);
+        assert_eq!(
+            expected.len(),
+            4 * HEAD_BYTES + 100 + TAIL_BYTES,
+            "of a slot's counters the newest stand behind a block"
+        );
+        assert_eq!(expected[2 * HEAD_BYTES..][..3], [5, 6, 7]);
+        for at_once in 1..30 {
+            assert_eq!(all(at_once, 40).0, expected, "{at_once}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_given_up_ends_as_void_wherever_it_was_cut() {
+        let whole = HEAD_BYTES + 100_000 + TAIL_BYTES;
+        for cut in [0, 1, HEAD_BYTES, HEAD_BYTES + 1, whole - 9, whole - 8, whole - 7, whole - 1, whole] {
+            let mut outbox = Outbox::default();
+            outbox.push_block(block(5, 100_000));
+            outbox.push_block(block(7, 100_000));
+            let (bytes, _) = sent(&mut outbox, 70_000, cut, true);
+            let closed = Head::Closed { dead: Rank(3) }.encode();
+            assert_eq!(bytes[bytes.len() - HEAD_BYTES..], closed);
+            if cut == 0 {
+                assert_eq!(bytes.len(), HEAD_BYTES);
+                continue;
+            }
+            assert_eq!(bytes.len(), whole + HEAD_BYTES, "cut at {cut}");
+            let is_whole = cut > whole - TAIL_BYTES;
+            assert_eq!(bytes[whole - TAIL_BYTES..whole], if is_whole { WHOLE } else { VOID });
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Two ends of streams, and what becomes of nonsense.

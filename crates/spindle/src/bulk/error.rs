@@ -1,0 +1,142 @@
+//! What goes wrong in a bulk group, one type per kind of call.
+use super::node::ObjectId;
+use spindle_core::Rank;
+use spindle_core::bulk::SessionError;
+use spindle_fabric::RegionError;
+use spindle_fabric::bulk::{BulkDown, BulkLinksError};
+use std::io;
+use std::time::Duration;
+
+/// Why a member of a bulk group could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BulkError {
+    /// Its rank or that of the root is none of the group.
+    #[error("rank {rank} is none of a group of {members} members")]
+    Rank {
+        /// Which.
+        rank: Rank,
+        /// How many there are.
+        members: u32,
+    },
+    /// The racks do not hold all members.
+    #[error("the racks hold {found} members of {members}: list each position once")]
+    Racks {
+        /// How many they hold.
+        found: u32,
+        /// How many there are.
+        members: u32,
+    },
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Settings(#[from] SessionError),
+    /// The connections are not those that are needed.
+    #[error(transparent)]
+    Links(#[from] BulkLinksError),
+    /// There is no thread.
+    #[error("no thread for bulk groups: {0}")]
+    Thread(io::Error),
+}
+
+/// Why the root can't send an object now. It is given back by nobody: keep a clone to try again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BulkSendError {
+    /// Not now, or not by this member.
+    #[error(transparent)]
+    Session(#[from] spindle_core::bulk::SendError),
+    /// It has been destroyed, or its thread has ended.
+    #[error("the bulk group is destroyed")]
+    Destroyed,
+    /// On one machine: there is no memory for it.
+    #[error("there is no memory to share for the object: {0}")]
+    Memory(#[from] RegionError),
+    /// It was asked for in an upcall, on the thread that would have to answer.
+    #[error("an upcall can't wait for the thread that it runs on; have another thread send")]
+    InUpcall,
+}
+
+/// Why a buffer was not taken. It is dropped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// No buffer is awaited for the object: it has one, is complete, or was never announced.
+    #[error("no buffer is awaited for object {}; post one for each Allocate, once", object.0)]
+    NotAwaited {
+        /// Which.
+        object: ObjectId,
+    },
+    /// The object has another length.
+    #[error("object {} has {expected} bytes, and the buffer {found}", object.0)]
+    Length {
+        /// Which.
+        object: ObjectId,
+        /// Bytes of the object.
+        expected: u64,
+        /// Bytes of the buffer.
+        found: u64,
+    },
+    /// It has been destroyed, or its thread has ended.
+    #[error("the bulk group is destroyed")]
+    Destroyed,
+    /// It was asked for in an upcall, on the thread that would have to answer.
+    #[error(
+        "an upcall can't wait for the thread that it runs on; answer Allocate with the buffer, or have another thread post it"
+    )]
+    InUpcall,
+}
+
+/// Why a group was not left in order. It is left all the same.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DestroyError {
+    /// The others have not done their part in time.
+    #[error(
+        "after {waited:?} {open} members have not finished: all have to destroy the group, and the root to have sent everything"
+    )]
+    TimedOut {
+        /// How long this member has waited.
+        waited: Duration,
+        /// How many have not.
+        open: u32,
+    },
+    /// The group was closed by a death.
+    #[error("the group was closed before: {0}")]
+    Failed(Failure),
+    /// It has been destroyed before, or its thread has ended.
+    #[error("the bulk group is destroyed")]
+    Destroyed,
+    /// It was asked for in an upcall, on the thread that would have to answer.
+    #[error("an upcall can't wait for the thread that it runs on; have another thread destroy the group")]
+    InUpcall,
+}
+
+/// How a bulk group ended at one member.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("member {dead} is lost: {cause}")]
+pub struct Failure {
+    /// Whose death, or misbehaviour, closed it.
+    pub dead: Rank,
+    /// How that was noticed.
+    pub cause: Cause,
+    /// Objects that this member knows of and that will never be complete here; of the root, those that may be incomplete somewhere.
+    pub objects: Vec<ObjectId>,
+}
+
+/// How a member learned that another one is lost.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// By its own connection to it.
+    #[error("{0}")]
+    Down(std::sync::Arc<BulkDown>),
+    /// A peer says so.
+    #[error("member {by} says so")]
+    Told {
+        /// Who.
+        by: Rank,
+    },
+    /// It has destroyed the group, and something was to be sent to it.
+    #[error("it has destroyed the group, and there is more for it")]
+    Left,
+}

@@ -1,0 +1,223 @@
+//! A member of a bulk group on one machine: the root lends its objects, the others map them.
+use super::error::{BulkError, BulkSendError, Cause, Failure};
+use super::node::{Event, ObjectId};
+use super::settings::BulkSettings;
+use spindle_core::Rank;
+use spindle_core::bulk::{SendError, Session};
+use spindle_fabric::RegionError;
+use spindle_fabric::bulk::{BulkDown, LocalLinks, LocalNews, LocalPart, Object, Segment};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Lender {
+    links: LocalLinks,
+    me: Rank,
+    root: Rank,
+    slots: u32,
+    direct_below: u64,
+    object_bytes_max: u64,
+    /// At the root, those that are not everywhere, the oldest first; empty elsewhere.
+    lent: VecDeque<Object>,
+    /// Objects before those: at the root that are everywhere, elsewhere that are here.
+    done: u64,
+    /// By rank: how many objects it has, as far as the root knows.
+    have: Vec<u64>,
+    finished: Vec<bool>,
+    failure: Option<Failure>,
+    events: Vec<Event>,
+    ready: Vec<Rank>,
+}
+
+impl Lender {
+    pub(super) fn new(settings: &BulkSettings, part: LocalPart) -> Result<Lender, BulkError> {
+        let (members, me, root) = (part.members(), part.me(), part.root());
+        // What would be refused over streams is refused here.
+        Session::new(settings.session(members, me), &mut vec![])?;
+        let mut have = vec![0; members as usize];
+        have[root.index()] = u64::MAX;
+        Ok(Lender {
+            links: LocalLinks::new(part, settings.digest(members, root))?,
+            me,
+            root,
+            slots: settings.slots,
+            direct_below: settings.direct_below,
+            object_bytes_max: settings.object_bytes_max,
+            lent: VecDeque::new(),
+            done: 0,
+            have,
+            finished: vec![false; members as usize],
+            failure: None,
+            events: vec![],
+            ready: vec![],
+        })
+    }
+
+    pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
+        if let Some(failure) = &self.failure {
+            return Err(SendError::Closed { dead: failure.dead }.into());
+        }
+        if self.me != self.root {
+            return Err(SendError::NotRoot { me: self.me }.into());
+        }
+        if self.lent.len() as u64 >= u64::from(self.slots) {
+            return Err(SendError::Full { slots: self.slots }.into());
+        }
+        let object = self.shareable(object)?;
+        let number = self.done + self.lent.len() as u64;
+        self.links.post_object(number, &object);
+        self.lent.push_back(object);
+        self.settle();
+        Ok(ObjectId(number))
+    }
+
+    /// Memory for an object, that of an earlier one if nobody reads that any more.
+    pub(super) fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
+        // Somebody may have told just now.
+        self.look();
+        self.links.segment(bytes)
+    }
+
+    /// The object in a segment of its own, unless it goes inside a message.
+    fn shareable(&mut self, object: Object) -> Result<Object, BulkSendError> {
+        let bytes = object.len() as u64;
+        let goes_inside = bytes < self.direct_below && LocalLinks::fits(bytes);
+        if object.segment().is_some() || goes_inside {
+            return Ok(object);
+        }
+        let mut segment = self.segment(bytes)?;
+        segment.copy_from_slice(&object);
+        Ok(segment.into())
+    }
+
+    pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+        let worked = self.look() || !self.events.is_empty();
+        events.append(&mut self.events);
+        worked
+    }
+
+    /// Takes in what has come; whether anything has.
+    fn look(&mut self) -> bool {
+        let mut ready = std::mem::take(&mut self.ready);
+        if ready.is_empty() {
+            self.links.ready(Duration::ZERO, &mut ready);
+        }
+        let worked = !ready.is_empty();
+        for peer in ready.drain(..) {
+            let mut news = vec![];
+            let down = self.links.receive(peer, &mut news);
+            let nonsense = news.into_iter().find_map(|news| self.hear(peer, news).err());
+            if let Some(down) = nonsense.or(down) {
+                self.lose(peer, down);
+            }
+        }
+        self.ready = ready;
+        worked
+    }
+
+    pub(super) fn wait(&mut self, at_most: Duration) {
+        if self.events.is_empty() && self.ready.is_empty() {
+            self.links.ready(at_most, &mut self.ready);
+        }
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        !self.events.is_empty() || !self.ready.is_empty()
+    }
+
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Whether nothing is on the way: the root knows it, and the others when it has said so.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.lent.is_empty() && (self.me == self.root || self.finished[self.root.index()])
+    }
+
+    pub(super) fn tell_finished(&mut self) {
+        self.links.post_finished();
+    }
+
+    pub(super) fn is_flushed(&self) -> bool {
+        self.links.is_flushed()
+    }
+
+    /// Peers that have not done their part, as far as they have said.
+    pub(super) fn open(&self) -> u32 {
+        let is_open = |rank: &usize| self.links.is_open(Rank(*rank as u32)) && !self.finished[*rank];
+        (0..self.finished.len()).filter(is_open).count() as u32
+    }
+
+    fn hear(&mut self, from: Rank, news: LocalNews) -> Result<(), BulkDown> {
+        let nonsense = |word| Err(BulkDown::Garbage { word });
+        match news {
+            LocalNews::Finished => self.finished[from.index()] = true,
+            _ if self.failure.is_some() => {}
+            LocalNews::Object { number, .. } if from != self.root || number != self.done => return nonsense(number),
+            LocalNews::Object { object, .. } if object.len() as u64 > self.object_bytes_max => {
+                return Err(BulkDown::TooLong { bytes: object.len() as u64, max: self.object_bytes_max });
+            }
+            LocalNews::Object { number, object } => {
+                self.done += 1;
+                self.events.push(Event::Complete { object: ObjectId(number), data: object });
+                self.links.post_have(self.done);
+            }
+            LocalNews::Have { objects } => {
+                let known = self.have[from.index()]..=self.done + self.lent.len() as u64;
+                if self.me != self.root || !known.contains(&objects) {
+                    return nonsense(objects);
+                }
+                self.have[from.index()] = objects;
+                self.settle();
+            }
+            LocalNews::Closed { dead } if dead == from || dead.index() >= self.have.len() => {
+                return nonsense(dead.0.into());
+            }
+            LocalNews::Closed { dead } => self.close(dead, Cause::Told { by: from }),
+        }
+        Ok(())
+    }
+
+    /// Tells the root's application what everybody has.
+    fn settle(&mut self) {
+        let everywhere = self.have.iter().copied().min().unwrap_or(u64::MAX);
+        while self.done < everywhere
+            && let Some(data) = self.lent.pop_front()
+        {
+            let object = ObjectId(self.done);
+            self.events.extend([Event::Complete { object, data }, Event::Everywhere { object }]);
+            self.done += 1;
+        }
+    }
+
+    fn lose(&mut self, peer: Rank, down: BulkDown) {
+        let has_left = self.finished[peer.index()];
+        // Who left while something was on the way to it has not had it.
+        let is_missed = self.me == self.root && self.have[peer.index()] < self.done + self.lent.len() as u64;
+        match down {
+            BulkDown::Closed | BulkDown::Os { .. } if has_left && !is_missed => {}
+            BulkDown::Closed | BulkDown::Os { .. } if has_left => self.close(peer, Cause::Left),
+            down => self.close(peer, Cause::Down(Arc::new(down))),
+        }
+    }
+
+    fn close(&mut self, dead: Rank, cause: Cause) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.links.close(dead);
+        let objects = (self.done..).take(self.lent.len()).map(ObjectId).collect();
+        self.lent.clear();
+        let failure = Failure { dead, cause, objects };
+        self.failure = Some(failure.clone());
+        self.events.push(Event::Failed(failure));
+    }
+}
+
+impl AsFd for Lender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.links.as_fd()
+    }
+}

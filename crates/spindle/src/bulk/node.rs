@@ -1,0 +1,240 @@
+//! One member of a bulk group, polled by whoever made it.
+use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
+use super::lender::Lender;
+use super::relay::Relay;
+use super::settings::BulkSettings;
+use spindle_core::Rank;
+use spindle_core::bulk::Algorithm;
+use spindle_fabric::RegionError;
+use spindle_fabric::bulk::{Buffer, LocalPart, Object, Segment};
+use spindle_fabric::tcp::Connection;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// Which object of a group: its root numbers them from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectId(pub u64);
+
+/// What happens to a member.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An object is coming: [`post_receive_buffer`](BulkNode::post_receive_buffer) of this length. Its first block is received and passed on meanwhile; the
+    /// others wait, here and at the members behind this one.
+    Allocate {
+        /// Which.
+        object: ObjectId,
+        /// Its exact length.
+        bytes: u64,
+    },
+    /// All of an object is here, and this member has done its part for the others. Objects complete in order. At the root: the object is
+    /// not read any more.
+    Complete {
+        /// Which.
+        object: ObjectId,
+        /// The object.
+        data: Object,
+    },
+    /// At the root: every member has all of it.
+    Everywhere {
+        /// Which.
+        object: ObjectId,
+    },
+    /// The group is closed. It is the last event, and there is one at the most.
+    Failed(Failure),
+}
+
+/// One member of a bulk group, which acts when it is polled.
+///
+/// Dropping it leaves the group at once, which the others take for a death; [`destroy`](Self::destroy) leaves it in order.
+#[derive(Debug)]
+pub struct BulkNode {
+    carrier: Carrier,
+    finishing: Finishing,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    Streams(Box<Relay>),
+    Local(Box<Lender>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Finishing {
+    No,
+    Wanted,
+    Told,
+}
+
+macro_rules! carrier {
+    ($self:ident, $carrier:ident => $what:expr) => {
+        match &mut $self.carrier {
+            Carrier::Streams($carrier) => $what,
+            Carrier::Local($carrier) => $what,
+        }
+    };
+}
+
+impl BulkNode {
+    /// The member `me` of a group of `members`, over a stream to every other member, in any order. The streams are the group's own:
+    /// the first byte on each belongs to it. Ranks are those of the list of members that the application has agreed on.
+    ///
+    /// # Errors
+    /// [`BulkError`].
+    pub fn over_streams(
+        members: u32,
+        me: Rank,
+        root: Rank,
+        settings: &BulkSettings,
+        streams: impl IntoIterator<Item = (Rank, Connection)>,
+    ) -> Result<BulkNode, BulkError> {
+        check(members, me, root, settings)?;
+        let relay = Relay::new(members, me, root, settings, streams)?;
+        Ok(BulkNode { carrier: Carrier::Streams(Box::new(relay)), finishing: Finishing::No })
+    }
+
+    /// A member of a group whose members are all on this machine; `part` says who it is ([`LocalPart::parts`]). Objects are lent: a receiver is asked for no
+    /// buffer, and what it gets is the root's memory, mapped.
+    ///
+    /// # Errors
+    /// [`BulkError`].
+    pub fn on_one_machine(settings: &BulkSettings, part: LocalPart) -> Result<BulkNode, BulkError> {
+        check(part.members(), part.me(), part.root(), settings)?;
+        let lender = Lender::new(settings, part)?;
+        Ok(BulkNode { carrier: Carrier::Local(Box::new(lender)), finishing: Finishing::No })
+    }
+
+    /// The root begins to send an object. On one machine an object that stands in no [`Segment`] is copied into one, once.
+    ///
+    /// # Errors
+    /// [`BulkSendError`].
+    pub fn send(&mut self, object: impl Into<Object>) -> Result<ObjectId, BulkSendError> {
+        if self.finishing != Finishing::No {
+            return Err(BulkSendError::Destroyed);
+        }
+        let object = object.into();
+        carrier!(self, carrier => carrier.send(object))
+    }
+
+    /// Memory for the root's next object, of so many bytes with anything in them. On one machine it is that of an earlier object, if this has
+    /// been dropped at all members: the others have that mapped already, and to map memory takes about as long as to copy it.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    pub fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
+        match &mut self.carrier {
+            Carrier::Streams(_) => Segment::create(bytes),
+            Carrier::Local(lender) => lender.segment(bytes),
+        }
+    }
+
+    /// Gives the memory for an object of which [`Event::Allocate`] has told, any time after that.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn post_receive_buffer(&mut self, object: ObjectId, buffer: impl Into<Buffer>) -> Result<(), PostError> {
+        let buffer = buffer.into();
+        match &mut self.carrier {
+            Carrier::Streams(relay) => relay.post_receive_buffer(object, buffer),
+            Carrier::Local(_) => Err(PostError::NotAwaited { object }),
+        }
+    }
+
+    /// Does what can be done now, adds to `events` what comes of it, and says whether there was anything. It does not wait.
+    pub fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+        let worked = carrier!(self, carrier => carrier.poll(events));
+        if self.finishing == Finishing::Wanted && carrier!(self, carrier => carrier.is_at_rest()) {
+            carrier!(self, carrier => carrier.tell_finished());
+            self.finishing = Finishing::Told;
+            return true;
+        }
+        worked
+    }
+
+    /// Waits until there may be something to do, `at_most` that long.
+    pub fn wait(&mut self, at_most: Duration) {
+        carrier!(self, carrier => carrier.wait(at_most));
+    }
+
+    /// Whether polling has something to do of which the descriptor does not tell.
+    pub(super) fn has_unread(&mut self) -> bool {
+        carrier!(self, carrier => carrier.has_unread())
+    }
+
+    /// How the group was closed, if it was.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.carrier {
+            Carrier::Streams(relay) => relay.failure(),
+            Carrier::Local(lender) => lender.failure(),
+        }
+    }
+
+    /// Begins to leave in order: sends nothing new, and tells the others when it has done its part.
+    pub(super) fn finish(&mut self) {
+        if self.finishing == Finishing::No {
+            self.finishing = Finishing::Wanted;
+        }
+    }
+
+    /// Whether it has left in order, or can't any more.
+    pub(super) fn is_finished(&mut self) -> bool {
+        let has_failed = self.failure().is_some();
+        match self.finishing {
+            Finishing::No => false,
+            Finishing::Wanted => has_failed && carrier!(self, carrier => carrier.is_flushed()),
+            Finishing::Told => carrier!(self, carrier => carrier.is_flushed() && (has_failed || carrier.open() == 0)),
+        }
+    }
+
+    /// What leaving in order came to.
+    pub(super) fn finished(&mut self, waited: Duration) -> Result<(), DestroyError> {
+        if let Some(failure) = self.failure() {
+            return Err(DestroyError::Failed(failure.clone()));
+        }
+        match (self.is_finished(), carrier!(self, carrier => carrier.open())) {
+            (true, _) => Ok(()),
+            (false, open) => Err(DestroyError::TimedOut { waited, open }),
+        }
+    }
+
+    /// Leaves the group in order: completes what it knows of, tells the others, and waits until they do the same, `at_most` that long. What
+    /// happens meanwhile is told in `events`.
+    ///
+    /// # Errors
+    /// [`DestroyError`].
+    pub fn destroy(mut self, at_most: Duration, events: &mut Vec<Event>) -> Result<(), DestroyError> {
+        let start = Instant::now();
+        self.finish();
+        loop {
+            let worked = self.poll(events);
+            let left = at_most.saturating_sub(start.elapsed());
+            if self.is_finished() || left.is_zero() {
+                return self.finished(start.elapsed());
+            }
+            if !worked {
+                self.wait(left);
+            }
+        }
+    }
+}
+
+/// Readable when [`poll`](BulkNode::poll) would find something to do.
+impl AsFd for BulkNode {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.carrier {
+            Carrier::Streams(relay) => relay.as_fd(),
+            Carrier::Local(lender) => lender.as_fd(),
+        }
+    }
+}
+
+fn check(members: u32, me: Rank, root: Rank, settings: &BulkSettings) -> Result<(), BulkError> {
+    if let Some(rank) = [me, root].into_iter().find(|rank| rank.0 >= members) {
+        return Err(BulkError::Rank { rank, members });
+    }
+    match &settings.algorithm {
+        Algorithm::Hybrid(racks) if racks.members() != members => {
+            Err(BulkError::Racks { found: racks.members(), members })
+        }
+        _ => Ok(()),
+    }
+}

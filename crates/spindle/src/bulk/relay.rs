@@ -1,0 +1,433 @@
+//! A member of a bulk group over streams: the core's session, the memory of objects, and the links.
+use super::error::{BulkError, BulkSendError, Cause, Failure, PostError};
+use super::node::{Event, ObjectId};
+use super::settings::BulkSettings;
+use spindle_core::Rank;
+use spindle_core::bulk::{Announced, Input, Output, Session, Slot};
+use spindle_fabric::bulk::{BlockHead, Buffer, BulkDown, BulkLinks, Object, Ready, Store, Word};
+use spindle_fabric::tcp::Connection;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Relay {
+    links: BulkLinks,
+    side: Side,
+    /// Kept for their memory.
+    ready: Vec<Ready>,
+    gone: Vec<Slot>,
+}
+
+/// All but the links.
+#[derive(Debug)]
+struct Side {
+    session: Session,
+    members: u32,
+    me: Rank,
+    root: Rank,
+    object_bytes_max: u64,
+    /// By slot.
+    cargo: Vec<Cargo>,
+    /// What the session wants done.
+    outputs: Vec<Output>,
+    events: Vec<Event>,
+    /// By rank: who has said that it has done its part.
+    finished: Vec<bool>,
+    /// Why the session is being told of a death.
+    cause: Option<Cause>,
+    /// Whether it has been told.
+    is_over: bool,
+    failed: Vec<ObjectId>,
+    /// Objects that the root has sent and that are not everywhere.
+    on_the_way: u64,
+    failure: Option<Failure>,
+}
+
+/// The memory behind a slot.
+#[derive(Debug, Default)]
+struct Cargo {
+    /// What is on the way, and its length.
+    object: Option<(ObjectId, u64)>,
+    memory: Memory,
+    /// Whether the session waits for room.
+    is_room_wanted: bool,
+    /// The first block, as long as there is no buffer: where it begins in the object.
+    first: Option<u64>,
+    first_bytes: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+enum Memory {
+    #[default]
+    None,
+    Sending(Object),
+    Receiving(Buffer),
+}
+
+impl Relay {
+    pub(super) fn new(
+        members: u32,
+        me: Rank,
+        root: Rank,
+        settings: &BulkSettings,
+        streams: impl IntoIterator<Item = (Rank, Connection)>,
+    ) -> Result<Relay, BulkError> {
+        let mut outputs = vec![];
+        let position = position(members, root, me);
+        let session = Session::new(settings.session(members, position), &mut outputs)?;
+        let links = BulkLinks::new(members, me, settings.digest(members, root), streams)?;
+        let side = Side {
+            session,
+            members,
+            me,
+            root,
+            object_bytes_max: settings.object_bytes_max,
+            cargo: (0..settings.slots).map(|_| Cargo::default()).collect(),
+            outputs,
+            events: vec![],
+            finished: vec![false; members as usize],
+            cause: None,
+            is_over: false,
+            failed: vec![],
+            on_the_way: 0,
+            failure: None,
+        };
+        let mut relay = Relay { links, side, ready: vec![], gone: vec![] };
+        relay.act();
+        (0..members).for_each(|rank| relay.send_to(Rank(rank)));
+        relay.act();
+        Ok(relay)
+    }
+
+    pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
+        let bytes = object.len() as u64;
+        let id = ObjectId(self.side.session.send(bytes, &mut self.side.outputs)?.0);
+        self.side.on_the_way += 1;
+        let slot = self.side.slot_of(id);
+        let cargo = &mut self.side.cargo[slot];
+        cargo.object = Some((id, bytes));
+        cargo.memory = Memory::Sending(object);
+        self.act();
+        Ok(id)
+    }
+
+    pub(super) fn post_receive_buffer(&mut self, object: ObjectId, buffer: Buffer) -> Result<(), PostError> {
+        self.side.take_buffer(object, buffer)?;
+        self.act();
+        Ok(())
+    }
+
+    pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+        let mut ready = std::mem::take(&mut self.ready);
+        if ready.is_empty() {
+            self.links.ready(Duration::ZERO, &mut ready);
+        }
+        let mut worked = !self.side.events.is_empty();
+        for Ready { peer, to_receive, to_send } in ready.drain(..) {
+            if to_send {
+                worked |= self.links.send(peer, &self.side, &mut self.gone);
+                self.act();
+            }
+            if to_receive {
+                let (came, down) = self.links.receive(peer, &mut self.side);
+                worked |= came | down.is_some();
+                self.act();
+                if let Some(down) = down {
+                    self.lose(peer, down);
+                }
+            }
+        }
+        self.ready = ready;
+        events.append(&mut self.side.events);
+        worked
+    }
+
+    pub(super) fn wait(&mut self, at_most: Duration) {
+        if self.side.events.is_empty() && self.ready.is_empty() {
+            self.links.ready(at_most, &mut self.ready);
+        }
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        self.links.has_unread() || !self.side.events.is_empty() || !self.ready.is_empty()
+    }
+
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.side.failure.as_ref()
+    }
+
+    /// Whether nothing is on the way: the root knows it, and the others when it has said so.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let Side { me, root, ref cargo, ref finished, on_the_way, .. } = self.side;
+        let is_said = me == root || finished[root.index()];
+        is_said && on_the_way == 0 && cargo.iter().all(|cargo| cargo.object.is_none())
+    }
+
+    pub(super) fn tell_finished(&mut self) {
+        self.links.post_finished();
+        (0..self.side.members).for_each(|rank| self.send_to(Rank(rank)));
+    }
+
+    pub(super) fn is_flushed(&self) -> bool {
+        self.links.is_flushed()
+    }
+
+    /// Peers that have not done their part, as far as they have said.
+    pub(super) fn open(&self) -> u32 {
+        let is_open = |rank: &u32| self.links.is_open(Rank(*rank)) && !self.side.finished[*rank as usize];
+        (0..self.side.members).filter(is_open).count() as u32
+    }
+
+    fn lose(&mut self, peer: Rank, down: BulkDown) {
+        let has_left = self.side.finished[peer.index()];
+        // Who has closed without reading all that came looks like a failure to the system.
+        if !(has_left && matches!(down, BulkDown::Closed | BulkDown::Broken | BulkDown::Os { .. })) {
+            self.side.bury(peer, Cause::Down(Arc::new(down)));
+        }
+        self.act();
+    }
+
+    fn send_to(&mut self, peer: Rank) {
+        if !self.links.is_blocked(peer) {
+            self.links.send(peer, &self.side, &mut self.gone);
+        }
+    }
+
+    /// Does what the session wants, and what follows.
+    fn act(&mut self) {
+        loop {
+            for slot in self.gone.drain(..) {
+                self.side.tell(Input::Gone { slot });
+            }
+            if self.side.outputs.is_empty() {
+                return;
+            }
+            let outputs = std::mem::take(&mut self.side.outputs);
+            for output in &outputs {
+                self.carry_out(*output);
+            }
+            for output in outputs {
+                match output {
+                    Output::Block { to, .. } | Output::Columns { to, .. } => self.send_to(self.side.rank(to)),
+                    Output::Closed { .. } => (0..self.side.members).for_each(|rank| self.send_to(Rank(rank))),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        let side = &mut self.side;
+        match output {
+            Output::Block { to, slot, at, bytes, columns, .. } => {
+                let to = side.rank(to);
+                if self.links.is_open(to) && !side.finished[to.index()] {
+                    self.links.post_block(to, BlockHead { slot, at, bytes, columns });
+                } else {
+                    side.bury(to, Cause::Left);
+                }
+            }
+            Output::Columns { to, slot, columns } => self.links.post_columns(side.rank(to), slot, columns),
+            Output::Size { object, bytes } => side.ask(ObjectId(object.0), bytes),
+            Output::Complete { object } => side.complete(ObjectId(object.0)),
+            Output::Everywhere { object } => {
+                side.on_the_way -= 1;
+                side.events.push(Event::Everywhere { object: ObjectId(object.0) });
+            }
+            Output::Failed { object } => side.failed.push(ObjectId(object.0)),
+            Output::Closed { dead } => {
+                let dead = side.rank(dead);
+                self.links.close(dead);
+                side.close(dead);
+            }
+        }
+    }
+}
+
+impl AsFd for Relay {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.links.as_fd()
+    }
+}
+
+/// Where a rank stands in the session: the root first.
+fn position(members: u32, root: Rank, rank: Rank) -> Rank {
+    Rank((rank.0 + members - root.0) % members)
+}
+
+impl Side {
+    fn position(&self, rank: Rank) -> Rank {
+        position(self.members, self.root, rank)
+    }
+
+    fn rank(&self, position: Rank) -> Rank {
+        Rank((position.0 + self.root.0) % self.members)
+    }
+
+    fn slot_of(&self, object: ObjectId) -> usize {
+        (object.0 % self.cargo.len() as u64) as usize
+    }
+
+    /// Tells the session what can't be wrong.
+    fn tell(&mut self, input: Input) {
+        let told = self.session.handle(input, &mut self.outputs);
+        debug_assert!(told.is_ok(), "only counters of peers can be nonsense");
+    }
+
+    /// A member is taken for dead.
+    fn bury(&mut self, dead: Rank, cause: Cause) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.cause = Some(cause);
+            self.tell(Input::Died { rank: self.position(dead) });
+        }
+    }
+
+    /// The length of an object is known: asks the application for room, once.
+    fn announce(&mut self, object: ObjectId, bytes: u64) {
+        let slot = self.slot_of(object);
+        let cargo = &mut self.cargo[slot];
+        if cargo.object.is_none() {
+            cargo.object = Some((object, bytes));
+            self.events.push(Event::Allocate { object, bytes });
+        }
+    }
+
+    /// The session wants room for an object.
+    fn ask(&mut self, object: ObjectId, bytes: u64) {
+        self.announce(object, bytes);
+        let slot = self.slot_of(object);
+        let cargo = &mut self.cargo[slot];
+        match cargo.memory {
+            Memory::None => cargo.is_room_wanted = true,
+            _ => self.tell(Input::Room { object: spindle_core::bulk::Object(object.0) }),
+        }
+    }
+
+    fn take_buffer(&mut self, object: ObjectId, mut buffer: Buffer) -> Result<(), PostError> {
+        let slot = self.slot_of(object);
+        let cargo = &mut self.cargo[slot];
+        let expected = match (cargo.object, &cargo.memory) {
+            (Some((awaited, bytes)), Memory::None) if awaited == object && !self.is_over => bytes,
+            _ => return Err(PostError::NotAwaited { object }),
+        };
+        let found = buffer.len() as u64;
+        if found != expected {
+            return Err(PostError::Length { object, expected, found });
+        }
+        if let Some(at) = cargo.first.take() {
+            // All of it, even if only part has come: the rest comes to the buffer.
+            buffer[at as usize..][..cargo.first_bytes.len()].copy_from_slice(&cargo.first_bytes);
+        }
+        cargo.memory = Memory::Receiving(buffer);
+        if std::mem::take(&mut cargo.is_room_wanted) {
+            self.tell(Input::Room { object: spindle_core::bulk::Object(object.0) });
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, object: ObjectId) {
+        let slot = self.slot_of(object);
+        let cargo = &mut self.cargo[slot];
+        cargo.object = None;
+        let data = match std::mem::take(&mut cargo.memory) {
+            Memory::None => return,
+            Memory::Sending(object) => object,
+            Memory::Receiving(buffer) => buffer.into(),
+        };
+        self.events.push(Event::Complete { object, data });
+    }
+
+    fn close(&mut self, dead: Rank) {
+        let cause = self.cause.take().unwrap_or(Cause::Left);
+        let failure = Failure { dead, cause, objects: std::mem::take(&mut self.failed) };
+        self.cargo.iter_mut().for_each(|cargo| *cargo = Cargo::default());
+        self.failure = Some(failure.clone());
+        self.events.push(Event::Failed(failure));
+    }
+
+    /// The only block that these counters announce, if there is one and no other.
+    fn announced(&self, from: Rank, block: &BlockHead) -> Option<Announced> {
+        let mut announced = self.session.announced(self.position(from), block.slot, &block.columns);
+        announced.next().filter(|_| announced.next().is_none())
+    }
+}
+
+impl Store for Side {
+    fn block(&self, block: &BlockHead) -> &[u8] {
+        let cargo = &self.cargo[block.slot.0 as usize];
+        let (at, bytes) = (block.at as usize, block.bytes as usize);
+        match &cargo.memory {
+            Memory::Sending(object) => &object[at..][..bytes],
+            Memory::Receiving(buffer) => &buffer[at..][..bytes],
+            // Only the first block can be sent before there is room.
+            Memory::None => &cargo.first_bytes[..bytes],
+        }
+    }
+
+    fn expect(&mut self, from: Rank, block: &BlockHead) -> Result<bool, BulkDown> {
+        if self.is_over {
+            return Ok(true);
+        }
+        let &BlockHead { slot, at, bytes, .. } = block;
+        let unasked = BulkDown::Unasked { slot, at, bytes };
+        if slot.0 as usize >= self.cargo.len() {
+            return Err(unasked);
+        }
+        let announced = self.announced(from, block).filter(|found| (found.at, found.bytes) == (at, bytes));
+        let Some(announced) = announced else { return Err(unasked) };
+        if announced.object_bytes > self.object_bytes_max {
+            return Err(BulkDown::TooLong { bytes: announced.object_bytes, max: self.object_bytes_max });
+        }
+        self.announce(ObjectId(announced.object.0), announced.object_bytes);
+        Ok(!matches!(self.cargo[slot.0 as usize].memory, Memory::None))
+    }
+
+    fn place(&mut self, _: Rank, block: &BlockHead) -> Option<&mut [u8]> {
+        if self.is_over {
+            return None;
+        }
+        let cargo = &mut self.cargo[block.slot.0 as usize];
+        let (at, bytes) = (block.at as usize, block.bytes as usize);
+        match &mut cargo.memory {
+            Memory::Receiving(buffer) => Some(&mut buffer[at..][..bytes]),
+            Memory::Sending(_) => None,
+            Memory::None => {
+                cargo.first = Some(block.at);
+                cargo.first_bytes.resize(bytes, 0);
+                Some(&mut cargo.first_bytes)
+            }
+        }
+    }
+
+    fn arrived(&mut self, from: Rank, word: Word) -> Result<(), BulkDown> {
+        let (slot, columns) = match word {
+            _ if self.is_over && word != Word::Finished => return Ok(()),
+            Word::Block(BlockHead { slot, columns, .. }) => (slot, columns),
+            Word::Columns { slot, .. } if slot.0 as usize >= self.cargo.len() => {
+                return Err(BulkDown::Garbage { word: slot.0.into() });
+            }
+            Word::Columns { slot, columns } => {
+                if self.session.announced(self.position(from), slot, &columns).next().is_some() {
+                    return Err(BulkDown::Unsent { slot });
+                }
+                (slot, columns)
+            }
+            Word::Closed { dead } if dead.0 >= self.members || dead == from => {
+                return Err(BulkDown::Garbage { word: dead.0.into() });
+            }
+            Word::Closed { dead } => {
+                self.is_over = true;
+                self.cause = Some(Cause::Told { by: from });
+                self.tell(Input::Closed { dead: self.position(dead) });
+                return Ok(());
+            }
+            Word::Finished => {
+                self.finished[from.index()] = true;
+                return Ok(());
+            }
+        };
+        let input = Input::Columns { from: self.position(from), slot, columns };
+        self.session.handle(input, &mut self.outputs).map_err(BulkDown::Nonsense)
+    }
+}

@@ -1,0 +1,97 @@
+//! What a bulk group is set to.
+use spindle_core::Rank;
+use spindle_core::bulk::{Algorithm, Schedule, Settings};
+use std::time::Duration;
+
+/// What the members of a bulk group have to agree on; that they do is checked when their connections begin.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BulkSettings {
+    /// How blocks spread. The racks of [`Algorithm::Hybrid`] hold positions: the root's is 0, and the others follow by rank, from
+    /// the one after the root, beginning anew behind the last. Default: the binomial pipeline.
+    pub algorithm: Algorithm,
+    /// Bytes of a block, up to 1 GiB. Large blocks cost less each, small ones let members begin earlier to pass on, and stay in the processor's
+    /// caches on their way.
+    pub block_bytes: u64,
+    /// Objects that may be on the way at once, 1 to 64. Each costs every member the memory of a block.
+    pub slots: u32,
+    /// For how many blocks a receiver is ready beyond those that it has, 2 to 64. With too few, senders wait for it to say so.
+    pub ahead: u32,
+    /// Blocks that a member may have posted that are not gone, at least 1.
+    pub posts_max: u32,
+    /// Objects of fewer bytes, and of one block, go from the root to everybody. 0: none do.
+    pub direct_below: u64,
+    /// The longest object that this member takes, in bytes. Who announces a longer one is taken for dead. It needn't be the same everywhere.
+    pub object_bytes_max: u64,
+    /// What else tells this group from others: a name's hash, the number of a view.
+    pub tag: u64,
+}
+
+impl BulkSettings {
+    /// Default of [`block_bytes`](Self::block_bytes).
+    pub const BLOCK_BYTES: u64 = 256 << 10;
+    /// Default of [`direct_below`](Self::direct_below).
+    pub const DIRECT_BELOW: u64 = (64 << 10) + 1;
+}
+
+impl Default for BulkSettings {
+    fn default() -> BulkSettings {
+        BulkSettings {
+            algorithm: Algorithm::BinomialPipeline,
+            block_bytes: Self::BLOCK_BYTES,
+            slots: 2,
+            ahead: 4,
+            posts_max: 2,
+            direct_below: Self::DIRECT_BELOW,
+            object_bytes_max: 1 << 40,
+            tag: 0,
+        }
+    }
+}
+
+impl BulkSettings {
+    pub(super) fn session(&self, members: u32, position: Rank) -> Settings {
+        let BulkSettings { block_bytes, slots, ahead, posts_max, direct_below, .. } = *self;
+        let schedule = Schedule::new(self.algorithm.clone(), members);
+        Settings { schedule, me: position, block_bytes, slots, ahead, posts_max, direct_below }
+    }
+
+    /// Of all that has to be the same at all members.
+    pub(super) fn digest(&self, members: u32, root: Rank) -> u64 {
+        let BulkSettings { algorithm, block_bytes, slots, ahead, posts_max, direct_below, tag, object_bytes_max: _ } =
+            self;
+        let all =
+            [u64::from(members), root.0.into(), *block_bytes, (*slots).into(), (*ahead).into(), (*posts_max).into()];
+        let algorithm = match algorithm {
+            Algorithm::BinomialPipeline => "binomial pipeline".to_string(),
+            Algorithm::Sequential => "sequential".to_string(),
+            Algorithm::Chain => "chain".to_string(),
+            Algorithm::BinomialTree => "binomial tree".to_string(),
+            Algorithm::Hybrid(racks) => format!("{racks:?}"),
+        };
+        let words = all.into_iter().chain([*direct_below, *tag]).flat_map(u64::to_le_bytes);
+        // FNV-1a: against mistakes, not against attacks.
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        words.chain(algorithm.into_bytes()).fold(0xcbf2_9ce4_8422_2325, mix)
+    }
+}
+
+/// How a thread that serves bulk groups waits for something to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Waiting {
+    /// It never sleeps: nothing is noticed sooner, and a core is spent on it.
+    Polling,
+    /// It looks again for so long after it last had something to do, and sleeps then. Where others want its core it sleeps sooner.
+    Hybrid {
+        /// How long.
+        spin_for: Duration,
+    },
+    /// It sleeps whenever there is nothing to do, until the system wakes it.
+    Interrupt,
+}
+
+impl Default for Waiting {
+    /// Sleeps after 50 µs.
+    fn default() -> Waiting {
+        Waiting::Hybrid { spin_for: Duration::from_micros(50) }
+    }
+}

@@ -1,0 +1,399 @@
+//! A thread that serves bulk groups, and its handles.
+use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
+use super::node::{BulkNode, Event, ObjectId};
+use super::settings::Waiting;
+use crate::pace::{Idle, Pace};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use spindle_fabric::bulk::{Buffer, Object, Segment};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle, ThreadId};
+use std::time::{Duration, Instant};
+
+/// The longest single sleep. Everything that concerns the thread wakes it; the bound is for what nobody foresaw.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+
+/// What a member does with what happens to it, on the thread that polls. It must not wait: all groups of the thread wait with it.
+pub trait Upcalls: Send {
+    /// An object is coming. The answer is the memory for it, of exactly this length, or `None`:
+    /// [`post_receive_buffer`](BulkGroup::post_receive_buffer) has to be called later then.
+    fn allocate(&mut self, object: ObjectId, bytes: u64) -> Option<Buffer>;
+
+    /// All of an object is here; see [`Event::Complete`].
+    fn complete(&mut self, object: ObjectId, data: Object);
+
+    /// At the root: every member has all of an object.
+    fn everywhere(&mut self, _object: ObjectId) {}
+
+    /// The group is closed. Nothing is called after this, and this at most once.
+    fn failed(&mut self, failure: Failure);
+}
+
+/// A thread that serves any number of bulk groups. Dropping it ends it, and leaves all of them at once.
+#[derive(Debug)]
+pub struct BulkThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A member of a bulk group that a [`BulkThread`] polls. Dropping it leaves the group at once, which the others take for a death;
+/// [`destroy`](Self::destroy) leaves it in order.
+#[derive(Debug)]
+pub struct BulkGroup {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    orders: Mutex<Orders>,
+    /// Whether there are orders, or the end is wanted.
+    ordered: AtomicBool,
+    event: OwnedFd,
+    thread: Mutex<Option<ThreadId>>,
+}
+
+#[derive(Debug, Default)]
+struct Orders {
+    list: Vec<Order>,
+    groups: u64,
+    stop: bool,
+    has_ended: bool,
+}
+
+enum Order {
+    Run(u64, Box<BulkNode>, Box<dyn Upcalls>),
+    Send(u64, Object, SyncSender<Result<ObjectId, BulkSendError>>),
+    Post(u64, ObjectId, Buffer, SyncSender<Result<(), PostError>>),
+    Segment(u64, u64, SyncSender<Result<Segment, BulkSendError>>),
+    Destroy(u64, Instant, SyncSender<Result<(), DestroyError>>),
+    Drop(u64),
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, group) = match self {
+            Order::Run(group, ..) => ("Run", group),
+            Order::Send(group, ..) => ("Send", group),
+            Order::Post(group, ..) => ("Post", group),
+            Order::Segment(group, ..) => ("Segment", group),
+            Order::Destroy(group, ..) => ("Destroy", group),
+            Order::Drop(group) => ("Drop", group),
+        };
+        write!(f, "{name}({group})")
+    }
+}
+
+impl BulkThread {
+    /// A thread that waits in this way.
+    ///
+    /// # Errors
+    /// [`BulkError::Thread`].
+    pub fn start(waiting: Waiting) -> Result<BulkThread, BulkError> {
+        let os = |errno: rustix::io::Errno| BulkError::Thread(errno.into());
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(os)?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os)?;
+        epoll::add(&epoll, &event, EventData::new_u64(u64::MAX), EventFlags::IN).map_err(os)?;
+        let shared =
+            Shared { orders: Mutex::default(), ordered: AtomicBool::default(), event, thread: Mutex::default() };
+        let shared = Arc::new(shared);
+        let server = Server { shared: shared.clone(), epoll, members: vec![], events: vec![] };
+        let thread = thread::Builder::new().name("spindle-bulk".to_string()).spawn(move || server.run(waiting));
+        let thread = thread.map_err(BulkError::Thread)?;
+        *shared.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.thread().id());
+        Ok(BulkThread { shared, thread: Some(thread) })
+    }
+
+    /// Polls a member from now on.
+    ///
+    /// # Errors
+    /// [`BulkError::Thread`]: the thread has ended, since an upcall panicked.
+    pub fn run(&self, node: BulkNode, upcalls: impl Upcalls + 'static) -> Result<BulkGroup, BulkError> {
+        let mut orders = self.shared.lock();
+        if orders.has_ended {
+            return Err(BulkError::Thread(io::Error::other("it has ended")));
+        }
+        orders.groups += 1;
+        let id = orders.groups;
+        orders.list.push(Order::Run(id, Box::new(node), Box::new(upcalls)));
+        drop(orders);
+        self.shared.wake();
+        Ok(BulkGroup { id, shared: self.shared.clone() })
+    }
+}
+
+impl Drop for BulkThread {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.wake();
+        // An upcall that drops it runs on that very thread, which stops after it.
+        if !self.shared.is_this_thread()
+            && let Some(thread) = self.thread.take()
+        {
+            // An upcall's panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl BulkGroup {
+    /// As [`BulkNode::send`]. Waits for the thread to take it over, not for the object to arrive.
+    ///
+    /// # Errors
+    /// [`BulkSendError`].
+    pub fn send(&self, object: impl Into<Object>) -> Result<ObjectId, BulkSendError> {
+        if self.shared.is_this_thread() {
+            return Err(BulkSendError::InUpcall);
+        }
+        let object = object.into();
+        self.order(|answer| Order::Send(self.id, object, answer)).unwrap_or(Err(BulkSendError::Destroyed))
+    }
+
+    /// As [`BulkNode::segment`].
+    ///
+    /// # Errors
+    /// [`BulkSendError`].
+    pub fn segment(&self, bytes: u64) -> Result<Segment, BulkSendError> {
+        if self.shared.is_this_thread() {
+            return Err(BulkSendError::InUpcall);
+        }
+        self.order(|answer| Order::Segment(self.id, bytes, answer)).unwrap_or(Err(BulkSendError::Destroyed))
+    }
+
+    /// As [`BulkNode::post_receive_buffer`].
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn post_receive_buffer(&self, object: ObjectId, buffer: impl Into<Buffer>) -> Result<(), PostError> {
+        if self.shared.is_this_thread() {
+            return Err(PostError::InUpcall);
+        }
+        let buffer = buffer.into();
+        self.order(|answer| Order::Post(self.id, object, buffer, answer)).unwrap_or(Err(PostError::Destroyed))
+    }
+
+    /// As [`BulkNode::destroy`].
+    ///
+    /// # Errors
+    /// [`DestroyError`].
+    pub fn destroy(self, at_most: Duration) -> Result<(), DestroyError> {
+        if self.shared.is_this_thread() {
+            return Err(DestroyError::InUpcall);
+        }
+        // Longer than any process lives.
+        let now = Instant::now();
+        let until = now.checked_add(at_most).unwrap_or(now + Duration::from_secs(1 << 32));
+        self.order(|answer| Order::Destroy(self.id, until, answer)).unwrap_or(Err(DestroyError::Destroyed))
+    }
+
+    /// Has the thread do something, and waits for what comes of it; `None` if it has ended.
+    fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
+        let (answer, answered) = sync_channel(1);
+        self.shared.push(order(answer));
+        // Orders that the thread does not come to are dropped when it ends, and the senders with them.
+        answered.recv().ok()
+    }
+}
+
+impl Drop for BulkGroup {
+    fn drop(&mut self) {
+        self.shared.push(Order::Drop(self.id));
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, order: Order) {
+        let mut orders = self.lock();
+        if !orders.has_ended {
+            orders.list.push(order);
+            drop(orders);
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.ordered.store(true, Ordering::Release);
+        // It is ready then, even if it can count no further.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    fn is_this_thread(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        *thread == Some(thread::current().id())
+    }
+}
+
+/// The thread's side.
+struct Server {
+    shared: Arc<Shared>,
+    /// Of the members' descriptors and of the event.
+    epoll: OwnedFd,
+    members: Vec<Member>,
+    events: Vec<Event>,
+}
+
+struct Member {
+    id: u64,
+    node: BulkNode,
+    upcalls: Box<dyn Upcalls>,
+    leaving: Option<Leaving>,
+}
+
+struct Leaving {
+    since: Instant,
+    until: Instant,
+    answer: SyncSender<Result<(), DestroyError>>,
+}
+
+impl Server {
+    fn run(mut self, waiting: Waiting) {
+        let mut pace = match waiting {
+            Waiting::Hybrid { spin_for } => Pace::new(spin_for),
+            Waiting::Polling | Waiting::Interrupt => Pace::new(Duration::MAX),
+        };
+        loop {
+            let mut worked = false;
+            if self.shared.ordered.swap(false, Ordering::AcqRel) {
+                worked = true;
+                if self.obey() {
+                    return;
+                }
+            }
+            for member in &mut self.members {
+                worked |= member.poll(&mut self.events);
+            }
+            self.members.retain_mut(|member| member.goes_on());
+            if worked {
+                pace.worked();
+            } else if waiting == Waiting::Interrupt || (pace.idle() == Idle::Sleep && waiting != Waiting::Polling) {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Carries out what was ordered; whether to stop.
+    fn obey(&mut self) -> bool {
+        // Cleared before the orders are taken: one that comes meanwhile makes it ready again.
+        let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
+        let mut orders = self.shared.lock();
+        let list = std::mem::take(&mut orders.list);
+        if orders.stop {
+            return true;
+        }
+        drop(orders);
+        for order in list {
+            self.carry_out(order);
+        }
+        false
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        let members = &mut self.members;
+        // Who has not waited for the answer does not want it.
+        let _ = match order {
+            Order::Run(id, node, upcalls) => {
+                // Without it nothing but the longest sleep would end: the member lives on, slowly.
+                let added = epoll::add(&self.epoll, &*node, EventData::new_u64(id), EventFlags::IN);
+                debug_assert!(added.is_ok());
+                members.push(Member { id, node: *node, upcalls, leaving: None });
+                true
+            }
+            Order::Send(id, object, answer) => {
+                let sent = find(members, id).map_or(Err(BulkSendError::Destroyed), |i| members[i].node.send(object));
+                answer.try_send(sent).is_ok()
+            }
+            Order::Post(id, object, buffer, answer) => {
+                let found = find(members, id);
+                let post = |i: usize| members[i].node.post_receive_buffer(object, buffer);
+                answer.try_send(found.map_or(Err(PostError::Destroyed), post)).is_ok()
+            }
+            Order::Segment(id, bytes, answer) => {
+                let found = find(members, id).ok_or(BulkSendError::Destroyed);
+                answer.try_send(found.and_then(|i| Ok(members[i].node.segment(bytes)?))).is_ok()
+            }
+            Order::Destroy(id, until, answer) => match find(members, id) {
+                Some(i) => {
+                    members[i].node.finish();
+                    members[i].leaving = Some(Leaving { since: Instant::now(), until, answer });
+                    true
+                }
+                None => answer.try_send(Err(DestroyError::Destroyed)).is_ok(),
+            },
+            Order::Drop(id) => {
+                // Who leaves in order is dropped when it has.
+                members.retain(|member| member.id != id || member.leaving.is_some());
+                true
+            }
+        };
+    }
+
+    fn sleep(&mut self) {
+        if self.members.iter_mut().any(|member| member.node.has_unread()) {
+            return;
+        }
+        let until = self.members.iter().filter_map(|member| Some(member.leaving.as_ref()?.until)).min();
+        let left = until.map_or(SLEEP_MAX, |until| until.saturating_duration_since(Instant::now()));
+        let at_most = left.min(SLEEP_MAX);
+        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+        // Interrupted is as good as timed out.
+        let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
+    }
+}
+
+fn find(members: &[Member], id: u64) -> Option<usize> {
+    members.iter().position(|member| member.id == id)
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Also when an upcall panics: nobody may wait for an answer that never comes.
+        let mut orders = self.shared.lock();
+        orders.has_ended = true;
+        let list = std::mem::take(&mut orders.list);
+        drop(orders);
+        drop(list);
+    }
+}
+
+impl Member {
+    fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+        let worked = self.node.poll(events);
+        for event in events.drain(..) {
+            match event {
+                Event::Allocate { object, bytes } => {
+                    if let Some(buffer) = self.upcalls.allocate(object, bytes) {
+                        match self.node.post_receive_buffer(object, buffer) {
+                            // The group may have been closed since.
+                            Ok(()) | Err(PostError::NotAwaited { .. }) => {}
+                            // A mistake of the application, which is told as any panic in an upcall is.
+                            Err(error) => panic!("allocate: {error}"),
+                        }
+                    }
+                }
+                Event::Complete { object, data } => self.upcalls.complete(object, data),
+                Event::Everywhere { object } => self.upcalls.everywhere(object),
+                Event::Failed(failure) => self.upcalls.failed(failure),
+            }
+        }
+        worked
+    }
+
+    /// Whether it is not done with leaving.
+    fn goes_on(&mut self) -> bool {
+        let Some(leaving) = &self.leaving else { return true };
+        let now = Instant::now();
+        if !self.node.is_finished() && now < leaving.until {
+            return true;
+        }
+        let _ = leaving.answer.try_send(self.node.finished(now - leaving.since));
+        false
+    }
+}
