@@ -215,6 +215,17 @@ fn the_others_go_on_when_a_host_is_gone() {
     finish(members);
 }
 
+#[test]
+fn a_group_whose_members_are_all_gone_is_founded_anew() {
+    let world = World::new("anew", 3);
+    for topic in ["first", "second"] {
+        let members = all((0..3).map(|i| start(world.seed(i as u32, i, 3))).collect());
+        chat(&members, 20, topic);
+        // Nobody agrees with anybody on the end.
+        drop(members);
+    }
+}
+
 /// Of two, one is no majority: it may be the other that goes on.
 #[test]
 fn one_of_two_hosts_does_not_go_on_alone() {
