@@ -308,6 +308,7 @@ impl<'a> Round<'a> {
         let suspect_after = self.options.suspect_after;
         let (one, other, first) = (self.processes[any].host, self.processes[second].host, self.processes[leader].host);
         let pick = event.pick >> 40;
+        let other = if other == one { (one + 1) % self.plan.hosts as usize } else { other };
         let end = if pick.is_multiple_of(2) { hosts::End::Host } else { hosts::End::Bridge };
         let all = 0..self.plan.hosts as usize;
         let minority: Vec<usize> = (0..(all.len() - 1) / 2).map(|i| (one + i) % all.len()).collect();
