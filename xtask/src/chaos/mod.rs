@@ -184,7 +184,7 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     if failure.is_some() {
         return Ok(ExitCode::FAILURE);
     }
-    let disturbances = total.cuts + total.one_ways + total.flaps;
+    let disturbances = total.cuts + total.one_ways + total.flaps + total.slows + total.shatters;
     if options.hosts.is_some() && options.seconds >= SMOKE_HOSTS_SECONDS && disturbances < SMOKE_DISTURBANCES {
         bail!("the network was disturbed {disturbances} times, not {SMOKE_DISTURBANCES}");
     }

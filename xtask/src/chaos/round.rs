@@ -32,7 +32,7 @@ const UNPROVOKED_MAX: u64 = 4;
 const ALONE: Duration = Duration::from_millis(400);
 
 /// So many times the silence that is suspected after a disturbance of a network the group has got over it.
-const DOUBTS: u32 = 4;
+const DOUBTS: u32 = 2;
 /// A process that was killed while it joined may still be let in for so long.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
