@@ -750,8 +750,8 @@ impl Node {
         let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
         let leader = self.view.members[self.engine.leader().index()];
         self.crew.post(id, Letter::Wait { members: self.view.members.len() as u32, leader, present });
-        if self.crew.is_far(id) {
-            // It finds nobody in a directory, and has to ask the others, too.
+        if self.crew.net().is_some() {
+            // It finds nobody in a directory, or not those on other hosts, and has to ask the leader, too.
             self.crew.tell_view(&self.view, [id]);
         }
     }
