@@ -83,6 +83,12 @@ pub(crate) const STEPS: &[Step] = &[
         minutes: 10,
         run: chaos::smoke,
     },
+    Step {
+        name: "chaos-hosts",
+        about: "so do those on several hosts, in network namespaces, whose links are cut, too, for half a minute",
+        minutes: 10,
+        run: chaos::smoke_among_hosts,
+    },
 ];
 
 /// `scope`, with what takes too long for CI.

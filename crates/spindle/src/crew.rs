@@ -254,6 +254,10 @@ impl Crew {
         self.parts.retain(|_, (of, _)| *of == incarnation);
     }
 
+    pub(crate) fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
     pub(crate) fn set_doorbell(&self, doorbell: Doorbell) {
         self.notices.set_doorbell(doorbell);
     }
@@ -731,6 +735,14 @@ impl Crew {
     /// Asks everybody on other hosts: the seeds, and those who were heard of.
     pub(crate) fn ask_afar(&mut self, config: u64, members: u32, observer: bool) {
         let letter = self.question(config, members, observer);
+        if let Some(net) = self.net() {
+            net.addresses().for_each(|(address, whom)| net.endpoint().send(address, whom, &letter, &[]));
+        }
+    }
+
+    /// Asks everybody on other hosts for the view.
+    pub(crate) fn ask_view_afar(&self) {
+        let letter = Letter::Request { from: self.me, reply: 0, what: Request::View };
         if let Some(net) = self.net() {
             net.addresses().for_each(|(address, whom)| net.endpoint().send(address, whom, &letter, &[]));
         }

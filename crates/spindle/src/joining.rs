@@ -449,7 +449,7 @@ impl<'a> Candidate<'a> {
                     News::Waits(gathering) if !founds => self.see(gathering),
                     News::View { incarnation, view } if view.rank_of(crew.me).is_some() => {
                         let mailbox = crew.mailbox().expect("a process that joins has an address");
-                        if mailbox.enter(incarnation)? {
+                        if mailbox.enter_afar(incarnation)? {
                             crew.set_incarnation(incarnation);
                             return Ok(Some(view));
                         }

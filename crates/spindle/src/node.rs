@@ -2,6 +2,7 @@
 use crate::config::Config;
 use crate::crew::{Crew, Handover, News, Notices};
 use crate::error::{Ended, HandleError, JoinError};
+use crate::following::ASK_EVERY;
 use crate::group::Group;
 use crate::joining::Joins;
 use crate::line::Line;
@@ -76,6 +77,8 @@ pub struct Node {
     evicting: BTreeSet<MemberId>,
     /// Whether the handler was told that this member is blocked.
     blocked: bool,
+    /// When others were asked last whether they go on without this member.
+    asked: Instant,
 }
 
 /// What a node keeps of its configuration.
@@ -390,6 +393,7 @@ impl Node {
             absent,
             evicting: BTreeSet::new(),
             blocked: false,
+            asked: Instant::now(),
         })
     }
 
@@ -517,6 +521,7 @@ impl Node {
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
             }
             worked |= self.look_for_the_suspected();
+            self.ask_whether_they_go_on();
         }
         self.wake_at = progress.wake_at;
         match self.engine.state() {
@@ -676,6 +681,11 @@ impl Node {
                 News::Asks { id, pid, config, observer, .. } => self.asked(id, pid, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
                 News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
+                News::View { incarnation, view } if self.is_left_behind(incarnation, &view) => {
+                    // Who follows need not wait until this node is dropped.
+                    self.engine.abandon(1, &mut self.fabric);
+                    return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
+                }
                 News::Lost(_)
                 | News::Guest { .. }
                 | News::Refused(_)
@@ -777,8 +787,8 @@ impl Node {
         let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
         let leader = self.view.members[self.engine.leader().index()];
         self.crew.post(id, Letter::Wait { members: self.view.members.len() as u32, leader, present });
-        if self.crew.is_far(id) {
-            // It finds nobody in a directory, and has to ask the others, too.
+        if self.crew.net().is_some() {
+            // It finds nobody in a directory, or not those on other hosts, and has to ask the leader, too.
             self.crew.tell_view(&self.view, [id]);
         }
     }
@@ -793,6 +803,7 @@ impl Node {
                 return self.crew.forget_observer(from);
             }
             Request::Evict(id) => self.evict(id),
+            Request::View => return self.crew.tell_view(&self.view, [from]),
             _ => {}
         }
         let text = self.status().to_json().to_string();
@@ -857,6 +868,20 @@ impl Node {
         let gone = self.crew.look_for(&ids);
         gone.iter().for_each(|id| self.died(*id));
         !gone.is_empty()
+    }
+
+    /// Who was cut off has lost the streams over which it would have heard that the others decided to go on without it.
+    fn ask_whether_they_go_on(&mut self) {
+        if self.asked.elapsed() >= ASK_EVERY {
+            self.asked = Instant::now();
+            self.crew.ask_view_afar();
+        }
+    }
+
+    /// Whether a view that others tell of shows that they go on without this member, which can't go on without them.
+    fn is_left_behind(&self, incarnation: u128, view: &View) -> bool {
+        let is_later = incarnation == self.crew.incarnation() && view.id > self.view.id;
+        self.blocked && is_later && view.rank_of(self.crew.me).is_none()
     }
 
     /// `id` writes nothing any more.

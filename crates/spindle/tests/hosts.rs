@@ -228,6 +228,38 @@ fn the_others_go_on_when_a_host_is_gone() {
     finish(members);
 }
 
+#[test]
+fn a_group_whose_members_are_all_gone_is_founded_anew() {
+    let world = World::new("anew", 3);
+    for topic in ["first", "second"] {
+        let members = all((0..3).map(|i| start(world.seed(i as u32, i, 3))).collect());
+        chat(&members, 20, topic);
+        // Nobody agrees with anybody on the end.
+        drop(members);
+    }
+}
+
+#[test]
+fn a_joiner_that_finds_only_a_member_of_its_host_is_let_in_by_the_leader_of_another() {
+    let world = World::new("near-only", 1);
+    let named = |id, config| start(Config { id: Some(id), ..config });
+    let mut members = all(vec![
+        named(9, world.seed(0, 0, 3)),
+        named(1, world.other(1, "leader", 3)),
+        named(2, world.other(2, "near", 3)),
+    ]);
+    // Nobody is where others look for the group then.
+    let mut seed = members.remove(0);
+    seed.orders = None;
+    seed.group.leave(LONG).unwrap();
+    for member in &members {
+        member.log.wait("view", |lines| lines.contains(&"view of 2".to_string()));
+    }
+    members.extend(all(vec![start(world.other(2, "joiner", 1))]));
+    chat(&members, 20, "three");
+    finish(members);
+}
+
 /// Of two, one is no majority: it may be the other that goes on.
 #[test]
 fn one_of_two_hosts_does_not_go_on_alone() {

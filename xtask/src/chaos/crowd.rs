@@ -68,19 +68,41 @@ pub(super) struct Process {
     pub(super) tail: VecDeque<Record>,
     /// Since when it was stopped, and when it will go on.
     pub(super) stopped: Option<(Instant, Instant)>,
+    /// When it went on last, and how long it had been stopped.
+    pub(super) resumed: Option<(Instant, Duration)>,
     /// The longest stop it has had.
     pub(super) longest_stop: Duration,
-    pub(super) killed: bool,
+    pub(super) killed: Option<Instant>,
+    /// Which of the hosts it is on; 0 if there are none.
+    pub(super) host: usize,
+    /// Whether it listens where others look for the group.
+    pub(super) is_seed: bool,
+    /// Its host's network was disturbed.
+    pub(super) disturbed: bool,
     pub(super) told_to_leave: bool,
     pub(super) status: Option<ExitStatus>,
 }
 
 impl Process {
-    /// Starts `program` for `folder`, in which everything of it stands under its number.
-    pub(super) fn start(program: &Path, folder: &Folder, instance: u32, arguments: &[String]) -> Result<Process> {
+    /// Starts `program` for `folder`, in which everything of it stands under its number; in `namespace`, if there is one.
+    pub(super) fn start(
+        program: &Path,
+        namespace: Option<&str>,
+        folder: &Folder,
+        instance: u32,
+        arguments: &[String],
+    ) -> Result<Process> {
         let errors =
             File::create(folder.path().join(format!("{instance}.err"))).context("can't write in the run's folder")?;
-        let mut command = Command::new(program);
+        let mut command = match namespace {
+            Some(name) => {
+                // It becomes the program, so that the process is the one that was started.
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.arg(folder.path()).args(arguments);
         let mut child = command
             .stdin(Stdio::piped())
@@ -100,15 +122,19 @@ impl Process {
             folder: folder.path().to_owned(),
             tail: VecDeque::new(),
             stopped: None,
+            resumed: None,
             longest_stop: Duration::ZERO,
-            killed: false,
+            killed: None,
+            host: 0,
+            is_seed: false,
+            disturbed: false,
             told_to_leave: false,
             status: None,
         })
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.status.is_none() && !self.killed
+        self.status.is_none() && self.killed.is_none()
     }
 
     fn signal(&self, signal: Signal) {
@@ -127,13 +153,14 @@ impl Process {
 
     pub(super) fn go_on(&mut self) {
         if let Some((since, _)) = self.stopped.take() {
+            self.resumed = Some((Instant::now(), since.elapsed()));
             self.longest_stop = self.longest_stop.max(since.elapsed());
             self.signal(Signal::CONT);
         }
     }
 
     pub(super) fn kill(&mut self) {
-        self.killed = true;
+        self.killed = Some(Instant::now());
         self.signal(Signal::KILL);
     }
 

@@ -2,10 +2,11 @@
 //! checked while they are made.
 //!
 //! [`plan`] draws from a seed what happens and when, [`round`] does it and waits for the group to come to rest and to finish,
-//! [`crowd`] holds the processes, and [`judge`] compares what they wrote down with the invariants. The member is the example
+//! [`crowd`] holds the processes, [`hosts`] what they take for hosts and a network, and [`judge`] compares what they wrote down with the invariants. The member is the example
 //! `chaos_member` of the library. A round that fails is told with its seed: `--seed` plays it again, with the same events at the
 //! same times, on a machine that will schedule it otherwise.
 mod crowd;
+mod hosts;
 mod judge;
 mod plan;
 #[path = "../../../crates/spindle/examples/chaos_member/record.rs"]
@@ -26,11 +27,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) const USAGE: &str = "\
        cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--json]
+       cargo xtask chaos --hosts A..B [--seconds N] [--seed S] [--suspect-after MS] [--json]
 
   --seconds N         how long: rounds are begun until then; 60 by default
   --seed S            the first round's seed; by default by the clock
   --members A..B      how many members; 3..5 by default
-  --suspect-after MS  the silence after which they evict each other; 300 by default
+  --hosts A..B        on so many hosts, each a network namespace, with one or two members: cuts their links, too
+  --suspect-after MS  the silence after which they evict each other; 300 by default, 800 between hosts
   --bug NAME          plant this bug of the core's in the members
   --json              print the result as one object";
 
@@ -38,6 +41,12 @@ pub(crate) const USAGE: &str = "\
 const SMOKE_SECONDS: u64 = 60;
 const SMOKE_KILLS: u64 = 10;
 const SMOKE_STOPS: u64 = 5;
+/// The same for a run on several hosts, which has to fit into a minute with its last round.
+const SMOKE_HOSTS_SECONDS: u64 = 30;
+const SMOKE_DISTURBANCES: u64 = 5;
+const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+/// Between hosts a packet that gets lost is sent again after 200 ms at least.
+const SUSPECT_AFTER_AFAR: Duration = Duration::from_millis(800);
 /// Building may take this long, and the rest of the run after its last round began.
 const SPARE: Duration = Duration::from_secs(1200);
 
@@ -47,6 +56,8 @@ pub(crate) struct Options {
     seconds: u64,
     seed: Option<u64>,
     members: RangeInclusive<u32>,
+    /// On how many hosts; `None`: all on this one.
+    hosts: Option<RangeInclusive<u32>>,
     suspect_after: Duration,
     bug: Option<String>,
     json: bool,
@@ -58,7 +69,8 @@ impl Options {
             seconds: SMOKE_SECONDS,
             seed: None,
             members: 3..=5,
-            suspect_after: Duration::from_millis(300),
+            hosts: None,
+            suspect_after: Duration::ZERO,
             bug: None,
             json: false,
         };
@@ -74,10 +86,14 @@ impl Options {
                 "--seconds" => options.seconds = number()?,
                 "--seed" => options.seed = Some(number()?),
                 "--members" => options.members = members(value)?,
+                "--hosts" => options.hosts = Some(hosts(value)?),
                 "--suspect-after" => options.suspect_after = Duration::from_millis(number()?.max(20)),
                 "--bug" => options.bug = Some(value.clone()),
                 _ => bail!("unknown argument {arg:?}\n{USAGE}"),
             }
+        }
+        if options.suspect_after.is_zero() {
+            options.suspect_after = if options.hosts.is_some() { SUSPECT_AFTER_AFAR } else { SUSPECT_AFTER };
         }
         Ok(options)
     }
@@ -89,6 +105,26 @@ fn members(text: &str) -> Result<RangeInclusive<u32>> {
         (Ok(low), Ok(high)) if 1 <= low && low <= high && high <= 16 => Ok(low..=high),
         _ => bail!("--members wants a number from 1 to 16, or two as in 3..5, not {text:?}"),
     }
+}
+
+fn hosts(text: &str) -> Result<RangeInclusive<u32>> {
+    // Of two hosts neither has a majority.
+    members(text)
+        .ok()
+        .filter(|hosts| *hosts.start() >= 3)
+        .with_context(|| format!("--hosts wants a number from 3 to 16, or two as in 3..5, not {text:?}"))
+}
+
+/// The step of CI with several hosts, where these can be made.
+pub(crate) fn smoke_among_hosts(session: &Session<'_>) -> Result<String> {
+    if let Some(obstacle) = hosts::obstacle() {
+        return Ok(format!("skipped: {obstacle}"));
+    }
+    let program = std::env::current_exe().context("this program has no path")?;
+    let seconds = SMOKE_HOSTS_SECONDS.to_string();
+    let words = ["chaos", "--hosts", "3..5", "--seconds", &seconds];
+    session.run(session.command(&program.to_string_lossy()).args(words))?;
+    Ok(String::new())
 }
 
 /// The step of CI: a run of a minute, in a process of its own, which cleans up when it is stopped.
@@ -104,6 +140,12 @@ pub(crate) fn smoke(session: &Session<'_>) -> Result<String> {
 
 /// Runs it, and says what happened.
 pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
+    if options.hosts.is_some()
+        && let Some(obstacle) = hosts::obstacle()
+    {
+        println!("skipped: {obstacle}");
+        return Ok(ExitCode::SUCCESS);
+    }
     let signals = Signals::watch()?;
     let session = Session::new(root, None, Instant::now() + Duration::from_secs(options.seconds) + SPARE, &signals);
     let program = build(options, &session)?;
@@ -142,7 +184,14 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     if failure.is_some() {
         return Ok(ExitCode::FAILURE);
     }
-    if options.seconds >= SMOKE_SECONDS && (total.kills < SMOKE_KILLS || total.stops < SMOKE_STOPS) {
+    let disturbances = total.cuts + total.one_ways + total.flaps + total.slows + total.shatters;
+    if options.hosts.is_some() && options.seconds >= SMOKE_HOSTS_SECONDS && disturbances < SMOKE_DISTURBANCES {
+        bail!("the network was disturbed {disturbances} times, not {SMOKE_DISTURBANCES}");
+    }
+    if options.hosts.is_none()
+        && options.seconds >= SMOKE_SECONDS
+        && (total.kills < SMOKE_KILLS || total.stops < SMOKE_STOPS)
+    {
         bail!("only {} kills and {} stops: not {SMOKE_KILLS} and {SMOKE_STOPS}", total.kills, total.stops);
     }
     Ok(ExitCode::SUCCESS)
@@ -173,6 +222,11 @@ impl Tally {
             (&mut self.restarts, other.restarts),
             (&mut self.evictions, other.evictions),
             (&mut self.unprovoked, other.unprovoked),
+            (&mut self.cuts, other.cuts),
+            (&mut self.one_ways, other.one_ways),
+            (&mut self.flaps, other.flaps),
+            (&mut self.slows, other.slows),
+            (&mut self.shatters, other.shatters),
             (&mut self.sums.views, other.sums.views),
             (&mut self.sums.eras, other.sums.eras),
             (&mut self.sums.accepted, other.sums.accepted),
@@ -188,8 +242,17 @@ impl Tally {
 }
 
 fn line(tally: &Tally) -> String {
+    let network = tally.cuts + tally.one_ways + tally.flaps + tally.slows + tally.shatters;
+    let network = if network == 0 {
+        String::new()
+    } else {
+        format!(
+            "{} cuts, {} one-way cuts, {} flaps, {} slow links, {} times no network, ",
+            tally.cuts, tally.one_ways, tally.flaps, tally.slows, tally.shatters
+        )
+    };
     format!(
-        "{} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} evictions ({} unprovoked), {} groups, {} views, \
+        "{network}{} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} evictions ({} unprovoked), {} groups, {} views, \
          {} messages, {} deliveries, {} lost that leavers sent after they had asked",
         tally.kills,
         tally.stops,
@@ -231,7 +294,8 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
             "joins": total.joins, "leaves": total.leaves, "restarts": total.restarts, "evictions": total.evictions,
             "unprovoked_evictions": total.unprovoked, "groups": total.sums.eras, "views": total.sums.views,
             "messages": total.sums.accepted, "messages_per_second": per_second, "deliveries": total.sums.deliveries,
-            "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),
+            "cuts": total.cuts, "one_way_cuts": total.one_ways, "flaps": total.flaps, "slow_links": total.slows,
+            "shatters": total.shatters, "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),
             "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
             "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),
         });
@@ -250,8 +314,9 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
     show("from the end of the storm to one view", "ms", calm);
     show("from there to everybody's end", "ms", finish);
     if let Some((seed, report)) = failure {
-        let members = format!("{}..{}", options.members.start(), options.members.end());
-        println!("\nFAILED: {report}\n\nagain: cargo xtask chaos --seconds 1 --seed {seed} --members {members}");
+        let (what, range) = options.hosts.as_ref().map_or(("members", &options.members), |hosts| ("hosts", hosts));
+        let range = format!("{}..{}", range.start(), range.end());
+        println!("\nFAILED: {report}\n\nagain: cargo xtask chaos --seconds 1 --seed {seed} --{what} {range}");
     }
 }
 
@@ -269,7 +334,9 @@ mod tests {
         let options = parsed("--seconds 5 --seed 7 --members 2..4 --json").unwrap();
         assert_eq!((options.seconds, options.seed, options.members, options.json), (5, Some(7), 2..=4, true));
         assert_eq!(parsed("--members 3").unwrap().members, 3..=3);
-        for wrong in ["--seconds", "--seconds x", "--members 5..3", "--members 0", "--nothing 1"] {
+        let options = parsed("--hosts 3..5").unwrap();
+        assert_eq!((options.hosts, options.suspect_after), (Some(3..=5), SUSPECT_AFTER_AFAR));
+        for wrong in ["--hosts 2", "--seconds", "--seconds x", "--members 5..3", "--members 0", "--nothing 1"] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }

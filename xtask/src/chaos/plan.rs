@@ -28,6 +28,28 @@ pub(super) enum What {
     LeaveLeader,
     /// All are killed, and as many found the group anew.
     KillAll,
+    /// Everybody on one host.
+    KillHost,
+    /// The link of one host is down for so many ms.
+    Cut(u64),
+    /// The link of the host where the lowest rank is.
+    CutLeader(u64),
+    /// Nothing that one host sends reaches any other for so many ms, though it hears all.
+    Dumb(u64),
+    /// Nothing reaches one host, though all hear it.
+    Deaf(u64),
+    /// One host does not hear another one.
+    OneWay(u64),
+    /// Two hosts don't hear each other, and everybody else hears both.
+    Pair(u64),
+    /// A minority of the hosts, which hear each other, and the rest don't hear each other.
+    Part(u64),
+    /// A link is up and down by turns of so many ms.
+    Flap(u64),
+    /// What one host sends comes late.
+    Slow(u64),
+    /// No host hears any other, for longer than they may be silent; then all are killed and found the group anew.
+    Shatter,
 }
 
 /// An entry of the plan.
@@ -45,6 +67,8 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     /// How many found the group.
     pub(super) founders: u32,
+    /// On how many hosts they are; 0: on this one.
+    pub(super) hosts: u32,
     /// Whether all is delivered on the polling threads, and who joins learns the application's state; otherwise threads receive.
     pub(super) states: bool,
     pub(super) events: Vec<Event>,
@@ -75,14 +99,43 @@ impl Dice {
 }
 
 impl What {
-    fn draw(dice: &mut Dice, suspect_after: Duration) -> What {
+    /// A time around the silence that is suspected, or far from it on either side.
+    fn silence(dice: &mut Dice, suspect_after: Duration) -> u64 {
         let limit = suspect_after.as_millis() as u64;
-        // Around the silence that is suspected, and far from it on both sides.
-        let stop = match dice.next() % 3 {
+        match dice.next() % 3 {
             0 => dice.within(1..=limit / 2),
             1 => dice.within(limit / 2..=limit * 3 / 2),
             _ => dice.within(limit * 3 / 2..=limit * 4),
-        };
+        }
+    }
+
+    fn draw_among_hosts(dice: &mut Dice, suspect_after: Duration) -> What {
+        let silence = What::silence(dice, suspect_after);
+        match dice.next() % 32 {
+            0..3 => What::Kill,
+            3 => What::KillLeader,
+            4 => What::KillNewest,
+            5 => What::KillHost,
+            6..8 => What::Stop(silence),
+            8 => What::StopLeader(silence),
+            9..12 => What::Join,
+            12 => What::Leave,
+            13 => What::LeaveLeader,
+            14..17 => What::Cut(silence),
+            17..19 => What::CutLeader(silence),
+            19..21 => What::Dumb(silence),
+            21..23 => What::Deaf(silence),
+            23 => What::OneWay(silence),
+            24 => What::Pair(silence),
+            25..27 => What::Part(silence),
+            27..29 => What::Flap(dice.within(10..=silence.max(11))),
+            29..31 => What::Slow(silence),
+            _ => What::Shatter,
+        }
+    }
+
+    fn draw(dice: &mut Dice, suspect_after: Duration) -> What {
+        let stop = What::silence(dice, suspect_after);
         match dice.next() % 32 {
             0..5 => What::Kill,
             5..8 => What::KillLeader,
@@ -102,19 +155,34 @@ impl What {
 }
 
 impl Plan {
+    /// A plan for a group on this host.
     pub(super) fn new(seed: u64, members: &RangeInclusive<u32>, suspect_after: Duration) -> Plan {
         let mut dice = Dice::new(seed);
         let founders = dice.within(u64::from(*members.start())..=u64::from(*members.end())) as u32;
+        let events = Plan::events(&mut dice, |dice| What::draw(dice, suspect_after));
+        let states = dice.next().is_multiple_of(2);
+        Plan { seed, founders, hosts: 0, states, events }
+    }
+
+    /// A plan for a group with one or two members on each of some hosts.
+    pub(super) fn among_hosts(seed: u64, hosts: &RangeInclusive<u32>, suspect_after: Duration) -> Plan {
+        let mut dice = Dice::new(seed);
+        let hosts = dice.within(u64::from(*hosts.start())..=u64::from(*hosts.end()));
+        let founders = hosts + dice.within(0..=hosts / 2);
+        let events = Plan::events(&mut dice, |dice| What::draw_among_hosts(dice, suspect_after));
+        Plan { seed, founders: founders as u32, hosts: hosts as u32, states: false, events }
+    }
+
+    fn events(dice: &mut Dice, draw: impl Fn(&mut Dice) -> What) -> Vec<Event> {
         let end_ms = dice.within(STORM_MS);
         let mut at_ms = dice.within(PAUSE_MS);
         let mut events = Vec::new();
         while at_ms < end_ms {
-            let (what, pick) = (What::draw(&mut dice, suspect_after), dice.next());
+            let (what, pick) = (draw(dice), dice.next());
             events.push(Event { at: Duration::from_millis(at_ms), what, pick });
             at_ms += if dice.next().is_multiple_of(3) { dice.within(0..=SOON_MS) } else { dice.within(PAUSE_MS) };
         }
-        let states = dice.next().is_multiple_of(2);
-        Plan { seed, founders, states, events }
+        events
     }
 
     /// Whether another event stands within `pause` of the `i`-th.
@@ -140,6 +208,22 @@ mod tests {
         let plan = |seed| Plan::new(seed, &(3..=5), Duration::from_millis(300));
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1), plan(2));
+    }
+
+    #[test]
+    fn plans_among_hosts_hold_everything_that_happens_to_networks() {
+        let plan = |seed| Plan::among_hosts(seed, &(3..=5), Duration::from_millis(800));
+        assert_eq!(plan(1), plan(1));
+        let plans: Vec<Plan> = (0..100).map(plan).collect();
+        let all: Vec<What> = plans.iter().flat_map(|plan| plan.events.iter().map(|event| event.what)).collect();
+        let has = |is: fn(&What) -> bool| assert!(all.iter().any(is));
+        has(|what| matches!(what, What::Cut(ms) if *ms < 400));
+        has(|what| matches!(what, What::Cut(ms) if *ms > 1600));
+        has(|what| matches!(what, What::Deaf(_)));
+        has(|what| matches!(what, What::Part(_)));
+        has(|what| matches!(what, What::Flap(_)));
+        has(|what| matches!(what, What::Shatter));
+        assert!(plans.iter().all(|plan| (3..=5).contains(&plan.hosts) && plan.founders >= plan.hosts));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One round: a group is founded, a plan is carried out on it under load, and then it has to come to rest and to finish.
 use super::Options;
 use super::crowd::{Folder, Process};
+use super::hosts::{self, Hosts};
 use super::judge::{Breach, Judge, Sums};
 use super::plan::{Dice, Event, Plan, What};
 use super::record::End;
@@ -30,6 +31,11 @@ const UNPROVOKED_MAX: u64 = 4;
 /// A kill is alone if nothing else happens for so long before and after it.
 const ALONE: Duration = Duration::from_millis(400);
 
+/// So many times the silence that is suspected after a disturbance of a network the group has got over it.
+const DOUBTS: u32 = 2;
+/// A process that was killed while it joined may still be let in for so long.
+const LATE_MAX: Duration = Duration::from_secs(3);
+
 /// What was done, and what came of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
@@ -40,6 +46,12 @@ pub(super) struct Tally {
     pub(super) leaves: u64,
     pub(super) restarts: u64,
     pub(super) evictions: u64,
+    /// Hosts whose link was taken down; directions that were cut; links that flapped; that were slow; networks in which nobody heard anybody.
+    pub(super) cuts: u64,
+    pub(super) one_ways: u64,
+    pub(super) flaps: u64,
+    pub(super) slows: u64,
+    pub(super) shatters: u64,
     /// Of members that had been stopped for less than they may be silent.
     pub(super) unprovoked: u64,
     pub(super) sums: Sums,
@@ -75,6 +87,12 @@ pub(super) struct Round<'a> {
     start: Instant,
     dice: Dice,
     processes: Vec<Process>,
+    /// Dropped after the processes in them.
+    hosts: Option<Hosts>,
+    /// Until when a host may be out of the group for what was done to its network.
+    doubts: Vec<Instant>,
+    /// When all are killed whose network is shattered.
+    kill_all_at: Option<Instant>,
     next_instance: u32,
     judge: Judge,
     tally: Tally,
@@ -95,7 +113,11 @@ impl<'a> Round<'a> {
         seed: u64,
         number: u32,
     ) -> Round<'a> {
-        let plan = Plan::new(seed, &options.members, options.suspect_after);
+        let plan = match &options.hosts {
+            Some(hosts) => Plan::among_hosts(seed, hosts, options.suspect_after),
+            None => Plan::new(seed, &options.members, options.suspect_after),
+        };
+        let plan_hosts = plan.hosts as usize;
         Round {
             options,
             program,
@@ -106,6 +128,9 @@ impl<'a> Round<'a> {
             plan,
             start: Instant::now(),
             processes: vec![],
+            hosts: None,
+            doubts: vec![Instant::now(); plan_hosts],
+            kill_all_at: None,
             next_instance: 1,
             judge: Judge::default(),
             tally: Tally::default(),
@@ -131,6 +156,10 @@ impl<'a> Round<'a> {
     }
 
     fn storm(&mut self) -> Result<(), Trouble> {
+        if self.plan.hosts > 0 {
+            self.hosts = Some(Hosts::new(self.plan.hosts)?);
+            self.start = Instant::now();
+        }
         self.found()?;
         for i in 0..self.plan.events.len() {
             let event = self.plan.events[i];
@@ -165,11 +194,40 @@ impl<'a> Round<'a> {
             std::process::id().to_string(),
             if self.plan.states { "states" } else { "receivers" }.to_owned(),
         ];
-        arguments.extend(self.options.bug.clone());
+        arguments.push(self.options.bug.clone().unwrap_or_else(|| "-".to_owned()));
+        let (host, is_seed) = self.seat();
+        let mut namespace = None;
+        if let Some(hosts) = &self.hosts {
+            let port = if is_seed { hosts::SEED_PORT } else { 0 };
+            arguments.push(self.folder.path().join(format!("host{host}")).display().to_string());
+            arguments.push(format!("{}:{port}", hosts::address(host)));
+            arguments.extend(hosts.seeds());
+            namespace = Some(hosts.name(host));
+        }
         self.judge.started(instance);
-        self.processes.push(Process::start(self.program, self.folder, instance, &arguments)?);
-        self.note(format!("start process {instance}"));
+        let mut process = Process::start(self.program, namespace, self.folder, instance, &arguments)?;
+        (process.host, process.is_seed) = (host, is_seed);
+        let place = if self.hosts.is_some() { format!(" on host {host}") } else { String::new() };
+        self.processes.push(process);
+        self.note(format!("start process {instance}{place}"));
         Ok(())
+    }
+
+    /// On which host the next process is started, and whether others look for the group there. Once the group is founded nobody takes the
+    /// first seed's place, whose part it is to found one.
+    fn seat(&self) -> (usize, bool) {
+        let on = |host: usize| self.processes.iter().filter(move |process| process.is_alive() && process.host == host);
+        let host = (0..self.doubts.len()).min_by_key(|host| on(*host).count()).unwrap_or(0);
+        (host, (self.founding || host > 0) && !on(host).any(|process| process.is_seed))
+    }
+
+    /// Fewer than these are made up for.
+    fn least(&self) -> usize {
+        if self.hosts.is_some() { self.plan.hosts as usize } else { *self.options.members.start() as usize }
+    }
+
+    fn most(&self) -> usize {
+        if self.hosts.is_some() { self.plan.hosts as usize * 3 / 2 } else { *self.options.members.end() as usize }
     }
 
     fn note(&mut self, what: String) {
@@ -204,6 +262,9 @@ impl<'a> Round<'a> {
         let newest = *living.last().unwrap_or(&any);
         // Somebody has to stay who knows the group; that all die is an event of its own.
         let one_is_left = living.len() == 1;
+        if self.hosts.is_some() {
+            return self.carry_out_among_hosts(event, alone, [any, second, leader, newest]);
+        }
         match event.what {
             What::Kill if !one_is_left => self.kill(&[any], alone),
             What::KillLeader if !one_is_left => self.kill(&[leader], alone),
@@ -220,14 +281,138 @@ impl<'a> Round<'a> {
             What::JoinThree => self.join(3),
             What::Leave if !one_is_left => self.leave(any, event.pick & 1 << 40 == 0),
             What::LeaveLeader if !one_is_left => self.leave(leader, event.pick & 1 << 40 == 0),
-            What::KillAll => {
-                self.tally.restarts += 1;
-                let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
-                self.kill(&all, false)?;
-                self.found()
-            }
+            What::KillAll => self.restart(),
             _ => self.join(1),
         }
+    }
+
+    /// Kills all, who found the group anew.
+    fn restart(&mut self) -> Result<(), Trouble> {
+        self.tally.restarts += 1;
+        let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
+        self.kill(&all, false)?;
+        self.found()
+    }
+
+    /// As [`carry_out`](Self::carry_out), where no death is proven to other hosts: what would leave less than a majority of a view able to go
+    /// on is left out, since the group would rightly wait for ever.
+    fn carry_out_among_hosts(
+        &mut self,
+        event: Event,
+        alone: bool,
+        [any, second, leader, newest]: [usize; 4],
+    ) -> Result<(), Trouble> {
+        if self.founding || self.kill_all_at.is_some() {
+            return Ok(());
+        }
+        let suspect_after = self.options.suspect_after;
+        let (one, other, first) = (self.processes[any].host, self.processes[second].host, self.processes[leader].host);
+        let pick = event.pick >> 40;
+        let other = if other == one { (one + 1) % self.plan.hosts as usize } else { other };
+        let end = if pick.is_multiple_of(2) { hosts::End::Host } else { hosts::End::Bridge };
+        let all = 0..self.plan.hosts as usize;
+        let minority: Vec<usize> = (0..(all.len() - 1) / 2).map(|i| (one + i) % all.len()).collect();
+        let on_one: Vec<usize> = self.living().into_iter().filter(|i| self.processes[*i].host == one).collect();
+        let (whom, where_): (Vec<usize>, Vec<usize>) = match event.what {
+            What::Kill | What::Stop(_) | What::Leave => (vec![any], vec![]),
+            What::KillLeader | What::StopLeader(_) | What::LeaveLeader => (vec![leader], vec![]),
+            What::KillNewest => (vec![newest], vec![]),
+            What::KillHost => (on_one, vec![]),
+            What::Cut(_) | What::Dumb(_) | What::Deaf(_) | What::Flap(_) | What::Slow(_) => (vec![], vec![one]),
+            What::CutLeader(_) => (vec![], vec![first]),
+            What::OneWay(_) | What::Pair(_) => (vec![], vec![one, other]),
+            What::Part(_) => (vec![], minority),
+            What::Shatter => (vec![], vec![]),
+            _ => return self.join(1),
+        };
+        if !self.majority_stays(&whom, &where_) {
+            return self.join(1);
+        }
+        let ms = match event.what {
+            What::Shatter => suspect_after.as_millis() as u64 * 5 / 2,
+            What::Cut(ms) | What::CutLeader(ms) | What::Dumb(ms) | What::Deaf(ms) => ms,
+            What::OneWay(ms) | What::Pair(ms) | What::Part(ms) | What::Slow(ms) => ms,
+            What::Flap(ms) => ms * (4 + pick % 7),
+            _ => 0,
+        };
+        let time = Duration::from_millis(ms);
+        let shaken: Vec<usize> = if event.what == What::Shatter { all.clone().collect() } else { where_.clone() };
+        if !shaken.is_empty() {
+            self.note(format!("{} of hosts {shaken:?} for {ms} ms", event.what));
+        }
+        for host in &shaken {
+            self.doubts[*host] = self.doubts[*host].max(Instant::now() + time + DOUBTS * suspect_after);
+            let there = self.processes.iter_mut().filter(|process| process.host == *host);
+            there.for_each(|process| process.disturbed = true);
+        }
+        let Some(hosts) = &mut self.hosts else { return Ok(()) };
+        match event.what {
+            What::Kill | What::KillLeader | What::KillNewest | What::KillHost => return self.kill(&whom, alone),
+            What::Stop(ms) | What::StopLeader(ms) => return self.stop(&whom, ms),
+            What::Leave | What::LeaveLeader => return self.leave(whom[0], event.pick & 1 << 40 == 0),
+            What::Cut(_) | What::CutLeader(_) => {
+                self.tally.cuts += 1;
+                hosts.cut(where_[0], end, time);
+            }
+            What::Dumb(_) => all.for_each(|to| hosts.mute(one, to, time)),
+            What::Deaf(_) => all.for_each(|from| hosts.mute(from, one, time)),
+            What::OneWay(_) => hosts.mute(one, other, time),
+            What::Pair(_) => [(one, other), (other, one)].iter().for_each(|(from, to)| hosts.mute(*from, *to, time)),
+            What::Part(_) => {
+                for (inside, outside) in where_.iter().flat_map(|inside| all.clone().map(move |other| (*inside, other)))
+                {
+                    if !where_.contains(&outside) {
+                        hosts.mute(inside, outside, time);
+                        hosts.mute(outside, inside, time);
+                    }
+                }
+            }
+            What::Flap(turn) => {
+                self.tally.flaps += 1;
+                hosts.flap(one, end, time, Duration::from_millis(turn));
+            }
+            What::Slow(_) => self.tally.slows += u64::from(hosts.slow(one, time)),
+            What::Shatter => {
+                self.tally.shatters += 1;
+                all.for_each(|host| hosts.cut(host, end, 2 * time));
+                self.kill_all_at = Some(Instant::now() + time);
+            }
+            _ => {}
+        }
+        self.tally.one_ways += u64::from(matches!(event.what, What::Dumb(_) | What::Deaf(_) | What::OneWay(_)));
+        self.tally.cuts += u64::from(matches!(event.what, What::Pair(_) | What::Part(_)));
+        Ok(())
+    }
+
+    /// Whether more than half of those who are in the newest view, or may be in the next one, can go on together without `whom` and all on `hosts`.
+    fn majority_stays(&self, whom: &[usize], hosts: &[usize]) -> bool {
+        let now = Instant::now();
+        let views = self.processes.iter().filter(|process| process.is_alive());
+        let newest = views.filter_map(|process| self.judge.view_of(process.instance)).max_by_key(|(view, _)| *view);
+        let Some((_, members)) = newest else { return false };
+        let is_member = |process: &Process| {
+            let id = self.judge.witnesses.get(&process.instance).and_then(|witness| witness.id);
+            id.is_some_and(|id| members.contains(&id))
+        };
+        let may_come = |process: &&Process| {
+            !is_member(process) && (process.is_alive() || process.killed.is_some_and(|at| at.elapsed() < LATE_MAX))
+        };
+        let coming = self.processes.iter().filter(may_come).count();
+        let goes_on = |(i, process): &(usize, &Process)| {
+            let is_awake = process.stopped.is_none_or(|(since, until)| until - since < self.options.suspect_after / 2);
+            let recovered = process
+                .resumed
+                .is_none_or(|(at, stop)| stop < self.options.suspect_after / 2 || at.elapsed() > LATE_MAX);
+            is_member(process)
+                && process.is_alive()
+                && is_awake
+                && recovered
+                && !process.told_to_leave
+                && !whom.contains(i)
+                && !hosts.contains(&process.host)
+                && self.doubts[process.host] < now
+        };
+        2 * self.processes.iter().enumerate().filter(goes_on).count() > members.len() + coming
     }
 
     fn instances(&self, of: &[usize]) -> String {
@@ -271,7 +456,7 @@ impl<'a> Round<'a> {
     fn join(&mut self, count: u32) -> Result<(), Trouble> {
         for _ in 0..count {
             // More would only make everything slow.
-            if self.living().len() > *self.options.members.end() as usize + 1 {
+            if self.living().len() > self.most() + 1 {
                 return Ok(());
             }
             self.tally.joins += 1;
@@ -316,7 +501,24 @@ impl<'a> Round<'a> {
             }
         }
         self.judge.trim();
+        if let Some(hosts) = &mut self.hosts {
+            hosts.tick()?;
+        }
+        if self.kill_all_at.is_some_and(|at| at <= now) {
+            self.rebuild()?;
+        }
         self.replace(now)
+    }
+
+    /// The network is whole again, and all who were in it are replaced.
+    fn rebuild(&mut self) -> Result<(), Trouble> {
+        self.kill_all_at = None;
+        if let Some(hosts) = &mut self.hosts {
+            hosts.heal();
+            hosts.tick()?;
+        }
+        self.doubts.fill(Instant::now());
+        self.restart()
     }
 
     /// Starts somebody instead of those lost, after a while.
@@ -325,7 +527,7 @@ impl<'a> Round<'a> {
             process.is_alive() && self.judge.witnesses.get(&process.instance).is_some_and(|witness| witness.view > 0)
         });
         self.founding &= !joined;
-        if self.finishing || self.living().len() >= *self.options.members.start() as usize {
+        if self.finishing || self.kill_all_at.is_some() || self.living().len() >= self.least() {
             self.replace_at = None;
             return Ok(());
         }
@@ -358,7 +560,7 @@ impl<'a> Round<'a> {
             Some(End::Evicted) => {
                 self.tally.evictions += 1;
                 // Nine tenths of the silence are promised to be safe.
-                self.tally.unprovoked += u64::from(10 * stop < 9 * allowed);
+                self.tally.unprovoked += u64::from(10 * stop < 9 * allowed && !process.disturbed);
                 if self.tally.unprovoked > UNPROVOKED_MAX {
                     let what = format!("{} members were evicted that never were silent", self.tally.unprovoked);
                     return Err(Breach { number: 16, name: "no false storms", what }.into());
@@ -380,6 +582,12 @@ impl<'a> Round<'a> {
     fn calm(&mut self) -> Result<(), Trouble> {
         self.note("the storm is over".to_owned());
         self.processes.iter_mut().for_each(Process::go_on);
+        if self.kill_all_at.is_some() {
+            self.rebuild()?;
+        }
+        if let Some(hosts) = &mut self.hosts {
+            hosts.heal();
+        }
         let begin = Instant::now();
         while !self.is_calm() {
             if begin.elapsed() > CALM_MAX {
@@ -400,7 +608,7 @@ impl<'a> Round<'a> {
 
     fn is_calm(&self) -> bool {
         let living: Vec<&Process> = self.processes.iter().filter(|process| process.is_alive()).collect();
-        let enough = living.len() >= *self.options.members.start() as usize;
+        let enough = living.len() >= self.least();
         let views: BTreeSet<_> = living.iter().map(|process| self.judge.view_of(process.instance)).collect();
         let [Some((_, members))] = views.iter().copied().collect::<Vec<_>>()[..] else { return false };
         enough && members.len() == living.len() && living.iter().all(|process| !process.told_to_leave)
@@ -435,6 +643,9 @@ impl<'a> Round<'a> {
         }
         sleep(STATUS_WAIT);
         let mut text = format!("{what}\n\nseed {}, {} founders", self.plan.seed, self.plan.founders);
+        if self.plan.hosts > 0 {
+            let _ = write!(text, " on {} hosts", self.plan.hosts);
+        }
         text += if self.plan.states { ", joining with states\n" } else { ", receiving on threads\n" };
         for line in &self.history {
             let _ = writeln!(text, "{line}");
@@ -445,7 +656,7 @@ impl<'a> Round<'a> {
             let witness = self.judge.witnesses.get(&process.instance);
             let (id, view, end) = witness.map_or((None, 0, None), |w| (w.id, w.view, w.end));
             let fate = match (process.killed, process.status) {
-                (true, _) => "killed".to_owned(),
+                (Some(_), _) => "killed".to_owned(),
                 (_, Some(status)) => format!("{status} {end:?}"),
                 (_, None) => "running".to_owned(),
             };

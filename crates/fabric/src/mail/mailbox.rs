@@ -173,6 +173,28 @@ impl Mailbox {
         Ok(true)
     }
 
+    /// As [`enter`](Self::enter), for a group that spans hosts: it can have been founded anew on another one, of which nothing is known here. So
+    /// what was the group here last counts only while a member of it lives here.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter).
+    ///
+    /// # Panics
+    /// As [`enter`](Self::enter).
+    #[must_use = "a group that was superseded must not be entered"]
+    pub fn enter_afar(&self, incarnation: u128) -> Result<bool, MailError> {
+        let lock = lock_briefly(&self.place)?;
+        if lock.incarnation()? != Some(incarnation) {
+            let others = self.place.census(&lock)?.members;
+            if others.iter().any(|id| *id != self.id) {
+                return Ok(false);
+            }
+            lock.set_incarnation(incarnation)?;
+        }
+        self.put_mark(&lock)?;
+        Ok(true)
+    }
+
     /// Ends what [`enter`](Self::enter) or [`found`](Self::found) began: this process is no member any more, but has its
     /// address still. For who was evicted, before it asks to join again: as long as it counts as a member nobody can found
     /// the group, even if all others are dead.

@@ -405,6 +405,23 @@ fn a_group_lives_on_without_its_founder() {
     assert_eq!(town.join(4).1, [3]);
 }
 
+/// The members of a group that spans hosts die, and it is founded anew on another host.
+#[test]
+fn a_group_that_spans_hosts_is_entered_anew_where_no_member_of_the_last_one_lives() {
+    let town = Town::new();
+    let (old, incarnation) = town.found(1);
+    let (first, _) = town.join(2);
+    let (second, _) = town.join(3);
+    let other = incarnation ^ 1;
+    assert!(!first.enter_afar(other).unwrap(), "a member of the last one lives");
+    drop(old);
+    assert!(!first.enter(other).unwrap(), "a group of this host is founded here");
+    assert!(first.enter_afar(other).unwrap());
+    assert!(second.enter_afar(other).unwrap());
+    assert!(!second.enter_afar(incarnation).unwrap());
+    assert_eq!(town.members(), [2, 3]);
+}
+
 /// A newcomer that was decided to be a member, but has not read of it when all others die and another group is founded.
 #[test]
 fn who_reads_too_late_that_it_was_let_in_stays_out() {

@@ -149,6 +149,8 @@ pub enum Request {
     State,
     /// That you forget the one who asks, which observed your group and does so no more. Not answered.
     Forget,
+    /// To know the view. Answered by [`Letter::View`].
+    View,
 }
 
 impl Letter {
@@ -378,6 +380,7 @@ fn put_request(out: &mut Writer, request: Request) {
         Request::Leave => out.u32(2),
         Request::State => out.u32(4),
         Request::Forget => out.u32(5),
+        Request::View => out.u32(6),
         Request::Evict(id) => {
             out.u32(3);
             out.u64(id.0);
@@ -392,6 +395,7 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
         3 => Request::Evict(MemberId(from.u64()?)),
         4 => Request::State,
         5 => Request::Forget,
+        6 => Request::View,
         _ => return Err(WireError::Value { field: "request" }),
     })
 }
@@ -429,6 +433,7 @@ mod tests {
             Letter::Answer { reply: 99, bytes: 12 },
             Letter::Request { from, reply: 9, what: Request::State },
             Letter::Request { from, reply: 0, what: Request::Forget },
+            Letter::Request { from, reply: 0, what: Request::View },
             Letter::State { view, from },
         ]
     }

@@ -1,7 +1,8 @@
 //! One member of a chaos run: it joins, sends numbered messages in several subgroups, and writes down all that happens to it,
 //! until it is told to leave or to finish, or killed. `cargo xtask chaos` starts many of these and judges what they wrote.
 //!
-//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states [BUG]`. Commands come by lines on the standard
+//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states BUG|- [RUNTIME_DIR LISTEN SEED...]`, the
+//! last for groups that span hosts. Commands come by lines on the standard
 //! input: `leave` while it sends, `retire` after it has sent all, `finish`, `status`. Status 0: it finished, or left; 3: it was evicted; 1: what should not be.
 #![allow(missing_docs)]
 #[allow(dead_code, reason = "reading is for the driver, which includes this file too")]
@@ -9,8 +10,9 @@ mod record;
 
 use record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
 use spindle::{
-    Batch, Config, Ended, FinishError, Frame, Group, Handler, JoinError, Message, Node, Order, Publisher, ReceiveError,
-    Receiver, SendError, SharedPublisher, Snapshot, State, Subgroup, SubgroupId, View, ViewChange,
+    Batch, Config, Ended, FinishError, Frame, Group, Handler, JoinError, Message, Network, Node, Order, Publisher,
+    ReceiveError, Receiver, Security, SendError, SharedPublisher, Snapshot, State, Subgroup, SubgroupId, View,
+    ViewChange,
 };
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
@@ -146,6 +148,10 @@ impl Handler for Deliver {
         self.note_states(change.new.id.0);
     }
 
+    fn blocked(&mut self, is_blocked: bool) {
+        eprintln!("{} at {} ms", if is_blocked { "blocked" } else { "unblocked" }, now() / 1_000_000);
+    }
+
     fn snapshot(&mut self) -> Option<Snapshot> {
         let states = lock(self.states.as_ref()?);
         let words = states.iter().flat_map(|(sum, count)| [sum.to_le_bytes(), count.to_le_bytes()]);
@@ -250,6 +256,8 @@ struct Stream {
 /// A thread that sends in some streams.
 struct Sending {
     instance: u32,
+    /// The usual pause between bursts is shorter than this.
+    pause_us: u64,
     log: Log,
     streams: Vec<Stream>,
     dice: Dice,
@@ -274,7 +282,7 @@ impl Sending {
                 }
             }
             self.tell(i);
-            let pause_us = if self.dice.one_in(40) { self.dice.below(30_000) } else { self.dice.below(2_000) };
+            let pause_us = if self.dice.one_in(40) { self.dice.below(30_000) } else { self.dice.below(self.pause_us) };
             thread::sleep(Duration::from_micros(pause_us));
         }
         for i in 0..self.streams.len() {
@@ -349,6 +357,9 @@ fn receive(mut receiver: Receiver, subgroup: u8, log: &Log, mut dice: Dice) -> R
 /// What the command line says.
 struct Orders {
     dir: PathBuf,
+    /// Where the members of one host meet.
+    runtime_dir: PathBuf,
+    network: Option<Network>,
     group: String,
     members: u32,
     instance: u32,
@@ -365,10 +376,17 @@ fn main() -> ExitCode {
     if rustix::process::getppid().is_none_or(|parent| u64::from(parent.as_raw_pid() as u32) != number(5)) {
         return ExitCode::FAILURE;
     }
-    if let Some(bug) = words.get(7) {
+    if let Some(bug) = words.get(7).filter(|bug| *bug != "-") {
         plant(bug);
     }
+    let network = words.get(9).map(|listen| {
+        let seeds = words[10..].iter().map(|seed| seed.parse().expect("an address")).collect();
+        // The only network is that between the namespaces.
+        Network { security: Security::Insecure, ..Network::new(listen.parse().expect("an address"), seeds) }
+    });
     let orders = Orders {
+        runtime_dir: PathBuf::from(words.get(8).unwrap_or(&words[0])),
+        network,
         dir: PathBuf::from(&words[0]),
         group: words[1].clone(),
         members: number(2) as u32,
@@ -410,7 +428,8 @@ fn plant(_: &str) {
 
 fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     let mut config = Config::new(&orders.group, orders.members);
-    config.runtime_dir = Some(orders.dir.clone());
+    config.runtime_dir = Some(orders.runtime_dir.clone());
+    config.network = orders.network.clone();
     config.suspect_after = Some(orders.suspect_after);
     config.subgroups = SUBGROUPS
         .map(|(name, order, message_bytes_max)| Subgroup {
@@ -430,7 +449,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     } else {
         config.join().map_err(|error| format!("joining: {error}"))?
     };
-    log.write(&[joined(&orders.dir, &orders.group, node.id().0)?]);
+    log.write(&[joined(&orders.runtime_dir, &orders.group, node.id().0)?]);
     log.view(node.view());
     stretches(log, node.view(), |_| true);
     handler.note_states(node.view().id.0);
@@ -443,11 +462,13 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     let streams = [alone, both(1), both(2)];
     drop((facts, feed));
     let busy = Arc::new(AtomicUsize::new(streams.len()));
+    // What is tested between hosts is not speed, and there are more members than cores.
+    let pause_us = if orders.network.is_some() { 20_000 } else { 2_000 };
     for (streams, salt) in streams.into_iter().zip(1..) {
         let stream = |(subgroup, thread, sender)| Stream { subgroup, thread, sender, next: 0, reserved: 0, told: 0 };
         let streams = streams.into_iter().map(stream).collect();
         let (log, stop) = (log.clone(), Arc::clone(&stop));
-        let sending = Sending { instance: orders.instance, log, streams, dice: dice(salt), stop };
+        let sending = Sending { instance: orders.instance, pause_us, log, streams, dice: dice(salt), stop };
         let busy = Arc::clone(&busy);
         threads.push(thread::spawn(move || {
             let result = sending.run();

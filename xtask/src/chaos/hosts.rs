@@ -1,0 +1,277 @@
+//! Hosts for a round: network namespaces, joined by a bridge that has one of its own. Links go down, become deaf or dumb, flap
+//! and get slow; nothing of that, and nothing else here, touches the namespace that this process is in.
+//!
+//! What is wanted of a link is kept here with its end, and [`Hosts::tick`] brings the system up to it. A direction is cut by giving the sender
+//! a wrong hardware address for the receiver, which needs no filter in the kernel: what it sends gets lost, silently, and the other
+//! direction works. Namespaces carry the number of the process that made them; those of runs that were killed are removed by the
+//! next run.
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PREFIX: &str = "spindle-chaos-";
+const NETWORK: &str = "10.78.0.";
+/// Where the first process of a host listens. The host is its own, and so are all its ports.
+pub(super) const SEED_PORT: u16 = 7411;
+/// The hardware address of nobody.
+const NOBODY: &str = "02:00:00:00:00:00";
+/// Makes a link slow where the kernel can delay packets, and where it can't.
+const DELAYED: &str = "netem delay 15ms 10ms loss 2%";
+const NARROW: &str = "tbf rate 20mbit burst 32kb latency 60ms";
+
+/// Which end of a host's link goes down. At its own end its routes go with it, and sending fails; at the bridge's end nothing comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Host,
+    Bridge,
+}
+
+/// A link that is down, or up and down by turns.
+#[derive(Clone, Copy, Debug)]
+struct Down {
+    end: End,
+    since: Instant,
+    until: Instant,
+    /// How long each turn is, if there are any.
+    turn: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Host {
+    name: String,
+    down: Option<Down>,
+    is_down: Option<End>,
+    /// By receiver: until when what this one sends gets lost, and whether it does.
+    mute: Vec<(Option<Instant>, bool)>,
+    slow: Option<Instant>,
+    is_slow: bool,
+}
+
+/// The hosts of a round, without a disturbance at first. Removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    bridge: String,
+    hosts: Vec<Host>,
+    /// How links are made slow here, if they can be.
+    slowly: Option<&'static str>,
+}
+
+/// Why there can be no hosts on this machine, if that is so.
+pub(super) fn obstacle() -> Option<String> {
+    if let Err(error) = call("ip", &["-Version"]) {
+        return Some(format!("no hosts: iproute2 is missing (`apt-get install iproute2`): {error:#}"));
+    }
+    let probe = format!("{PREFIX}{}-probe", std::process::id());
+    let made = call("ip", &["netns", "add", &probe]).and_then(|()| call("ip", &["netns", "del", &probe]));
+    made.err().map(|error| format!("no hosts: this user may not make network namespaces here: {error:#}"))
+}
+
+impl Hosts {
+    /// Makes them, and removes those of runs that were killed.
+    pub(super) fn new(count: u32) -> Result<Hosts> {
+        sweep()?;
+        let named = |what: &str| format!("{PREFIX}{}-{what}", std::process::id());
+        // From here on, whatever fails, what was made is removed.
+        let mut hosts = Hosts { bridge: named("bridge"), hosts: vec![], slowly: None };
+        call("ip", &["netns", "add", &hosts.bridge])?;
+        let bridge = hosts.bridge.clone();
+        call("ip", &["-n", &bridge, "link", "add", "bridge", "type", "bridge"])?;
+        call("ip", &["-n", &bridge, "link", "set", "bridge", "up"])?;
+        for i in 0..count as usize {
+            let name = named(&i.to_string());
+            call("ip", &["netns", "add", &name])?;
+            let mute = vec![(None, false); count as usize];
+            hosts.hosts.push(Host { name: name.clone(), down: None, is_down: None, mute, slow: None, is_slow: false });
+            let (port, own) = (port(i), format!("{}/24", address(i)));
+            call("ip", &["-n", &bridge, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &name])?;
+            call("ip", &["-n", &bridge, "link", "set", &port, "master", "bridge", "up"])?;
+            call("ip", &["-n", &name, "addr", "add", &own, "dev", "eth0"])?;
+            call("ip", &["-n", &name, "link", "set", "eth0", "up"])?;
+            call("ip", &["-n", &name, "link", "set", "lo", "up"])?;
+        }
+        hosts.slowly = [DELAYED, NARROW].into_iter().find(|how| hosts.shape(0, Some(how)).is_ok());
+        if hosts.slowly.is_some() {
+            hosts.shape(0, None)?;
+        }
+        Ok(hosts)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.hosts.len()
+    }
+
+    pub(super) fn name(&self, host: usize) -> &str {
+        &self.hosts[host].name
+    }
+
+    /// Where the first processes of all hosts listen.
+    pub(super) fn seeds(&self) -> Vec<String> {
+        (0..self.count()).map(|i| format!("{}:{SEED_PORT}", address(i))).collect()
+    }
+
+    /// Takes the link of `host` down for so long.
+    pub(super) fn cut(&mut self, host: usize, end: End, time: Duration) {
+        self.down(host, end, time, None);
+    }
+
+    /// Takes the link of `host` down and up, by turns of `turn`, for so long.
+    pub(super) fn flap(&mut self, host: usize, end: End, time: Duration, turn: Duration) {
+        self.down(host, end, time, Some(turn));
+    }
+
+    fn down(&mut self, host: usize, end: End, time: Duration, turn: Option<Duration>) {
+        let since = Instant::now();
+        self.hosts[host].down = Some(Down { end, since, until: since + time, turn });
+    }
+
+    /// What `from` sends to `to` gets lost for so long.
+    pub(super) fn mute(&mut self, from: usize, to: usize, time: Duration) {
+        if from != to {
+            let until = &mut self.hosts[from].mute[to].0;
+            *until = (*until).max(Some(Instant::now() + time));
+        }
+    }
+
+    /// What `host` sends comes late or not at all for so long. False if that can't be done here.
+    pub(super) fn slow(&mut self, host: usize, time: Duration) -> bool {
+        self.hosts[host].slow = Some(Instant::now() + time);
+        self.slowly.is_some()
+    }
+
+    /// Ends every disturbance.
+    pub(super) fn heal(&mut self) {
+        for host in &mut self.hosts {
+            (host.down, host.slow) = (None, None);
+            host.mute.iter_mut().for_each(|(until, _)| *until = None);
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn tick(&mut self) -> Result<()> {
+        let now = Instant::now();
+        for i in 0..self.count() {
+            self.link(i, now)?;
+            // Without a link nobody's address can be set.
+            if self.hosts[i].is_down != Some(End::Host) {
+                self.addresses(i, now)?;
+            }
+            let slow = self.hosts[i].slow.is_some_and(|until| now < until) && self.slowly.is_some();
+            if slow != self.hosts[i].is_slow {
+                self.shape(i, self.slowly.filter(|_| slow))?;
+                self.hosts[i].is_slow = slow;
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, i: usize, now: Instant) -> Result<()> {
+        let wanted = self.hosts[i].down.filter(|down| down.is_now(now)).map(|down| down.end);
+        let is = self.hosts[i].is_down;
+        if wanted == is {
+            return Ok(());
+        }
+        for (end, state) in [(is, "up"), (wanted, "down")] {
+            let Some(end) = end else { continue };
+            let (namespace, link) = match end {
+                End::Host => (self.hosts[i].name.clone(), "eth0".to_owned()),
+                End::Bridge => (self.bridge.clone(), port(i)),
+            };
+            call("ip", &["-n", &namespace, "link", "set", &link, state])?;
+            if end == End::Host {
+                // The system forgets them with the link.
+                self.hosts[i].mute.iter_mut().for_each(|(_, is_mute)| *is_mute = false);
+            }
+        }
+        self.hosts[i].is_down = wanted;
+        Ok(())
+    }
+
+    fn addresses(&mut self, i: usize, now: Instant) -> Result<()> {
+        let host = &mut self.hosts[i];
+        for (to, (until, is_mute)) in host.mute.iter_mut().enumerate() {
+            let wanted = until.is_some_and(|until| now < until);
+            if wanted == *is_mute {
+                continue;
+            }
+            let to = address(to);
+            let words: &[&str] = match wanted {
+                true => &["neigh", "replace", &to, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent"],
+                false => &["neigh", "del", &to, "dev", "eth0"],
+            };
+            call("ip", &[&["-n", &host.name], words].concat())?;
+            *is_mute = wanted;
+        }
+        Ok(())
+    }
+
+    fn shape(&self, host: usize, how: Option<&str>) -> Result<()> {
+        let name = &self.hosts[host].name;
+        let what: Vec<&str> = how.map_or(vec![], |how| how.split(' ').collect());
+        let verb = if how.is_some() { "replace" } else { "del" };
+        call("tc", &[&["-n", name, "qdisc", verb, "dev", "eth0", "root"], &what[..]].concat())
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in self.hosts.iter().map(|host| &host.name).chain([&self.bridge]) {
+            let _ = call("ip", &["netns", "del", name]);
+        }
+    }
+}
+
+impl Down {
+    fn is_now(&self, now: Instant) -> bool {
+        let turns = self.turn.map_or(0, |turn| (now - self.since).as_nanos() / turn.as_nanos().max(1));
+        now < self.until && turns.is_multiple_of(2)
+    }
+}
+
+/// Where `host` is on the network between.
+pub(super) fn address(host: usize) -> String {
+    format!("{NETWORK}{}", host + 1)
+}
+
+fn port(host: usize) -> String {
+    format!("port{host}")
+}
+
+/// Removes what runs that were killed have left. Their processes have died with them.
+fn sweep() -> Result<()> {
+    let list = Command::new("ip").args(["netns", "list"]).stdin(Stdio::null()).output().context("can't start ip")?;
+    for name in String::from_utf8_lossy(&list.stdout).lines().filter_map(|line| line.split_whitespace().next()) {
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            // Somebody else may be removing it, too.
+            let _ = call("ip", &["netns", "del", name]);
+        }
+    }
+    Ok(())
+}
+
+fn call(program: &str, words: &[&str]) -> Result<()> {
+    let shown = || format!("`{program} {}`", words.join(" "));
+    let done = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let done = done.with_context(|| format!("can't start {}", shown()))?;
+    if !done.status.success() {
+        bail!("{} failed: {}", shown(), String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_flaps_is_down_every_other_turn_until_its_end() {
+        let since = Instant::now();
+        let ms = Duration::from_millis;
+        let down = Down { end: End::Host, since, until: since + ms(100), turn: Some(ms(20)) };
+        let seen: Vec<bool> = (0..6).map(|i| down.is_now(since + ms(20 * i + 10))).collect();
+        assert_eq!(seen, [true, false, true, false, true, false]);
+        let down = Down { turn: None, ..down };
+        assert!(down.is_now(since + ms(99)) && !down.is_now(since + ms(100)));
+    }
+}
