@@ -46,9 +46,12 @@ fn limits() {
         assert_eq!(number(ring, "block_bytes"), block_bytes);
         assert!(number(ring, "blocks_per_second") > 0.0 && number(ring, "hop_ns") > 0.0);
     }
-    for key in ["hop_ns", "futex_wake_ns", "futex_wake_rested_ns"] {
+    for key in
+        ["hop_ns", "futex_wake_ns", "futex_wake_rested_ns", "stream_round_trip_ns", "stream_round_trip_blocking_ns"]
+    {
         assert!(number(&report[key], "p50") > 0.0, "{key}");
     }
+    assert!(number(&report["stream"][1], "bytes_per_second") > 0.0);
     assert!(number(&report["memcpy"][0], "bytes_per_second") > 0.0 && number(&report, "clock_read_ns") > 0.0);
 }
 
@@ -80,6 +83,43 @@ fn throughput_in_thread_drive_from_all_in_some_subgroups() {
 }
 
 #[test]
+fn throughput_between_hosts() {
+    let report = bench("tcp", "throughput --fabric tcp --seconds 0.1 --size 128,10k");
+    for run in report["runs"].as_array().expect("a list") {
+        assert!(number(run, "messages_per_second") > 0.0 && run["ring_ratio"].is_null(), "{run}");
+        assert!(run["ratios"].as_object().expect("an object").contains_key("stream"), "{run}");
+    }
+}
+
+/// Three commands make a group, as they do in network namespaces of their own, and agree on what was delivered.
+#[test]
+fn members_that_are_commands_of_their_own() {
+    let temp = Temp::new("alone");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let member = |rank: u32| {
+        let listen = if rank == 0 { free.to_string() } else { "127.0.0.1:0".to_string() };
+        let words = format!(
+            "throughput --listen {listen} --seeds {free} --rank {rank} --members 3 --size 128 --senders all --seconds 0.2 --json"
+        );
+        let path = temp.0.clone();
+        std::thread::spawn(move || spindle(&path, &words))
+    };
+    let members: Vec<_> = [0, 1, 2].map(member).into();
+    let reports: Vec<Value> = members
+        .into_iter()
+        .map(|member| {
+            let out = member.join().expect("it ran");
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            serde_json::from_slice(&out.stdout).expect("JSON")
+        })
+        .collect();
+    for (report, rank) in reports.iter().zip([0.0, 1.0, 2.0]) {
+        assert_eq!(number(report, "rank"), rank);
+        assert!(number(report, "delivered") > 0.0 && report["delivered"] == reports[0]["delivered"], "{report}");
+    }
+}
+
+#[test]
 fn an_idle_group() {
     let report = bench("idle", "throughput --idle --members 3 --seconds 0.1");
     assert!(number(&report["runs"][0], "idle_cpu_percent") >= 0.0);
@@ -93,6 +133,28 @@ fn latency() {
         assert!(number(run, "samples") > 0.0 && number(run, "p50_ns") <= number(run, "p999_ns"), "{run}");
         assert!(run["wake_ratio"].is_null(), "{run}");
     }
+}
+
+#[test]
+fn latency_by_the_way_of_waiting() {
+    for fabric in ["shm", "tcp"] {
+        for wait in ["polling", "hybrid", "interrupt"] {
+            let name = format!("{fabric}-{wait}");
+            let report = bench(&name, &format!("latency --seconds 0.1 --fabric {fabric} --wait {wait}"));
+            let run = &report["runs"][0];
+            assert_eq!((run["fabric"].as_str(), run["wait"].as_str()), (Some(fabric), Some(wait)));
+            assert!(number(run, "samples") > 0.0 && number(run, "cpu_percent") > 0.0, "{run}");
+            assert!(number(run, "own_p50_ns") > 0.0, "{run}");
+        }
+    }
+}
+
+#[test]
+fn latency_between_hosts() {
+    let report = bench("latency-tcp", "latency --seconds 0.1 --fabric tcp");
+    let run = &report["runs"][0];
+    assert!(number(run, "samples") > 0.0 && number(run, "own_p50_ns") > 0.0, "{run}");
+    assert!(run["hops"].is_null() && run["wake_ratio"].is_null(), "{run}");
 }
 
 #[test]
@@ -154,6 +216,9 @@ fn what_makes_no_sense_is_refused() {
         ("throughput --size x", "--size"),
         ("throughput --subgroups 2 --active 3", "--active"),
         ("throughput --seconds 0", "--seconds"),
+        ("throughput --listen 127.0.0.1:0 --seeds 127.0.0.1:1 --rank 2 --size 16", "--rank"),
+        ("throughput --rank 0", "--listen"),
+        ("latency --sleeping --wait polling", "--wait"),
         ("latency --size 4", "--size"),
         ("latency --members 1", "--members"),
         ("bulk", "--fabric"),

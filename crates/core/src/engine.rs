@@ -1,7 +1,8 @@
 //! The engine: all of a member's subgroups, evaluated by one thread, and the posts that result.
 //!
 //! [`Engine::poll`] never blocks and does bounded work. It stores into my row as it goes, in the order in which peers may
-//! see it, and posts at the end: the frames of all subgroups, then one span of control words per peer.
+//! see it, and posts at the end: the frames of all subgroups, then one span of control words per peer. Counts that only free rings
+//! wait for the next post, or for the end of the next poll.
 use crate::ablation::Ablation;
 use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff};
@@ -71,6 +72,10 @@ pub struct Engine {
     everyone: Vec<Rank>,
     /// Subgroups whose entries this poll has changed, by index.
     dirty: Vec<usize>,
+    /// Subgroups of which counts that free rings have moved and are not posted, by index.
+    put_off: Vec<usize>,
+    /// Scratch: those of the poll before.
+    due: Vec<usize>,
     /// Scratch: who gets this poll's control post.
     audience: Vec<Rank>,
     last_worked: bool,
@@ -104,7 +109,9 @@ impl Engine {
         let membership = Membership::new(&view, me);
         Ok(Engine {
             hot: alloc::vec![0; subgroups.len()],
-            dirty: Vec::with_capacity(subgroups.len()),
+            dirty: Vec::with_capacity(2 * subgroups.len()),
+            put_off: Vec::with_capacity(subgroups.len()),
+            due: Vec::with_capacity(subgroups.len()),
             audience: Vec::with_capacity(view.members.len()),
             everyone: view.ranks().collect(),
             view,
@@ -142,6 +149,7 @@ impl Engine {
         let mut worked = false;
         let mut pending = false;
         let mut skipped = false;
+        core::mem::swap(&mut self.put_off, &mut self.due);
         for i in 0..self.subgroups.len() {
             if !scan_all && self.hot[i] == 0 {
                 skipped = true;
@@ -161,6 +169,7 @@ impl Engine {
             worked |= changes.worked;
             self.post_data(i, changes, table);
         }
+        worked |= !self.due.is_empty();
         self.post_control(table);
         // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
         if (scan_all || !worked) && self.has_to_end(table) {
@@ -432,6 +441,8 @@ impl Engine {
             hot: self.hot.clone(),
             everyone: self.everyone.clone(),
             dirty: self.dirty.clone(),
+            put_off: self.put_off.clone(),
+            due: Vec::new(),
             audience: Vec::new(),
             last_worked: self.last_worked,
             membership: self.membership.clone(),
@@ -449,7 +460,7 @@ impl Engine {
     /// Tells apart what two engines of one member of one view would do, counts and how long a subgroup has been idle aside.
     #[doc(hidden)]
     pub fn fingerprint(&self, state: &mut impl Hasher) {
-        (&self.subgroups, &self.dirty, &self.membership, &self.reported, &self.faults).hash(state);
+        (&self.subgroups, &self.dirty, &self.put_off, &self.membership, &self.reported, &self.faults).hash(state);
         (self.last_worked, self.ending, self.open, self.finished, self.all_finished, &self.state).hash(state);
     }
 
@@ -461,6 +472,10 @@ impl Engine {
         self.stats.data_posts += changes.data_posts;
         self.stats.control_posts += changes.control_posts;
         if !changes.entry {
+            // Once: who waits for room gets it after the next poll at the latest.
+            if changes.freeing && self.due.binary_search(&index).is_err() {
+                self.put_off.push(index);
+            }
             return;
         }
         self.dirty.push(index);
@@ -474,6 +489,14 @@ impl Engine {
     }
 
     fn post_control<T: Table>(&mut self, table: &mut T) {
+        if planted!(PutOffForgotten) {
+            self.due.clear();
+        }
+        if !self.due.is_empty() {
+            self.dirty.append(&mut self.due);
+            self.dirty.sort_unstable();
+            self.dirty.dedup();
+        }
         match self.dirty[..] {
             [] => return,
             [first, .., last] if self.ablation.coalesced_control => {
@@ -551,6 +574,8 @@ impl Engine {
 
     /// Stops announcing and receiving, and says what I have.
     fn wedge<T: Table>(&mut self, table: &mut T) {
+        self.due.append(&mut self.put_off);
+        self.post_control(table);
         for subgroup in &mut self.subgroups {
             subgroup.wedge(table, &self.ablation);
         }

@@ -114,6 +114,8 @@ pub(crate) struct Changes {
     pub(crate) data: Range<u64>,
     /// Whether the entry has to be posted.
     pub(crate) entry: bool,
+    /// Whether counts have moved that only free rings: nobody waits for them to deliver anything.
+    pub(crate) freeing: bool,
     /// Whether anything at all happened.
     pub(crate) worked: bool,
     pub(crate) data_posts: u64,
@@ -272,8 +274,9 @@ impl Subgroup {
         }
         self.deliver(table, upcalls, ablation, changes)?;
         self.free(table, upcalls, changes);
+        changes.entry |= changes.freeing && !(ablation.deferred_posts && self.may_put_off());
         self.post_now(table, ablation, changes);
-        changes.worked |= changes.entry;
+        changes.worked |= changes.entry || changes.freeing;
         Ok(())
     }
 
@@ -285,10 +288,15 @@ impl Subgroup {
         }
     }
 
+    /// Whether what frees rings may be told with the next post. Not while there is more to deliver: a sender may wait for the room.
+    fn may_put_off(&self) -> bool {
+        !self.pending
+    }
+
     #[cold]
     fn post<T: Table>(&self, table: &mut T, changes: &mut Changes) {
         changes.worked = true;
-        changes.entry = false;
+        (changes.entry, changes.freeing) = (false, false);
         let data = core::mem::take(&mut changes.data);
         if !data.is_empty() {
             table.post(&self.members, data);
@@ -524,10 +532,10 @@ impl Subgroup {
                     Order::Fifo => self.place.by_sender + 8 * index as u64,
                 };
                 table.store(at, now);
-                changes.entry = true;
+                changes.freeing = true;
             }
         }
-        if self.order == Order::Fifo && changes.entry {
+        if self.order == Order::Fifo && changes.freeing {
             table.store(self.place.entry + entry::DELIVERED, self.own.delivered.iter().sum());
         }
         let inline = matches!(self.delivery, Delivery::Inline(_));
@@ -590,7 +598,7 @@ impl Subgroup {
         // What observers hold back is freed before all is delivered, or not at all.
         let is_untold = freed < delivered && delivered == self.own.published && freed > sending.told;
         if freed > self.own.freed || is_untold {
-            changes.entry |= freed > self.own.freed;
+            changes.freeing |= freed > self.own.freed;
             self.own.freed = freed;
             table.store(self.place.entry + entry::FREED, freed);
             sending.claims.raise_limit(freed + sending.ring.capacity);

@@ -337,6 +337,30 @@ fn an_idle_group_is_silent() {
     assert_eq!(posts, group.engines.iter().map(|e| e.stats().control_posts).collect::<Vec<_>>());
 }
 
+/// What only frees rings goes with the next post, or with the end of the next poll, and nothing is left untold.
+#[test]
+fn what_only_frees_rings_is_put_off_once() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    let posts = |group: &Group| group.engines[0].stats().control_posts;
+    let delivered = |group: &Group| group.engines[1].frontiers(SubgroupId(0)).next().unwrap().1.delivered;
+    group.try_send(0, b"first", Kind::Message);
+    assert!(group.poll(0).worked && group.poll(1).worked);
+    let before = posts(&group);
+    assert!(group.poll(0).worked);
+    assert_eq!(posts(&group), before, "delivered, and not told yet");
+    // It goes along with the next message.
+    group.try_send(0, b"second", Kind::Message);
+    assert!(group.poll(0).worked && group.poll(1).worked);
+    assert_eq!((posts(&group), delivered(&group)), (before + 1, 1));
+    // Or alone, after one poll.
+    assert!(group.poll(0).worked);
+    assert_eq!(posts(&group), before + 1);
+    assert!(group.poll(0).worked);
+    assert_eq!(posts(&group), before + 2);
+    assert!(!group.poll(0).worked && group.poll(1).worked);
+    assert_eq!((posts(&group), delivered(&group)), (before + 2, 2));
+}
+
 #[test]
 fn a_death_ends_the_view() {
     let mut group = Group::new(2, &[0, 1], Order::Total, Ablation::default());

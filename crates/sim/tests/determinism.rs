@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0xcd4e_7bb4_1b20_a2f2,
+    0x4aa8_8520_a0e7_ad0f,
     0xd9e0_f2e8_b03b_dd1c,
-    0x4fdb_2e09_2a8c_3ac5,
+    0x20ab_fd75_c4a3_e06c,
     0x06eb_be3b_ca30_2ef5,
-    0x9191_08eb_6c2f_5bb3,
-    0x5855_c947_70bc_2569,
+    0x8d6f_320b_5e9e_8294,
+    0xd7e7_cbc0_71ba_2cb6,
 ];

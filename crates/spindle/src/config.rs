@@ -25,8 +25,9 @@ pub struct Config {
     /// Where members meet: a directory that only its user can enter, the same for all members. By default
     /// `spindle-<uid>` in the directory for temporary files.
     pub runtime_dir: Option<PathBuf>,
-    /// How long the polling thread looks for work before it sleeps. More costs idle CPU; less costs a wake-up (some
-    /// 10 µs) more often. Where another thread wants the same core it gives way between looks, and where that thread keeps
+    /// How long the polling thread looks for work before it sleeps: how it waits. `Duration::MAX` is *polling*: it takes a core for
+    /// itself. `Duration::ZERO` is *interrupt*: each wait is a sleep, which whoever has something ends. Anything between is *hybrid*:
+    /// more costs idle CPU, less costs a wake-up (some 10 µs, more between hosts) more often. Where another thread wants the same core it gives way between looks, and where that thread keeps
     /// the core it sleeps at once.
     pub spin_for: Duration,
     /// The silence after which a member that lives is taken for hung, and the others go on without it: it is evicted. Deaths are

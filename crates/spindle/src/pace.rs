@@ -73,6 +73,9 @@ impl Pace {
 
     /// The last poll found nothing.
     pub(crate) fn idle(&mut self) -> Idle {
+        if self.spin_for.is_zero() {
+            return Idle::Sleep;
+        }
         self.looks = self.looks.wrapping_add(1);
         std::hint::spin_loop();
         if !self.looks.is_multiple_of(self.core.looks()) {
@@ -111,6 +114,11 @@ mod tests {
             // Two milliseconds, or a look that was away for longer than others may be.
             assert!(start.elapsed() > AWAY_SHARED);
         }
+    }
+
+    #[test]
+    fn who_does_not_look_sleeps_at_once() {
+        assert_eq!(looks_until_sleep(&mut Pace::new(Duration::ZERO)), 1);
     }
 
     #[test]

@@ -6,6 +6,28 @@ use std::thread;
 /// Bytes of a ring unless the window says otherwise: what two cores' own caches hold on most machines.
 pub(super) const RING_BYTES: u64 = 1 << 20;
 
+/// What carries messages between members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fabric {
+    /// Shared memory: all members are on this host
+    Shm,
+    /// TCP streams: each member is on a host of its own, as far as it knows
+    Tcp,
+}
+
+/// How a member's polling thread waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Wait {
+    /// It looks again and again, and never sleeps
+    Polling,
+    /// It looks for a while, and then sleeps
+    Hybrid,
+    /// It sleeps at once
+    Interrupt,
+}
+
 /// Who polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

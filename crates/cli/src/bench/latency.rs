@@ -7,20 +7,25 @@
 //!
 //! Spinning, every member is one thread that sends and polls. With `--sleeping`, the library's thread polls and an
 //! application thread sends every few ms, when all polling threads are asleep: two of them are woken on the way, the sender's
-//! and the receiver's.
+//! and the receiver's. `--wait` is the same with a way to wait: they poll all the time, sleep after a while, or sleep at once.
+//!
+//! With `--fabric tcp` each member is on a host of its own, as far as it knows, and the reference is a byte that goes to and fro over a
+//! plain TCP stream: between processes that spin, or, with `--sleeping` and `--wait`, that block.
 //!
 //! Keys of `--json`: `bench`, `cores`, `clock_read_ns` (what was subtracted), and `runs`, one for each of `--members`:
-//! `members`, `senders` (they take turns), `size_bytes`, `sleeping`, `samples`, `p50_ns`, `p90_ns`, `p99_ns`, `p999_ns`, `max_ns`
-//! (of all samples), `hop_ns`; `hops`: median over slices of a slice's median by the hop time just before and after it;
-//! `wake_ratio`, with `--sleeping`: the same by the median of a futex wake of a process that has slept for 1 ms; `ratio`: whichever
-//! of the two it is, as in the throughput benchmark.
-use super::args::{Delivery, Drive, Senders, cores};
+//! `members`, `fabric`, `senders` (they take turns), `size_bytes`, `sleeping`, `wait`, `samples`, `p50_ns`, `p90_ns`, `p99_ns`, `p999_ns`, `max_ns`
+//! (of all samples); `own_p50_ns`: median time until a sender delivers what it sent, which is when it knows that everybody has it;
+//! `cpu_percent`: CPU time of all members in percent of a core; `hop_ns`; `hops`: median over slices of a slice's median by the hop time just before and after it;
+//! `wake_ratio`, with `--sleeping`: the same by the median of a futex wake of a process that has slept for 1 ms; `stream_ratio`, over
+//! tcp: `own_p50_ns` of a slice by the stream's round trip; `ratio`: whichever of the three it is, as in the throughput benchmark. With
+//! `--wait polling` there is none: the members take the cores that the reference would run on.
+use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores};
 use super::limits::{REST, hop_ns};
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
 use super::team::{Slice, Team};
 use super::tell;
-use super::wire::{Job, Plan};
+use super::wire::{Job, Plan, Ran};
 use crate::quantity::{bytes, seconds};
 use anyhow::ensure;
 use hdrhistogram::Histogram;
@@ -38,10 +43,16 @@ pub(super) struct Args {
     /// Who sends; senders take turns
     #[arg(long, value_enum, default_value = "one")]
     senders: Senders,
-    /// Let the members sleep between messages
+    /// What carries messages
+    #[arg(long, value_enum, default_value = "shm")]
+    fabric: Fabric,
+    /// Let the members sleep between messages: as --wait hybrid
     #[arg(long)]
     sleeping: bool,
-    /// From one message to the next, with --sleeping
+    /// How the library's thread waits, with time between messages
+    #[arg(long, value_enum, conflicts_with = "sleeping")]
+    wait: Option<Wait>,
+    /// From one message to the next, with --sleeping or --wait
     #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=1000))]
     every_ms: u64,
     /// Bytes of a message, at least 8
@@ -73,17 +84,22 @@ struct Report {
 struct Run {
     members: u32,
     senders: u32,
+    fabric: Fabric,
     size_bytes: u64,
     sleeping: bool,
+    wait: Wait,
     samples: u64,
     p50_ns: f64,
     p90_ns: f64,
     p99_ns: f64,
     p999_ns: f64,
     max_ns: f64,
+    own_p50_ns: f64,
+    cpu_percent: f64,
     hop_ns: f64,
     hops: Option<f64>,
     wake_ratio: Option<f64>,
+    stream_ratio: Option<f64>,
     ratio: Option<Ratio>,
 }
 
@@ -103,21 +119,39 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 impl Args {
     fn plan(&self, members: u32) -> Plan {
         let every_us = self.every_ms * 1000;
+        let pulses = self.pulses();
         Plan {
-            job: if self.sleeping { Job::Pulse { every_us } } else { Job::OneInFlight },
+            job: if pulses { Job::Pulse { every_us } } else { Job::OneInFlight },
             senders: self.senders.of(members),
             subgroups: 1,
             active: 1,
             size: self.size,
             window: WINDOW,
             burst: 1,
-            drive: if self.sleeping { Drive::Thread } else { Drive::Poll },
+            drive: if pulses { Drive::Thread } else { Drive::Poll },
+            wait: self.wait.unwrap_or(Wait::Hybrid),
+            fabric: self.fabric,
             delivery: Delivery::Upcall,
         }
     }
 
+    /// Whether there is time between messages.
+    fn pulses(&self) -> bool {
+        self.sleeping || self.wait.is_some()
+    }
+
+    /// What is measured in turns with the members; `None` where they leave no core for it.
+    fn reference(&self) -> Option<Reference> {
+        match (self.fabric, self.pulses()) {
+            _ if self.wait == Some(Wait::Polling) => None,
+            (Fabric::Tcp, blocking) => Some(Reference::Stream { blocking }),
+            (Fabric::Shm, true) => Some(Reference::Wake),
+            (Fabric::Shm, false) => Some(Reference::Hop),
+        }
+    }
+
     fn slice(&self) -> Duration {
-        let slice = if self.sleeping { Duration::from_millis(self.every_ms) * PULSES } else { SLICE };
+        let slice = if self.pulses() { Duration::from_millis(self.every_ms) * PULSES } else { SLICE };
         slice.min(self.seconds)
     }
 }
@@ -125,49 +159,76 @@ impl Args {
 fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
     let plan = args.plan(members);
     let mut team = Team::start(members, plan, probe::hop(Duration::ZERO)?.cores)?;
-    let mut all = histogram();
+    let (mut all, mut own) = (histogram(), histogram());
     let (mut pairs, mut hops) = (Vec::new(), Vec::new());
+    let (mut busy_ns, mut took_ns) = (0, 0);
+    let reference = args.reference();
+    let hop_now = || if reference.is_some() { hop_ns() } else { Ok(0.0) };
     let start = Instant::now();
-    let mut hop = hop_ns()?;
+    let mut hop = hop_now()?;
     while start.elapsed() < args.seconds || all.is_empty() && start.elapsed() < 3 * args.seconds {
-        let wake = match args.sleeping {
-            true => Some((probe::futex_wake(WAKE_SLICE, REST)?.wake.p50_ns, hop_ns()?)),
-            false => None,
+        let aside = match reference {
+            Some(Reference::Wake) => Some((probe::futex_wake(WAKE_SLICE, REST)?.wake.p50_ns, hop_ns()?)),
+            Some(Reference::Stream { blocking }) => {
+                Some((probe::stream_round_trip(blocking, WAKE_SLICE)?.round_trip.p50_ns, hop_ns()?))
+            }
+            Some(Reference::Hop) | None => None,
         };
-        let slice = latencies(&team.slice(args.slice())?);
-        let after = hop_ns()?;
-        if !slice.is_empty() {
-            let product = slice.value_at_quantile(0.5) as f64 - clock_ns;
-            pairs.push(match wake {
-                Some((wake, between)) => Pair { reference: wake, product, hops_ns: vec![hop, between, after] },
+        let slice = team.slice(args.slice())?;
+        let (others, mine) = (latencies(&slice, |ran| &ran.latencies), latencies(&slice, |ran| &ran.own_latencies));
+        let after = hop_now()?;
+        let product = match args.fabric {
+            Fabric::Shm => &others,
+            Fabric::Tcp => &mine,
+        };
+        if !product.is_empty() && reference.is_some() {
+            let product = product.value_at_quantile(0.5) as f64 - clock_ns;
+            pairs.push(match aside {
+                Some((reference, between)) => Pair { reference, product, hops_ns: vec![hop, between, after] },
                 None => Pair { reference: (hop + after) / 2.0, product, hops_ns: vec![hop, after] },
             });
         }
-        all.add(&slice)?;
+        all.add(&others)?;
+        own.add(&mine)?;
+        busy_ns += slice.ran.iter().map(|ran| ran.busy_ns).sum::<u64>();
+        took_ns += slice.ran.iter().map(|ran| ran.took_ns).sum::<u64>();
         hops.push(after);
         hop = after;
     }
     team.finish()?;
     ensure!(!all.is_empty(), "no message was delivered in {:?}; measure longer", args.seconds);
     let ratio = Ratio::of(&pairs);
-    let median = ratio.as_ref().map(|ratio| ratio.median);
+    let median = |of: fn(Reference) -> bool| ratio.as_ref().filter(|_| reference.is_some_and(of)).map(|r| r.median);
     let at = |share| all.value_at_quantile(share) as f64 - clock_ns;
     Ok(Run {
         members,
         senders: plan.senders,
+        fabric: plan.fabric,
         size_bytes: args.size,
         sleeping: args.sleeping,
+        wait: if args.pulses() { plan.wait } else { Wait::Polling },
         samples: all.len(),
         p50_ns: at(0.5),
         p90_ns: at(0.9),
         p99_ns: at(0.99),
         p999_ns: at(0.999),
         max_ns: at(1.0),
+        own_p50_ns: own.value_at_quantile(0.5) as f64 - clock_ns,
+        cpu_percent: 100.0 * f64::from(members) * busy_ns as f64 / (took_ns as f64).max(1.0),
         hop_ns: quantile(&hops, 0.5),
-        hops: median.filter(|_| !args.sleeping),
-        wake_ratio: median.filter(|_| args.sleeping),
+        hops: median(|reference| reference == Reference::Hop),
+        wake_ratio: median(|reference| reference == Reference::Wake),
+        stream_ratio: median(|reference| matches!(reference, Reference::Stream { .. })),
         ratio,
     })
+}
+
+/// What latencies are compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reference {
+    Hop,
+    Wake,
+    Stream { blocking: bool },
 }
 
 /// As a member keeps them.
@@ -175,9 +236,9 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order")
 }
 
-fn latencies(slice: &Slice) -> Histogram<u64> {
+fn latencies(slice: &Slice, of: fn(&Ran) -> &Vec<(u64, u64)>) -> Histogram<u64> {
     let mut all = histogram();
-    for &(value, count) in slice.ran.iter().flat_map(|ran| &ran.latencies) {
+    for &(value, count) in slice.ran.iter().flat_map(of) {
         all.saturating_record_n(value, count);
     }
     all
@@ -195,6 +256,8 @@ impl Report {
             "p99",
             "p99.9",
             "max",
+            "own p50",
+            "CPU %",
             "hop ns",
             "ratio",
             "p10",
@@ -207,16 +270,22 @@ impl Report {
         for run in &self.runs {
             let mut cells = vec![run.members.to_string(), run.senders.to_string(), format!("{} B", run.size_bytes)];
             cells.push(short(run.samples as f64));
-            let times = [run.p50_ns, run.p90_ns, run.p99_ns, run.p999_ns, run.max_ns, run.hop_ns];
-            cells.extend(times.map(|ns| format!("{ns:.0}")));
+            let times = [run.p50_ns, run.p90_ns, run.p99_ns, run.p999_ns, run.max_ns, run.own_p50_ns];
+            cells.extend([&times[..], &[run.cpu_percent, run.hop_ns]].concat().iter().map(|ns| format!("{ns:.0}")));
             match &run.ratio {
                 Some(ratio) => cells.extend(super::throughput::ratio_cells(ratio)),
+                None if run.hop_ns == 0.0 => cells.push("-".to_string()),
                 None => cells.push("the machine did not keep still; run it again".to_string()),
             }
             table.row(cells);
         }
         table.print(out)?;
-        let what = if self.runs.iter().any(|run| run.sleeping) { "a futex wake" } else { "a cache-line hop" };
+        let is = |of: fn(&Run) -> bool| self.runs.iter().any(of);
+        let what = match () {
+            () if is(|run| run.fabric == Fabric::Tcp) => "a TCP round trip, of own p50",
+            () if is(|run| run.wake_ratio.is_some()) => "a futex wake",
+            () => "a cache-line hop",
+        };
         writeln!(
             out,
             "\nratio: median in units of {what}; {:.0} ns for reading the clock subtracted",

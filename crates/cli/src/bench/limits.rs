@@ -3,7 +3,9 @@
 //! Keys of `--json`: `cores`; `ring_bytes`; `raw_ring`, by block size: `block_bytes`, `blocks_per_second` and
 //! `bytes_per_second` (median over short slices), `blocks_per_second_min` and `_max`, `hop_ns` (median of the hop times
 //! read beside the slices), `slices`; `hop_ns`, `futex_wake_ns` (the sleeper was woken as soon as it slept) and
-//! `futex_wake_rested_ns` (after 1 ms), each with `samples`, `min`, `p50`, `p90`, `p99`, `p999`, `max`; `memcpy`, by size of the
+//! `futex_wake_rested_ns` (after 1 ms), `stream_round_trip_ns` (a byte to and fro over a TCP stream on loopback, both spinning) and
+//! `stream_round_trip_blocking_ns` (both asleep while they wait), each with `samples`, `min`, `p50`, `p90`, `p99`, `p999`, `max`; `stream`, a plain TCP stream between two processes
+//! by bytes of a write: `block_bytes`, `blocks_per_second`, `bytes_per_second`; `memcpy`, by size of the
 //! buffer: `bytes`, `bytes_per_second` (each byte copied counts once); `clock_read_ns`; `clock_step_ns`.
 use super::args::{RING_BYTES, cores};
 use super::pairing::quantile;
@@ -12,7 +14,7 @@ use super::tell;
 use super::wire::{Job, Plan};
 use crate::quantity::{bytes, seconds};
 use serde::Serialize;
-use spindle_fabric::probe::{self, Percentiles, ProbeError};
+use spindle_fabric::probe::{self, Percentiles, ProbeError, StreamRate};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -50,6 +52,9 @@ struct Report {
     hop_ns: Spread,
     futex_wake_ns: Spread,
     futex_wake_rested_ns: Spread,
+    stream_round_trip_ns: Spread,
+    stream_round_trip_blocking_ns: Spread,
+    stream: Vec<Stream>,
     memcpy: Vec<Memcpy>,
     clock_read_ns: f64,
     clock_step_ns: u64,
@@ -64,6 +69,13 @@ struct RawRing {
     blocks_per_second_max: f64,
     hop_ns: f64,
     slices: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Stream {
+    block_bytes: u64,
+    blocks_per_second: f64,
+    bytes_per_second: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -135,11 +147,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         hop_ns: probe::hop(args.seconds)?.one_way.into(),
         futex_wake_ns: probe::futex_wake(args.seconds, Duration::ZERO)?.wake.into(),
         futex_wake_rested_ns: probe::futex_wake(args.seconds, REST)?.wake.into(),
+        stream_round_trip_ns: probe::stream_round_trip(false, args.seconds)?.round_trip.into(),
+        stream_round_trip_blocking_ns: probe::stream_round_trip(true, args.seconds)?.round_trip.into(),
+        stream: args.size.iter().filter(|size| **size > 0).map(|&size| stream(args, size)).collect::<Result<_, _>>()?,
         memcpy,
         clock_read_ns: clock.read_ns,
         clock_step_ns: clock.step_ns,
     };
     Ok(tell(&report, args.json, |out| report.print(out))?)
+}
+
+fn stream(args: &Args, block_bytes: u64) -> Result<Stream, ProbeError> {
+    let StreamRate { blocks_per_second, bytes_per_second, .. } = probe::stream(block_bytes, args.seconds)?;
+    Ok(Stream { block_bytes, blocks_per_second, bytes_per_second })
 }
 
 /// All sizes in turns, so that each meets the machine in the same modes.
@@ -187,10 +207,19 @@ impl Report {
             ("cache-line hop, one way", &self.hop_ns),
             ("futex wake, just asleep", &self.futex_wake_ns),
             ("futex wake, asleep for 1 ms", &self.futex_wake_rested_ns),
+            ("TCP round trip, spinning", &self.stream_round_trip_ns),
+            ("TCP round trip, blocking", &self.stream_round_trip_blocking_ns),
         ];
         for (name, spread) in waits {
             let values = [spread.min, spread.p50, spread.p90, spread.p99, spread.p999, spread.max];
             table.row([name.to_string()].into_iter().chain(values.map(|ns| format!("{ns:.0}"))).collect());
+        }
+        table.print(out)?;
+        writeln!(out)?;
+        let mut table = Table::new(&["TCP stream", "writes/s", "bytes/s"]);
+        for stream in &self.stream {
+            let rates = [stream.blocks_per_second, stream.bytes_per_second].map(short);
+            table.row([format!("{} B", stream.block_bytes)].into_iter().chain(rates).collect());
         }
         table.print(out)?;
         writeln!(out)?;

@@ -1,12 +1,13 @@
 //! The member processes of a benchmark, as the benchmark holds them.
-use super::args::{Drive, cores};
+use super::args::{Drive, Fabric, Wait, cores};
 use super::clock::cpu_of;
-use super::wire::{Counts, Order, Plan, Ran, Reply, Setup};
+use super::wire::{Counts, Order, Place, Plan, Ran, Reply, Setup};
 use crate::clock::now_ns;
 use anyhow::{Context, bail};
 use rustix::process::getuid;
 use spindle_fabric::probe::Cores;
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,6 +61,10 @@ impl Team {
     /// the probes ran on: the sender where the raw ring's writer was.
     pub(super) fn start(members: u32, plan: Plan, pinned: Cores) -> anyhow::Result<Team> {
         let dir = MeetingPlace::new()?;
+        let seed = match plan.fabric {
+            Fabric::Shm => None,
+            Fabric::Tcp => Some(free_address()?),
+        };
         let mut team = Team { plan, members: Vec::new() };
         for rank in 0..members {
             let core = match pinned {
@@ -69,7 +74,12 @@ impl Team {
             let setup = Setup {
                 parent: process::id(),
                 group: "bench".to_string(),
-                runtime_dir: dir.0.clone(),
+                runtime_dir: dir.of(plan.fabric, rank),
+                network: seed.as_ref().map(|seed| Place {
+                    listen: if rank == 0 { seed.clone() } else { ANY_PORT.to_string() },
+                    seeds: vec![seed.clone()],
+                    insecure: false,
+                }),
                 members,
                 rank,
                 plan,
@@ -101,7 +111,7 @@ impl Team {
                 other => bail!("member {} answered {other:?} to a slice", member.rank),
             }
         }
-        if self.plan.drive == Drive::Thread {
+        if self.plan.drive == Drive::Thread && self.plan.wait != Wait::Polling {
             self.quiet()?;
         }
         Ok(Slice { ran })
@@ -224,6 +234,14 @@ impl Drop for Member {
 pub(super) struct MeetingPlace(pub(super) PathBuf);
 
 impl MeetingPlace {
+    /// The runtime directory of a member: who has another one is on another host.
+    pub(super) fn of(&self, fabric: Fabric, rank: u32) -> PathBuf {
+        match fabric {
+            Fabric::Shm => self.0.clone(),
+            Fabric::Tcp => self.0.join(rank.to_string()),
+        }
+    }
+
     pub(super) fn new() -> anyhow::Result<MeetingPlace> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -240,6 +258,15 @@ impl Drop for MeetingPlace {
         // An empty directory for temporary files, if it stays.
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Listening there, a member gets whatever port is free.
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// Where nobody listened a moment ago: others have to know the first member's address before it is there.
+fn free_address() -> anyhow::Result<String> {
+    let found = TcpListener::bind(ANY_PORT).and_then(|listener| listener.local_addr());
+    Ok(found.context("can't listen on loopback")?.to_string())
 }
 
 /// A directory of this user alone, that was not there before.

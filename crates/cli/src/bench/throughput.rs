@@ -1,7 +1,7 @@
 //! `spindle bench throughput`: a stream in total order, and its ratios to references that ran in turns with it.
 //!
 //! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members` and `--size`:
-//! - what ran: `members`, `senders`, `size_bytes`, `drive`, `delivery`, `subgroups`, `active_subgroups`, `window`, `ring_bytes`
+//! - what ran: `members`, `fabric`, `senders`, `size_bytes`, `drive`, `delivery`, `subgroups`, `active_subgroups`, `window`, `ring_bytes`
 //!   (of each ring), `burst` (messages claimed between two polls);
 //! - `messages_per_second`, `bytes_per_second`: the rate of the order, that is deliveries per member and second, payload
 //!   only; median over the slices;
@@ -12,22 +12,28 @@
 //! - `stalls`: waits for room that lasted 100 ms (thread drive);
 //! - `hop_ns`: median one-way hop time beside the slices; `slices`: how many;
 //! - `ring_ratio`: to the raw ring's blocks per second with this block size and these ring bytes (two members, one active
-//!   subgroup); `poll_ratio`: thread drive to poll drive; `one_sender_ratio`; `one_subgroup_ratio`; `first_members_ratio`:
+//!   subgroup, shared memory); `stream_ratio`: to the writes per second of a plain TCP stream that carries as many bytes a write, which
+//!   nobody fills or looks at (the same, over tcp); `poll_ratio`: thread drive to poll drive; `one_sender_ratio`; `one_subgroup_ratio`; `first_members_ratio`:
 //!   deliveries summed over members, to the first number in `--members`; each `null` if it does not apply or no pair counts;
 //! - `ratios`: by the same names, with `median`, `p10`, `p90`, `reference` (its median rate), `pairs`, `discarded`, and
 //!   `modes` (`hop_ns`, `pairs`, `median`);
 //! - `instructions_per_message`: `null`; a process can't count its own without privileges, so `cargo xtask instructions` does.
 //!
+//! With `--listen` this process is one member of a group of several such commands, on hosts or in network namespaces of their own. It
+//! prints what it saw: `bench` (`throughput_member`), `rank`, `members`, `senders`, `size_bytes`, `messages_per_second` and
+//! `bytes_per_second` of the order, `delivered` in all, and `cpu_ns_per_message` of this member.
+//!
 //! With `--idle` a run has `members`, `drive`, `seconds`, and `idle_cpu_percent`: CPU time of all members in percent of a core
 //! while nobody sends, after a stream.
-use super::args::{Delivery, Drive, RING_BYTES, Senders, cores};
+use super::args::{Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
 use super::clock::Usage;
 use super::limits::{default_burst, hop_ns, ring_bytes};
+use super::member;
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
-use super::team::{Slice, Team, fits};
+use super::team::{MeetingPlace, Slice, Team, fits};
 use super::tell;
-use super::wire::{Counts, Job, Plan};
+use super::wire::{Counts, Job, Place, Plan, Setup};
 use crate::quantity::{bytes, seconds};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -47,6 +53,9 @@ pub(super) struct Args {
     /// Bytes of a message, a list
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = bytes, default_value = "16,128,1k,10k")]
     size: Vec<u64>,
+    /// What carries messages
+    #[arg(long, value_enum, default_value = "shm")]
+    fabric: Fabric,
     /// Who sends
     #[arg(long, value_enum, default_value = "one")]
     senders: Senders,
@@ -80,6 +89,18 @@ pub(super) struct Args {
     /// Measure what a group costs in which nobody sends
     #[arg(long)]
     idle: bool,
+    /// Be one member of a group, and listen here for the others, each of which is such a command
+    #[arg(long, value_name = "ADDRESS", requires_all = ["seeds", "rank"])]
+    listen: Option<String>,
+    /// Where the first member listens, with --listen
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', requires = "listen")]
+    seeds: Vec<String>,
+    /// Which member this is, from 0, with --listen
+    #[arg(long, requires = "listen")]
+    rank: Option<u32>,
+    /// Trust the network between the members, with --listen
+    #[arg(long, requires = "listen")]
+    insecure: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -91,6 +112,8 @@ pub(super) struct Args {
 enum Against {
     /// The raw ring
     Ring,
+    /// A plain TCP stream
+    Stream,
     /// Poll drive
     Poll,
     /// One sender
@@ -120,6 +143,7 @@ struct Report<R> {
 #[derive(Debug, Serialize)]
 struct Run {
     members: u32,
+    fabric: Fabric,
     senders: u32,
     size_bytes: u64,
     drive: Drive,
@@ -142,12 +166,27 @@ struct Run {
     hop_ns: f64,
     slices: u64,
     ring_ratio: Option<f64>,
+    stream_ratio: Option<f64>,
     poll_ratio: Option<f64>,
     one_sender_ratio: Option<f64>,
     one_subgroup_ratio: Option<f64>,
     first_members_ratio: Option<f64>,
     ratios: BTreeMap<Against, Option<Ratio>>,
     instructions_per_message: Option<f64>,
+}
+
+/// What one member saw of a group whose members are commands of their own.
+#[derive(Debug, Serialize)]
+struct Alone {
+    bench: &'static str,
+    rank: u32,
+    members: u32,
+    senders: u32,
+    size_bytes: u64,
+    messages_per_second: f64,
+    bytes_per_second: f64,
+    delivered: u64,
+    cpu_ns_per_message: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -160,11 +199,25 @@ struct Idle {
 
 /// Why the arguments make no sense together.
 pub(super) fn refuse(args: &Args) -> Option<String> {
-    let Args { active, subgroups, .. } = args;
-    (active > subgroups).then(|| format!("--active {active} is more than --subgroups {subgroups}"))
+    let Args { active, subgroups, members, size, .. } = args;
+    if active > subgroups {
+        return Some(format!("--active {active} is more than --subgroups {subgroups}"));
+    }
+    let rank = args.rank?;
+    let is_one = members.len() == 1 && size.len() == 1 && rank < members[0];
+    (!is_one).then(|| {
+        format!(
+            "with --listen there is one number of --members, one --size, and a --rank below the members, not {rank}"
+        )
+    })
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    if let (Some(listen), Some(rank)) = (&args.listen, args.rank) {
+        let place = Place { listen: listen.clone(), seeds: args.seeds.clone(), insecure: args.insecure };
+        let report = alone(args, place, rank)?;
+        return Ok(tell(&report, args.json, |out| report.print(out))?);
+    }
     if args.idle {
         let runs = args.members.iter().map(|&members| idle(args, members)).collect::<anyhow::Result<Vec<Idle>>>()?;
         return print(args, runs, print_idle);
@@ -199,6 +252,8 @@ impl Args {
             window: self.window.unwrap_or((RING_BYTES / frame_bytes(size)).max(2)),
             burst: self.burst.unwrap_or(default_burst(size, job)),
             drive: self.drive.unwrap_or(if fits(members) { Drive::Poll } else { Drive::Thread }),
+            wait: Wait::Hybrid,
+            fabric: self.fabric,
             delivery: self.delivery,
         }
     }
@@ -207,8 +262,12 @@ impl Args {
     fn references(&self, members: u32, plan: Plan) -> Vec<(Against, u32, Plan)> {
         let mut all = Vec::new();
         let fits_ring = 2 * plan.size.next_multiple_of(8) <= ring_bytes(&plan);
-        if members == 2 && plan.active == 1 && plan.size > 0 && fits_ring {
-            all.push((Against::Ring, members, plan));
+        if members == 2 && plan.active == 1 && plan.size > 0 {
+            match plan.fabric {
+                Fabric::Shm if fits_ring => all.push((Against::Ring, members, plan)),
+                Fabric::Shm => {}
+                Fabric::Tcp => all.push((Against::Stream, members, plan)),
+            }
         }
         if plan.drive == Drive::Thread && fits(members) {
             all.push((Against::Poll, members, Plan { drive: Drive::Poll, ..plan }));
@@ -232,6 +291,7 @@ impl Args {
 /// Something that runs in turns with the product.
 enum Reference {
     Ring(Plan),
+    Stream(Plan),
     Team(Team),
 }
 
@@ -265,6 +325,7 @@ impl Measurement {
         for (against, members, plan) in args.references(self.members, self.plan) {
             let reference = match against {
                 Against::Ring => Reference::Ring(plan),
+                Against::Stream => Reference::Stream(plan),
                 _ => Reference::Team(Team::start(members, plan, cores)?),
             };
             references.push((against, reference));
@@ -318,6 +379,7 @@ impl Measurement {
         let messages_per_second = quantile(&rates, 0.5);
         Run {
             members,
+            fabric: plan.fabric,
             senders: plan.senders,
             size_bytes: plan.size,
             drive: plan.drive,
@@ -340,6 +402,7 @@ impl Measurement {
             hop_ns: quantile(&hops_ns, 0.5),
             slices: slices.len() as u64,
             ring_ratio: median(Against::Ring),
+            stream_ratio: median(Against::Stream),
             poll_ratio: median(Against::Poll),
             one_sender_ratio: median(Against::OneSender),
             one_subgroup_ratio: median(Against::OneSubgroup),
@@ -354,6 +417,7 @@ impl Reference {
     fn slice(&mut self, against: Against, length: Duration) -> anyhow::Result<f64> {
         match self {
             Reference::Ring(plan) => Ok(probe::raw_ring(plan.size, ring_bytes(plan), length)?.blocks_per_second),
+            Reference::Stream(plan) => Ok(probe::stream(plan.size, length)?.blocks_per_second),
             Reference::Team(team) => Ok(against.rate(&team.slice(length)?)),
         }
     }
@@ -371,11 +435,45 @@ impl Against {
     fn name(self) -> &'static str {
         match self {
             Against::Ring => "raw ring",
+            Against::Stream => "TCP stream",
             Against::Poll => "poll drive",
             Against::OneSender => "one sender",
             Against::OneSubgroup => "one subgroup",
             Against::FirstMembers => "first members",
         }
+    }
+}
+
+fn alone(args: &Args, place: Place, rank: u32) -> anyhow::Result<Alone> {
+    let (members, size) = (args.members[0], args.size[0]);
+    let plan = Plan { fabric: Fabric::Tcp, ..args.plan(members, size) };
+    let dir = MeetingPlace::new()?;
+    let runtime_dir = dir.of(plan.fabric, rank);
+    let (group, network) = ("bench".to_string(), Some(place));
+    let setup = Setup { parent: 0, group, runtime_dir, network, members, rank, plan, core: None };
+    let (ran, counts) = member::alone(&setup, args.seconds)?;
+    let messages_per_second = ran.delivered as f64 * 1e9 / ran.elapsed_ns.max(1) as f64;
+    Ok(Alone {
+        bench: "throughput_member",
+        rank,
+        members,
+        senders: plan.senders,
+        size_bytes: size,
+        messages_per_second,
+        bytes_per_second: messages_per_second * size as f64,
+        delivered: counts.delivered,
+        cpu_ns_per_message: Usage::mine()?.cpu_ns as f64 / counts.delivered.max(1) as f64,
+    })
+}
+
+impl Alone {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let Alone { rank, members, senders, size_bytes, messages_per_second, bytes_per_second, .. } = self;
+        let (messages, bytes) = (short(*messages_per_second), short(*bytes_per_second));
+        writeln!(
+            out,
+            "member {rank} of {members}, {senders} of which send {size_bytes} B: {messages} messages/s, {bytes} bytes/s"
+        )
     }
 }
 
@@ -490,6 +588,16 @@ mod tests {
     }
 
     #[test]
+    fn a_member_alone_has_one_thing_to_do() {
+        let told = |words: &str| refuse(&parse(&format!("--listen a:1 --seeds a:1 {words}"))).is_some();
+        assert!(!told("--rank 1 --size 10"));
+        for words in ["--rank 2 --size 10", "--rank 0", "--rank 0 --size 10 --members 2,3"] {
+            assert!(told(words), "{words}");
+        }
+        assert!(Command::try_parse_from(["x", "--listen", "a:1"]).is_err());
+    }
+
+    #[test]
     fn references_follow_from_what_differs() {
         use Against::*;
         assert_eq!(against("--drive poll", 2), [Ring]);
@@ -499,5 +607,7 @@ mod tests {
         assert_eq!(against("--members 2,1000", 1000), [FirstMembers]);
         assert_eq!(against("--drive poll --subgroups 50 --against one-subgroup", 2), [OneSubgroup]);
         assert_eq!(against("--drive poll --window 1 --size 1000k", 2), []);
+        assert_eq!(against("--drive poll --fabric tcp --senders all", 2), [Stream, OneSender]);
+        assert_eq!(against("--drive thread --fabric tcp", 3), []);
     }
 }

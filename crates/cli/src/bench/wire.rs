@@ -1,5 +1,5 @@
 //! What a benchmark and its members tell each other: one JSON value a line, over a member's standard input and output.
-use super::args::{Delivery, Drive};
+use super::args::{Delivery, Drive, Fabric, Wait};
 use super::clock::Usage;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -11,11 +11,22 @@ pub(super) struct Setup {
     pub(super) parent: u32,
     pub(super) group: String,
     pub(super) runtime_dir: PathBuf,
+    /// Where to listen and where the group is founded, if members are on hosts of their own.
+    pub(super) network: Option<Place>,
     pub(super) members: u32,
     pub(super) rank: u32,
     pub(super) plan: Plan,
     /// The core to stay on.
     pub(super) core: Option<u32>,
+}
+
+/// A member's place in a network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) listen: String,
+    pub(super) seeds: Vec<String>,
+    /// Whether the network is trusted without TLS: it is that of the benchmark.
+    pub(super) insecure: bool,
 }
 
 /// What all members of a team do alike.
@@ -32,6 +43,8 @@ pub(super) struct Plan {
     /// Messages claimed between two polls, in each subgroup.
     pub(super) burst: u64,
     pub(super) drive: Drive,
+    pub(super) wait: Wait,
+    pub(super) fabric: Fabric,
     pub(super) delivery: Delivery,
 }
 
@@ -91,6 +104,12 @@ pub(super) struct Ran {
     pub(super) stalls: u64,
     /// Latencies of what others sent after begin: (ns, how many).
     pub(super) latencies: Vec<(u64, u64)>,
+    /// The same of what this member sent: the time until it knew that everybody has it.
+    pub(super) own_latencies: Vec<(u64, u64)>,
+    /// CPU time of this process from the first moment of the slice to the last, and how long that was.
+    pub(super) busy_ns: u64,
+    /// See above.
+    pub(super) took_ns: u64,
 }
 
 /// Counts of a member's engine, its subgroups together.

@@ -63,6 +63,8 @@ pub(super) enum ChildExit {
     Deadline = 12,
     /// A futex call failed.
     Futex = 13,
+    /// A call for a stream failed.
+    Stream = 14,
     /// It unwound, which is a bug here.
     Panic = 101,
 }

@@ -4,14 +4,15 @@ mod poll;
 mod read;
 mod thread;
 
-use super::args::Drive;
+use super::args::{Drive, Wait};
 use super::clock::Usage;
-use super::wire::{Counts, Job, Order, Ran, Reply, Setup};
+use super::wire::{Counts, Job, Order, Place, Ran, Reply, Setup};
+use crate::clock::now_ns;
 use crate::parent;
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use spindle::{Config, Node, Subgroup, Who};
+use spindle::{Config, Network, Node, Security, Subgroup, Who};
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
@@ -48,21 +49,19 @@ fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyh
         only.set(core as usize);
         sched_setaffinity(None, &only).context("can't stay on one core")?;
     }
-    let node = config(setup).join()?;
-    let mut worker: Box<dyn Worker> = match (setup.plan.drive, setup.plan.job) {
-        (Drive::Poll, Job::Stream) => Box::new(poll::Polling::new(node, setup)?),
-        (Drive::Poll, _) => Box::new(one_in_flight::OneInFlight::new(node, setup)?),
-        (Drive::Thread, _) => Box::new(thread::Threaded::new(node, setup)?),
-    };
+    let node = config(setup)?.join()?;
+    let mut worker = worker(node, setup)?;
     answer(&Reply::Ready)?;
     let mut before = (worker.counts(), Usage::mine()?);
     // The end of the input, or of the benchmark, ends this.
     for order in lines {
         match serde_json::from_str(&order?)? {
             Order::Run { begin_ns, end_ns } => {
+                let (start, start_ns) = (Usage::mine()?, now_ns());
                 let mut ran = worker.run(begin_ns, end_ns)?;
                 let now = (worker.counts(), Usage::mine()?);
                 (ran.counts, ran.usage) = (now.0.since(before.0), now.1.since(before.1));
+                (ran.busy_ns, ran.took_ns) = (now.1.since(start).cpu_ns, now_ns() - start_ns);
                 before = now;
                 answer(&Reply::Ran(Box::new(ran)))?;
             }
@@ -72,17 +71,43 @@ fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyh
     Ok(())
 }
 
+fn worker(node: Node, setup: &Setup) -> anyhow::Result<Box<dyn Worker>> {
+    Ok(match (setup.plan.drive, setup.plan.job) {
+        (Drive::Poll, Job::Stream) => Box::new(poll::Polling::new(node, setup)?),
+        (Drive::Poll, _) => Box::new(one_in_flight::OneInFlight::new(node, setup)?),
+        (Drive::Thread, _) => Box::new(thread::Threaded::new(node, setup)?),
+    })
+}
+
+/// Takes part without a benchmark that gives orders: joins, works for `length` from then on, and leaves. The first tenth does not
+/// count, and a tenth more follows that does not count either, since the others have not joined at the same moment. What it did, and
+/// its counts at the end.
+pub(super) fn alone(setup: &Setup, length: Duration) -> anyhow::Result<(Ran, Counts)> {
+    let mut worker = worker(config(setup)?.join()?, setup)?;
+    let (now, length_ns) = (now_ns(), length.as_nanos() as u64);
+    let end = now + length_ns;
+    let ran = worker.run(now + length_ns / 10, end)?;
+    worker.run(end, end + length_ns / 10)?;
+    Ok((ran, worker.finish()?))
+}
+
 fn answer(reply: &Reply) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(reply)?)?;
     Ok(out.flush()?)
 }
 
-fn config(setup: &Setup) -> Config {
+fn config(setup: &Setup) -> anyhow::Result<Config> {
     let plan = setup.plan;
     let mut config = Config::new(setup.group.clone(), setup.members);
     config.id = Some(u64::from(setup.rank) + 1);
     config.runtime_dir = Some(setup.runtime_dir.clone());
+    config.network = setup.network.as_ref().map(network).transpose()?;
+    config.spin_for = match plan.wait {
+        Wait::Polling => Duration::MAX,
+        Wait::Hybrid => config.spin_for,
+        Wait::Interrupt => Duration::ZERO,
+    };
     config.gather_timeout = GATHER;
     let subgroup = |i| {
         let mut subgroup = Subgroup::new(name(i));
@@ -92,7 +117,16 @@ fn config(setup: &Setup) -> Config {
         subgroup
     };
     config.subgroups = (0..plan.subgroups).map(subgroup).collect();
-    config
+    Ok(config)
+}
+
+fn network(place: &Place) -> anyhow::Result<Network> {
+    let seeds = place.seeds.iter().map(|seed| Ok(seed.parse()?)).collect::<anyhow::Result<_>>()?;
+    let mut network = Network::new(place.listen.parse()?, seeds);
+    if place.insecure {
+        network.security = Security::Insecure;
+    }
+    Ok(network)
 }
 
 fn name(subgroup: u32) -> String {

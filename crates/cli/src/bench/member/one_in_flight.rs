@@ -34,16 +34,14 @@ impl Stopwatch {
         Stopwatch { rank, seen: 0, newest: None }
     }
 
-    /// Takes the messages of an upcall that began at `now`, and says how long each of the others' took.
+    /// Takes the messages of an upcall that began at `now`, and says how long each took, and whether it is this member's own.
     #[inline]
-    pub(super) fn see(&mut self, now: u64, batch: &mut Batch<'_>, mut took: impl FnMut(u64)) {
+    pub(super) fn see(&mut self, now: u64, batch: &mut Batch<'_>, mut took: impl FnMut(u64, bool)) {
         for message in batch {
             self.seen += 1;
             self.newest = Some((message.round, message.sender.0));
-            if message.sender.0 != self.rank
-                && let Some((stamp, _)) = message.payload.split_first_chunk::<STAMP>()
-            {
-                took(now.saturating_sub(u64::from_le_bytes(*stamp)));
+            if let Some((stamp, _)) = message.payload.split_first_chunk::<STAMP>() {
+                took(now.saturating_sub(u64::from_le_bytes(*stamp)), message.sender.0 == self.rank);
             }
         }
     }
@@ -56,6 +54,7 @@ pub(super) struct OneInFlight {
     publisher: Option<Publisher>,
     stopwatch: Stopwatch,
     histogram: Histogram<u64>,
+    own: Histogram<u64>,
     rank: u32,
     senders: u64,
     size: u64,
@@ -70,6 +69,7 @@ impl OneInFlight {
             node,
             stopwatch: Stopwatch::new(setup.rank),
             histogram: histogram(),
+            own: histogram(),
             rank: setup.rank,
             senders: u64::from(setup.plan.senders),
             size: setup.plan.size,
@@ -78,13 +78,14 @@ impl OneInFlight {
     }
 
     fn poll(&mut self, begin_ns: u64) -> anyhow::Result<Poll> {
-        let OneInFlight { node, stopwatch, histogram, .. } = self;
+        let OneInFlight { node, stopwatch, histogram, own, .. } = self;
         let before = stopwatch.seen;
         let mut handler = |_: SubgroupId, batch: &mut Batch<'_>| {
             let now = now_ns();
-            stopwatch.see(now, batch, |took| {
+            stopwatch.see(now, batch, |took, is_own| {
                 // What was sent before this slice has waited for it.
                 if now - took >= begin_ns {
+                    let histogram = if is_own { &mut *own } else { &mut *histogram };
                     histogram.saturating_record(took);
                 }
             });
@@ -122,8 +123,8 @@ impl Worker for OneInFlight {
                 self.poll(begin_ns)?;
             }
             if now_ns() >= end_ns {
-                let latencies = drain(&mut self.histogram);
-                return Ok(Ran { elapsed_ns: end_ns - begin_ns, latencies, ..Ran::default() });
+                let (latencies, own_latencies) = (drain(&mut self.histogram), drain(&mut self.own));
+                return Ok(Ran { elapsed_ns: end_ns - begin_ns, latencies, own_latencies, ..Ran::default() });
             }
         }
     }

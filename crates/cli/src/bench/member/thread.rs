@@ -29,7 +29,8 @@ pub(super) struct Threaded {
     numbers: Vec<u64>,
     readers: Vec<JoinHandle<Result<(), ReceiveError>>>,
     wrong: Vec<Arc<AtomicU64>>,
-    stopwatch: Arc<Mutex<Histogram<u64>>>,
+    /// Latencies of what others sent, and of what this member sent.
+    stopwatch: Arc<Mutex<[Histogram<u64>; 2]>>,
     rank: u32,
     plan: Plan,
 }
@@ -48,7 +49,7 @@ impl Threaded {
                 readers.push(thread::Builder::new().spawn(move || read_all(SubgroupId(i), receiver, reader))?);
             }
         }
-        let stopwatch = Arc::new(Mutex::new(super::histogram()));
+        let stopwatch = Arc::new(Mutex::new([super::histogram(), super::histogram()]));
         let group = match plan.job {
             Job::Stream => {
                 let reader = reader();
@@ -60,9 +61,9 @@ impl Threaded {
                 let shared = Arc::clone(&stopwatch);
                 node.start(move |_, batch: &mut spindle::Batch<'_>| {
                     let now = now_ns();
-                    inner.see(now, batch, |took| {
-                        let mut histogram = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                        histogram.saturating_record(took);
+                    inner.see(now, batch, |took, is_own| {
+                        let mut histograms = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                        histograms[usize::from(is_own)].saturating_record(took);
                     });
                 })?
             }
@@ -141,8 +142,9 @@ impl Worker for Threaded {
     fn run(&mut self, begin_ns: u64, end_ns: u64) -> anyhow::Result<Ran> {
         if let Job::Pulse { every_us } = self.plan.job {
             self.pulse(begin_ns, end_ns, Duration::from_micros(every_us))?;
-            let latencies = drain(&mut self.stopwatch.lock().unwrap_or_else(PoisonError::into_inner));
-            return Ok(Ran { elapsed_ns: end_ns - begin_ns, latencies, ..Ran::default() });
+            let [latencies, own_latencies] =
+                self.stopwatch.lock().unwrap_or_else(PoisonError::into_inner).each_mut().map(drain);
+            return Ok(Ran { elapsed_ns: end_ns - begin_ns, latencies, own_latencies, ..Ran::default() });
         }
         let ((began, before), stalls) = if self.publishers.is_empty() {
             sleep_until(begin_ns);
