@@ -590,6 +590,13 @@ impl<'a> Round<'a> {
         }
         if let Some(hosts) = &mut self.hosts {
             hosts.heal();
+            // Somebody may be suspected by now, and would be alone when all others have finished. The system itself takes up to a second until a
+            // link works again.
+            let settled = Instant::now() + DOUBTS * self.options.suspect_after;
+            while Instant::now() < settled {
+                self.tick()?;
+                sleep(TICK);
+            }
         }
         let begin = Instant::now();
         while !self.is_calm() {
