@@ -317,7 +317,11 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
         observer: truth(from, "wish to observe")?,
         address: match from.text("address")? {
             "" => None,
-            text => Some(text.parse().map_err(|_| WireError::Value { field: "address" })?),
+            text => {
+                // What a sender writes is the one form of it.
+                let address = text.parse().ok().filter(|address: &Address| address.to_string() == text);
+                Some(address.ok_or(WireError::Value { field: "address" })?)
+            }
         },
     })
 }
