@@ -2,7 +2,7 @@
 //! checked while they are made.
 //!
 //! [`plan`] draws from a seed what happens and when, [`round`] does it and waits for the group to come to rest and to finish,
-//! [`crowd`] holds the processes, [`hosts`] what they take for hosts and a network, and [`judge`] compares what they wrote down with the invariants. The member is the example
+//! [`crowd`] holds the processes, [`mod@hosts`] what they take for hosts and a network, and [`judge`] compares what they wrote down with the invariants. The member is the example
 //! `chaos_member` of the library. A round that fails is told with its seed: `--seed` plays it again, with the same events at the
 //! same times, on a machine that will schedule it otherwise.
 mod crowd;
