@@ -270,6 +270,7 @@ impl Mesh {
         let start = Instant::now();
         let Some(mut retired) = self.retire() else { return true };
         let all = retired.links.open() > 0;
+        self.bell.clear();
         while !retired.progress() {
             let left = at_most.saturating_sub(start.elapsed());
             if left.is_zero() {
@@ -400,7 +401,7 @@ impl Retired {
     /// cut it off, and what is on its way to the peer could be lost.
     pub fn progress(&mut self) -> bool {
         self.links.progress(&self.row);
-        if !self.told && self.links.is_flushed() {
+        if !self.told && self.links.is_flushed() && self.links.has_served() {
             self.links.finish();
             self.told = true;
         }

@@ -79,6 +79,8 @@ pub(crate) struct Crew {
     incarnation: u128,
     /// What members have handed over for views to come: their memory, or a stream.
     parts: BTreeMap<(ViewId, MemberId), (u128, Peer)>,
+    /// The newest view that has begun here.
+    begun: ViewId,
     /// Who was not in the view before, of the views that are known.
     newcomers: BTreeMap<ViewId, BTreeSet<MemberId>>,
     pids: BTreeMap<MemberId, u32>,
@@ -92,7 +94,7 @@ pub(crate) struct Crew {
     /// When to read on, if there was no descriptor left for what is in the mailbox.
     starved_until: Option<Instant>,
     /// Threads that wait for a stream over which to send a state.
-    senders: BTreeMap<MemberId, Sender<Connection>>,
+    senders: BTreeMap<(MemberId, ViewId), Sender<Connection>>,
     /// Who follows without being a member.
     observers: BTreeSet<MemberId>,
     /// Who of them does not read its letters, since when.
@@ -212,6 +214,7 @@ impl Crew {
             me,
             incarnation: 0,
             parts,
+            begun: ViewId(0),
             newcomers,
             pids,
             watched,
@@ -457,8 +460,8 @@ impl Crew {
                         news.push(News::Guest { view, stream });
                     }
                 }
-                Some(Event::Stream { with, purpose: Purpose::State { .. }, stream, dialled: true }) => {
-                    if let Some(sender) = self.senders.remove(&with.id) {
+                Some(Event::Stream { with, purpose: Purpose::State { view }, stream, dialled: true }) => {
+                    if let Some(sender) = self.senders.remove(&(with.id, view)) {
                         // It may have ended, when this took too long.
                         let _ = sender.send(stream);
                     }
@@ -506,9 +509,11 @@ impl Crew {
                 else {
                     return;
                 };
-                self.newcomers.entry(view.id).or_insert_with(|| newcomers.into_iter().collect());
+                if [incarnation, 0].contains(&self.incarnation) {
+                    self.newcomers.insert(view.id, newcomers.into_iter().collect());
+                }
                 if let Post::Mail { net: Some(net), .. } = &mut self.post {
-                    cards.into_iter().for_each(|card| net.learn(card));
+                    cards.into_iter().for_each(|card| net.hear_of(card));
                 }
                 news.push(News::View { incarnation, view });
             }
@@ -543,7 +548,8 @@ impl Crew {
     fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: Peer) -> bool {
         let oldest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
         // Who waits to be let in does not know yet which group it will be.
-        let is_kept = [incarnation, 0].contains(&self.incarnation) && view.0 <= oldest.saturating_add(VIEWS_AHEAD_MAX);
+        let is_mine = [incarnation, 0].contains(&self.incarnation);
+        let is_kept = is_mine && view > self.begun && view.0 <= oldest.saturating_add(VIEWS_AHEAD_MAX);
         if is_kept {
             self.parts.insert((view, from), (incarnation, part));
         }
@@ -588,6 +594,11 @@ impl Crew {
             Post::Local(board) => lock(&board.parts).contains_key(&(view, member, self.me)),
             Post::Mail { .. } => self.parts.contains_key(&(view, member)),
         }
+    }
+
+    /// Whether `id` was not in the view before `view`.
+    pub(crate) fn is_new(&self, view: ViewId, id: MemberId) -> bool {
+        self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains(&id))
     }
 
     /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
@@ -670,7 +681,7 @@ impl Crew {
             && let Some(address) = net.far(to)
         {
             net.endpoint().dial(address, Some(to), Purpose::State { view });
-            self.senders.insert(to, tell);
+            self.senders.insert((to, view), tell);
         }
         told
     }
@@ -772,6 +783,7 @@ impl Crew {
 
     /// A view has begun: forgets what concerns earlier ones, and who is not in it.
     pub(crate) fn begin(&mut self, view: &View) {
+        self.begun = view.id;
         self.parts.retain(|(id, _), _| *id > view.id);
         let parts = &self.parts;
         let observers = &self.observers;
@@ -779,6 +791,7 @@ impl Crew {
             view.members.contains(id) || observers.contains(id) || parts.keys().any(|(_, from)| from == id)
         };
         self.newcomers.retain(|id, _| *id >= view.id);
+        self.senders.retain(|(_, of), _| *of >= view.id);
         if let Post::Mail { watch, outbox, net, .. } = &mut self.post {
             if let Some(net) = net {
                 net.retain(is_wanted);

@@ -132,7 +132,7 @@ impl Follower {
         self.asked = Some(Instant::now());
         let members = Mailbox::members(&self.dir, &self.group)?;
         let spans_hosts = self.crew.net().is_some();
-        if members.is_empty() && (!spans_hosts || self.heard.elapsed() > SILENCE_MAX) {
+        if members.is_empty() && (!spans_hosts || self.incarnation != 0 && self.heard.elapsed() > SILENCE_MAX) {
             return Err(JoinError::GroupGone);
         }
         if wants_in || !self.is_following() {

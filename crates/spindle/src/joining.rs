@@ -161,6 +161,8 @@ impl Joins {
 struct Founding {
     /// With their processes.
     asking: BTreeMap<MemberId, u32>,
+    /// When a member of a group that exists answered last.
+    answered: Option<Instant>,
 }
 
 impl Founding {
@@ -446,7 +448,13 @@ impl<'a> Candidate<'a> {
             for news in news {
                 match news {
                     News::Refused(why) => return Err(JoinError::Refused(why)),
-                    News::Waits(gathering) if !founds => self.see(gathering),
+                    News::Waits(gathering) => {
+                        // Nobody but members answers who founds.
+                        founding.answered = Some(Instant::now());
+                        if !founds {
+                            self.see(gathering);
+                        }
+                    }
                     News::View { incarnation, view } if view.rank_of(crew.me).is_some() => {
                         let mailbox = crew.mailbox().expect("a process that joins has an address");
                         if mailbox.enter_afar(incarnation)? {
@@ -455,6 +463,7 @@ impl<'a> Candidate<'a> {
                         }
                     }
                     News::View { .. } if learns => return Ok(None),
+                    News::View { .. } => founding.answered = Some(Instant::now()),
                     news => rest.push(news),
                 }
             }
@@ -473,7 +482,9 @@ impl<'a> Candidate<'a> {
         let has_seeds = seeds == 0 || seeds_here > seeds / 2;
         let here = founding.present(crew);
         // Whether all who wait have been told who is there, and still live by the time of that.
-        let settled = here.len() as u32 >= self.config.members && has_seeds && here == self.seen.present && !changed;
+        let exists = founding.answered.is_some_and(|at| at.elapsed() < 5 * ASK_EVERY);
+        let is_complete = here.len() as u32 >= self.config.members && has_seeds && !exists;
+        let settled = is_complete && here == self.seen.present && !changed;
         if !settled {
             if here != self.seen.present || changed {
                 founding.tell(crew, self.config.members, &here);

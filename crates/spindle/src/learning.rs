@@ -216,7 +216,8 @@ impl Learner {
     fn enter(self, Entrance { view, known }: Entrance) -> Result<Admitted, JoinError> {
         let (mut crew, incarnation) = self.follower.into_crew();
         let mailbox = crew.mailbox().expect("a process that joins has an address");
-        if !mailbox.enter(incarnation)? {
+        let spans_hosts = crew.net().is_some();
+        if !(if spans_hosts { mailbox.enter_afar(incarnation)? } else { mailbox.enter(incarnation)? }) {
             return Err(JoinError::GroupGone);
         }
         let mut installing = Installing::first(view, &known, &mut crew, &self.bell, &self.terms, self.spare)?;

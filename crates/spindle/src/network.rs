@@ -3,14 +3,18 @@
 //! Whoever has the same [host key](host_key) is reached by the mail of the runtime directory and shares its memory; everybody else has
 //! a [`Card`] in the book, gets letters over the network, and a stream for each view. Everything else about a group is the same.
 use crate::error::JoinError;
+use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, Security};
 use spindle_fabric::tcp::SocketOptions;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
+
+/// Cards that are kept although nobody may need them any more.
+const BOOK_MAX: usize = 2 * MEMBERS_MAX;
 
 /// How a member takes part in a group that spans hosts. All its members have one.
 #[derive(Clone, Debug)]
@@ -54,7 +58,7 @@ pub(crate) struct Net {
     own_seed: Option<usize>,
     at_seeds: BTreeMap<usize, MemberId>,
     /// The streams that are being made.
-    dialling: BTreeSet<(ViewId, MemberId)>,
+    dialling: BTreeMap<(ViewId, MemberId), Address>,
 }
 
 /// A view as it is told to those who join: with what they need to take part in it.
@@ -120,10 +124,20 @@ impl Net {
         }
     }
 
+    /// Notes what somebody says of another. Its own word counts more.
+    pub(crate) fn hear_of(&mut self, card: Card) {
+        if !self.book.contains_key(&card.id) {
+            self.learn(card);
+        }
+    }
+
     /// Forgets those who do not matter any more.
     pub(crate) fn retain(&mut self, is_wanted: impl Fn(&MemberId) -> bool) {
-        self.book.retain(|id, _| is_wanted(id));
-        self.dialling.retain(|(_, id)| is_wanted(id));
+        // Who waits to be let in is needed soon.
+        if self.book.len() > BOOK_MAX {
+            self.book.retain(|id, _| is_wanted(id));
+        }
+        self.dialling.retain(|(_, id), _| is_wanted(id));
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -152,8 +166,9 @@ impl Net {
     /// Makes the stream to `id` for a view, unless that is done already.
     pub(crate) fn dial(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
         if let Some(address) = self.far(id).cloned()
-            && self.dialling.insert((view, id))
+            && !self.dialling.contains_key(&(view, id))
         {
+            self.dialling.insert((view, id), address.clone());
             self.endpoint.dial(&address, Some(id), Purpose::Part { incarnation, view });
         }
     }
@@ -161,8 +176,9 @@ impl Net {
     /// Makes the stream over which this process follows what `id` does in a view, unless that is done already.
     pub(crate) fn dial_as_guest(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
         if let Some(address) = self.far(id).cloned()
-            && self.dialling.insert((view, id))
+            && !self.dialling.contains_key(&(view, id))
         {
+            self.dialling.insert((view, id), address.clone());
             self.endpoint.dial(&address, Some(id), Purpose::Guest { incarnation, view });
         }
     }
@@ -188,9 +204,7 @@ impl Net {
                     self.own_seed = self.seeds.iter().position(|seed| seed == address).or(self.own_seed);
                 }
                 if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
-                    let failed: Vec<MemberId> =
-                        self.book.keys().copied().filter(|id| self.far(*id) == Some(address)).collect();
-                    failed.into_iter().for_each(|id| _ = self.dialling.remove(&(*view, id)));
+                    self.dialling.retain(|(of, _), dialled| of != view || dialled != address);
                 }
             }
             _ => {}

@@ -277,7 +277,10 @@ impl Installing {
         if let Some(row) = &self.row.0 {
             self.engine.show_life(|at, word| row.control_block().store(at, word));
         }
-        let late = self.suspect_after.is_some_and(|after| self.since.elapsed() >= after);
+        let waited = self.since.elapsed();
+        // Who is on another host sees no life of this member before the view begins, and would suspect it first.
+        let has_far = || self.view.members.iter().any(|id| *id != crew.me && crew.is_far(*id));
+        let late = self.suspect_after.is_some_and(|after| waited >= after || waited >= after / 2 && has_far());
         let missing: Vec<MemberId> = self.missing(crew).collect();
         if late || (crew.has_sent_all(&self.view) && missing.is_empty()) {
             return true;
@@ -301,6 +304,7 @@ impl Installing {
         for news in crew.news_now() {
             if let News::Asks { id, config, observer, .. } = news
                 && Config::admits(digest, config, observer)
+                && (!self.has(id) || !crew.is_far(id) || crew.is_new(self.view.id, id))
             {
                 if observer && !self.has(id) {
                     crew.add_observer(id);
@@ -663,7 +667,6 @@ impl Node {
     #[cold]
     fn attend(&mut self) -> Result<bool, Ended> {
         self.clock.look();
-        let was_observed = self.is_observed();
         // Everybody waits for these letters.
         let news = if self.next.is_some() { self.crew.news_now() } else { self.crew.news() };
         let worked = !news.is_empty();
@@ -695,9 +698,7 @@ impl Node {
             }
         }
         self.let_guests_in();
-        if was_observed != self.is_observed() {
-            self.engine.set_observed(!was_observed);
-        }
+        self.engine.set_observed(self.is_observed());
         if !self.had_spare && self.next.is_none() && !self.engine.is_wedged() && self.joins.is_complete() {
             self.had_spare = true;
             let joining: Vec<MemberId> = self.joins.asking().collect();
@@ -757,6 +758,10 @@ impl Node {
             // Its predecessor has to go first, and it asks again.
             return self.wait(id);
         }
+        if is_in(&self.view) && self.crew.is_far(id) {
+            // Whoever missed its beginning is too late for it; and who has come after a member of the same id must have no part in it.
+            return self.wait(id);
+        }
         if let Some(next) = self.next.as_ref().filter(|next| is_in(&next.view)) {
             return next.hand_over_to(&mut self.crew, id);
         }
@@ -787,7 +792,7 @@ impl Node {
         let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
         let leader = self.view.members[self.engine.leader().index()];
         self.crew.post(id, Letter::Wait { members: self.view.members.len() as u32, leader, present });
-        if self.crew.net().is_some() {
+        if self.crew.net().is_some() && self.view.rank_of(id).is_none() {
             // It finds nobody in a directory, or not those on other hosts, and has to ask the leader, too.
             self.crew.tell_view(&self.view, [id]);
         }

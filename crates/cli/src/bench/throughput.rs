@@ -608,6 +608,6 @@ mod tests {
         assert_eq!(against("--drive poll --subgroups 50 --against one-subgroup", 2), [OneSubgroup]);
         assert_eq!(against("--drive poll --window 1 --size 1000k", 2), []);
         assert_eq!(against("--drive poll --fabric tcp --senders all", 2), [Stream, OneSender]);
-        assert_eq!(against("--drive thread --fabric tcp", 3), []);
+        assert_eq!(against("--drive thread --fabric tcp --members 3", 3), []);
     }
 }

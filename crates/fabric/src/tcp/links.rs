@@ -168,6 +168,11 @@ impl Links {
         Ok(())
     }
 
+    /// Whether everything is handed to the system that is for guests.
+    pub(crate) fn has_served(&self) -> bool {
+        self.guests.values().all(Guest::is_flushed)
+    }
+
     pub(crate) fn guests(&self) -> usize {
         self.guests.len()
     }
@@ -327,7 +332,9 @@ impl Links {
 
     /// Tells all peers that nothing more comes.
     pub(crate) fn finish(&mut self) {
-        self.guests.clear();
+        for mut guest in std::mem::take(&mut self.guests).into_values() {
+            guest.stream.finish();
+        }
         for link in self.links.iter_mut().flatten() {
             link.stream.finish();
         }
