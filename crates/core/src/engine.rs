@@ -149,7 +149,9 @@ impl Engine {
         let mut worked = false;
         let mut pending = false;
         let mut skipped = false;
-        core::mem::swap(&mut self.put_off, &mut self.due);
+        if !self.put_off.is_empty() {
+            core::mem::swap(&mut self.put_off, &mut self.due);
+        }
         for i in 0..self.subgroups.len() {
             if !scan_all && self.hot[i] == 0 {
                 skipped = true;

@@ -274,7 +274,7 @@ impl Subgroup {
         }
         self.deliver(table, upcalls, ablation, changes)?;
         self.free(table, upcalls, changes);
-        changes.entry |= changes.freeing && !(ablation.deferred_posts && self.may_put_off());
+        changes.entry |= changes.freeing && !(ablation.deferred_posts && table.posts_cost() && self.may_put_off());
         self.post_now(table, ablation, changes);
         changes.worked |= changes.entry || changes.freeing;
         Ok(())

@@ -131,4 +131,10 @@ pub trait Table: Rows {
     /// Makes `range` of my row appear in the copies of `peers`, after everything posted to them before. My own rank may be
     /// among them and means nothing. A fabric in which a store is a post only has to wake the peers that sleep.
     fn post(&mut self, peers: &[Rank], range: Range<u64>);
+
+    /// Whether a post costs enough that what nobody waits for had better go with the next one. Where a store is a post it does not.
+    #[inline]
+    fn posts_cost(&self) -> bool {
+        true
+    }
 }

@@ -542,6 +542,11 @@ impl Table for Mesh {
         self.row.stamp(ring, position, round);
     }
 
+    #[inline]
+    fn posts_cost(&self) -> bool {
+        self.links.is_some()
+    }
+
     /// As there.
     ///
     /// # Panics

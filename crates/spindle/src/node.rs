@@ -505,10 +505,12 @@ impl Node {
                 return self.install(handler);
             }
         }
-        worked |= self.fabric.progress();
-        while let Some((rank, _)) = self.fabric.next_down() {
-            // No proof that it is dead, but it will never be heard again in this view.
-            self.engine.suspect(rank);
+        if self.fabric.progress() {
+            worked = true;
+            while let Some((rank, _)) = self.fabric.next_down() {
+                // No proof that it is dead, but it will never be heard again in this view.
+                self.engine.suspect(rank);
+            }
         }
         if !self.retired.is_empty() {
             self.retired.retain_mut(|(retired, since)| !retired.progress() && since.elapsed() < RETIRED_MAX);
