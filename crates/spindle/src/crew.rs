@@ -659,7 +659,7 @@ impl Crew {
         for id in view.members.iter().copied().filter(|id| *id != me) {
             let is_mine = if is_new(me) == is_new(id) { me < id } else { is_new(me) };
             if is_mine && !self.parts.contains_key(&(view.id, id)) {
-                net.dial(id, self.incarnation, view.id);
+                net.dial(id, view.id, Purpose::Part { incarnation: self.incarnation, view: view.id });
             }
         }
     }
@@ -669,7 +669,7 @@ impl Crew {
         let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
         for id in &view.members {
             if !self.parts.contains_key(&(view.id, *id)) {
-                net.dial_as_guest(*id, self.incarnation, view.id);
+                net.dial(*id, view.id, Purpose::Guest { incarnation: self.incarnation, view: view.id });
             }
         }
     }
@@ -745,17 +745,17 @@ impl Crew {
 
     /// Asks everybody on other hosts: the seeds, and those who were heard of.
     pub(crate) fn ask_afar(&mut self, config: u64, members: u32, observer: bool) {
-        let letter = self.question(config, members, observer);
-        if let Some(net) = self.net() {
-            net.addresses().for_each(|(address, whom)| net.endpoint().send(address, whom, &letter, &[]));
-        }
+        self.write_afar(&self.question(config, members, observer));
     }
 
     /// Asks everybody on other hosts for the view.
     pub(crate) fn ask_view_afar(&self) {
-        let letter = Letter::Request { from: self.me, reply: 0, what: Request::View };
+        self.write_afar(&Letter::Request { from: self.me, reply: 0, what: Request::View });
+    }
+
+    fn write_afar(&self, letter: &Letter) {
         if let Some(net) = self.net() {
-            net.addresses().for_each(|(address, whom)| net.endpoint().send(address, whom, &letter, &[]));
+            net.addresses().for_each(|(address, whom)| net.endpoint().send(address, whom, letter, &[]));
         }
     }
 

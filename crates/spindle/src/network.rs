@@ -163,23 +163,13 @@ impl Net {
         ((0..self.seeds.len()).filter(is_here).count(), self.seeds.len())
     }
 
-    /// Makes the stream to `id` for a view, unless that is done already.
-    pub(crate) fn dial(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+    /// Makes the stream to `id` that `purpose` wants in a view, unless that is done already.
+    pub(crate) fn dial(&mut self, id: MemberId, view: ViewId, purpose: Purpose) {
         if let Some(address) = self.far(id).cloned()
             && !self.dialling.contains_key(&(view, id))
         {
-            self.dialling.insert((view, id), address.clone());
-            self.endpoint.dial(&address, Some(id), Purpose::Part { incarnation, view });
-        }
-    }
-
-    /// Makes the stream over which this process follows what `id` does in a view, unless that is done already.
-    pub(crate) fn dial_as_guest(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
-        if let Some(address) = self.far(id).cloned()
-            && !self.dialling.contains_key(&(view, id))
-        {
-            self.dialling.insert((view, id), address.clone());
-            self.endpoint.dial(&address, Some(id), Purpose::Guest { incarnation, view });
+            self.endpoint.dial(&address, Some(id), purpose);
+            self.dialling.insert((view, id), address);
         }
     }
 
