@@ -20,6 +20,8 @@ use core::hash::{Hash, Hasher};
 
 /// In a mark: the frame is a void.
 const VOID: u32 = 1 << 31;
+/// In a mark: the frame names an object.
+const OBJECT: u32 = 1 << 30;
 /// In `claimed`: an [`Exclusive`] is out. Further than any limit, so that to everybody else the ring is full.
 const EXCLUSIVE: u64 = 1 << 62;
 /// Added to `claimed`: nobody claims any more.
@@ -44,8 +46,10 @@ pub struct Claims {
     /// Voids that the exclusive claimer has committed.
     voids: AtomicU64,
     /// One per granule: from commit until the engine has announced the frame that starts there, its span in granules, with
-    /// [`VOID`] added if it is one; 0 otherwise.
+    /// [`VOID`] or [`OBJECT`] added if it is one; 0 otherwise.
     marks: Box<[AtomicU32]>,
+    /// Position from which on nothing is announced. Written by those who commit objects.
+    gate: AtomicU64,
     skipped: AtomicU64,
     closed: AtomicBool,
 }
@@ -53,7 +57,7 @@ pub struct Claims {
 impl Hash for Claims {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let words = [&*self.claimed, &*self.limit, &self.nulls, &*self.tail, &self.lap_end, &self.voids, &self.skipped];
-        for word in words.into_iter().chain(&self.sector_ends) {
+        for word in words.into_iter().chain([&self.gate]).chain(&self.sector_ends) {
             word.load(Ordering::Relaxed).hash(state);
         }
         self.marks.iter().for_each(|mark| mark.load(Ordering::Relaxed).hash(state));
@@ -144,6 +148,7 @@ impl Claims {
             sector_ends: core::array::from_fn(|_| AtomicU64::new(0)),
             voids: AtomicU64::new(0),
             marks: (0..ring.capacity / GRANULE_BYTES).map(|_| AtomicU32::new(0)).collect(),
+            gate: AtomicU64::new(u64::MAX),
             skipped: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
@@ -162,6 +167,7 @@ impl Claims {
             sector_ends: core::array::from_fn(|i| copy(&self.sector_ends[i])),
             voids: copy(&self.voids),
             marks: self.marks.iter().map(|mark| AtomicU32::new(mark.load(Ordering::Relaxed))).collect(),
+            gate: copy(&self.gate),
             skipped: copy(&self.skipped),
             closed: AtomicBool::new(self.closed.load(Ordering::Relaxed)),
         }
@@ -284,9 +290,28 @@ impl Claims {
     pub fn commit(&self, claim: Claim, kind: Kind, len: u64, store: impl FnOnce(u64, u64)) {
         assert!(len <= claim.len, "committed {len} bytes of a claim of {}", claim.len);
         store(claim.position, Header { kind, span: claim.span, len }.encode());
-        let void = if kind == Kind::Void { VOID } else { 0 };
+        let kind = match kind {
+            Kind::Message => 0,
+            Kind::Void => VOID,
+            Kind::Object => OBJECT,
+        };
         // Release: the engine that takes the mark sees the payload and the header.
-        self.mark(claim.position).store((claim.span / GRANULE_BYTES) as u32 | void, Ordering::Release);
+        self.mark(claim.position).store((claim.span / GRANULE_BYTES) as u32 | kind, Ordering::Release);
+    }
+
+    /// Frames from `position` on are not announced until the gate is moved on. It is put before a frame of [`Kind::Object`] before that
+    /// is committed, unless it is before an older one, and moved on when every member has the object: behind it, or to the next that some have not.
+    /// `u64::MAX` opens it. Messages that others send do not wait for it, only this ring's.
+    pub fn set_gate(&self, position: u64) {
+        // Release: who sees it open sees what was done before. Who sees an object that was committed behind it sees it by that commit.
+        self.gate.store(position, Ordering::Release);
+    }
+
+    /// Where the gate is, for somebody who has seen the [tail](Self::tail) or the mark of what may stand behind it.
+    #[inline]
+    pub(crate) fn gate(&self) -> u64 {
+        // Acquire: pairs with the release in `set_gate`.
+        self.gate.load(Ordering::Acquire)
     }
 
     /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls. A hint:
@@ -433,21 +458,25 @@ pub(crate) struct Marks<'a> {
 }
 
 impl Marks<'_> {
-    /// Takes the mark of the frame at `position`, if it is committed: its kind and span.
+    /// Takes the mark of the frame at `position`, if it is committed: its kind and span. Of an object only if `is_open`.
     #[inline]
-    pub(crate) fn take(self, position: u64) -> Option<(Kind, u64)> {
+    pub(crate) fn take(self, position: u64, is_open: impl FnOnce() -> bool) -> Option<(Kind, u64)> {
         let slot = &self.slots[((position & self.mask) / GRANULE_BYTES) as usize];
         // Acquire: pairs with the release in `commit`.
         let mark = slot.load(Ordering::Acquire);
-        if mark == 0 {
+        if mark == 0 || (mark & OBJECT != 0 && !is_open()) {
             return None;
         }
         if !planted!(MarkStays) {
             // Relaxed: the next claimer of this granule is ordered behind it by `limit`.
             slot.store(0, Ordering::Relaxed);
         }
-        let kind = if mark & VOID != 0 { Kind::Void } else { Kind::Message };
-        Some((kind, u64::from(mark & !VOID) * GRANULE_BYTES))
+        let kind = match mark & (VOID | OBJECT) {
+            VOID => Kind::Void,
+            OBJECT => Kind::Object,
+            _ => Kind::Message,
+        };
+        Some((kind, u64::from(mark & !(VOID | OBJECT)) * GRANULE_BYTES))
     }
 }
 

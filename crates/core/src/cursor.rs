@@ -237,7 +237,7 @@ impl Lane {
             let Some(header) = header.filter(|_| round >= self.next && round < ROUNDS_MAX) else {
                 return Err(Defect { sender: self.sender, position: self.position, header: word });
             };
-            if header.kind == Kind::Message && round >= self.skipped {
+            if header.kind != Kind::Void && round >= self.skipped {
                 self.ahead = Some(round);
                 return Ok(self.ahead);
             }

@@ -422,6 +422,19 @@ impl Engine {
         self.subgroup(subgroup)?.delivered_inline()
     }
 
+    /// How many rounds of the sender of this sender rank I have delivered in `subgroup`; 0 if I am not in it.
+    ///
+    /// # Panics
+    /// If the subgroup has no such sender.
+    pub fn delivered_rounds(&self, subgroup: SubgroupId, sender: usize) -> u64 {
+        self.subgroup(subgroup).map_or(0, |subgroup| subgroup.delivered_rounds(sender))
+    }
+
+    /// The position in my ring in `subgroup` below which every member has delivered everything; `None` if I don't send there.
+    pub fn delivered_everywhere(&self, subgroup: SubgroupId) -> Option<u64> {
+        self.subgroup(subgroup)?.delivered_everywhere()
+    }
+
     /// How far each member of `subgroup` is, as I know it. Who has delivered least holds back the senders.
     pub fn frontiers(&self, subgroup: SubgroupId) -> impl Iterator<Item = (Rank, Frontier)> {
         self.subgroup(subgroup).into_iter().flat_map(Subgroup::frontiers)

@@ -68,11 +68,9 @@ struct Lane {
     trim: u64,
 }
 
-/// An observer was too slow: what it has to read next is gone.
+/// An observer has to miss something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "lapped in subgroup {subgroup}: what the member of rank {sender} sent from its round {round} on was overwritten before it was read"
-)]
+#[error("missed in subgroup {subgroup} from round {round} of the member of rank {sender} on: {}", self.why())]
 pub struct Lapped {
     /// Where.
     pub subgroup: SubgroupId,
@@ -80,6 +78,18 @@ pub struct Lapped {
     pub sender: Rank,
     /// The first round that may be missed.
     pub round: u64,
+    /// Whether it is only this round, because its message is an object, which only members have. Otherwise the observer was too slow: what
+    /// it has to read next is gone.
+    pub is_object: bool,
+}
+
+impl Lapped {
+    fn why(&self) -> &'static str {
+        match self.is_object {
+            true => "a large message, which only members receive",
+            false => "it was overwritten before it was read",
+        }
+    }
 }
 
 /// Rounds of one sender that an observer has missed. Each was a message, or a null or void, of which nobody knows any more.
@@ -95,8 +105,9 @@ pub struct Gap {
 struct Found {
     round: u64,
     span: u64,
-    /// Bytes of payload, of a message.
+    /// Bytes of payload, of a message that stands in its frame.
     len: Option<u64>,
+    is_object: bool,
 }
 
 impl Observer {
@@ -217,9 +228,12 @@ impl Observer {
         &self.copy
     }
 
-    /// Goes on at the present of a subgroup in which this observer was lapped. What it has missed by that: in a total order
-    /// something of all senders, otherwise of the one.
+    /// Goes on at the present of a subgroup in which this observer was lapped, or behind an object. What it has missed by that: in a
+    /// total order something of all senders, otherwise of the one.
     pub fn go_on<R: Rows>(&mut self, lapped: &Lapped, rows: &R) -> Vec<Gap> {
+        if lapped.is_object {
+            return alloc::vec![Gap { sender: lapped.sender, rounds: lapped.round..lapped.round + 1 }];
+        }
         let stream = &mut self.streams[lapped.subgroup.index()];
         let before: Vec<u64> = stream.rounds().collect();
         match stream.order {
@@ -330,6 +344,9 @@ impl Stream {
             while lane.position < self.frontier
                 && let Some(found) = lane.take(subgroup, rows, copy)?
             {
+                if found.is_object && found.round >= lane.known {
+                    return Err(Lapped { subgroup, sender: lane.sender, round: found.round, is_object: true });
+                }
                 if found.len.is_some() && found.round >= lane.known {
                     return Ok(Some(Seen { subgroup, sender: lane.sender, round: found.round }));
                 }
@@ -354,6 +371,9 @@ impl Stream {
             self.lane += 1;
             if self.lane == self.lanes.len() {
                 (self.lane, self.round) = (0, round + 1);
+            }
+            if found.as_ref().is_some_and(|found| found.is_object) {
+                return Err(Lapped { subgroup, sender, round, is_object: true });
             }
             silent = if found.is_some() { 0 } else { silent + 1 };
             if found.is_some_and(|found| found.len.is_some()) {
@@ -433,7 +453,8 @@ impl Lane {
         let (word, round) = (rows.load(self.sender, at), rows.load(self.sender, at + 8));
         // Garbage ends the lane, as it does at the members; a frame that was overwritten looks like it.
         let header = Header::decode(word, &self.ring).filter(|_| (self.next..self.trim).contains(&round))?;
-        Some(Found { round, span: header.span, len: (header.kind == Kind::Message).then_some(header.len) })
+        let len = (header.kind == Kind::Message).then_some(header.len);
+        Some(Found { round, span: header.span, len, is_object: header.kind == Kind::Object })
     }
 
     /// Whether what was read at the position may have been written over meanwhile.
@@ -498,7 +519,7 @@ impl Lane {
             self.copy(rows, len, copy);
         }
         if self.is_lapped(rows) {
-            return Err(Lapped { subgroup: id, sender: self.sender, round: self.next });
+            return Err(Lapped { subgroup: id, sender: self.sender, round: self.next, is_object: false });
         }
         if let Some(found) = &found {
             self.pass(found);

@@ -80,6 +80,8 @@ mod bugs {
         FifoRoomUnnoticed,
         /// Applications are told of room only every other time.
         RoomUntold,
+        /// Objects are announced before all members have them.
+        GateIgnored,
         /// What frees rings is put off, and then forgotten.
         PutOffForgotten,
         /// A leader does not wait until everybody has stopped listening to those before it.

@@ -27,7 +27,7 @@ pub struct Resend {
 /// A frame to be sent again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resent {
-    /// A message; or a void, which a Fifo subgroup needs for counting.
+    /// A message, or an object's name; or a void, which a Fifo subgroup needs for counting.
     pub kind: Kind,
     /// Offset of its payload in my row of the old view.
     pub at: u64,
@@ -70,7 +70,7 @@ impl Resend {
                 self.tail = self.tail.step(ring.after(self.position, header.span) - self.position);
                 header
             } else {
-                let (kind, span) = self.claims.marks().take(self.position)?;
+                let (kind, span) = self.claims.marks().take(self.position, || true)?;
                 Header { kind, span, ..self.header(old) }
             };
             self.position = ring.after(self.position, header.span);
@@ -97,7 +97,7 @@ impl Resend {
     }
 
     fn resent(&self, header: Header, at: u64) -> Option<Resent> {
-        let wanted = header.kind == Kind::Message || self.order == Order::Fifo;
+        let wanted = header.kind != Kind::Void || self.order == Order::Fifo;
         wanted.then_some(Resent { kind: header.kind, at: at + HEADER_BYTES, len: header.len })
     }
 }

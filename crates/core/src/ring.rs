@@ -25,6 +25,8 @@ pub const fn frame_bytes(payload: u64) -> u64 {
 
 /// In a header's first word: the frame is a void.
 pub const VOID: u64 = 1 << 63;
+/// In a header's first word: the frame names an object.
+pub const OBJECT: u64 = 1 << 62;
 
 /// Where one sender's ring stands in its row and how it wraps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -133,9 +135,12 @@ pub enum Kind {
     Message,
     /// A claim that was given up: space and a round, but no message.
     Void,
+    /// A message that stands elsewhere: the payload says where each member finds it. It is not announced before all have it
+    /// ([`Claims::set_gate`](crate::Claims::set_gate)).
+    Object,
 }
 
-/// The first word of a frame's header: span, length, and whether it is a void. The second word is the frame's round.
+/// The first word of a frame's header: span, length, and what it is. The second word is the frame's round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// What it is.
@@ -147,26 +152,35 @@ pub struct Header {
 }
 
 impl Header {
-    /// As the word that stands in memory: length in the low 32 bits, span in granules above, and [`VOID`] in a void.
+    /// As the word that stands in memory: length in the low 32 bits, span in granules above, and [`VOID`] or [`OBJECT`].
     #[inline]
     pub fn encode(self) -> u64 {
-        let void = if self.kind == Kind::Void { VOID } else { 0 };
-        void | (self.span / GRANULE_BYTES) << 32 | self.len
+        let kind = match self.kind {
+            Kind::Message => 0,
+            Kind::Void => VOID,
+            Kind::Object => OBJECT,
+        };
+        kind | (self.span / GRANULE_BYTES) << 32 | self.len
     }
 
     /// Reads a header word that a peer wrote; `None` if no frame of this ring can have it. The length may be over the limit
     /// of messages by what the largest frame is rounded up.
     #[inline]
     pub fn decode(word: u64, ring: &Ring) -> Option<Header> {
-        let void =
-            Header::of_message(word & !VOID, ring.frame_bytes_max).map(|header| Header { kind: Kind::Void, ..header });
-        if word & VOID == 0 { Header::of_message(word, ring.frame_bytes_max) } else { void }
+        let kind = match word & (VOID | OBJECT) {
+            0 => return Header::of_message(word, ring.frame_bytes_max),
+            VOID => Kind::Void,
+            OBJECT => Kind::Object,
+            _ => return None,
+        };
+        let header = Header::of_message(word & !(VOID | OBJECT), ring.frame_bytes_max)?;
+        Some(Header { kind, ..header })
     }
 
-    /// As [`decode`](Self::decode), for messages only: what it answers has `len + HEADER_BYTES <= span <= frame_bytes_max`.
+    /// As [`decode`](Self::decode), for messages that stand in their frame only: what it answers has `len + HEADER_BYTES <= span <= frame_bytes_max`.
     #[inline]
     pub fn of_message(word: u64, frame_bytes_max: u64) -> Option<Header> {
-        // A void's bit makes a span that no frame has.
+        // The bit of a void or an object makes a span that no frame has.
         let span = (word >> 28) & !(GRANULE_BYTES - 1);
         let len = word & 0xffff_ffff;
         let fits = (span <= frame_bytes_max) & (len + HEADER_BYTES <= span);
@@ -197,8 +211,13 @@ mod tests {
     fn headers_survive_encoding_and_nonsense_is_refused() {
         let ring = Ring::new(0, 4, 1000);
         for len in [0, 1, 15, 16, 17, 999, 1000] {
-            let header = Header { kind: Kind::Message, span: frame_bytes(len), len };
-            assert_eq!(Header::decode(header.encode(), &ring), Some(header));
+            for kind in [Kind::Message, Kind::Void, Kind::Object] {
+                let header = Header { kind, span: frame_bytes(len), len };
+                assert_eq!(Header::decode(header.encode(), &ring), Some(header));
+                let plain = Header::of_message(header.encode(), ring.frame_bytes_max);
+                assert_eq!(plain.is_some(), kind == Kind::Message);
+                assert_eq!(Header::decode(header.encode() | VOID | OBJECT, &ring), None);
+            }
         }
         assert_eq!(Header::decode(0, &ring), None);
         assert_eq!(Header::decode(u64::MAX, &ring), None);

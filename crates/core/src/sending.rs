@@ -137,7 +137,14 @@ impl Sending {
         } else {
             tail
         };
+        // After the tail: if that covers an object, the gate is before it, or it was opened.
+        let gate = self.claims.gate();
+        let is_held = start + tail.since(self.tail).1 > gate && !planted!(GateIgnored);
+        let tail = if is_held { self.tail_before(gate, table, me, start) } else { tail };
         let (frames, bytes) = tail.since(self.tail);
+        if frames == 0 {
+            return SendBatch::default();
+        }
         let position = start + bytes;
         if table.load(me, ring.offset(start) + 8) != announced.rounds && !planted!(GuessesBelieved) {
             let mut at = start;
@@ -151,14 +158,28 @@ impl Sending {
         self.tail = tail;
         let ends_lap = ring.offset(position) <= ring.offset(start);
         let end = if ends_lap { self.claims.lap_end() } else { ring.offset(position) };
-        SendBatch { frames, voids, position, end, more: bytes < committed }
+        SendBatch { frames, voids, position, end, more: bytes < committed && !is_held }
+    }
+
+    /// What of the exclusive claimer's frames from `start` on, where the ring is announced, lies before `gate`.
+    #[cold]
+    fn tail_before<T: Table>(&self, gate: u64, table: &T, me: Rank, start: u64) -> Tail {
+        let (mut tail, mut at) = (self.tail, start);
+        while at < gate {
+            let header = Header::decode(table.load(me, self.ring.offset(at)), &self.ring);
+            let next = self.ring.after(at, header.expect("my own frames are well formed").span);
+            (tail, at) = (tail.step(next - at), next);
+        }
+        tail
     }
 
     /// The frames of many claimers, as far as they are committed without a gap.
     fn collect_marked<T: Table>(&mut self, table: &mut T, announced: Announced, ablation: &Ablation) -> SendBatch {
         let (ring, marks) = (self.ring, self.claims.marks());
         let mut batch = SendBatch { position: announced.published, ..SendBatch::default() };
-        while let Some((kind, span)) = marks.take(batch.position) {
+        // The gate is looked at after the mark.
+        let is_open = |position| self.claims.gate() > position || planted!(GateIgnored);
+        while let Some((kind, span)) = marks.take(batch.position, || is_open(batch.position)) {
             table.stamp(&ring, batch.position, announced.rounds + batch.frames);
             batch.frames += 1;
             // A void takes a round too, so that its space is freed like a message's.

@@ -613,6 +613,20 @@ impl Subgroup {
         }
     }
 
+    /// How many rounds of the sender with this sender rank are delivered here.
+    pub(crate) fn delivered_rounds(&self, sender: usize) -> u64 {
+        match self.order {
+            // The rounds whose place lies below so many.
+            Order::Total => (self.own.delivered[0] + self.senders as u64 - 1 - sender as u64) / self.senders as u64,
+            Order::Fifo => self.own.delivered[sender],
+        }
+    }
+
+    /// Up to where my ring is delivered by everybody.
+    pub(crate) fn delivered_everywhere(&self) -> Option<u64> {
+        self.sending.as_ref().map(|sending| sending.checkpoints.popped())
+    }
+
     /// The last things before the view's end: announces what applications have committed by now, so that it is among what others
     /// may have received, and writes down how many rounds of each sender I have. From here on I announce and receive nothing.
     pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation) {

@@ -58,8 +58,9 @@ pub trait Frames<'a>: Copy {
     #[inline]
     fn prefetch(self, _place: u64) {}
 
-    /// The message in the frame at `place`; `None` if no correct sender can have written it, or it is a void. The caller knows
-    /// from counters it has loaded that the owner does not write the frame as long as the payload lives (INV-FRAME).
+    /// The message in the frame at `place`, or the object that it names; `None` if no correct sender can have written it, the
+    /// object is not here, or it is a void. The caller knows from counters it has loaded that the owner does not write the frame
+    /// as long as the payload lives (INV-FRAME).
     fn message(self, place: u64) -> Option<Found<'a>>;
 }
 

@@ -4,6 +4,7 @@ use crate::random::mix;
 use crate::world::Seat;
 use spindle_core::{Claim, Claims, Cursor, Exclusive, Handoff, Rank, SubgroupId};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,12 +39,14 @@ pub(crate) struct OpenRing {
     pub(crate) sender: usize,
     /// Where the claimer stands, if there is only one.
     pub(crate) exclusive: Option<Rc<RefCell<Exclusive>>>,
+    /// Positions of objects that are committed there, or being committed, and that some members do not have.
+    pub(crate) held: Rc<RefCell<BTreeSet<u64>>>,
 }
 
 impl OpenRing {
     pub(crate) fn new(seat: Seat, subgroup: SubgroupId, claims: Arc<Claims>, sender: usize, alone: bool) -> OpenRing {
         let exclusive = alone.then(|| Rc::new(RefCell::new(claims.begin_exclusive())));
-        OpenRing { seat, subgroup, claims, sender, exclusive }
+        OpenRing { seat, subgroup, claims, sender, exclusive, held: Rc::default() }
     }
 
     /// Claims space for `len` bytes; None if there is none.
@@ -52,6 +55,11 @@ impl OpenRing {
             Some(exclusive) => self.claims.claim_exclusive(&mut exclusive.borrow_mut(), len).ok(),
             None => self.claims.claim(len).ok(),
         }
+    }
+
+    /// Puts the gate before the first object that some members do not have.
+    pub(crate) fn set_gate(&self) {
+        self.claims.set_gate(self.held.borrow().first().copied().unwrap_or(u64::MAX));
     }
 
     /// The claimer leaves the ring, whose view has ended.

@@ -2,6 +2,7 @@
 //!
 //! The checkers compare what engines do with this ledger. It shares no bookkeeping with the core: positions come from the
 //! claims, rounds from the frames' own words in memory, deliveries from the upcalls.
+use spindle_core::ring::Kind;
 use spindle_core::{Order, Rank, Ring, SubgroupId, View};
 
 /// What became of a claim.
@@ -33,6 +34,10 @@ pub struct Frame {
     pub round: Option<u64>,
     /// Its sender's number for it, which it keeps if it is sent again in the next view.
     pub number: u64,
+    /// What it is, once it is committed.
+    pub kind: Kind,
+    /// It is an object that some members do not have yet.
+    pub held: bool,
 }
 
 /// All that one sender did in one subgroup.
@@ -117,7 +122,7 @@ impl Ledger {
     /// A sender claimed `span` bytes at `at` of its row; answers the claim's index.
     pub fn claimed(&mut self, subgroup: SubgroupId, sender: usize, at: u64, span: u64, number: u64) -> usize {
         let frames = &mut self.groups[subgroup.index()].lanes[sender].frames;
-        frames.push(Frame { at, span, fate: Fate::Claimed, round: None, number });
+        frames.push(Frame { at, span, fate: Fate::Claimed, round: None, number, kind: Kind::Message, held: false });
         frames.len() - 1
     }
 
@@ -126,6 +131,17 @@ impl Ledger {
         let lane = &mut self.groups[subgroup.index()].lanes[sender];
         lane.frames[index].fate = fate;
         lane.messages += u64::from(fate != Fate::Void);
+    }
+
+    /// The claim with this index is being committed as an object, which some members do not have yet.
+    pub fn hold(&mut self, subgroup: SubgroupId, sender: usize, index: usize) {
+        let frame = &mut self.groups[subgroup.index()].lanes[sender].frames[index];
+        (frame.kind, frame.held) = (Kind::Object, true);
+    }
+
+    /// All members have the object with this index.
+    pub fn release(&mut self, subgroup: SubgroupId, sender: usize, index: usize) {
+        self.groups[subgroup.index()].lanes[sender].frames[index].held = false;
     }
 
     /// The lane of `sender`, by sender rank.

@@ -103,6 +103,8 @@ faults! {
     cuts: 2,
     /// Members begin a view without others' memory, which is late or does not come.
     absent_rows: 0,
+    /// Messages that are objects: they may be announced some time after they were committed.
+    objects: 0,
 }
 
 /// The knobs of a campaign. The defaults are what CI runs.

@@ -1,7 +1,7 @@
 //! What a seed stands for: a view, who sends what, and what goes wrong. Drawn before the run, printed before its trace.
 use crate::happenings::{Happening, Step, What, When};
 use crate::options::{Faults, Options, Visibility};
-use crate::random::Random;
+use crate::random::{Random, mix};
 use spindle_core::ring::frame_bytes;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
 use std::fmt;
@@ -92,6 +92,7 @@ impl Plan {
             // Rings that many senders share and close at different times have seeds of their own.
             (faults.many_subgroups, faults.long_lag, faults.early_close) = (false, false, false);
         }
+        faults.objects = options.faults.objects && mix(seed ^ 0x0b_1ec7).is_multiple_of(3);
         let members = draw_members(&mut random, &faults, options);
         let mut ablation = draw_ablation(&mut random, &faults);
         // Without nulls everybody has to send the same number of rounds, which nobody does who comes or goes.

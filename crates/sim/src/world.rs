@@ -69,6 +69,7 @@ enum Event {
     Report { stage: usize, consumer: usize },
     Clock(usize, usize),
     Close(Seat, SubgroupId),
+    Release(usize),
     Alarm(Seat),
     Happen(usize),
     Ask(usize),
@@ -157,6 +158,8 @@ pub(crate) struct World<'a> {
     /// When anything but a heartbeat last happened.
     last_change: u64,
     apps: Vec<App>,
+    /// That were committed: the ring, the position there and the index in the ledger.
+    objects: Vec<(OpenRing, u64, usize)>,
     told: Told,
     history: History,
     view_sequence: ViewSequence,
@@ -190,6 +193,7 @@ impl<'a> World<'a> {
             random: Random::new(plan.seed, 1),
             processes: plan.members.iter().map(|_| process()).collect(),
             apps: apps.collect(),
+            objects: vec![],
             stages: vec![Stage::new(plan, view, (0..view.members.len()).collect())],
             happened: vec![false; plan.happenings.len()],
             cuts: BTreeMap::new(),
@@ -345,6 +349,7 @@ impl<'a> World<'a> {
                 self.close(seat, id);
                 Ok(())
             }
+            Event::Release(object) => self.release(object),
             Event::Happen(i) => self.perform(i),
             Event::Ask(process) => self.ask(process),
             Event::Died { stage, member, peer } => self.died(stage, member, peer),

@@ -68,11 +68,11 @@ pub fn stamped(lane: &Lane, at: u64) -> Result<(), Violation> {
 /// them, which `word` reads, from now on. Answers how many they are.
 ///
 /// # Errors
-/// If there are no committed frames up to exactly there.
+/// If there are no committed frames up to exactly there, or an object among them that some members do not have.
 pub fn announced(lane: &mut Lane, position: u64, word: impl Fn(u64) -> u64) -> Result<usize, Violation> {
     let before = lane.announced;
     while lane.position < position {
-        let committed = lane.frames.get_mut(lane.announced).filter(|frame| frame.fate != Fate::Claimed);
+        let committed = lane.frames.get_mut(lane.announced).filter(|frame| frame.fate != Fate::Claimed && !frame.held);
         let Some(frame) = committed else { break };
         let round = word(frame.at + 8);
         frame.round = Some(round);
@@ -81,7 +81,7 @@ pub fn announced(lane: &mut Lane, position: u64, word: impl Fn(u64) -> u64) -> R
     }
     if lane.position != position {
         return INVARIANT.broken(format!(
-            "m{} announces its ring up to {position}, and its committed frames end at {}",
+            "m{} announces its ring up to {position}, and what it may announce ends at {}",
             lane.sender, lane.position
         ));
     }

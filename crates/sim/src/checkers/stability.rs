@@ -1,7 +1,7 @@
 //! 9, stability truth: when any member delivers a message of a totally ordered subgroup, every member really holds it.
 use super::{Invariant, Violation};
 use crate::ledger::Frame;
-use spindle_core::ring::{HEADER_BYTES, Header, Kind};
+use spindle_core::ring::{HEADER_BYTES, Header};
 use spindle_core::{Rank, Ring, Rows, SubgroupId};
 
 const INVARIANT: Invariant = Invariant(9, "stability truth");
@@ -20,7 +20,7 @@ pub fn held<R: Rows>(
     bytes: &[u8],
 ) -> Result<(), Violation> {
     let header = Header::decode(rows.load(sender, frame.at), ring);
-    let expected = Header { kind: Kind::Message, span: frame.span, len: bytes.len() as u64 };
+    let expected = Header { kind: frame.kind, span: frame.span, len: bytes.len() as u64 };
     let round = rows.load(sender, frame.at + 8);
     if header != Some(expected) || Some(round) != frame.round {
         return INVARIANT.broken(format!(
@@ -40,6 +40,7 @@ pub fn held<R: Rows>(
 mod tests {
     use super::*;
     use crate::ledger::Fate;
+    use spindle_core::ring::Kind;
 
     struct Copy(Vec<u8>);
 
@@ -65,7 +66,15 @@ mod tests {
     #[test]
     fn a_member_that_lacks_header_round_or_bytes_is_found() {
         let ring = Ring::new(64, 2, 16);
-        let frame = Frame { at: 64, span: 32, fate: Fate::Message { len: 16, digest: 0 }, round: Some(3), number: 0 };
+        let frame = Frame {
+            at: 64,
+            span: 32,
+            fate: Fate::Message { len: 16, digest: 0 },
+            round: Some(3),
+            number: 0,
+            kind: Kind::Message,
+            held: false,
+        };
         let mut copy = Copy(vec![0; 256]);
         let held = |copy: &Copy| held(copy, Rank(1), SubgroupId(0), Rank(0), &ring, &frame, &[7; 16]);
         assert_eq!(held(&copy).unwrap_err().number, 9);

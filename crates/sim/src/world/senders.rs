@@ -5,10 +5,14 @@ use crate::apps::{App, OpenRing, digest, fill};
 use crate::checkers::{Violation, bounded, frame_safety};
 use crate::ledger::Fate;
 use crate::options::Visibility;
+use crate::random::mix;
 use crate::table::Interruption;
 use spindle_core::ring::{HEADER_BYTES, Header, Kind, frame_bytes};
 use spindle_core::{Claim, Order, SubgroupId};
 use std::sync::Arc;
+
+/// How long it may take until all members have an object.
+const OBJECT_NS_MAX: u64 = 60_000;
 
 impl World<'_> {
     /// An application thread does its next thing: claims, or commits what it has claimed.
@@ -116,9 +120,14 @@ impl World<'_> {
         let len = if self.random.one_in(8) { self.random.below(claim.len() + 1) } else { claim.len() };
         let number = self.stages[seat.stage].ledger.lane(id, ring.sender).frames[index].number;
         // What the payload is made of: the sender and its own number for it, whatever the view.
-        let content = crate::random::mix(u64::from(id.0) << 48 | (process as u64) << 32 | number);
+        let content = mix(u64::from(id.0) << 48 | (process as u64) << 32 | number);
         self.write(seat, at + HEADER_BYTES, len, |bytes| fill(bytes, content));
-        let kind = if void { Kind::Void } else { Kind::Message };
+        let kind = match void {
+            true => Kind::Void,
+            // Not drawn, so that seeds without objects are what they were.
+            false if self.plan.faults.objects && mix(content).is_multiple_of(4) => Kind::Object,
+            false => Kind::Message,
+        };
         let (fate, commit) = self.seal(&ring, claim, index, kind, len);
         self.history.committed(process, id, number, fate);
         let same = |app: &App| app.is_at(seat, id);
@@ -160,13 +169,26 @@ impl World<'_> {
         self.stages[stage].ledger.committed(id, sender, index, fate);
         self.hash.add(word);
         note!(self, "{seat} s{id} commits claim {index}: {kind:?} of {len} bytes");
+        let position = claim.position();
+        if kind == Kind::Object {
+            self.stages[stage].ledger.hold(id, sender, index);
+            ring.held.borrow_mut().insert(position);
+            // It has to come to all members first, which takes as long as it takes.
+            let whole = self.now + 1 + mix(self.hash.value()) % OBJECT_NS_MAX;
+            self.push(whole, Event::Release(self.objects.len()));
+            self.objects.push((ring.clone(), position, index));
+        }
         if let Some(exclusive) = &ring.exclusive {
             let round = ring.claims.guess_round(&exclusive.borrow());
             self.stages[stage].tables[me].set_own(at + 8, round);
             self.spread(seat, at + 8, round);
         }
-        let OpenRing { claims, exclusive, .. } = ring.clone();
+        let opened = ring.clone();
         let commit = move || {
+            if kind == Kind::Object {
+                opened.set_gate();
+            }
+            let OpenRing { claims, exclusive, .. } = opened;
             let ring = *claims.ring();
             let stores = |position, header| assert_eq!((ring.offset(position), header), (at, word));
             match exclusive {
@@ -175,6 +197,17 @@ impl World<'_> {
             }
         };
         (fate, Box::new(commit))
+    }
+
+    /// Every member has an object.
+    pub(super) fn release(&mut self, i: usize) -> Checked {
+        let (ring, position, index) = self.objects[i].clone();
+        note!(self, "{} s{} every member has the object of claim {index}", ring.seat, ring.subgroup);
+        self.stages[ring.seat.stage].ledger.release(ring.subgroup, ring.sender, index);
+        ring.held.borrow_mut().remove(&position);
+        ring.set_gate();
+        self.wake(ring.seat);
+        Ok(())
     }
 
     fn think(&mut self, i: usize) -> u64 {
