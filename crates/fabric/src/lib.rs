@@ -21,6 +21,7 @@ pub mod probe;
 pub mod publisher;
 pub mod reader;
 pub mod region;
+mod shelf;
 pub mod shm;
 pub mod tcp;
 
@@ -32,4 +33,5 @@ pub use ofi::{OfiError, OfiFabric};
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use reader::{Reader, ReaderFrames};
 pub use region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
+pub use shelf::ObjectName;
 pub use shm::{ControlBlock, MemberBell, OwnRow, PeerParts};

@@ -1,7 +1,8 @@
-//! The rows of a view to read, wherever they stand: one span of this process's memory each.
+//! The rows of a view to read, wherever they stand: one span of this process's memory each; and the objects that messages name.
+use crate::bulk::Object;
 use crate::region::{CopyRegion, OwnRegion, PeerRegion, RingSpan, Span};
+use crate::shelf::{ObjectName, Shelf};
 use spindle_core::{Found, Frames, Rank, Ring, Rows};
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// All rows of a view, to read. Clones read the same memory and keep it alive.
@@ -9,13 +10,14 @@ use std::sync::Arc;
 pub struct Reader {
     spans: Box<[Span]>,
     _held: Arc<[Held]>,
+    shelf: Arc<Shelf>,
 }
 
 /// One ring of a [`Reader`]'s rows, looked up.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderFrames<'a> {
     span: RingSpan,
-    _rows: PhantomData<&'a Reader>,
+    rows: &'a Reader,
 }
 
 /// What one row stands in.
@@ -39,7 +41,30 @@ impl Held {
 impl Reader {
     /// A reader of these rows, by rank.
     pub(crate) fn of(rows: Vec<Held>) -> Reader {
-        Reader { spans: rows.iter().map(Held::span).collect(), _held: rows.into() }
+        Reader { spans: rows.iter().map(Held::span).collect(), _held: rows.into(), shelf: Arc::default() }
+    }
+
+    /// An object has come that a message in this ring of `member` names, or is going to name, by this number.
+    ///
+    /// # Panics
+    /// If `member` is not of this view, or the ring not inside its row.
+    pub fn put_object(&self, member: Rank, ring: &Ring, number: u64, object: Object) {
+        self.shelf.put(self.frames(member, ring).span.address(), number, object);
+    }
+
+    /// Whether there are objects of messages that are not known to be delivered.
+    #[inline]
+    pub fn has_objects(&self) -> bool {
+        !self.shelf.is_empty()
+    }
+
+    /// Forgets the objects of messages in this ring of `member` whose rounds are below `rounds`. This member has delivered those, and so
+    /// reads none of them any more (INV-FRAME).
+    ///
+    /// # Panics
+    /// If `member` is not of this view, or the ring not inside its row.
+    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: u64) {
+        self.shelf.forget(self.frames(member, ring).span.address(), rounds);
     }
 
     /// Members of the view.
@@ -65,7 +90,7 @@ impl Rows for Reader {
 
     #[inline]
     fn frames(&self, member: Rank, ring: &Ring) -> ReaderFrames<'_> {
-        ReaderFrames { span: self.spans[member.index()].ring(ring), _rows: PhantomData }
+        ReaderFrames { span: self.spans[member.index()].ring(ring), rows: self }
     }
 }
 
@@ -85,6 +110,21 @@ impl<'a> Frames<'a> for ReaderFrames<'a> {
     fn message(self, place: u64) -> Option<Found<'a>> {
         // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Frames`, the owner does
         // not write the frame.
-        unsafe { self.span.message(place) }
+        let found = unsafe { self.span.message(place) };
+        if found.is_none() { self.object(place) } else { found }
+    }
+}
+
+impl<'a> ReaderFrames<'a> {
+    /// The object that the frame at `place` names.
+    #[cold]
+    #[inline(never)]
+    fn object(self, place: u64) -> Option<Found<'a>> {
+        // SAFETY: as in `message`.
+        let Found { round, span, payload } = unsafe { self.span.object(place) }?;
+        let object = self.rows.shelf.find(self.span.address(), ObjectName::decode(payload)?, round)?;
+        // SAFETY: it stands still, and stays on the shelf, until this member has delivered the message (`forget_objects`); by the contract of
+        // `Frames` that is not before the payload's life ends.
+        Some(Found { round, span, payload: unsafe { &*object } })
     }
 }

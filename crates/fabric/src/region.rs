@@ -18,7 +18,7 @@
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead};
+use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead, OBJECT};
 use spindle_core::{Found, Ring};
 use std::alloc::Layout;
 use std::fs::read_to_string;
@@ -676,6 +676,31 @@ impl RingSpan {
     pub(crate) unsafe fn message<'a>(self, place: u64) -> Option<Found<'a>> {
         // SAFETY: mapped, by this function's contract.
         let [word, round] = unsafe { self.header(place) };
+        // SAFETY: by this function's contract.
+        unsafe { self.found(place, word, round) }
+    }
+
+    /// As [`message`](Self::message), of the frame of an object: the payload is its name.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn object<'a>(self, place: u64) -> Option<Found<'a>> {
+        // SAFETY: mapped, by this function's contract.
+        let [word, round] = unsafe { self.header(place) };
+        // What is none becomes none of a message then.
+        // SAFETY: by this function's contract.
+        unsafe { self.found(place, word ^ OBJECT, round) }
+    }
+
+    /// Where the ring begins: no two have that in common.
+    pub(crate) fn address(self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    /// # Safety
+    /// As [`message`](Self::message).
+    #[inline(always)]
+    unsafe fn found<'a>(self, place: u64, word: u64, round: u64) -> Option<Found<'a>> {
         let header = Header::of_message(word, self.frame_bytes_max)?;
         // SAFETY: a frame has room for a header and the largest payload.
         let start = unsafe { self.frame(place).add(HEADER_BYTES as usize) };

@@ -148,9 +148,6 @@ impl Transfer {
         let count = self.beyond.trailing_ones();
         self.beyond = self.beyond.checked_shr(count).unwrap_or(0);
         self.have += count;
-        if self.have == size.blocks {
-            self.mine.have = self.base.have + u64::from(size.blocks);
-        }
         count > 0
     }
 
@@ -202,6 +199,12 @@ impl Transfer {
     /// Whether all has come and all has gone.
     pub(super) fn is_complete(&self) -> bool {
         self.is_whole() && self.has_room && self.next.is_none() && self.posts == 0
+    }
+
+    /// The application is told that it is complete.
+    pub(super) fn tell(&mut self) {
+        self.is_told = true;
+        self.mine.have = self.base.have + self.size.map_or(0, |size| u64::from(size.blocks));
     }
 
     /// Whether it is one block.

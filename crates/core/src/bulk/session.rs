@@ -68,7 +68,8 @@ pub struct Columns {
     pub steps: u64,
     /// "Ready for block": how many blocks may come, in the order in which I receive them.
     pub ready: u64,
-    /// "Have k blocks", raised when I have all of an object.
+    /// "Have k blocks", raised when an object is complete here: behind [`Output::Complete`], so that who sees it may count on what the
+    /// application does about that.
     pub have: u64,
 }
 
@@ -148,7 +149,7 @@ pub enum Output {
         /// Which.
         object: Object,
     },
-    /// Tell the root's application that every member has all of an object.
+    /// Tell the root's application that an object is complete at every member, and that their applications have been told so.
     Everywhere {
         /// Which.
         object: Object,
@@ -436,9 +437,6 @@ impl Session {
     fn take(&mut self, slot: usize) {
         if self.slots[slot].take(&self.seen[slot], &self.settings, &self.schedules) {
             self.grant(slot);
-            if self.slots[slot].is_whole() {
-                self.tell(slot, Rank(0));
-            }
         }
     }
 
@@ -518,9 +516,10 @@ impl Session {
                 break;
             }
             out.push(Output::Complete { object: self.incomplete });
-            transfer.is_told = true;
+            transfer.tell();
             self.incomplete.0 += 1;
             if self.settings.me.0 != 0 {
+                self.tell(slot, Rank(0));
                 self.turn(slot, out);
             }
         }

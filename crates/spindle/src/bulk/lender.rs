@@ -28,6 +28,8 @@ pub(super) struct Lender {
     finished: Vec<bool>,
     failure: Option<Failure>,
     events: Vec<Event>,
+    /// Whether the application is being told what the root is to be told behind that, with the next poll: that it is here.
+    is_telling: bool,
     ready: Vec<Rank>,
 }
 
@@ -51,6 +53,7 @@ impl Lender {
             finished: vec![false; members as usize],
             failure: None,
             events: vec![],
+            is_telling: false,
             ready: vec![],
         })
     }
@@ -93,7 +96,11 @@ impl Lender {
     }
 
     pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
-        let worked = self.look() || !self.events.is_empty();
+        let told = self.events.is_empty() && std::mem::take(&mut self.is_telling);
+        if told {
+            self.links.post_have(self.done);
+        }
+        let worked = self.look() || told || !self.events.is_empty();
         events.append(&mut self.events);
         worked
     }
@@ -118,13 +125,13 @@ impl Lender {
     }
 
     pub(super) fn wait(&mut self, at_most: Duration) {
-        if self.events.is_empty() && self.ready.is_empty() {
+        if !self.has_unread() {
             self.links.ready(at_most, &mut self.ready);
         }
     }
 
     pub(super) fn has_unread(&self) -> bool {
-        !self.events.is_empty() || !self.ready.is_empty()
+        self.is_telling || !self.events.is_empty() || !self.ready.is_empty()
     }
 
     pub(super) fn failure(&self) -> Option<&Failure> {
@@ -133,7 +140,7 @@ impl Lender {
 
     /// Whether nothing is on the way: the root knows it, and the others when it has said so.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.lent.is_empty() && (self.me == self.root || self.finished[self.root.index()])
+        !self.is_telling && self.lent.is_empty() && (self.me == self.root || self.finished[self.root.index()])
     }
 
     pub(super) fn tell_finished(&mut self) {
@@ -162,7 +169,7 @@ impl Lender {
             LocalNews::Object { number, object } => {
                 self.done += 1;
                 self.events.push(Event::Complete { object: ObjectId(number), data: object });
-                self.links.post_have(self.done);
+                self.is_telling = true;
             }
             LocalNews::Have { objects } => {
                 let known = self.have[from.index()]..=self.done + self.lent.len() as u64;

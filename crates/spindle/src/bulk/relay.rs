@@ -3,7 +3,7 @@ use super::error::{BulkError, BulkSendError, Cause, Failure, PostError};
 use super::node::{Event, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
-use spindle_core::bulk::{Announced, Input, Output, Session, Slot};
+use spindle_core::bulk::{Announced, Columns, Input, Output, Session, Slot};
 use spindle_fabric::bulk::{BlockHead, Buffer, BulkDown, BulkLinks, Object, Ready, Store, Word};
 use spindle_fabric::tcp::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,6 +14,9 @@ use std::time::Duration;
 pub(super) struct Relay {
     links: BulkLinks,
     side: Side,
+    /// Counters for the root. They may say that an object is complete here, so they go only when the application has been told, with the
+    /// poll after that.
+    due: Vec<(Slot, Columns)>,
     /// Kept for their memory.
     ready: Vec<Ready>,
     gone: Vec<Slot>,
@@ -93,7 +96,7 @@ impl Relay {
             on_the_way: 0,
             failure: None,
         };
-        let mut relay = Relay { links, side, ready: vec![], gone: vec![] };
+        let mut relay = Relay { links, side, due: vec![], ready: vec![], gone: vec![] };
         relay.act();
         (0..members).for_each(|rank| relay.send_to(Rank(rank)));
         relay.act();
@@ -123,7 +126,18 @@ impl Relay {
         if ready.is_empty() {
             self.links.ready(Duration::ZERO, &mut ready);
         }
-        let mut worked = !self.side.events.is_empty();
+        let mut worked = !self.side.events.is_empty() || !self.due.is_empty();
+        // What was found between two polls is told by this one.
+        if self.side.events.is_empty() {
+            let due = std::mem::take(&mut self.due);
+            for (slot, columns) in &due {
+                self.links.post_columns(self.side.root, *slot, *columns);
+            }
+            if !due.is_empty() {
+                self.send_to(self.side.root);
+                self.act();
+            }
+        }
         for Ready { peer, to_receive, to_send } in ready.drain(..) {
             if to_send {
                 worked |= self.links.send(peer, &self.side, &mut self.gone);
@@ -144,13 +158,13 @@ impl Relay {
     }
 
     pub(super) fn wait(&mut self, at_most: Duration) {
-        if self.side.events.is_empty() && self.ready.is_empty() {
+        if self.due.is_empty() && self.side.events.is_empty() && self.ready.is_empty() {
             self.links.ready(at_most, &mut self.ready);
         }
     }
 
     pub(super) fn has_unread(&self) -> bool {
-        self.links.has_unread() || !self.side.events.is_empty() || !self.ready.is_empty()
+        !self.due.is_empty() || self.links.has_unread() || !self.side.events.is_empty() || !self.ready.is_empty()
     }
 
     pub(super) fn failure(&self) -> Option<&Failure> {
@@ -161,7 +175,7 @@ impl Relay {
     pub(super) fn is_at_rest(&self) -> bool {
         let Side { me, root, ref cargo, ref finished, on_the_way, .. } = self.side;
         let is_said = me == root || finished[root.index()];
-        is_said && on_the_way == 0 && cargo.iter().all(|cargo| cargo.object.is_none())
+        is_said && self.due.is_empty() && on_the_way == 0 && cargo.iter().all(|cargo| cargo.object.is_none())
     }
 
     pub(super) fn tell_finished(&mut self) {
@@ -227,6 +241,9 @@ impl Relay {
                 } else {
                     side.bury(to, Cause::Left);
                 }
+            }
+            Output::Columns { to: Rank(0), slot, columns } if !side.events.is_empty() || !self.due.is_empty() => {
+                self.due.push((slot, columns));
             }
             Output::Columns { to, slot, columns } => self.links.post_columns(side.rank(to), slot, columns),
             Output::Size { object, bytes } => side.ask(ObjectId(object.0), bytes),
