@@ -80,6 +80,11 @@ impl Resend {
         }
     }
 
+    /// Up to where the old ring was looked through: what stands below was handed out, or is delivered.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Whether nobody will commit in the old ring any more, and everything in it has been handed out.
     pub fn is_done(&self) -> bool {
         self.position >= self.announced && self.claims.ends_at(self.position, self.tail)

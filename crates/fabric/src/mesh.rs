@@ -203,6 +203,20 @@ impl Mesh {
         Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, links, arrived })
     }
 
+    /// As [`Reader::has_objects`].
+    #[inline]
+    pub fn has_objects(&self) -> bool {
+        self.rows.has_objects()
+    }
+
+    /// As [`Reader::forget_objects`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: u64) {
+        self.rows.forget_objects(member, ring, rounds);
+    }
+
     /// Whose [life line](crate::LifeLine) is broken: they are dead, or dying, and tell nobody else yet.
     pub fn dying(&self) -> impl Iterator<Item = Rank> + '_ {
         self.lives.iter().filter(|(_, bell)| has_ended(bell.half_word(LIFE))).map(|(rank, _)| *rank)

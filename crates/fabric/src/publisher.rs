@@ -260,6 +260,11 @@ impl Publisher {
         SharedPublisher { outlet: Arc::new(self.outlet) }
     }
 
+    /// The longest message, in bytes.
+    pub fn message_bytes_max(&self) -> u64 {
+        self.outlet.claims.ring().message_bytes_max
+    }
+
     /// Where claimers of this ring wait, for the side that makes room.
     pub fn room(&self) -> Room {
         self.outlet.room.clone()
@@ -351,6 +356,11 @@ impl SharedPublisher {
     /// One of the claimers goes on to the next view's ring, as the others will: dropping them says nothing any more.
     pub fn retire(&self) {
         self.outlet.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// As [`Publisher::message_bytes_max`].
+    pub fn message_bytes_max(&self) -> u64 {
+        self.outlet.claims.ring().message_bytes_max
     }
 
     /// As [`Publisher::room`].

@@ -58,6 +58,14 @@ impl Reader {
         !self.shelf.is_empty()
     }
 
+    /// Forgets one object, whose message every member has delivered, this one too (INV-FRAME).
+    ///
+    /// # Panics
+    /// If `member` is not of this view, or the ring not inside its row.
+    pub fn forget_object(&self, member: Rank, ring: &Ring, number: u64) {
+        self.shelf.remove(self.frames(member, ring).span.address(), number);
+    }
+
     /// Forgets the objects of messages in this ring of `member` whose rounds are below `rounds`. This member has delivered those, and so
     /// reads none of them any more (INV-FRAME).
     ///

@@ -89,6 +89,15 @@ impl Shelf {
         drop(done);
     }
 
+    /// Forgets one. It is not lent any more.
+    pub(crate) fn remove(&self, ring: usize, number: u64) {
+        let mut objects = self.lock();
+        let done = objects.remove(&(ring, number));
+        self.count.store(objects.len(), Ordering::Relaxed);
+        drop(objects);
+        drop(done);
+    }
+
     /// Where the object of this name stands, which the frame of `round` names.
     pub(crate) fn find(&self, ring: usize, name: ObjectName, round: u64) -> Option<*const [u8]> {
         let mut objects = self.lock();

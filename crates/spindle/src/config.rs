@@ -34,6 +34,9 @@ pub struct Config {
     /// known at once. Shorter finds hung members sooner; pauses of nine tenths of it are safe. `None`: only deaths count. The same for
     /// all members, who show that they live in steps of it.
     pub suspect_after: Option<Duration>,
+    /// The longest message that is sent as an [object](crate::Publisher::send_object), in bytes; 0: none are. Each member has memory for a few of
+    /// them. The same for all members.
+    pub object_bytes_max: u64,
     /// How members on different hosts find and reach each other. `None`: all are on this one. The same for all members in that.
     pub network: Option<Network>,
     /// Optimisations to switch off, for measuring.
@@ -91,6 +94,7 @@ impl Config {
             runtime_dir: None,
             spin_for: Duration::from_millis(1),
             suspect_after: Some(Duration::from_secs(1)),
+            object_bytes_max: 1 << 30,
             network: None,
             ablation: Ablation::default(),
         }
@@ -111,7 +115,8 @@ impl Config {
         // FNV-1a over the version, which decides how the view is laid out, and the debug form of what has to be alike.
         let spans_hosts = self.network.is_some();
         let version = env!("CARGO_PKG_VERSION");
-        let text = format!("{version} {:?} {:?} {spans_hosts}", self.suspect_after, self.subgroups);
+        let Config { suspect_after, object_bytes_max, subgroups, .. } = self;
+        let text = format!("{version} {suspect_after:?} {object_bytes_max} {subgroups:?} {spans_hosts}");
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 

@@ -14,10 +14,11 @@ use spindle_fabric::mail::{
     enclose,
 };
 use spindle_fabric::net::{Card, Event, Purpose};
-use spindle_fabric::tcp::Connection;
+use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
 use spindle_fabric::{Doorbell, MemberBell, Peer, PeerParts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,8 @@ const STARVED_PAUSE: Duration = Duration::from_millis(20);
 const DEAF_MAX: Duration = Duration::from_millis(200);
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
+/// Ways in bulk groups that are kept until somebody asks for them.
+const BULK_LINKS_MAX: usize = 1 << 14;
 
 /// What somebody in this process's crew has done.
 #[derive(Debug)]
@@ -71,6 +74,23 @@ pub(crate) enum News {
     },
 }
 
+/// The way to another member of a bulk group.
+#[derive(Debug)]
+pub(crate) struct BulkLink {
+    /// Which group of the view.
+    pub(crate) number: u64,
+    /// Who has made it.
+    pub(crate) from: MemberId,
+    pub(crate) way: BulkWay,
+}
+
+#[derive(Debug)]
+pub(crate) enum BulkWay {
+    /// The root lends objects through this socket.
+    Lend(OwnedFd),
+    Stream(Connection),
+}
+
 /// One process's post: its address, what waits to be sent, and the watch over the others.
 #[derive(Debug)]
 pub(crate) struct Crew {
@@ -95,6 +115,8 @@ pub(crate) struct Crew {
     starved_until: Option<Instant>,
     /// Threads that wait for a stream over which to send a state.
     senders: BTreeMap<(MemberId, ViewId), Sender<Connection>>,
+    /// Ways in bulk groups that others have handed over.
+    bulk_links: Vec<(u128, ViewId, BulkLink)>,
     /// Who follows without being a member.
     observers: BTreeSet<MemberId>,
     /// Who of them does not read its letters, since when.
@@ -122,6 +144,7 @@ enum Post {
 pub(crate) struct Board {
     parts: Mutex<BTreeMap<(ViewId, MemberId, MemberId), PeerParts>>,
     bells: Mutex<BTreeMap<MemberId, Arc<Notices>>>,
+    bulk_links: Mutex<BTreeMap<MemberId, Vec<(ViewId, BulkLink)>>>,
     /// Who hands over nothing any more.
     gone: Mutex<BTreeSet<MemberId>>,
 }
@@ -208,7 +231,7 @@ impl Crew {
 
     fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, newcomers, pids, watched, dead) = Default::default();
-        let (members, early, starved_until, senders, observers, deaf) = Default::default();
+        let (members, early, starved_until, senders, bulk_links, observers, deaf) = Default::default();
         Crew {
             post,
             me,
@@ -223,6 +246,7 @@ impl Crew {
             early,
             starved_until,
             senders,
+            bulk_links,
             observers,
             deaf,
             notices,
@@ -469,6 +493,10 @@ impl Crew {
                 Some(Event::Stream { purpose: Purpose::State { view }, stream, .. }) => {
                     news.push(News::State { view, way: Way::Stream(stream) });
                 }
+                Some(Event::Stream { with, purpose: Purpose::Bulk { incarnation, view, number }, stream, .. }) => {
+                    let link = BulkLink { number, from: with.id, way: BulkWay::Stream(stream) };
+                    self.keep_bulk_link(incarnation, view, link);
+                }
                 // Failures show in what does not come, and are tried again; streams that nobody has use for are closed.
                 Some(_) => {}
             }
@@ -522,6 +550,17 @@ impl Crew {
                     news.push(News::State { view, way: Way::Pipe(pipe) });
                 }
             }
+            Letter::Bulk { incarnation, view, from, number, stream } => {
+                let Some(socket) = fds.into_iter().next() else { return };
+                let way = match stream {
+                    false => BulkWay::Lend(socket),
+                    true => match SocketStream::new(socket, &SocketOptions::default()) {
+                        Ok(stream) => BulkWay::Stream(Box::new(stream)),
+                        Err(_) => return,
+                    },
+                };
+                self.keep_bulk_link(incarnation, view, BulkLink { number, from, way });
+            }
             Letter::Request { from, reply, what } => news.push(News::Requests { from, reply, what }),
             _ => {}
         }
@@ -554,6 +593,64 @@ impl Crew {
             self.parts.insert((view, from), (incarnation, part));
         }
         is_kept
+    }
+
+    fn keep_bulk_link(&mut self, incarnation: u128, view: ViewId, link: BulkLink) {
+        let is_mine = [incarnation, 0].contains(&self.incarnation);
+        if is_mine && view >= self.begun && self.bulk_links.len() < BULK_LINKS_MAX {
+            self.bulk_links.push((incarnation, view, link));
+        }
+    }
+
+    /// The ways in bulk groups of `view` that others have handed over.
+    pub(crate) fn take_bulk_links(&mut self, view: ViewId) -> Vec<BulkLink> {
+        if let Post::Local(board) = &self.post
+            && let Some(links) = lock(&board.bulk_links).get_mut(&self.me)
+        {
+            self.bulk_links.extend(links.drain(..).map(|(view, link)| (self.incarnation, view, link)));
+        }
+        let incarnation = self.incarnation;
+        self.bulk_links.retain(|(of, at, _)| *of == incarnation && *at >= view);
+        self.bulk_links.extract_if(.., |(_, at, _)| *at == view).map(|(.., link)| link).collect()
+    }
+
+    /// Hands somebody of this machine the way to me in a bulk group.
+    pub(crate) fn send_bulk_link(&mut self, to: MemberId, view: ViewId, number: u64, way: BulkWay) {
+        let (incarnation, from) = (self.incarnation, self.me);
+        match &mut self.post {
+            Post::Local(board) => {
+                let link = (view, BulkLink { number, from, way });
+                lock(&board.bulk_links).entry(to).or_default().push(link);
+                if let Some(notices) = lock(&board.bells).get(&to) {
+                    notices.ring();
+                }
+            }
+            Post::Mail { outbox, mailbox, .. } => {
+                let BulkWay::Lend(socket) = way else { return };
+                let letter = Letter::Bulk { incarnation, view, from, number, stream: false };
+                let _ = outbox.push(to, letter, &[Arc::new(socket)]);
+                // Full: who takes no letters is suspected soon.
+                let _ = outbox.flush(mailbox);
+            }
+        }
+    }
+
+    /// The way to `to` in a bulk group over a stream, if it is there at once; otherwise it comes. To be called until it is there.
+    pub(crate) fn make_bulk_stream(&mut self, to: MemberId, view: ViewId, number: u64) -> Option<Connection> {
+        let (incarnation, from, is_far) = (self.incarnation, self.me, self.is_far(to));
+        let Post::Mail { outbox, net, .. } = &mut self.post else { return None };
+        if is_far {
+            if let Some(net) = net {
+                net.dial_bulk(to, incarnation, view, number);
+            }
+            return None;
+        }
+        // Without a descriptor for it, it is tried again.
+        let (near, far) = UnixStream::pair().ok()?;
+        let near = SocketStream::new(near, &SocketOptions::default()).ok()?;
+        let letter = Letter::Bulk { incarnation, view, from, number, stream: true };
+        let _ = outbox.push(to, letter, &[Arc::new(far.into())]);
+        Some(Box::new(near))
     }
 
     /// What `member` has handed over for `view`.
@@ -794,7 +891,7 @@ impl Crew {
         self.senders.retain(|(_, of), _| *of >= view.id);
         if let Post::Mail { watch, outbox, net, .. } = &mut self.post {
             if let Some(net) = net {
-                net.retain(is_wanted);
+                net.retain(view.id, is_wanted);
             }
             for id in self.watched.extract_if(.., |id| !is_wanted(id)) {
                 watch.unwatch(id.0);

@@ -323,6 +323,7 @@ impl Config {
 
     pub(crate) fn terms(&self) -> Terms {
         Terms {
+            object_bytes_max: self.object_bytes_max,
             spin_for: self.spin_for,
             suspect_after: self.suspect_after,
             ablation: self.ablation,

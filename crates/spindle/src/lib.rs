@@ -23,6 +23,7 @@ mod following;
 mod gathering;
 mod group;
 mod joining;
+mod large;
 mod learning;
 mod line;
 mod network;

@@ -1,4 +1,6 @@
 //! One subgroup of this member, from view to view: its handles, and what they are fed with.
+use crate::crew::Notices;
+use crate::large::Outbound;
 use crate::port::{Port, Relay};
 use crate::publisher::Publisher;
 use crate::receiver::{Inlet, Receiver, Stretch};
@@ -24,6 +26,8 @@ pub(crate) struct Line {
     /// Whether that waits for the subgroup to have enough members again.
     unavailable: bool,
     handle: Handle,
+    /// Up to where this view's ring was known to be delivered everywhere when its objects were looked after last.
+    settled: u64,
     inlet: Option<Arc<Inlet>>,
     /// Messages that could not be sent on: there was no ring for them any more.
     pub(crate) lost: u64,
@@ -41,20 +45,36 @@ enum Handle {
 }
 
 impl Line {
-    pub(crate) fn new(name: String, shared: &Arc<Shared>) -> Line {
+    pub(crate) fn new(name: String, shared: &Arc<Shared>, notices: &Arc<Notices>, object_bytes_max: u64) -> Line {
         let (ring, room, relays, inlet) = Default::default();
-        let port = Arc::new(Port::new(Arc::clone(shared)));
-        Line { name, id: None, port, ring, room, relays, unavailable: false, handle: Handle::Free, inlet, lost: 0 }
+        let outbound = Arc::new(Outbound::new(Arc::clone(notices), Arc::clone(shared), object_bytes_max));
+        let port = Arc::new(Port::new(Arc::clone(shared), outbound));
+        Line {
+            name,
+            id: None,
+            port,
+            ring,
+            room,
+            relays,
+            unavailable: false,
+            handle: Handle::Free,
+            settled: 0,
+            inlet,
+            lost: 0,
+        }
     }
 
     /// A view begins, in which the subgroup is `id`, if this member is in it.
     pub(crate) fn begin(&mut self, id: Option<SubgroupId>, engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) {
-        self.id = id;
+        (self.id, self.settled) = (id, 0);
         self.unavailable = id.is_some_and(|id| !view.subgroups[id.index()].is_available());
         self.port.set_engine(fabric.doorbell());
         let claims = id.and_then(|id| engine.claims(id));
         match claims {
             Some(claims) => {
+                let is_alone = id.is_some_and(|id| view.subgroups[id.index()].members.len() == 1);
+                let (rows, doorbell) = (fabric.reader(), fabric.doorbell());
+                self.port.outbound.begin(view.id, Arc::clone(&claims), rows, engine.me(), doorbell, is_alone);
                 let publisher = fabric.publisher(claims);
                 self.room = Some(publisher.room());
                 self.ring = Some(publisher);
@@ -109,7 +129,10 @@ impl Line {
         let Some(id) = self.id else { return };
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
+            // What it knows to be everywhere needs not be sent again.
+            self.look_after_objects(engine);
         }
+        let objects = self.port.outbound.end_view();
         if let Some(room) = self.room.take() {
             room.end();
         }
@@ -119,7 +142,7 @@ impl Line {
         }
         if let Some(resend) = engine.resend(id) {
             // What stands in this ring was sent before what still stands in older ones.
-            let relay = Relay::new(resend, fabric.reader(), engine.me(), fabric.linger());
+            let relay = Relay::new(resend, fabric.reader(), engine.me(), fabric.linger(), objects);
             self.relays.push_front(relay);
         }
     }
@@ -138,15 +161,18 @@ impl Line {
     fn settle(&mut self) {
         while let Some(relay) = self.relays.front_mut() {
             let is_done = match &mut self.ring {
-                Some(ring) => relay.step(ring, &mut self.lost),
+                Some(ring) => relay.step(ring, &self.port.outbound, &mut self.lost),
                 None if self.unavailable => return,
                 // No ring to send it in any more.
-                None => relay.give_up(&mut self.lost),
+                None => relay.give_up(&self.port.outbound, &mut self.lost),
             };
             if !is_done {
                 return;
             }
             self.relays.pop_front();
+            if self.relays.is_empty() {
+                self.port.outbound.forget_ended();
+            }
         }
         match self.handle {
             Handle::Free => {}
@@ -194,6 +220,20 @@ impl Line {
         }
     }
 
+    /// Its own objects in this view, by the subgroup's number there.
+    pub(crate) fn outbound(&self) -> Option<(SubgroupId, &Arc<Outbound>)> {
+        Some((self.id?, &self.port.outbound))
+    }
+
+    /// Forgets its own objects that are delivered everywhere.
+    pub(crate) fn look_after_objects(&mut self, engine: &Engine) {
+        let position = self.id.and_then(|id| engine.delivered_everywhere(id)).unwrap_or(0);
+        if position != self.settled {
+            self.settled = position;
+            self.port.outbound.settle(position);
+        }
+    }
+
     pub(crate) fn make_room(&self) {
         if let Some(room) = &self.room {
             room.ring_if_waiting();
@@ -218,6 +258,7 @@ impl Line {
             room.end();
         }
         self.port.end();
+        self.port.outbound.end();
         self.wake_receiver();
     }
 }

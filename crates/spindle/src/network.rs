@@ -11,10 +11,12 @@ use spindle_fabric::tcp::SocketOptions;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Cards that are kept although nobody may need them any more.
 const BOOK_MAX: usize = 2 * MEMBERS_MAX;
+/// The pause after a stream for a bulk group has failed.
+const BULK_RETRY: Duration = Duration::from_millis(100);
 
 /// How a member takes part in a group that spans hosts. All its members have one.
 #[derive(Clone, Debug)]
@@ -59,6 +61,14 @@ pub(crate) struct Net {
     at_seeds: BTreeMap<usize, MemberId>,
     /// The streams that are being made.
     dialling: BTreeMap<(ViewId, MemberId), Address>,
+    /// Those for bulk groups, by number as well; since when, if the last attempt has failed.
+    bulk_dialling: BTreeMap<(ViewId, u64, MemberId), Dialled>,
+}
+
+#[derive(Debug)]
+struct Dialled {
+    address: Address,
+    failed: Option<Instant>,
 }
 
 /// A view as it is told to those who join: with what they need to take part in it.
@@ -93,8 +103,8 @@ impl Net {
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = network.seeds.clone();
         let own_seed = seeds.iter().position(|seed| *seed == endpoint.card().address);
-        let (at_seeds, book, dialling) = Default::default();
-        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling })
+        let (at_seeds, book, dialling, bulk_dialling) = Default::default();
+        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling, bulk_dialling })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -131,13 +141,14 @@ impl Net {
         }
     }
 
-    /// Forgets those who do not matter any more.
-    pub(crate) fn retain(&mut self, is_wanted: impl Fn(&MemberId) -> bool) {
+    /// Forgets those who do not matter any more in `view`, which has begun.
+    pub(crate) fn retain(&mut self, view: ViewId, is_wanted: impl Fn(&MemberId) -> bool) {
         // Who waits to be let in is needed soon.
         if self.book.len() > BOOK_MAX {
             self.book.retain(|id, _| is_wanted(id));
         }
         self.dialling.retain(|(_, id), _| is_wanted(id));
+        self.bulk_dialling.retain(|(of, ..), _| *of >= view);
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -173,6 +184,17 @@ impl Net {
         }
     }
 
+    /// Makes the stream to `id` for a bulk group of a view, unless that is being done; after a failure not at once.
+    pub(crate) fn dial_bulk(&mut self, id: MemberId, incarnation: u128, view: ViewId, number: u64) {
+        let Some(address) = self.far(id).cloned() else { return };
+        let key = (view, number, id);
+        let is_due = |dialled: &Dialled| dialled.failed.is_some_and(|failed| failed.elapsed() >= BULK_RETRY);
+        if self.bulk_dialling.get(&key).is_none_or(is_due) {
+            self.endpoint.dial(&address, Some(id), Purpose::Bulk { incarnation, view, number });
+            self.bulk_dialling.insert(key, Dialled { address, failed: None });
+        }
+    }
+
     /// What has happened, after what that means for the book.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let event = self.endpoint.receive()?;
@@ -195,6 +217,13 @@ impl Net {
                 }
                 if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
                     self.dialling.retain(|(of, _), dialled| of != view || dialled != address);
+                }
+                if let Purpose::Bulk { view, number, .. } = purpose {
+                    let failed = self
+                        .bulk_dialling
+                        .iter_mut()
+                        .filter(|((v, n, _), d)| (v, n) == (view, number) && d.address == *address);
+                    failed.for_each(|(_, dialled)| dialled.failed = Some(Instant::now()));
                 }
             }
             _ => {}

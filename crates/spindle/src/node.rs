@@ -5,6 +5,7 @@ use crate::error::{Ended, HandleError, JoinError};
 use crate::following::ASK_EVERY;
 use crate::group::Group;
 use crate::joining::Joins;
+use crate::large::{LINK_LOOK, Large};
 use crate::line::Line;
 use crate::publisher::Publisher;
 use crate::receiver::Receiver;
@@ -14,7 +15,8 @@ use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
 use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{
-    Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, Time, Upcalls, View, ViewId, limits,
+    Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View, ViewId,
+    limits,
 };
 use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::region::check_room;
@@ -40,6 +42,7 @@ pub struct Node {
     fabric: Mesh,
     bell: MemberBell,
     view: Arc<View>,
+    large: Large,
     /// By name; the order is that of the first view.
     lines: Vec<Line>,
     /// By subgroup of this view: which line.
@@ -89,6 +92,7 @@ pub(crate) struct Terms {
     pub(crate) ablation: Ablation,
     /// The digest of what all must have configured alike.
     pub(crate) digest: u64,
+    pub(crate) object_bytes_max: u64,
 }
 
 /// A view that is decided and has not begun here.
@@ -182,6 +186,8 @@ const STREAM_WAIT: Duration = Duration::from_secs(7);
 const FAREWELL_MAX: Duration = Duration::from_millis(200);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
+/// How long a member may be lost to a bulk group before it is suspected, where silence is not.
+const LOST_GRACE: Duration = Duration::from_secs(1);
 /// Streams that are kept for views to come, at most.
 const GUESTS_MAX: usize = 64;
 /// Views that a receiver may be behind before the next one has to wait for it.
@@ -363,7 +369,10 @@ impl Node {
     ) -> Result<Node, JoinError> {
         let Begun { mut engine, fabric, view, handover, absent } = installing.begin(&mut crew)?;
         let shared = Arc::new(Shared::new(Arc::clone(&view)));
-        let mut lines: Vec<Line> = view.subgroups.iter().map(|spec| Line::new(spec.name.clone(), &shared)).collect();
+        let notices = crew.notices();
+        let line = |spec: &SubgroupSpec| Line::new(spec.name.clone(), &shared, notices, terms.object_bytes_max);
+        let mut lines: Vec<Line> = view.subgroups.iter().map(line).collect();
+        let large = Large::new(notices, terms.object_bytes_max, terms.spin_for);
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0, looked: false };
         let joins = Joins::new(handover);
@@ -376,6 +385,7 @@ impl Node {
             fabric,
             bell,
             view,
+            large,
             lines,
             by_id,
             next,
@@ -517,6 +527,9 @@ impl Node {
         }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let progress = self.engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
+        if self.fabric.has_objects() {
+            self.look_after_objects(progress.worked);
+        }
         if self.engine.is_blocked() != self.blocked {
             self.tell_blocked(handler);
         }
@@ -545,6 +558,41 @@ impl Node {
         }
     }
 
+    /// Forgets the objects of messages that are delivered: others' here, my own everywhere.
+    #[cold]
+    fn look_after_objects(&mut self, worked: bool) {
+        self.lines.iter_mut().for_each(|line| line.look_after_objects(&self.engine));
+        if !worked {
+            return;
+        }
+        for (id, spec) in self.view.subgroups_of(self.rank()) {
+            for (sender, member) in spec.senders.iter().enumerate().filter(|(_, member)| **member != self.engine.me()) {
+                let place = self.engine.layout().row(*member).place(id);
+                let ring = place.and_then(|place| place.ring).expect("it sends there");
+                self.fabric.forget_objects(*member, &ring, self.engine.delivered_rounds(id, sender));
+            }
+        }
+    }
+
+    /// Opens bulk groups for those who have something for them, and takes part in those of others.
+    fn open_large(&mut self) -> Result<(), Ended> {
+        if let Err(why) = self.large.look(self.view.id) {
+            return Err(self.broken(Ended::Stuck(why)));
+        }
+        if !self.engine.is_wedged() {
+            let me = self.rank();
+            for rank in self.large.overdue(self.terms.suspect_after.unwrap_or(LOST_GRACE)) {
+                if rank != me {
+                    self.engine.suspect(rank);
+                }
+            }
+            let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
+            let rows = self.fabric.reader();
+            self.large.open(&mut self.crew, &self.view, &self.engine, &rows, wanted);
+        }
+        Ok(())
+    }
+
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
         self.blocked = !self.blocked;
@@ -557,6 +605,7 @@ impl Node {
     fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
         let mut worked = self.attend()?;
         if self.next.is_none() {
+            self.open_large()?;
             if !self.states.is_empty() && !self.engine.is_wedged() {
                 self.give_state(handler);
             }
@@ -567,6 +616,7 @@ impl Node {
         self.has_chores = self.next.is_some()
             || self.leaving != Leaving::No
             || !self.states.is_empty()
+            || self.large.is_pending()
             || !self.crew.is_calm()
             || (self.joins.is_pending() && self.lets_in());
         Ok(worked)
@@ -597,6 +647,7 @@ impl Node {
         for line in &mut self.lines {
             line.end_view(&self.engine, &self.fabric);
         }
+        self.large.end_view();
         let Some(engine) = self.engine.successor() else { return Err(self.broken(Ended::Left)) };
         let installing = Installing::new(engine, &mut self.crew, &self.bell, &self.terms, self.spare.take());
         let installing = installing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
@@ -636,7 +687,8 @@ impl Node {
         fabric.listen_to(lingering);
         for spec in &view.subgroups {
             if !self.lines.iter().any(|line| line.name == spec.name) {
-                self.lines.push(Line::new(spec.name.clone(), &self.shared));
+                let (notices, bytes_max) = (self.crew.notices(), self.terms.object_bytes_max);
+                self.lines.push(Line::new(spec.name.clone(), &self.shared, notices, bytes_max));
             }
         }
         self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
@@ -977,7 +1029,8 @@ impl Node {
             let wake_in = self.wake_at.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock.now.0)));
             let joins = self.joins.patience(Instant::now()).filter(|_| self.lets_in());
             let retired = (!self.retired.is_empty()).then_some(RETIRED_LOOK);
-            let waits = [wake_in, self.crew.patience(), joins, retired];
+            let opening = self.large.is_pending().then_some(LINK_LOOK);
+            let waits = [wake_in, self.crew.patience(), joins, retired, opening];
             self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
             if self.terms.suspect_after.is_some() {
                 self.clock.look();

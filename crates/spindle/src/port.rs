@@ -6,10 +6,12 @@
 //! it is silent, or knows of room in the old ring, or still holds a frame, is waited for by nobody: what it commits there is
 //! sent on as it comes.
 use crate::error::{Ended, SendError};
+use crate::large::Outbound;
 use crate::shared::Shared;
 use spindle_core::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
 use spindle_fabric::{Bell, Doorbell, Lingering, PublishError, Publisher, Reader, SharedPublisher};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +25,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) outbound: Arc<Outbound>,
     ring: Mutex<Waiting>,
     bell: Bell,
     /// All handles are gone: this member will send no more.
@@ -62,9 +65,9 @@ impl Drop for Held {
 }
 
 impl Port {
-    pub(crate) fn new(shared: Arc<Shared>) -> Port {
+    pub(crate) fn new(shared: Arc<Shared>, outbound: Arc<Outbound>) -> Port {
         let (ring, engine) = Default::default();
-        Port { shared, ring, bell: Bell::new(), closed: AtomicBool::new(false), engine }
+        Port { shared, outbound, ring, bell: Bell::new(), closed: AtomicBool::new(false), engine }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -243,13 +246,21 @@ pub(crate) struct Relay {
     me: Rank,
     /// What the new ring had no room for.
     held: Option<Resent>,
+    /// By position: own names of the objects there.
+    objects: BTreeMap<u64, u64>,
     /// Wakes this member when somebody commits there still.
     pub(crate) lingering: Option<Lingering>,
 }
 
 impl Relay {
-    pub(crate) fn new(resend: Resend, rows: Reader, me: Rank, lingering: Lingering) -> Relay {
-        Relay { resend, rows, me, held: None, lingering: Some(lingering) }
+    pub(crate) fn new(
+        resend: Resend,
+        rows: Reader,
+        me: Rank,
+        lingering: Lingering,
+        objects: BTreeMap<u64, u64>,
+    ) -> Relay {
+        Relay { resend, rows, me, held: None, objects, lingering: Some(lingering) }
     }
 
     /// Whether the new ring had no room for what is there.
@@ -258,15 +269,20 @@ impl Relay {
     }
 
     /// Sends on what is there, as far as `publisher` has room. Whether that is all, for ever.
-    pub(crate) fn step(&mut self, publisher: &mut Publisher, lost: &mut u64) -> bool {
+    pub(crate) fn step(&mut self, publisher: &mut Publisher, outbound: &Outbound, lost: &mut u64) -> bool {
         while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {
             match publisher.claim(resent.len) {
                 Ok(mut frame) => {
-                    if resent.kind == Kind::Message {
-                        frame.copy_from_slice(self.rows.bytes(self.me, resent.at, resent.len));
-                        frame.commit();
+                    let payload = self.rows.bytes(self.me, resent.at, resent.len);
+                    match resent.kind {
+                        Kind::Message => {
+                            frame.copy_from_slice(payload);
+                            frame.commit();
+                        }
+                        Kind::Object => outbound.send_again(payload, frame),
+                        // A frame that is dropped is one.
+                        Kind::Void => {}
                     }
-                    // A void is a frame that is dropped.
                 }
                 Err(spindle_core::ClaimError::Full) => {
                     self.held = Some(resent);
@@ -276,14 +292,25 @@ impl Relay {
                 Err(_) => *lost += 1,
             }
         }
+        self.pass_objects(outbound);
         self.resend.is_done()
     }
 
+    /// Who waits for room for an object does not look at any ring, so this can't wait until it does.
+    fn pass_objects(&mut self, outbound: &Outbound) {
+        let rest = self.objects.split_off(&self.resend.position());
+        let passed = std::mem::replace(&mut self.objects, rest);
+        if !passed.is_empty() {
+            outbound.pass(passed.into_values());
+        }
+    }
+
     /// Counts what can't be sent any more. Whether that is all, for ever.
-    pub(crate) fn give_up(&mut self, lost: &mut u64) -> bool {
+    pub(crate) fn give_up(&mut self, outbound: &Outbound, lost: &mut u64) -> bool {
         let rest = std::iter::from_fn(|| self.resend.next(&self.rows));
         let held = self.held.take();
-        *lost += held.into_iter().chain(rest).filter(|resent| resent.kind == Kind::Message).count() as u64;
+        *lost += held.into_iter().chain(rest).filter(|resent| resent.kind != Kind::Void).count() as u64;
+        self.pass_objects(outbound);
         self.resend.is_done()
     }
 }

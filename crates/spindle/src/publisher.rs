@@ -1,11 +1,12 @@
 //! Sending: claim space in this member's ring, fill it in place, commit.
+use crate::bulk::Object;
 use crate::error::SendError;
 use crate::port::{Held, Port, failed, go_on, go_on_async, go_on_shared, go_on_shared_async};
 use crate::shared::Upcall;
 use spindle_core::ClaimError;
-use spindle_fabric::Frame;
+use spindle_fabric::{Frame, ObjectName};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The only sender of this member in one subgroup; [`share`](Self::share) makes it one for many threads.
 ///
@@ -62,11 +63,30 @@ impl Publisher {
         claimed.map_err(|error| failed(error, port, false))
     }
 
-    /// Copies `payload` into a frame and commits it; waits up to `timeout` for room.
+    /// Sends a message of any length, as an object: it is not copied, and needs no room in the ring. It is delivered in its place among the other
+    /// messages of this member, as any of them, once every member has all of it; messages of others do not wait for that. Waits up to
+    /// `timeout` for room: only so many may be on the way.
+    ///
+    /// # Errors
+    /// [`SendError`]. Also [`SendError::TooLong`] if the subgroup's messages can't hold the name of an object, 24 bytes.
+    pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
+        let (object, start) = (object.into(), Instant::now());
+        let port = Arc::clone(&self.held.0);
+        let permit = port.outbound.permit(object.len() as u64, patience(timeout), Upcall::is_running())?;
+        let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
+        port.outbound.send(permit, frame, object);
+        Ok(())
+    }
+
+    /// Copies `payload` into a frame and commits it, or, if it is too long for one, into an [object](Self::send_object); waits up to `timeout` for
+    /// room.
     ///
     /// # Errors
     /// [`SendError`].
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            return self.send_object(payload.to_vec(), timeout);
+        }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
         frame.commit();
@@ -117,11 +137,27 @@ impl SharedPublisher {
         claimed.map_err(|error| failed(error, port, false))
     }
 
+    /// As [`Publisher::send_object`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
+        let (object, start) = (object.into(), Instant::now());
+        let held = Arc::clone(&self.held);
+        let permit = held.0.outbound.permit(object.len() as u64, patience(timeout), Upcall::is_running())?;
+        let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
+        held.0.outbound.send(permit, frame, object);
+        Ok(())
+    }
+
     /// As [`Publisher::send`].
     ///
     /// # Errors
     /// As there.
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            return self.send_object(payload.to_vec(), timeout);
+        }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
         frame.commit();

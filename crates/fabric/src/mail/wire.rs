@@ -10,7 +10,7 @@ use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, ViewId};
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 const MAGIC: u64 = u64::from_le_bytes(*b"spndmail");
 
 const PARTS: u32 = 1;
@@ -21,6 +21,7 @@ const VIEW: u32 = 5;
 const REQUEST: u32 = 6;
 const ANSWER: u32 = 7;
 const STATE: u32 = 8;
+const BULK: u32 = 9;
 
 /// What processes of a group write to each other.
 ///
@@ -106,6 +107,19 @@ pub enum Letter {
         /// Whose state it is.
         from: MemberId,
     },
+    /// My way to you in a bulk group of that view. With one descriptor: a connected socket.
+    Bulk {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+        /// Who wrote it.
+        from: MemberId,
+        /// Which of the view's bulk groups, by the members' own count.
+        number: u64,
+        /// Whether blocks come over it. Otherwise it is the root's, and objects are lent through it.
+        stream: bool,
+    },
 }
 
 /// Why somebody can't join. The values are those of who refuses.
@@ -159,7 +173,7 @@ impl Letter {
         match self {
             Self::Parts { event, .. } => 3 + usize::from(*event),
             Self::State { .. } => 2,
-            Self::View { .. } | Self::Answer { .. } => 1,
+            Self::View { .. } | Self::Answer { .. } | Self::Bulk { .. } => 1,
             Self::Ask { .. } | Self::Refused { .. } | Self::Wait { .. } | Self::Request { .. } => 0,
         }
     }
@@ -171,7 +185,8 @@ impl Letter {
             | Self::Ask { from, .. }
             | Self::View { from, .. }
             | Self::Request { from, .. }
-            | Self::State { from, .. } => Some(*from),
+            | Self::State { from, .. }
+            | Self::Bulk { from, .. } => Some(*from),
             Self::Refused { .. } | Self::Wait { .. } | Self::Answer { .. } => None,
         }
     }
@@ -227,6 +242,11 @@ impl Letter {
                 out.u64(*bytes);
             }
             Self::State { view, from } => [view.0, from.0].into_iter().for_each(|value| out.u64(value)),
+            Self::Bulk { incarnation, view, from, number, stream } => {
+                out.u128(*incarnation);
+                [view.0, from.0, *number].into_iter().for_each(|value| out.u64(value));
+                out.u32(u32::from(*stream));
+            }
         }
         debug_assert!(out.0.len() <= LETTER_BYTES_MAX);
         out.0
@@ -258,6 +278,13 @@ impl Letter {
             REQUEST => Self::Request { from: MemberId(from.u64()?), reply: from.u64()?, what: request(&mut from)? },
             ANSWER => Self::Answer { reply: from.u64()?, bytes: from.u64()? },
             STATE => Self::State { view: ViewId(from.u64()?), from: MemberId(from.u64()?) },
+            BULK => Self::Bulk {
+                incarnation: from.u128()?,
+                view: ViewId(from.u64()?),
+                from: MemberId(from.u64()?),
+                number: from.u64()?,
+                stream: truth(&mut from, "stream of a bulk group")?,
+            },
             got => return Err(WireError::Kind { got }),
         };
         match from.0.len() {
@@ -276,6 +303,7 @@ impl Letter {
             Self::Request { .. } => REQUEST,
             Self::Answer { .. } => ANSWER,
             Self::State { .. } => STATE,
+            Self::Bulk { .. } => BULK,
         }
     }
 }
@@ -439,6 +467,8 @@ mod tests {
             Letter::Request { from, reply: 0, what: Request::Forget },
             Letter::Request { from, reply: 0, what: Request::View },
             Letter::State { view, from },
+            Letter::Bulk { incarnation, view, from, number: u64::MAX - 1, stream: true },
+            Letter::Bulk { incarnation, view, from, number: 0, stream: false },
         ]
     }
 

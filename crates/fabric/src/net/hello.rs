@@ -57,8 +57,12 @@ pub enum Purpose {
     },
     /// Large messages in blocks.
     Bulk {
-        /// Whose they are.
-        group: u64,
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+        /// Which of the view's bulk groups, by the members' own count.
+        number: u64,
     },
 }
 
@@ -311,25 +315,27 @@ fn card(from: &mut Reader<'_>) -> Result<Card, WireError> {
 }
 
 fn put_purpose(out: &mut Writer, purpose: Purpose) {
-    let (kind, incarnation, number) = match purpose {
-        Purpose::Mail => (1, 0, 0),
-        Purpose::Part { incarnation, view } => (2, incarnation, view.0),
-        Purpose::Guest { incarnation, view } => (3, incarnation, view.0),
-        Purpose::State { view } => (4, 0, view.0),
-        Purpose::Bulk { group } => (5, 0, group),
+    let (kind, incarnation, view, number) = match purpose {
+        Purpose::Mail => (1, 0, ViewId(0), 0),
+        Purpose::Part { incarnation, view } => (2, incarnation, view, 0),
+        Purpose::Guest { incarnation, view } => (3, incarnation, view, 0),
+        Purpose::State { view } => (4, 0, view, 0),
+        Purpose::Bulk { incarnation, view, number } => (5, incarnation, view, number),
     };
     out.u32(kind);
     out.u128(incarnation);
+    out.u64(view.0);
     out.u64(number);
 }
 
 fn purpose(from: &mut Reader<'_>) -> Result<Purpose, WireError> {
-    Ok(match (from.u32()?, from.u128()?, from.u64()?) {
-        (1, 0, 0) => Purpose::Mail,
-        (2, incarnation, view) => Purpose::Part { incarnation, view: ViewId(view) },
-        (3, incarnation, view) => Purpose::Guest { incarnation, view: ViewId(view) },
-        (4, 0, view) => Purpose::State { view: ViewId(view) },
-        (5, 0, group) => Purpose::Bulk { group },
+    let (kind, incarnation, view, number) = (from.u32()?, from.u128()?, ViewId(from.u64()?), from.u64()?);
+    Ok(match (kind, incarnation, view, number) {
+        (1, 0, ViewId(0), 0) => Purpose::Mail,
+        (2, incarnation, view, 0) => Purpose::Part { incarnation, view },
+        (3, incarnation, view, 0) => Purpose::Guest { incarnation, view },
+        (4, 0, view, 0) => Purpose::State { view },
+        (5, incarnation, view, number) => Purpose::Bulk { incarnation, view, number },
         _ => return Err(WireError::Value { field: "purpose" }),
     })
 }
@@ -376,7 +382,7 @@ mod tests {
             Purpose::Part { incarnation, view },
             Purpose::Guest { incarnation, view },
             Purpose::State { view },
-            Purpose::Bulk { group: u64::MAX },
+            Purpose::Bulk { incarnation, view, number: u64::MAX },
         ];
         let hello = |purpose| Hello {
             group: GroupName::new("demo").unwrap(),

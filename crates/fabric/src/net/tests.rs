@@ -285,7 +285,7 @@ const PURPOSES: [Purpose; 4] = [
     Purpose::Part { incarnation: u128::MAX - 3, view: ViewId(7) },
     Purpose::Guest { incarnation: 1, view: ViewId(u64::MAX) },
     Purpose::State { view: ViewId(0) },
-    Purpose::Bulk { group: 1 << 40 },
+    Purpose::Bulk { incarnation: 3, view: ViewId(1), number: 1 << 40 },
 ];
 
 #[test]

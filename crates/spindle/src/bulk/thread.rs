@@ -29,6 +29,9 @@ pub trait Upcalls: Send {
     /// At the root: every member has all of an object.
     fn everywhere(&mut self, _object: ObjectId) {}
 
+    /// At the root: an object that was [submitted](BulkGroup::submit) is not sent.
+    fn refused(&mut self, _error: BulkSendError) {}
+
     /// The group is closed. Nothing is called after this, and this at most once.
     fn failed(&mut self, failure: Failure);
 }
@@ -68,6 +71,7 @@ struct Orders {
 enum Order {
     Run(u64, Box<BulkNode>, Box<dyn Upcalls>),
     Send(u64, Object, SyncSender<Result<ObjectId, BulkSendError>>),
+    Submit(u64, Object),
     Post(u64, ObjectId, Buffer, SyncSender<Result<(), PostError>>),
     Segment(u64, u64, SyncSender<Result<Segment, BulkSendError>>),
     Destroy(u64, Instant, SyncSender<Result<(), DestroyError>>),
@@ -79,6 +83,7 @@ impl std::fmt::Debug for Order {
         let (name, group) = match self {
             Order::Run(group, ..) => ("Run", group),
             Order::Send(group, ..) => ("Send", group),
+            Order::Submit(group, ..) => ("Submit", group),
             Order::Post(group, ..) => ("Post", group),
             Order::Segment(group, ..) => ("Segment", group),
             Order::Destroy(group, ..) => ("Destroy", group),
@@ -151,6 +156,12 @@ impl BulkGroup {
         }
         let object = object.into();
         self.order(|answer| Order::Send(self.id, object, answer)).unwrap_or(Err(BulkSendError::Destroyed))
+    }
+
+    /// As [`send`](Self::send), without waiting for an answer: also for upcalls. Objects are sent in the order of the calls; if one is not,
+    /// [`Upcalls::refused`] tells.
+    pub fn submit(&self, object: impl Into<Object>) {
+        self.shared.push(Order::Submit(self.id, object.into()));
     }
 
     /// As [`BulkNode::segment`].
@@ -309,6 +320,14 @@ impl Server {
             Order::Send(id, object, answer) => {
                 let sent = find(members, id).map_or(Err(BulkSendError::Destroyed), |i| members[i].node.send(object));
                 answer.try_send(sent).is_ok()
+            }
+            Order::Submit(id, object) => {
+                if let Some(member) = find(members, id).map(|i| &mut members[i])
+                    && let Err(error) = member.node.send(object)
+                {
+                    member.upcalls.refused(error);
+                }
+                true
             }
             Order::Post(id, object, buffer, answer) => {
                 let found = find(members, id);

@@ -1,0 +1,396 @@
+//! Messages of a group that are too long for a ring: they go as objects, in blocks or lent, and are announced when every member has them
+//! ([ADR 0023](../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)).
+//!
+//! For each sender of a subgroup that has such a message there is a [bulk group](crate::bulk) of the subgroup's members, in each view anew. On one
+//! machine objects are lent; as soon as a member is on another, blocks go over streams. The sender opens it; the others take part when its
+//! link reaches them.
+mod outbound;
+
+pub(crate) use outbound::Outbound;
+
+use crate::bulk::{
+    Buffer, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId, Upcalls, Waiting,
+};
+use crate::crew::{BulkLink, BulkWay, Crew, Notices};
+use spindle_core::{Engine, MemberId, Rank, Ring, SubgroupId, View, ViewId};
+use spindle_fabric::Reader;
+use spindle_fabric::bulk::{LocalPart, Object};
+use spindle_fabric::tcp::Connection;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often links that did not come about are tried again.
+pub(crate) const LINK_LOOK: Duration = Duration::from_millis(50);
+
+/// The bulk groups of a member in one view.
+#[derive(Debug)]
+pub(crate) struct Large {
+    thread: Option<BulkThread>,
+    told: Arc<Told>,
+    bytes_max: u64,
+    waiting: Waiting,
+    /// By number.
+    groups: BTreeMap<u64, State>,
+    /// Members that are lost to a group of this view, since when.
+    lost: Vec<(Rank, Instant)>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Its streams are being made; those that are here, by the rank in the view.
+    Opening(BTreeMap<Rank, Connection>),
+    /// It is served, here by somebody who receives.
+    Open(#[expect(dead_code, reason = "it is left when this is dropped")] BulkGroup),
+    /// It is served, here by the sender, whose publishers have it.
+    Sending,
+}
+
+/// What the thread that serves the groups tells the polling thread.
+#[derive(Debug)]
+struct Told {
+    list: Mutex<Vec<(ViewId, Trouble)>>,
+    notices: Arc<Notices>,
+}
+
+/// What has become of a bulk group.
+#[derive(Debug)]
+enum Trouble {
+    /// A member is lost to it.
+    Lost(Rank),
+    /// This member can't take part.
+    Unable(String),
+}
+
+impl Told {
+    fn tell(&self, view: ViewId, trouble: Trouble) {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).push((view, trouble));
+        self.notices.ring();
+    }
+}
+
+/// One bulk group: which, and who is in it.
+struct Group<'a> {
+    view: &'a Arc<View>,
+    subgroup: SubgroupId,
+    /// Whose it is.
+    root: Rank,
+    me: Rank,
+}
+
+impl<'a> Group<'a> {
+    /// The group of this number, if there can be one.
+    fn of(view: &'a Arc<View>, number: u64, me: Rank) -> Option<Group<'a>> {
+        let (subgroup, root) = (SubgroupId((number >> 32) as u32), Rank(number as u32));
+        let spec = view.subgroups.get(subgroup.index())?;
+        let is_one = spec.senders.contains(&root) && spec.members.contains(&me);
+        is_one.then_some(Group { view, subgroup, root, me })
+    }
+
+    fn number(&self) -> u64 {
+        u64::from(self.subgroup.0) << 32 | u64::from(self.root.0)
+    }
+
+    fn members(&self) -> &'a [Rank] {
+        &self.view.subgroups[self.subgroup.index()].members
+    }
+
+    /// The rank in the bulk group of a member of the subgroup.
+    fn place(&self, member: Rank) -> Rank {
+        let place = self.members().iter().position(|rank| *rank == member);
+        Rank(place.expect("a member of the subgroup") as u32)
+    }
+
+    fn id(&self, member: Rank) -> MemberId {
+        self.view.members[member.index()]
+    }
+
+    fn others(&self) -> impl Iterator<Item = Rank> + use<'a> {
+        let me = self.me;
+        self.members().iter().copied().filter(move |rank| *rank != me)
+    }
+
+    /// Whether the link between me and `other` is mine to make: the root makes all of its own, so that the others hear of the group; of two
+    /// others it is the one of the lower rank.
+    fn is_mine(&self, other: Rank) -> bool {
+        self.me == self.root || (other != self.root && self.me < other)
+    }
+
+    fn settings(&self, incarnation: u128, object_bytes_max: u64) -> BulkSettings {
+        let words = [incarnation as u64, (incarnation >> 64) as u64, self.view.id.0, self.number()];
+        // FNV-1a, word by word.
+        let tag = words
+            .into_iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3));
+        BulkSettings { slots: outbound::SLOTS, object_bytes_max, tag, ..BulkSettings::default() }
+    }
+}
+
+impl Large {
+    pub(crate) fn new(notices: &Arc<Notices>, bytes_max: u64, spin_for: Duration) -> Large {
+        let told = Arc::new(Told { list: Mutex::default(), notices: Arc::clone(notices) });
+        let waiting = match spin_for {
+            Duration::MAX => Waiting::Polling,
+            Duration::ZERO => Waiting::Interrupt,
+            spin_for => Waiting::Hybrid { spin_for },
+        };
+        Large { thread: None, told, bytes_max, waiting, groups: BTreeMap::new(), lost: vec![] }
+    }
+
+    /// The view has ended: leaves its groups.
+    pub(crate) fn end_view(&mut self) {
+        self.groups.clear();
+        self.lost.clear();
+        self.told.list.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Whether to come again soon: links may have to be tried again, or somebody be suspected.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening(_)))
+    }
+
+    /// Takes in what has happened in the groups of `view`: why this member can't go on, if it can't.
+    pub(crate) fn look(&mut self, view: ViewId) -> Result<(), String> {
+        let told = std::mem::take(&mut *self.told.list.lock().unwrap_or_else(PoisonError::into_inner));
+        for (_, trouble) in told.into_iter().filter(|(of, _)| *of == view) {
+            match trouble {
+                Trouble::Lost(rank) => self.lost.push((rank, Instant::now())),
+                Trouble::Unable(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is lost to a group of this view for so long that it must be the way to it that is broken: of a death others tell sooner, and
+    /// whoever has left the group because the view or the work was over is not in this view so long.
+    pub(crate) fn overdue(&mut self, grace: Duration) -> Vec<Rank> {
+        self.lost.extract_if(.., |(_, since)| since.elapsed() >= grace).map(|(rank, _)| rank).collect()
+    }
+
+    /// Takes in the links that have come, and opens the groups that `wanted` senders of this member wait for.
+    pub(crate) fn open<'a>(
+        &mut self,
+        crew: &mut Crew,
+        view: &Arc<View>,
+        engine: &Engine,
+        rows: &Reader,
+        wanted: impl Iterator<Item = (SubgroupId, &'a Arc<Outbound>)>,
+    ) {
+        let me = engine.me();
+        for BulkLink { number, from, way, .. } in crew.take_bulk_links(view.id) {
+            let (Some(from), Some(group)) = (view.rank_of(from), Group::of(view, number, me)) else { continue };
+            match way {
+                // The root lends, and nobody else.
+                BulkWay::Lend(socket) if from == group.root => {
+                    let (members, place) = (group.members().len() as u32, group.place(me));
+                    let part = LocalPart::from_fds(members, place, group.place(group.root), vec![socket]);
+                    let settings = group.settings(crew.incarnation(), self.bytes_max);
+                    let node = part.map_err(Into::into).and_then(|part| BulkNode::on_one_machine(&settings, part));
+                    self.receive(&group, node, engine, rows);
+                }
+                BulkWay::Lend(_) => {}
+                BulkWay::Stream(stream) => {
+                    let state = self.groups.entry(number).or_insert_with(|| State::Opening(BTreeMap::new()));
+                    if let State::Opening(streams) = state
+                        && group.members().contains(&from)
+                    {
+                        streams.insert(from, stream);
+                    }
+                }
+            }
+        }
+        let wanted: Vec<(SubgroupId, &Arc<Outbound>)> = wanted.collect();
+        for (subgroup, outbound) in &wanted {
+            let group = Group { view, subgroup: *subgroup, root: me, me };
+            if !self.groups.contains_key(&group.number()) {
+                self.found(&group, outbound, crew);
+            }
+        }
+        let opening: Vec<u64> =
+            self.groups.iter().filter(|(_, s)| matches!(s, State::Opening(_))).map(|(n, _)| *n).collect();
+        for number in opening {
+            let Some(group) = Group::of(view, number, me) else { continue };
+            let outbound =
+                wanted.iter().find(|(id, _)| *id == group.subgroup && group.root == me).map(|(_, outbound)| *outbound);
+            self.connect(&group, outbound, crew, engine, rows);
+        }
+    }
+
+    /// Opens a group of my own.
+    fn found(&mut self, group: &Group<'_>, outbound: &Arc<Outbound>, crew: &mut Crew) {
+        if group.others().any(|member| crew.is_far(group.id(member))) {
+            self.groups.insert(group.number(), State::Opening(BTreeMap::new()));
+            return;
+        }
+        let settings = group.settings(crew.incarnation(), self.bytes_max);
+        let place = group.place(group.me);
+        let parts = LocalPart::parts(group.members().len() as u32, place);
+        let node = parts.map_err(Into::into).and_then(|parts| {
+            let mut mine = None;
+            for (member, part) in group.members().iter().zip(parts) {
+                match *member == group.me {
+                    true => mine = Some(part),
+                    false => part.into_fds().into_iter().for_each(|socket| {
+                        crew.send_bulk_link(group.id(*member), group.view.id, group.number(), BulkWay::Lend(socket));
+                    }),
+                }
+            }
+            BulkNode::on_one_machine(&settings, mine.expect("one part is mine"))
+        });
+        self.send(group, node, outbound);
+    }
+
+    /// Makes the streams that are mine to make, and begins when all are there.
+    fn connect(
+        &mut self,
+        group: &Group<'_>,
+        outbound: Option<&Arc<Outbound>>,
+        crew: &mut Crew,
+        engine: &Engine,
+        rows: &Reader,
+    ) {
+        let Some(State::Opening(streams)) = self.groups.get_mut(&group.number()) else { return };
+        for member in group.others().filter(|member| group.is_mine(*member)) {
+            if !streams.contains_key(&member)
+                && let Some(stream) = crew.make_bulk_stream(group.id(member), group.view.id, group.number())
+            {
+                streams.insert(member, stream);
+            }
+        }
+        if group.others().any(|member| !streams.contains_key(&member)) || (group.root == group.me && outbound.is_none())
+        {
+            return;
+        }
+        let streams = std::mem::take(streams).into_iter().map(|(member, stream)| (group.place(member), stream));
+        let settings = group.settings(crew.incarnation(), self.bytes_max);
+        let members = group.members().len() as u32;
+        let node = BulkNode::over_streams(members, group.place(group.me), group.place(group.root), &settings, streams);
+        match outbound {
+            Some(outbound) => self.send(group, node, outbound),
+            None => self.receive(group, node, engine, rows),
+        }
+    }
+
+    fn send(&mut self, group: &Group<'_>, node: Result<BulkNode, crate::bulk::BulkError>, outbound: &Arc<Outbound>) {
+        let upcalls = Sender {
+            view: group.view.id,
+            members: group.members().to_vec(),
+            outbound: Arc::clone(outbound),
+            told: Arc::clone(&self.told),
+        };
+        self.groups.insert(group.number(), State::Sending);
+        if let Some(running) = self.run(group, node, upcalls) {
+            outbound.run(running);
+        }
+    }
+
+    fn receive(
+        &mut self,
+        group: &Group<'_>,
+        node: Result<BulkNode, crate::bulk::BulkError>,
+        engine: &Engine,
+        rows: &Reader,
+    ) {
+        let place = engine.layout().row(group.root).place(group.subgroup);
+        let upcalls = Receiver {
+            view: group.view.id,
+            members: group.members().to_vec(),
+            root: group.root,
+            ring: place.and_then(|place| place.ring).expect("it sends in the subgroup"),
+            rows: rows.clone(),
+            told: Arc::clone(&self.told),
+        };
+        if let Some(running) = self.run(group, node, upcalls) {
+            self.groups.insert(group.number(), State::Open(running));
+        }
+    }
+
+    fn run(
+        &mut self,
+        group: &Group<'_>,
+        node: Result<BulkNode, crate::bulk::BulkError>,
+        upcalls: impl Upcalls + 'static,
+    ) -> Option<BulkGroup> {
+        let running = node.and_then(|node| {
+            let thread = match &mut self.thread {
+                Some(thread) => thread,
+                none => none.insert(BulkThread::start(self.waiting)?),
+            };
+            thread.run(node, upcalls)
+        });
+        match running {
+            Ok(running) => Some(running),
+            Err(error) => {
+                self.told.tell(group.view.id, Trouble::Unable(format!("large messages of {}: {error}", group.root)));
+                None
+            }
+        }
+    }
+}
+
+/// The upcalls of a group whose root this member is.
+struct Sender {
+    view: ViewId,
+    /// By rank in the bulk group.
+    members: Vec<Rank>,
+    outbound: Arc<Outbound>,
+    told: Arc<Told>,
+}
+
+impl Upcalls for Sender {
+    fn allocate(&mut self, _: ObjectId, _: u64) -> Option<Buffer> {
+        None
+    }
+
+    fn complete(&mut self, _: ObjectId, _: Object) {}
+
+    fn everywhere(&mut self, object: ObjectId) {
+        self.outbound.everywhere(self.view, object.0);
+    }
+
+    fn refused(&mut self, error: BulkSendError) {
+        // A group that is closed has told so.
+        if let BulkSendError::Memory(_) = error {
+            self.told.tell(self.view, Trouble::Unable(error.to_string()));
+        }
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        self.told.tell(self.view, Trouble::Lost(self.members[failure.dead.index()]));
+    }
+}
+
+/// The upcalls of a group in which this member receives.
+struct Receiver {
+    view: ViewId,
+    /// By rank in the bulk group.
+    members: Vec<Rank>,
+    root: Rank,
+    ring: Ring,
+    rows: Reader,
+    told: Arc<Told>,
+}
+
+impl Upcalls for Receiver {
+    fn allocate(&mut self, _: ObjectId, bytes: u64) -> Option<Buffer> {
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // Asked for first, because there is no answer but the end of the process to one that can't be had.
+        match Vec::<u8>::new().try_reserve_exact(len) {
+            Ok(()) => Some(vec![0; len].into()),
+            Err(_) => {
+                let what =
+                    format!("there is no memory for a message of {bytes} bytes; lower object_bytes_max at all members");
+                self.told.tell(self.view, Trouble::Unable(what));
+                None
+            }
+        }
+    }
+
+    fn complete(&mut self, object: ObjectId, data: Object) {
+        self.rows.put_object(self.root, &self.ring, object.0, data);
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        self.told.tell(self.view, Trouble::Lost(self.members[failure.dead.index()]));
+    }
+}

@@ -1,0 +1,162 @@
+//! Messages that are too long for a ring.
+use spindle::{Batch, Config, Handler, MemberId, Node, Order, Poll, SendError, SubgroupId, ViewId};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// What one member has delivered: who sent it, its length, and what is in it, as far as it is all the same.
+#[derive(Default, PartialEq, Debug)]
+struct Log(Vec<(MemberId, usize, Option<u8>)>);
+
+/// A handler of one member, which knows who has which rank.
+struct Member {
+    node: Node,
+    log: Log,
+}
+
+struct Told<'a>(&'a mut Log, Vec<MemberId>);
+
+impl Handler for Told<'_> {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|message| {
+            let first = message.payload.first().copied();
+            let is_plain = message.payload.iter().all(|byte| Some(*byte) == first);
+            self.0.0.push((self.1[message.sender.index()], message.payload.len(), first.filter(|_| is_plain)));
+        });
+    }
+}
+
+impl Member {
+    fn poll(&mut self) -> Poll {
+        // Whatever this delivers was sent in this view.
+        let members = self.node.view().members.clone();
+        self.node.poll(&mut Told(&mut self.log, members)).unwrap()
+    }
+}
+
+fn group(members: u32, change: impl FnOnce(&mut Config)) -> Vec<Member> {
+    let mut config = Config::new("large", members);
+    change(&mut config);
+    config.local().unwrap().into_iter().map(|node| Member { node, log: Log::default() }).collect()
+}
+
+fn poll_until(members: &mut [Member], what: &str, done: impl Fn(&[Member]) -> bool) {
+    let patience = Instant::now() + LONG;
+    while !done(members) {
+        members.iter_mut().for_each(|member| _ = member.poll());
+        let logs: Vec<_> = members.iter().map(|member| (member.node.status(), &member.log)).collect();
+        assert!(Instant::now() < patience, "{what}: {logs:?}");
+    }
+}
+
+fn poll_until_finished(mut members: Vec<Member>) {
+    let patience = Instant::now() + LONG;
+    while !members.is_empty() {
+        members.retain_mut(|member| member.poll() != Poll::Finished);
+        assert!(Instant::now() < patience);
+    }
+}
+
+#[test]
+fn small_and_large_messages_are_in_one_order() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut members = group(3, |config| config.subgroups[0].order = order);
+        let mut publishers: Vec<_> = members.iter_mut().map(|m| m.node.publisher("all").unwrap()).collect();
+        let lengths = [10, 100_000, 1, 2_000_000, 300_000, 20];
+        std::thread::scope(|scope| {
+            for (i, publisher) in publishers.iter_mut().enumerate() {
+                scope.spawn(move || {
+                    for (k, len) in lengths.into_iter().enumerate() {
+                        publisher.send(&vec![(10 * i + k) as u8; len], LONG).unwrap();
+                    }
+                });
+            }
+            poll_until(&mut members, "delivery", |members| members.iter().all(|m| m.log.0.len() == 18));
+        });
+        for i in 0..3 {
+            let id = members[0].node.view().members[i];
+            let sent = lengths.iter().enumerate().map(|(k, len)| (id, *len, Some((10 * i + k) as u8)));
+            for member in &members {
+                assert!(member.log.0.iter().filter(|got| got.0 == id).copied().eq(sent.clone()), "{:?}", member.log);
+            }
+        }
+        if order == Order::Total {
+            assert!(members.iter().all(|member| member.log == members[0].log));
+        }
+        drop(publishers);
+        poll_until_finished(members);
+    }
+}
+
+#[test]
+fn large_messages_of_a_member_that_stays_survive_a_death_in_their_midst() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut members = group(4, |config| config.subgroups[0].order = order);
+        let mut publishers: Vec<_> = members.iter_mut().map(|m| m.node.publisher("all").unwrap()).collect();
+        let _dying = publishers.remove(3);
+        let mut quick = publishers.remove(0);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for k in 0..40 {
+                    quick.send(&vec![k; if k % 3 == 0 { 8 } else { 400_000 }], LONG).unwrap();
+                }
+            });
+            let sent = |member: &Member| member.log.0.iter().filter(|got| got.0 == MemberId(1)).count();
+            poll_until(&mut members, "a beginning", |members| sent(&members[1]) >= 10);
+            drop(members.remove(3));
+            poll_until(&mut members, "the rest", |members| {
+                members.iter().all(|m| sent(m) == 40 && m.node.view().id == ViewId(2))
+            });
+        });
+        for member in &members {
+            let got: Vec<u8> = member.log.0.iter().map(|got| got.2.expect("one byte, many times")).collect();
+            assert_eq!(got, (0..40).collect::<Vec<u8>>());
+        }
+        // And the next view carries them as well.
+        for publisher in &mut publishers {
+            publisher.send_object(vec![77; 1 << 20], LONG).unwrap();
+        }
+        poll_until(&mut members, "more", |members| members.iter().all(|m| m.log.0.len() == 42));
+        drop(publishers);
+        poll_until_finished(members);
+    }
+}
+
+#[test]
+fn so_many_are_on_the_way_and_no_more() {
+    let mut members = group(2, |_| {});
+    let mut publisher = members[0].node.publisher("all").unwrap();
+    let mut sent = 0;
+    loop {
+        match publisher.send_object(vec![1; 70_000], Duration::ZERO) {
+            Ok(()) => sent += 1,
+            Err(SendError::Full { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(sent < 100, "nobody polls");
+    }
+    poll_until(&mut members, "delivery", |members| members.iter().all(|m| m.log.0.len() == sent));
+    while publisher.send_object(vec![2; 70_000], Duration::ZERO).is_err() {
+        members.iter_mut().for_each(|member| _ = member.poll());
+    }
+    poll_until(&mut members, "delivery", |members| members.iter().all(|m| m.log.0.len() == sent + 1));
+    drop(publisher);
+    poll_until_finished(members);
+}
+
+#[test]
+fn what_is_too_long_is_refused_and_one_alone_sends_to_itself() {
+    let mut members = group(1, |config| config.object_bytes_max = 50_000);
+    let mut publisher = members[0].node.publisher("all").unwrap();
+    let error = publisher.send(&[0; 50_001], LONG).unwrap_err();
+    assert!(matches!(error, SendError::TooLong { len: 50_001, max: 50_000 }), "{error}");
+    publisher.send(&[3; 50_000], LONG).unwrap();
+    publisher.send(&[4; 5], LONG).unwrap();
+    poll_until(&mut members, "delivery", |members| members[0].log.0.len() == 2);
+    assert_eq!(
+        members[0].log.0.iter().map(|got| (got.1, got.2)).collect::<Vec<_>>(),
+        [(50_000, Some(3)), (5, Some(4))]
+    );
+    drop(publisher);
+    poll_until_finished(members);
+}
