@@ -1,5 +1,13 @@
 //! Messages that are too long for a ring.
-use spindle::{Batch, Config, Handler, MemberId, Node, Order, Poll, SendError, SubgroupId, ViewId};
+mod common;
+
+use common::Scratch;
+use spindle::{
+    Address, Batch, Config, Group, Handler, MemberId, Network, Node, Order, Poll, Publisher, SendError, SubgroupId,
+    ViewChange, ViewId,
+};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(10);
@@ -159,4 +167,115 @@ fn what_is_too_long_is_refused_and_one_alone_sends_to_itself() {
     );
     drop(publisher);
     poll_until_finished(members);
+}
+
+/// What one member of several hosts has delivered, and the views between.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Handler for Notes {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|message| {
+            let first = message.payload[0];
+            assert!(message.payload.iter().all(|byte| *byte == first), "one byte, many times");
+            self.0.lock().unwrap().push(format!("{first} {}", message.payload.len()));
+        });
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        self.0.lock().unwrap().push(format!("view of {}", change.new.members.len()));
+    }
+}
+
+impl Notes {
+    fn wait(&self, what: &str, ready: impl Fn(&[String]) -> bool) {
+        let start = Instant::now();
+        while !ready(&self.0.lock().unwrap()) {
+            assert!(start.elapsed() < LONG, "no {what}: {:?}", self.0.lock().unwrap());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn messages(&self) -> Vec<String> {
+        self.0.lock().unwrap().iter().filter(|line| !line.starts_with("view")).cloned().collect()
+    }
+}
+
+type Running = (Group, Publisher, Notes);
+
+/// Members that start at once, on these hosts. The first host's first is the seed.
+fn hosts(scratch: &Scratch, hosts: &[u32]) -> Vec<Running> {
+    std::fs::create_dir_all(&scratch.0).unwrap();
+    let at = |i: usize| -> Address { format!("unix:{}/member{i}", scratch.0.display()).parse().unwrap() };
+    let joining: Vec<_> = hosts
+        .iter()
+        .enumerate()
+        .map(|(i, host)| {
+            let config = Config {
+                runtime_dir: Some(scratch.0.join(format!("host{host}"))),
+                network: Some(Network::new(at(i), vec![at(0)])),
+                id: Some(i as u64 + 1),
+                suspect_after: Some(LONG),
+                ..scratch.group(hosts.len() as u32, LONG)
+            };
+            thread::spawn(move || {
+                let mut node = config.join().unwrap();
+                let publisher = node.publisher("all").unwrap();
+                let notes = Notes::default();
+                (node.start(notes.clone()).unwrap(), publisher, notes)
+            })
+        })
+        .collect();
+    joining.into_iter().map(|joining| joining.join().unwrap()).collect()
+}
+
+fn finish(members: Vec<Running>) {
+    let ending: Vec<_> = members
+        .into_iter()
+        .map(|(group, publisher, _)| {
+            drop(publisher);
+            thread::spawn(move || group.finish(LONG).map(|_| ()))
+        })
+        .collect();
+    ending.into_iter().for_each(|member| member.join().unwrap().unwrap());
+}
+
+#[test]
+fn between_hosts_blocks_go_over_streams() {
+    let scratch = Scratch::new("large-hosts");
+    // Two of them share a host, and nobody else does.
+    let mut members = hosts(&scratch, &[0, 1, 1, 2]);
+    for (i, (_, publisher, _)) in members.iter_mut().enumerate() {
+        publisher.send(&vec![i as u8; 1_500_000], LONG).unwrap();
+        publisher.send(&[10 + i as u8; 20], LONG).unwrap();
+    }
+    for (_, _, notes) in &members {
+        notes.wait("delivery", |lines| lines.len() == 8);
+        assert_eq!(notes.messages(), members[0].2.messages());
+    }
+    finish(members);
+}
+
+#[test]
+fn between_hosts_all_or_nobody_gets_a_large_message_when_one_is_lost() {
+    let scratch = Scratch::new("large-lost");
+    let mut members = hosts(&scratch, &[0, 1, 2, 3]);
+    let lost = members.pop().unwrap();
+    let (group, mut publisher, notes) = members.remove(0);
+    let sending = thread::spawn(move || {
+        (0..30).for_each(|i| publisher.send(&vec![i; 3_000_000], LONG).unwrap());
+        publisher
+    });
+    notes.wait("beginning", |lines| lines.len() >= 3);
+    // It may be about to pass blocks on.
+    drop(lost);
+    notes.wait("rest", |lines| lines.len() == 31);
+    let publisher = sending.join().unwrap();
+    members.push((group, publisher, notes));
+    let expected: Vec<String> = (0..30).map(|i| format!("{i} 3000000")).collect();
+    for (_, _, notes) in &members {
+        notes.wait("rest", |lines| lines.len() == 31);
+        assert_eq!(notes.messages(), expected);
+    }
+    finish(members);
 }

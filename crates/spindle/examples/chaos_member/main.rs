@@ -32,6 +32,10 @@ const SUBGROUPS: [(&str, Order, u64); 4] = [
     ("feed", Order::Fifo, 1000),
 ];
 const HEADER_BYTES: u64 = 24;
+/// Bytes of the longest message.
+const LARGE_BYTES_MAX: u64 = 2_000_000;
+/// Whether some messages are longer than a ring. Who learns a state can't follow those.
+static LARGE: AtomicBool = AtomicBool::new(false);
 /// Numbers that a sender asks for at a time.
 const RESERVE: u64 = 64;
 /// Longer than any view change should take; then the claim is tried again, since only the driver decides what is too long.
@@ -212,14 +216,13 @@ fn delivered(subgroup: u8, message: &Message<'_>) -> Record {
     Record::new(kind, subgroup, words).thread(thread).extra(message.sender.0 as u8)
 }
 
-fn fill(mut frame: Frame<'_>, instance: u32, subgroup: u8, thread: u8, number: u64) {
+fn fill(bytes: &mut [u8], instance: u32, subgroup: u8, thread: u8, number: u64) {
     let sum = digest(instance, subgroup, thread, number);
     let head = u64::from(instance) << 16 | u64::from(subgroup) << 8 | u64::from(thread);
     for (at, word) in [(0, head), (8, number), (16, sum)] {
-        frame[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
-    frame[HEADER_BYTES as usize..].fill(sum as u8);
-    frame.commit();
+    bytes[HEADER_BYTES as usize..].fill(sum as u8);
 }
 
 /// Both kinds of senders.
@@ -301,7 +304,11 @@ impl Sending {
         let most = SUBGROUPS[stream.subgroup as usize].2;
         let len = HEADER_BYTES + if dice.one_in(20) { most - HEADER_BYTES } else { dice.below(100) };
         let waits = !dice.one_in(3);
-        let Some(frame) = stream.sender.claim(len, waits)? else { return Ok(false) };
+        let large = LARGE.load(Ordering::Relaxed) && dice.one_in(60);
+        if large {
+            return self.send_large(i);
+        }
+        let Some(mut frame) = stream.sender.claim(len, waits)? else { return Ok(false) };
         match dice.below(600) {
             // Held while views may change.
             0 => thread::sleep(Duration::from_micros(dice.below(20_000))),
@@ -309,8 +316,28 @@ impl Sending {
             1..4 => return Ok(true),
             _ => {}
         }
-        fill(frame, instance, stream.subgroup, stream.thread, stream.next);
+        fill(&mut frame, instance, stream.subgroup, stream.thread, stream.next);
+        frame.commit();
         stream.next += 1;
+        Ok(true)
+    }
+
+    /// As [`send`](Self::send), a message that no ring holds.
+    fn send_large(&mut self, i: usize) -> Result<bool, SendError> {
+        let (instance, dice, stream) = (self.instance, &mut self.dice, &mut self.streams[i]);
+        let len = if dice.one_in(20) { LARGE_BYTES_MAX } else { dice.below(100_000) };
+        let mut bytes = vec![0; (HEADER_BYTES + len) as usize];
+        fill(&mut bytes, instance, stream.subgroup, stream.thread, stream.next);
+        let wait = if dice.one_in(3) { Duration::ZERO } else { CLAIM_WAIT };
+        let sent = match &mut stream.sender {
+            Sender::Own(publisher) => publisher.send_object(bytes, wait),
+            Sender::Shared(publisher) => publisher.send_object(bytes, wait),
+        };
+        match sent {
+            Ok(()) => stream.next += 1,
+            Err(SendError::Full { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
         Ok(true)
     }
 
@@ -394,6 +421,7 @@ fn main() -> ExitCode {
         suspect_after: Duration::from_millis(number(4)),
         states: words[6] == "states",
     };
+    LARGE.store(!orders.states, Ordering::Relaxed);
     let path = orders.dir.join(format!("{}.log", orders.instance));
     let file = OpenOptions::new().create(true).append(true).open(path).expect("the log can be made");
     let log = Log(Arc::new(file));
