@@ -57,7 +57,7 @@ pub struct Subgroup {
     /// Messages of the largest size that each sender may have on the way. More rides out longer pauses of a member; the
     /// ring takes about `window * (message_bytes_max + 16)` bytes, and runs fastest while that fits a core's cache.
     pub window: u64,
-    /// The largest message, in bytes.
+    /// The largest message that stands in a ring, in bytes. Longer ones are [objects](crate::Publisher::send_object), if this is at least 24.
     pub message_bytes_max: u64,
 }
 

@@ -138,6 +138,7 @@ impl Effective {
         config.id = self.number("member.id");
         config.runtime_dir = self.path("runtime_dir");
         config.suspect_after = self.time("group.suspect_after");
+        config.object_bytes_max = self.number("group.object_bytes_max").unwrap_or(config.object_bytes_max);
         config.gather_timeout = self.time("member.gather_timeout").unwrap_or(config.gather_timeout);
         config.spin_for = self.time("member.spin_for").unwrap_or(config.spin_for);
         config.subgroups = self.subgroups();

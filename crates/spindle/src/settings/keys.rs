@@ -88,6 +88,13 @@ pub const KEYS: &[Key] = &[
         example: "\"1s\"",
     },
     Key {
+        path: "group.object_bytes_max",
+        about: "The longest message of all, one that no ring holds; each member needs memory for some of them. 0: none",
+        standard: "1GiB",
+        kind: Kind::Bytes { most: 1 << 40 },
+        example: "\"1GiB\"",
+    },
+    Key {
         path: "member.id",
         about: "This member's number, unique in the group",
         standard: "the smallest, from 1, that nobody has had",
@@ -296,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_slip_finds_what_was_meant_and_nonsense_finds_nothing() {
-        let names = || ["name", "members", "suspect_after"].map(str::to_string);
+        let names = || ["name", "members", "suspect_after", "object_bytes_max"].map(str::to_string);
         assert_eq!(nearest("mebmers", names()).as_deref(), Some("members"));
         assert_eq!(nearest("suspectafter", names()).as_deref(), Some("suspect_after"));
         assert_eq!(nearest("xyzzy", names()), None);
