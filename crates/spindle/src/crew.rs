@@ -849,3 +849,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn after(now: Instant, wait: Duration) -> Instant {
     now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -699,6 +699,7 @@ pub(crate) fn random_id() -> Result<MemberId, JoinError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crew::tests::{Hosts, PATIENCE};
     use spindle_fabric::PeerParts;
     use std::fs::File;
 
@@ -782,5 +783,42 @@ mod tests {
         assert_eq!(joins.due(now + QUIET), [MemberId(6)]);
         joins.begin(handover(), &Config::new("g", 1).view([1, 6].map(MemberId).to_vec()));
         assert!(!joins.is_pending() && joins.admitted().next().is_none());
+    }
+
+    /// More than half of the seeds start again while the group goes on: one of them that `answers` is in it, and asks.
+    fn meet(name: &str, answers: bool, gather_timeout: Duration) -> Result<Option<View>, JoinError> {
+        let hosts = Hosts::new(name);
+        let seeds = ["a", "b", "c"];
+        let network = Some(hosts.network("a", &seeds));
+        let config = Config { gather_timeout, runtime_dir: Some(hosts.dir(0)), network, ..Config::new("g", 1) };
+        let (mut crew, mut other) = (hosts.crew(0, 1, "a", &seeds), hosts.crew(1, 2, "b", &seeds));
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let meeting = scope.spawn(|| {
+                let (mut progress, cancelled) = (|_: &Gathering| {}, AtomicBool::new(false));
+                let met = Candidate::new(&config, &mut progress, &cancelled).unwrap().meet(&mut crew, false);
+                over.store(true, Ordering::Release);
+                met
+            });
+            while !over.load(Ordering::Acquire) {
+                other.wait(TICK);
+                for news in other.news() {
+                    let News::Asks { id, .. } = news else { continue };
+                    if answers {
+                        other.post(id, Letter::Wait { members: 1, leader: other.me, present: vec![] });
+                    }
+                    other.ask(id, config.digest(), 1, false);
+                }
+            }
+            meeting.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn nobody_founds_a_group_while_one_answers() {
+        let met = meet("answers", true, 800 * MS);
+        assert!(matches!(met, Err(JoinError::TimedOut { .. })), "{met:?}");
+        let view = meet("no-answer", false, PATIENCE).unwrap().unwrap();
+        assert_eq!(view.members, [1, 2].map(MemberId));
     }
 }

@@ -270,6 +270,8 @@ fn counted<'a>(from: &mut &'a [u64]) -> Option<&'a [u64]> {
 mod tests {
     use super::*;
     use crate::Config;
+    use crate::crew::tests::{Hosts, PATIENCE};
+    use std::time::Instant;
 
     fn told() -> Told {
         let card = |id, host, address: &str| Card { id: MemberId(id), host, address: address.parse().unwrap() };
@@ -310,6 +312,60 @@ mod tests {
                 Told::decode(&told.encode()).expect("what was understood can be said");
             }
         }
+    }
+
+    fn card(id: u64, address: Address) -> Card {
+        Card { id: MemberId(id), host: 1, address }
+    }
+
+    fn net(hosts: &Hosts, name: &str, id: u64) -> Net {
+        let dir = RuntimeDir::new(hosts.dir(id as u32)).unwrap();
+        Net::open(&hosts.network(name, &[]), GroupName::new("g").unwrap(), &dir, MemberId(id), || {}).unwrap()
+    }
+
+    fn next(net: &mut Net) -> Event {
+        let start = Instant::now();
+        loop {
+            if let Some(event) = net.next() {
+                return event;
+            }
+            assert!(start.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Somebody was dialled where it is no more, and has told meanwhile where it is.
+    #[test]
+    fn a_dial_that_failed_under_an_old_address_is_made_again_to_the_new_one() {
+        let hosts = Hosts::new("old-address");
+        let (mut near, mut far) = (net(&hosts, "near", 1), net(&hosts, "far", 2));
+        let (id, view) = (MemberId(2), ViewId(3));
+        let purpose = Purpose::Part { incarnation: 7, view };
+        near.learn(card(2, hosts.at("nobody")));
+        near.dial(id, view, purpose);
+        near.learn(card(2, hosts.at("far")));
+        let failed = next(&mut near);
+        assert!(matches!(&failed, Event::Failed { address, .. } if *address == hosts.at("nobody")), "{failed:?}");
+        near.dial(id, view, purpose);
+        let come = next(&mut far);
+        assert!(matches!(&come, Event::Stream { with, dialled: false, .. } if with.id == MemberId(1)), "{come:?}");
+        let made = next(&mut near);
+        assert!(matches!(&made, Event::Stream { with, dialled: true, .. } if with.id == id), "{made:?}");
+    }
+
+    #[test]
+    fn who_is_where_is_kept_for_those_who_wait_to_be_let_in_and_not_for_ever() {
+        let hosts = Hosts::new("book");
+        let mut net = net(&hosts, "near", 1);
+        let ids = 2..2 + BOOK_MAX as u64;
+        for id in ids.clone() {
+            net.learn(card(id, hosts.at("somewhere")));
+        }
+        net.retain(|_| false);
+        assert!(ids.clone().all(|id| net.far(MemberId(id)).is_some()));
+        net.learn(card(ids.end, hosts.at("somewhere")));
+        net.retain(|id| id.0 % 2 == 0);
+        assert!((2..=ids.end).all(|id| net.far(MemberId(id)).is_some() == (id % 2 == 0)));
     }
 
     #[test]

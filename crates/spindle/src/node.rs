@@ -1088,3 +1088,6 @@ fn find(view: &View, me: Rank, name: &str) -> Result<SubgroupId, HandleError> {
         HandleError::NoSuchSubgroup { name: name.to_string(), known: known.join(", ") }
     })
 }
+
+#[cfg(test)]
+mod tests;
