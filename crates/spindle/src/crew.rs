@@ -299,6 +299,17 @@ impl Crew {
         is_new
     }
 
+    /// As a newcomer: who followed the others by the time of `view` needs what this process sends before it can know of it. Those of other
+    /// hosts are known by their streams.
+    fn hear_of_observers(&mut self, view: &View, observers: Vec<(MemberId, u32)>) {
+        for (id, pid) in observers {
+            if id != self.me && !view.members.contains(&id) && !self.is_far(id) {
+                self.pids.entry(id).or_insert(pid);
+                self.add_observer(id);
+            }
+        }
+    }
+
     /// It observes no more.
     pub(crate) fn forget_observer(&mut self, id: MemberId) {
         if !self.observers.remove(&id) {
@@ -505,15 +516,19 @@ impl Crew {
             }
             Letter::View { incarnation, bytes, .. } => {
                 let disclosed = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());
-                let Some(Told { view, newcomers, cards }) = Told::decode(disclosed.as_deref().unwrap_or(enclosure))
+                let Some(Told { view, newcomers, observers, cards }) =
+                    Told::decode(disclosed.as_deref().unwrap_or(enclosure))
                 else {
                     return;
                 };
-                if [incarnation, 0].contains(&self.incarnation) {
-                    self.newcomers.insert(view.id, newcomers.into_iter().collect());
-                }
                 if let Post::Mail { net: Some(net), .. } = &mut self.post {
                     cards.into_iter().for_each(|card| net.hear_of(card));
+                }
+                if [incarnation, 0].contains(&self.incarnation) {
+                    if newcomers.contains(&self.me) {
+                        self.hear_of_observers(&view, observers);
+                    }
+                    self.newcomers.insert(view.id, newcomers.into_iter().collect());
                 }
                 news.push(News::View { incarnation, view });
             }
@@ -708,7 +723,9 @@ impl Crew {
         }
         let newcomers = self.newcomers.get(&view.id).into_iter().flatten().copied().collect();
         let cards = net.as_ref().map(Net::cards).unwrap_or_default();
-        let bytes = Told { view: view.clone(), newcomers, cards }.encode();
+        let observers = self.observers.iter().filter(|id| !view.members.contains(id));
+        let observers = observers.map(|id| (*id, self.pid(*id))).collect();
+        let bytes = Told { view: view.clone(), newcomers, observers, cards }.encode();
         let (incarnation, id, from) = (self.incarnation, view.id, self.me);
         for joiner in to {
             let letter = Letter::View { incarnation, view: id, from, bytes: bytes.len() as u64 };

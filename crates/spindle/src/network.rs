@@ -67,6 +67,8 @@ pub(crate) struct Told {
     pub(crate) view: View,
     /// Who was not in the view before.
     pub(crate) newcomers: Vec<MemberId>,
+    /// Who follows without being a member, and its process.
+    pub(crate) observers: Vec<(MemberId, u32)>,
     /// Of everybody whom the teller knows to be on another host than somebody else.
     pub(crate) cards: Vec<Card>,
 }
@@ -225,6 +227,8 @@ impl Told {
         words.extend(view);
         words.push(self.newcomers.len() as u64);
         words.extend(self.newcomers.iter().map(|id| id.0));
+        words.push(self.observers.len() as u64);
+        words.extend(self.observers.iter().flat_map(|(id, pid)| [id.0, u64::from(*pid)]));
         words.push(self.cards.len() as u64);
         for card in &self.cards {
             let address = card.address.to_string();
@@ -246,6 +250,11 @@ impl Told {
         let mut from = words.as_slice();
         let view = View::decode(counted(&mut from)?)?;
         let newcomers = counted(&mut from)?.iter().copied().map(MemberId).collect();
+        let mut observers = vec![];
+        for _ in 0..*from.split_off_first()? {
+            let [id, pid] = *from.split_off(..2)? else { return None };
+            observers.push((MemberId(id), u32::try_from(pid).ok()?));
+        }
         let mut cards = vec![];
         for _ in 0..*from.split_off_first()? {
             let [id, low, high] = *from.split_off(..3)? else { return None };
@@ -256,7 +265,7 @@ impl Told {
             let address = str::from_utf8(text.get(..bytes)?).ok()?.parse().ok()?;
             cards.push(Card { id: MemberId(id), host: u128::from(low) | u128::from(high) << 64, address });
         }
-        (from.is_empty() && rest.is_empty()).then_some(Told { view, newcomers, cards })
+        (from.is_empty() && rest.is_empty()).then_some(Told { view, newcomers, observers, cards })
     }
 }
 
@@ -278,6 +287,7 @@ mod tests {
         Told {
             view: Config::new("g", 3).view([4, 7, 9].map(MemberId).to_vec()),
             newcomers: vec![MemberId(9)],
+            observers: vec![(MemberId(11), 4711), (MemberId(u64::MAX), u32::MAX)],
             cards: vec![
                 card(4, 1 << 100, "10.0.0.7:7411"),
                 card(7, 2, "[fd00::7]:1"),
