@@ -37,7 +37,7 @@ const VIEWS_AHEAD_MAX: u64 = 4;
 #[derive(Debug)]
 pub(crate) enum News {
     Died(MemberId),
-    /// The connection over which somebody of another host wrote letters has ended. Perhaps it has, too.
+    /// Letters to somebody of another host don't arrive: their connection has ended, or never came about. Perhaps it has ended, too.
     Lost(MemberId),
     Asks {
         id: MemberId,
@@ -462,6 +462,9 @@ impl Crew {
                     self.keep_part(incarnation, view, with.id, Peer::There(stream));
                 }
                 Some(Event::Lost { with }) => news.push(News::Lost(with.id)),
+                Some(Event::Failed { address, purpose: Purpose::Mail, why }) => {
+                    news.extend(net.unreached(&address, &why).map(News::Lost));
+                }
                 // What this process follows.
                 Some(Event::Stream { with, purpose: Purpose::Guest { incarnation, view }, stream, dialled: true }) => {
                     self.keep_part(incarnation, view, with.id, Peer::There(stream));
@@ -480,7 +483,7 @@ impl Crew {
                 Some(Event::Stream { purpose: Purpose::State { view }, stream, .. }) => {
                     news.push(News::State { view, way: Way::Stream(stream) });
                 }
-                // Failures show in what does not come, and are tried again; streams that nobody has use for are closed.
+                // Other failures show in what does not come, and are tried again; streams that nobody has use for are closed.
                 Some(_) => {}
             }
         }

@@ -165,6 +165,14 @@ impl Net {
         ((0..self.seeds.len()).filter(is_here).count(), self.seeds.len())
     }
 
+    /// Who did not get letters that came to nothing at `address`.
+    pub(crate) fn unreached(&self, address: &Address, why: &NetError) -> impl Iterator<Item = MemberId> {
+        // Somebody else may be there now, who gets its own.
+        let only = if let NetError::Elsewhere { wanted, .. } = why { Some(*wanted) } else { None };
+        let is_wanted = move |id: &MemberId| only.is_none_or(|only| only == *id);
+        self.book.keys().copied().filter(move |id| self.far(*id) == Some(address) && is_wanted(id))
+    }
+
     /// Makes the stream to `id` that `purpose` wants in a view, unless that is done already.
     pub(crate) fn dial(&mut self, id: MemberId, view: ViewId, purpose: Purpose) {
         if let Some(address) = self.far(id).cloned()

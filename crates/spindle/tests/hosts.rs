@@ -508,6 +508,33 @@ fn who_learns_enters_the_group_that_came_after_one_that_died() {
     }
 }
 
+/// Half of each ring would be kept for it, and every view be told to it, for ever.
+#[test]
+fn who_observes_and_can_not_be_written_to_is_forgotten() {
+    let world = World::new("unreachable-eye", 1);
+    let members = all(vec![start(world.seed(0, 0, 1))]);
+    let observers = || members[0].group.status().observers;
+    let mut eye = world.other(1, "eye", 1);
+    eye.network.as_mut().unwrap().advertise = Some(at(&world.scratch.0, "nobody"));
+    eye.gather_timeout = LONG;
+    let start = Instant::now();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let observing = scope.spawn(|| eye.observe_with(&mut |_| {}, &stop));
+        while observers() == 0 {
+            assert!(start.elapsed() < LONG, "it is not known");
+            thread::sleep(Duration::from_millis(1));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(matches!(observing.join().unwrap(), Err(JoinError::Cancelled { .. })));
+    });
+    while observers() > 0 {
+        assert!(start.elapsed() < LONG, "it is not forgotten");
+        thread::sleep(Duration::from_millis(1));
+    }
+    finish(members);
+}
+
 #[test]
 fn an_observer_on_another_host_is_told_what_is_delivered() {
     let world = World::new("observing-hosts", 1);
