@@ -50,6 +50,8 @@ pub struct Node {
     retired: Vec<(Retired, Instant)>,
     /// Of those who follow a view that has not begun here.
     guests: Vec<(ViewId, Connection)>,
+    /// Whether somebody has followed this view over a stream, and its end was not seen.
+    had_guests: bool,
     /// For the next view.
     spare: Option<Spare>,
     /// Whether one was made in this view.
@@ -381,6 +383,7 @@ impl Node {
             next,
             retired: vec![],
             guests: vec![],
+            had_guests: false,
             spare: None,
             had_spare: false,
             relaying,
@@ -511,6 +514,11 @@ impl Node {
                 // No proof that it is dead, but it will never be heard again in this view.
                 self.engine.suspect(rank);
             }
+        }
+        if self.had_guests && self.fabric.guests() == 0 {
+            // Nobody says so, and what was kept for the last of them is free.
+            self.had_guests = false;
+            self.engine.set_observed(self.is_observed());
         }
         if !self.retired.is_empty() {
             self.retired.retain_mut(|(retired, since)| !retired.progress() && since.elapsed() < RETIRED_MAX);
@@ -734,6 +742,7 @@ impl Node {
             // If the system refuses, it finds its stream closed.
             let _ = self.fabric.add_guest(self.engine.layout(), stream);
             self.engine.set_observed(true);
+            self.had_guests = true;
         }
         self.guests.retain(|(wanted, _)| *wanted > view);
     }

@@ -1,6 +1,18 @@
 //! What a member does between two views.
 use super::*;
 use crate::crew::tests::{Hosts, PATIENCE, hear, view};
+use spindle_core::Rows;
+use spindle_core::layout::entry;
+use spindle_fabric::tcp::{SocketOptions, SocketStream};
+use std::os::unix::net::UnixStream;
+
+struct Nothing;
+
+impl Handler for Nothing {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|_| {});
+    }
+}
 
 fn installing(crew: &mut Crew, view: View, suspect_after: Option<Duration>) -> Installing {
     let bell = MemberBell::with_event().unwrap();
@@ -53,4 +65,36 @@ fn between_two_views_only_newcomers_of_other_hosts_are_told_of_the_next() {
         });
         assert_eq!(was_told, is_told, "member {id}");
     }
+}
+
+/// What is kept readable for those who follow over streams is free when the last of them has gone, though nothing else happens.
+#[test]
+fn when_the_last_guest_has_gone_what_was_kept_for_it_is_free() {
+    let hosts = Hosts::new("last-guest");
+    let mut crew = hosts.crew(0, 1, "a", &[]);
+    let bell = MemberBell::with_event().unwrap();
+    let terms = Config::new("g", 1).terms();
+    let mut installing = Installing::first(view(1, &[1]), &[], &mut crew, &bell, &terms, None).unwrap();
+    assert!(installing.look(&mut crew));
+    let mut node = Node::new(crew, installing, bell, terms).unwrap();
+    let mut publisher = node.publisher("all").unwrap();
+    let place = *node.engine.layout().row(Rank(0)).places().next().unwrap();
+    let start = Instant::now();
+    let until = |node: &mut Node, what: &str, done: &dyn Fn(&Node) -> bool| {
+        while !done(node) {
+            assert!(start.elapsed() < PATIENCE, "{what}");
+            node.sleep(&mut Nothing, Duration::from_millis(10)).unwrap();
+        }
+    };
+    let word = move |node: &Node, word: u64| node.fabric.load(Rank(0), place.entry + word);
+    let kept = move |node: &Node| word(node, entry::PUBLISHED) - word(node, entry::FREED);
+    let (near, guest) = UnixStream::pair().unwrap();
+    node.guests.push((ViewId(1), Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())));
+    node.let_guests_in();
+    publisher.send(b"kept for a while", PATIENCE).unwrap();
+    let is_delivered = |node: &Node| node.status().subgroups[0].stats.delivered == 1;
+    until(&mut node, "the delivery", &is_delivered);
+    assert!(kept(&node) > 0);
+    drop(guest);
+    until(&mut node, "all of it to be free", &|node: &Node| kept(node) == 0);
 }
