@@ -8,7 +8,7 @@ use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, Security};
 use spindle_fabric::tcp::SocketOptions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -54,8 +54,8 @@ pub(crate) struct Net {
     /// Who is where, of those that matter now.
     book: BTreeMap<MemberId, Card>,
     seeds: Vec<Address>,
-    /// Which of them is this process, and who is at the others.
-    own_seed: Option<usize>,
+    /// Which of them are this process, and who is at the others.
+    own_seeds: BTreeSet<usize>,
     at_seeds: BTreeMap<usize, MemberId>,
     /// The streams that are being made.
     dialling: BTreeMap<(ViewId, MemberId), Address>,
@@ -94,9 +94,10 @@ impl Net {
         };
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = network.seeds.clone();
-        let own_seed = seeds.iter().position(|seed| *seed == endpoint.card().address);
+        let is_own = |(_, seed): &(usize, &Address)| **seed == endpoint.card().address;
+        let own_seeds = seeds.iter().enumerate().filter(is_own).map(|(i, _)| i).collect();
         let (at_seeds, book, dialling) = Default::default();
-        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling })
+        Ok(Net { endpoint, book, seeds, own_seeds, at_seeds, dialling })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -148,7 +149,7 @@ impl Net {
 
     /// Where others may be, on other hosts: the seeds but for this process, and everybody in the book; with who it is there.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, Option<MemberId>)> {
-        let seeds = self.seeds.iter().enumerate().filter(|(i, _)| Some(*i) != self.own_seed);
+        let seeds = self.seeds.iter().enumerate().filter(|(i, _)| !self.own_seeds.contains(i));
         let far = self.book.keys().filter_map(|id| Some((self.far(*id)?, Some(*id))));
         let far = far.filter(|(address, _)| !self.seeds.contains(address));
         seeds.map(|(_, seed)| (seed, None)).chain(far)
@@ -156,12 +157,12 @@ impl Net {
 
     /// Whether the group is founded by this process.
     pub(crate) fn founds(&self) -> bool {
-        self.own_seed == Some(0) || self.seeds.is_empty()
+        self.own_seeds.contains(&0) || self.seeds.is_empty()
     }
 
     /// How many of the seeds are this process or among `ids`; and how many there are.
     pub(crate) fn seeds_among(&self, ids: &[MemberId]) -> (usize, usize) {
-        let is_here = |i: &usize| Some(*i) == self.own_seed || self.at_seeds.get(i).is_some_and(|id| ids.contains(id));
+        let is_here = |i: &usize| self.own_seeds.contains(i) || self.at_seeds.get(i).is_some_and(|id| ids.contains(id));
         ((0..self.seeds.len()).filter(is_here).count(), self.seeds.len())
     }
 
@@ -189,9 +190,8 @@ impl Net {
         match &event {
             Event::Letter { from, .. } => self.learn(from.clone()),
             Event::Reached { address, with } => {
-                if let Some(i) = self.seeds.iter().position(|seed| seed == address) {
-                    self.at_seeds.insert(i, with.id);
-                }
+                let there = (0..).zip(&self.seeds).filter(|(_, seed)| *seed == address);
+                self.at_seeds.extend(there.map(|(i, _)| (i, with.id)));
             }
             Event::Stream { with, purpose, .. } => {
                 self.learn(with.clone());
@@ -201,7 +201,7 @@ impl Net {
             }
             Event::Failed { address, purpose, why } => {
                 if let NetError::Myself { .. } = why {
-                    self.own_seed = self.seeds.iter().position(|seed| seed == address).or(self.own_seed);
+                    self.own_seeds.extend((0..).zip(&self.seeds).filter(|(_, seed)| *seed == address).map(|(i, _)| i));
                 }
                 if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
                     self.dialling.retain(|(of, _), dialled| of != view || dialled != address);
@@ -369,6 +369,23 @@ mod tests {
         assert!(matches!(&come, Event::Stream { with, dialled: false, .. } if with.id == MemberId(1)), "{come:?}");
         let made = next(&mut near);
         assert!(matches!(&made, Event::Stream { with, dialled: true, .. } if with.id == id), "{made:?}");
+    }
+
+    /// Names for one address, say. It founds the group if it is the first seed, whatever else it is.
+    #[test]
+    fn two_seeds_may_be_one_process() {
+        let hosts = Hosts::new("two-seeds");
+        let dir = RuntimeDir::new(hosts.dir(1)).unwrap();
+        let network = hosts.network("near", &["near", "./near", "far"]);
+        let mut net = Net::open(&network, GroupName::new("g").unwrap(), &dir, MemberId(1), || {}).unwrap();
+        assert!(net.founds());
+        let letter = spindle_fabric::mail::Letter::Refused { why: spindle_fabric::mail::Refusal::NoState };
+        net.endpoint().send(&network.seeds[1], None, &letter, &[]);
+        let failed = next(&mut net);
+        assert!(matches!(failed, Event::Failed { why: NetError::Myself { .. }, .. }), "{failed:?}");
+        assert!(net.founds());
+        assert_eq!(net.seeds_among(&[]), (2, 3));
+        assert_eq!(net.addresses().collect::<Vec<_>>(), [(&network.seeds[2], None)]);
     }
 
     #[test]
