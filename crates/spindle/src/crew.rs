@@ -30,6 +30,8 @@ const VIEW_BYTES_MAX: u64 = 64 << 20;
 const STARVED_PAUSE: Duration = Duration::from_millis(20);
 /// How long letters to an observer that does not read them are kept.
 const DEAF_MAX: Duration = Duration::from_millis(200);
+/// What came from other hosts and is taken in at one look, at most.
+const NET_EVENTS_MAX: usize = 256;
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
 
@@ -451,9 +453,9 @@ impl Crew {
         }
     }
 
-    /// Takes in what came from other hosts.
+    /// Takes in what came from other hosts. What is left makes noise again.
     fn read_net(&mut self, news: &mut Vec<News>) {
-        loop {
+        for _ in 0..NET_EVENTS_MAX {
             let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
             match net.next() {
                 None => return,
@@ -487,6 +489,8 @@ impl Crew {
                 Some(_) => {}
             }
         }
+        self.notices.net.store(true, Ordering::Release);
+        self.notices.ring();
     }
 
     /// Takes in a letter, with its descriptors or with what was enclosed.

@@ -87,3 +87,32 @@ fn parts_of_a_view_that_has_begun_come_too_late_and_stop_no_others() {
     }
     assert!(!crew.keep_part(8, ViewId(10), MemberId(3), stream()), "of another group");
 }
+
+/// Whoever polls the member has more to do.
+#[test]
+fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
+    let hosts = Hosts::new("looks");
+    let (mut near, mut far) = (hosts.crew(0, 1, "near", &[]), hosts.crew(1, 2, "far", &["near"]));
+    let count = 3 * NET_EVENTS_MAX;
+    far.ask_afar(0, 1, false);
+    hear(&mut near, "first letter", |news| matches!(news, News::Asks { .. }).then_some(()));
+    for _ in 0..count {
+        far.ask_afar(0, 1, false);
+    }
+    // When this is answered, most of them have arrived.
+    far.net().unwrap().endpoint().dial(&hosts.at("near"), None, Purpose::State { view: ViewId(1) });
+    let start = Instant::now();
+    let Post::Mail { net: Some(net), .. } = &mut far.post else { unreachable!() };
+    while !matches!(net.next(), Some(Event::Stream { .. })) {
+        assert!(start.elapsed() < PATIENCE);
+        thread::yield_now();
+    }
+    let mut asked = 0;
+    while asked < count {
+        assert!(start.elapsed() < PATIENCE, "{asked} of {count}");
+        let news = near.news();
+        assert!(news.len() <= NET_EVENTS_MAX, "{} at one look", news.len());
+        asked += news.iter().filter(|news| matches!(news, News::Asks { .. })).count();
+        near.wait(Duration::from_millis(10));
+    }
+}
