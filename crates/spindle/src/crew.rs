@@ -35,6 +35,13 @@ const NET_EVENTS_MAX: usize = 256;
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
 
+/// What tells processes apart that have the same id one after the other, or at once. Two hosts may give the same pid, and containers do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Process {
+    Near(u32),
+    Far(u128),
+}
+
 /// What somebody in this process's crew has done.
 #[derive(Debug)]
 pub(crate) enum News {
@@ -44,6 +51,7 @@ pub(crate) enum News {
     Asks {
         id: MemberId,
         pid: u32,
+        process: Process,
         config: u64,
         /// How many members it would found the group with; 1 if it minds no number.
         members: u32,
@@ -86,6 +94,7 @@ pub(crate) struct Crew {
     /// Who was not in the view before, of the views that are known.
     newcomers: BTreeMap<ViewId, BTreeSet<MemberId>>,
     pids: BTreeMap<MemberId, u32>,
+    processes: BTreeMap<MemberId, Process>,
     /// Whose processes are watched over.
     watched: BTreeSet<MemberId>,
     dead: BTreeSet<MemberId>,
@@ -209,7 +218,7 @@ impl Crew {
     }
 
     fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
-        let (parts, newcomers, pids, watched, dead) = Default::default();
+        let (parts, newcomers, pids, processes, watched, dead) = Default::default();
         let (members, early, starved_until, senders, observers, deaf) = Default::default();
         Crew {
             post,
@@ -219,6 +228,7 @@ impl Crew {
             begun: ViewId(0),
             newcomers,
             pids,
+            processes,
             watched,
             dead,
             members,
@@ -272,6 +282,11 @@ impl Crew {
             return std::process::id();
         }
         self.pids.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Whether it is `process` that has, or is to have, the part of member `id`.
+    pub(crate) fn is_process(&self, id: MemberId, process: Process) -> bool {
+        self.processes.get(&id) == Some(&process)
     }
 
     pub(crate) fn observers(&self) -> &BTreeSet<MemberId> {
@@ -449,7 +464,7 @@ impl Crew {
                 }
                 return;
             };
-            self.take(letter, fds, &[], news);
+            self.take(letter, None, fds, &[], news);
         }
     }
 
@@ -459,7 +474,9 @@ impl Crew {
             let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
             match net.next() {
                 None => return,
-                Some(Event::Letter { letter, enclosure, .. }) => self.take(letter, vec![], &enclosure, news),
+                Some(Event::Letter { process, letter, enclosure, .. }) => {
+                    self.take(letter, Some(process), vec![], &enclosure, news);
+                }
                 Some(Event::Stream { with, purpose: Purpose::Part { incarnation, view }, stream, .. }) => {
                     self.keep_part(incarnation, view, with.id, Peer::There(stream));
                 }
@@ -493,8 +510,15 @@ impl Crew {
         self.notices.ring();
     }
 
-    /// Takes in a letter, with its descriptors or with what was enclosed.
-    fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, enclosure: &[u8], news: &mut Vec<News>) {
+    /// Takes in a letter, with its descriptors or with what was enclosed; from `process`, if that is on another host.
+    fn take(
+        &mut self,
+        letter: Letter,
+        process: Option<u128>,
+        fds: Vec<OwnedFd>,
+        enclosure: &[u8],
+        news: &mut Vec<News>,
+    ) {
         match letter {
             // Who waits to be let in does not know yet which group it will be.
             Letter::Parts { incarnation, view, from, pid, .. } => {
@@ -508,13 +532,16 @@ impl Crew {
                     net.learn(Card { id: from, host, address });
                 }
                 // A new process may have the address of a dead one, which is a member until the view has changed.
+                let process = process.map_or(Process::Near(pid), Process::Far);
                 if self.members.contains(&from) {
                     self.pids.entry(from).or_insert(pid);
+                    self.processes.entry(from).or_insert(process);
                 } else if !self.watched.contains(&from) {
                     self.pids.insert(from, pid);
+                    self.processes.insert(from, process);
                     self.dead.remove(&from);
                 }
-                news.push(News::Asks { id: from, pid, config, members, observer });
+                news.push(News::Asks { id: from, pid, process, config, members, observer });
             }
             Letter::Refused { why } => news.push(News::Refused(why)),
             Letter::Wait { members, present, .. } => {
@@ -564,6 +591,7 @@ impl Crew {
             return;
         }
         self.pids.insert(from, pid);
+        self.processes.insert(from, Process::Near(pid));
     }
 
     /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
@@ -829,6 +857,7 @@ impl Crew {
             outside.into_iter().for_each(|id| outbox.forget(id));
         }
         self.pids.retain(|id, _| is_wanted(id));
+        self.processes.retain(|id, _| is_wanted(id));
         self.dead.retain(is_wanted);
         self.observers.retain(|id| !view.members.contains(id));
         self.members = view.members.iter().copied().collect();

@@ -1,6 +1,6 @@
 //! A member of a group before, or without, a polling thread.
 use crate::config::Config;
-use crate::crew::{Crew, Handover, News, Notices};
+use crate::crew::{Crew, Handover, News, Notices, Process};
 use crate::error::{Ended, HandleError, JoinError};
 use crate::following::ASK_EVERY;
 use crate::group::Group;
@@ -304,9 +304,10 @@ impl Installing {
     /// Takes in what others have written, and answers those who ask with this `digest`: they may not have heard of the view yet.
     pub(crate) fn attend(&self, crew: &mut Crew, digest: u64) {
         for news in crew.news_now() {
-            if let News::Asks { id, config, observer, .. } = news
+            if let News::Asks { id, process, config, observer, .. } = news
                 && Config::admits(digest, config, observer)
                 && (!self.has(id) || !crew.is_far(id) || crew.is_new(self.view.id, id))
+                && (!self.has(id) || crew.is_process(id, process))
             {
                 if observer && !self.has(id) {
                     crew.add_observer(id);
@@ -691,7 +692,7 @@ impl Node {
                     self.joins.forget(id);
                     self.crew.forget_observer(id);
                 }
-                News::Asks { id, pid, config, observer, .. } => self.asked(id, pid, config, observer),
+                News::Asks { id, process, config, observer, .. } => self.asked(id, process, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
                 News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
                 News::View { incarnation, view } if self.is_left_behind(incarnation, &view) => {
@@ -760,12 +761,13 @@ impl Node {
     }
 
     /// Somebody wants to join.
-    fn asked(&mut self, id: MemberId, pid: u32, config: u64, observer: bool) {
+    fn asked(&mut self, id: MemberId, process: Process, config: u64, observer: bool) {
         if !Config::admits(self.terms.digest, config, observer) {
             return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
         }
         let is_in = |view: &View| view.rank_of(id).is_some();
-        if (is_in(&self.view) || self.next.as_ref().is_some_and(|next| is_in(&next.view))) && self.crew.pid(id) != pid {
+        let is_in_any = is_in(&self.view) || self.next.as_ref().is_some_and(|next| is_in(&next.view));
+        if is_in_any && !self.crew.is_process(id, process) {
             // Its predecessor has to go first, and it asks again.
             return self.wait(id);
         }

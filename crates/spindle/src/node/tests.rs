@@ -3,6 +3,7 @@ use super::*;
 use crate::crew::tests::{Hosts, PATIENCE, hear, view};
 use spindle_core::Rows;
 use spindle_core::layout::entry;
+use spindle_fabric::net::Address;
 use spindle_fabric::tcp::{SocketOptions, SocketStream};
 use std::os::unix::net::UnixStream;
 
@@ -46,25 +47,45 @@ fn between_two_views_only_newcomers_of_other_hosts_are_told_of_the_next() {
     crew.set_incarnation(7);
     crew.begin(&view(1, &[1, 5]));
     let installing = installing(&mut crew, view(2, &[1, 5, 6]), None);
-    let digest = 4;
     for (id, is_told) in [(5, false), (6, true)] {
-        let mut other = hosts.crew(id as u32, id, &format!("{id}"), &["a"]);
-        other.ask_afar(digest, 1, false);
-        let start = Instant::now();
-        while crew.pid(MemberId(id)) == 0 {
-            assert!(start.elapsed() < PATIENCE);
-            crew.wait(Duration::from_millis(10));
-            installing.attend(&mut crew, digest);
-        }
-        // Behind what it may have been answered.
-        crew.post(MemberId(id), Letter::Wait { members: 1, leader: MemberId(1), present: vec![] });
-        let was_told = hear(&mut other, "answer", |news| match news {
-            News::View { .. } => Some(true),
-            News::Waits(_) => Some(false),
-            _ => None,
-        });
-        assert_eq!(was_told, is_told, "member {id}");
+        let name = format!("{id}");
+        let mut other = hosts.crew(id as u32, id, &name, &["a"]);
+        assert_eq!(is_told_who_asks(&installing, &mut crew, &mut other, &hosts.at(&name)), is_told, "member {id}");
     }
+}
+
+/// They may have the same pid: so they do here.
+#[test]
+fn between_two_views_a_newcomer_of_another_host_is_told_from_one_that_has_its_id() {
+    let hosts = Hosts::new("two-processes");
+    let mut crew = hosts.crew(0, 1, "a", &[]);
+    crew.set_incarnation(7);
+    crew.begin(&view(1, &[1]));
+    let installing = installing(&mut crew, view(2, &[1, 6]), None);
+    for (host, is_told) in [(2, true), (3, false)] {
+        let name = format!("{host}");
+        let mut other = hosts.crew(host, 6, &name, &["a"]);
+        assert_eq!(is_told_who_asks(&installing, &mut crew, &mut other, &hosts.at(&name)), is_told, "on host {host}");
+    }
+}
+
+/// Whether `other`, which asks from `at`, is told of the view.
+fn is_told_who_asks(installing: &Installing, crew: &mut Crew, other: &mut Crew, at: &Address) -> bool {
+    let digest = 4;
+    other.ask_afar(digest, 1, false);
+    let start = Instant::now();
+    while crew.net().and_then(|net| net.far(other.me)) != Some(at) {
+        assert!(start.elapsed() < PATIENCE);
+        crew.wait(Duration::from_millis(10));
+        installing.attend(crew, digest);
+    }
+    // Behind what it may have been answered.
+    crew.post(other.me, Letter::Wait { members: 1, leader: crew.me, present: vec![] });
+    hear(other, "answer", |news| match news {
+        News::View { .. } => Some(true),
+        News::Waits(_) => Some(false),
+        _ => None,
+    })
 }
 
 /// What is kept readable for those who follow over streams is free when the last of them has gone, though nothing else happens.
