@@ -762,26 +762,27 @@ impl Crew {
         let observers = observers.map(|id| (*id, self.pid(*id))).collect();
         let bytes = Told { view: view.clone(), newcomers, observers, cards }.encode();
         let (incarnation, id, from) = (self.incarnation, view.id, self.me);
+        let mut enclosure = Enclosure { bytes: &bytes, fd: None };
         for joiner in to {
             let letter = Letter::View { incarnation, view: id, from, bytes: bytes.len() as u64 };
-            self.write(joiner, letter, &bytes);
+            self.write(joiner, letter, &mut enclosure);
         }
     }
 
     /// Writes a letter, with what is enclosed.
-    fn write(&mut self, to: MemberId, letter: Letter, enclosure: &[u8]) {
+    fn write(&mut self, to: MemberId, letter: Letter, enclosure: &mut Enclosure<'_>) {
         let Post::Mail { outbox, net, mailbox, .. } = &mut self.post else { return };
         if let Some(net) = net.as_ref().filter(|net| !net.is_near(to, mailbox)) {
             // Who is not known here has written to others, who answer.
             if let Some(address) = net.far(to) {
-                net.endpoint().send(address, Some(to), &letter, enclosure);
+                net.endpoint().send(address, Some(to), &letter, enclosure.bytes);
             }
             return;
         }
         let fds = if letter.fds() == 0 {
             vec![]
-        } else if let Ok(fd) = enclose(enclosure) {
-            vec![Arc::new(fd)]
+        } else if let Some(fd) = enclosure.fd() {
+            vec![fd]
         } else {
             return;
         };
@@ -825,12 +826,13 @@ impl Crew {
     }
 
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
-        self.write(to, letter, &[]);
+        self.write(to, letter, &mut Enclosure { bytes: &[], fd: None });
     }
 
     /// Answers a request with a text.
     pub(crate) fn answer(&mut self, to: MemberId, reply: u64, text: &str) {
-        self.write(to, Letter::Answer { reply, bytes: text.len() as u64 }, text.as_bytes());
+        let letter = Letter::Answer { reply, bytes: text.len() as u64 };
+        self.write(to, letter, &mut Enclosure { bytes: text.as_bytes(), fd: None });
     }
 
     /// A view has begun: forgets what concerns earlier ones, and who is not in it.
@@ -861,6 +863,23 @@ impl Crew {
         self.dead.retain(is_wanted);
         self.observers.retain(|id| !view.members.contains(id));
         self.members = view.members.iter().copied().collect();
+    }
+}
+
+/// What goes with letters, to one or many.
+struct Enclosure<'a> {
+    bytes: &'a [u8],
+    /// The same as a file, for those of this host; made for the first of them.
+    fd: Option<Arc<OwnedFd>>,
+}
+
+impl Enclosure<'_> {
+    /// `None` if the system has no room for it.
+    fn fd(&mut self) -> Option<Arc<OwnedFd>> {
+        if self.fd.is_none() {
+            self.fd = enclose(self.bytes).ok().map(Arc::new);
+        }
+        self.fd.clone()
     }
 }
 

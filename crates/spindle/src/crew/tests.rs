@@ -116,3 +116,11 @@ fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
         near.wait(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn what_many_are_told_is_enclosed_once() {
+    let mut enclosure = Enclosure { bytes: b"told", fd: None };
+    let fd = enclosure.fd().unwrap();
+    assert!(Arc::ptr_eq(&fd, &enclosure.fd().unwrap()));
+    assert_eq!(disclose(&fd, 4, 4).unwrap(), b"told");
+}
