@@ -81,10 +81,10 @@ pub(crate) enum News {
     },
 }
 
-/// One process's post: its address, what waits to be sent, and the watch over the others.
+/// One process's ways to the others: its address, what waits to be sent, and the watch over them.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    post: Post,
+    ways: Ways,
     pub(crate) me: MemberId,
     incarnation: u128,
     /// What members have handed over for views to come: their memory, or a stream.
@@ -115,7 +115,7 @@ pub(crate) struct Crew {
 
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
-enum Post {
+enum Ways {
     Mail {
         mailbox: Mailbox,
         outbox: Outbox,
@@ -207,21 +207,21 @@ impl Crew {
             Net::open(network, group.clone(), dir, me, tell)
         };
         let net = network.map(open).transpose()?;
-        Ok(Crew::with(Post::Mail { mailbox, outbox: Outbox::new(), watch, pidfd, net }, me, notices))
+        Ok(Crew::with(Ways::Mail { mailbox, outbox: Outbox::new(), watch, pidfd, net }, me, notices))
     }
 
     /// That of one of several members in this process.
     pub(crate) fn local(board: &Arc<Board>, me: MemberId) -> Crew {
         let notices = Arc::new(Notices::default());
         lock(&board.bells).insert(me, Arc::clone(&notices));
-        Crew::with(Post::Local(Arc::clone(board)), me, notices)
+        Crew::with(Ways::Local(Arc::clone(board)), me, notices)
     }
 
-    fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
+    fn with(ways: Ways, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, newcomers, pids, processes, watched, dead) = Default::default();
         let (members, early, starved_until, senders, observers, deaf) = Default::default();
         Crew {
-            post,
+            ways,
             me,
             incarnation: 0,
             parts,
@@ -257,9 +257,9 @@ impl Crew {
     }
 
     pub(crate) fn mailbox(&self) -> Option<&Mailbox> {
-        match &self.post {
-            Post::Mail { mailbox, .. } => Some(mailbox),
-            Post::Local(_) => None,
+        match &self.ways {
+            Ways::Mail { mailbox, .. } => Some(mailbox),
+            Ways::Local(_) => None,
         }
     }
 
@@ -278,7 +278,7 @@ impl Crew {
     }
 
     pub(crate) fn pid(&self, id: MemberId) -> u32 {
-        if id == self.me || matches!(self.post, Post::Local(_)) {
+        if id == self.me || matches!(self.ways, Ways::Local(_)) {
             return std::process::id();
         }
         self.pids.get(&id).copied().unwrap_or(0)
@@ -302,7 +302,7 @@ impl Crew {
         if self.is_far(id) {
             return is_new;
         }
-        let Post::Mail { watch, .. } = &self.post else { return is_new };
+        let Ways::Mail { watch, .. } = &self.ways else { return is_new };
         let pid = self.pids.get(&id).and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
         if id.0 >= VISITOR_IDS_FROM
             && let Some(pid) = pid
@@ -332,7 +332,7 @@ impl Crew {
         if !self.observers.remove(&id) {
             return;
         }
-        if let Post::Mail { watch, outbox, .. } = &mut self.post {
+        if let Ways::Mail { watch, outbox, .. } = &mut self.ways {
             outbox.forget(id);
             if id.0 >= VISITOR_IDS_FROM && self.watched.remove(&id) {
                 watch.unwatch(id.0);
@@ -341,7 +341,7 @@ impl Crew {
     }
 
     pub(crate) fn is_dead(&self, id: MemberId) -> bool {
-        self.dead.contains(&id) || matches!(&self.post, Post::Local(board) if lock(&board.gone).contains(&id))
+        self.dead.contains(&id) || matches!(&self.ways, Ways::Local(board) if lock(&board.gone).contains(&id))
     }
 
     /// Whether there may be news.
@@ -356,9 +356,9 @@ impl Crew {
     }
 
     fn outbox(&self) -> Option<&Outbox> {
-        match &self.post {
-            Post::Mail { outbox, .. } => Some(outbox),
-            Post::Local(_) => None,
+        match &self.ways {
+            Ways::Mail { outbox, .. } => Some(outbox),
+            Ways::Local(_) => None,
         }
     }
 
@@ -382,7 +382,7 @@ impl Crew {
             self.read_net(&mut news);
         }
         let deaths = std::mem::take(&mut *lock(&self.notices.deaths));
-        if !deaths.is_empty() && matches!(self.post, Post::Mail { .. }) {
+        if !deaths.is_empty() && matches!(self.ways, Ways::Mail { .. }) {
             self.read(&mut news);
         }
         for id in deaths.into_iter().map(MemberId) {
@@ -422,7 +422,7 @@ impl Crew {
     }
 
     fn flush(&mut self, news: &mut Vec<News>) {
-        let Post::Mail { mailbox, outbox, .. } = &mut self.post else { return };
+        let Ways::Mail { mailbox, outbox, .. } = &mut self.ways else { return };
         // Letters that can't be sent for a reason of this process are lost; their addressees will miss this member, and say so.
         let gone = outbox.flush(mailbox).unwrap_or_default();
         for id in gone {
@@ -437,7 +437,7 @@ impl Crew {
 
     /// Members wait for no observer: who lets its letters lie is forgotten with them. It asks again when it looks.
     fn forget_the_deaf(&mut self) {
-        let Post::Mail { outbox, .. } = &mut self.post else { return };
+        let Ways::Mail { outbox, .. } = &mut self.ways else { return };
         if self.observers.is_empty() || outbox.is_empty() {
             return self.deaf.clear();
         }
@@ -455,7 +455,7 @@ impl Crew {
     /// Reads what is in the mailbox.
     fn read(&mut self, news: &mut Vec<News>) {
         loop {
-            let Post::Mail { mailbox, watch, .. } = &mut self.post else { return };
+            let Ways::Mail { mailbox, watch, .. } = &mut self.ways else { return };
             let Some((letter, fds)) = mailbox.receive() else {
                 if mailbox.is_starved() {
                     self.starved_until = Some(Instant::now() + STARVED_PAUSE);
@@ -471,7 +471,7 @@ impl Crew {
     /// Takes in what came from other hosts. What is left makes noise again.
     fn read_net(&mut self, news: &mut Vec<News>) {
         for _ in 0..NET_EVENTS_MAX {
-            let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+            let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
             match net.next() {
                 None => return,
                 Some(Event::Letter { process, letter, enclosure, .. }) => {
@@ -525,7 +525,7 @@ impl Crew {
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
             Letter::Ask { from, pid, config, members, observer, address } => {
-                if let (Post::Mail { net: Some(net), .. }, Some(address)) = (&mut self.post, address)
+                if let (Ways::Mail { net: Some(net), .. }, Some(address)) = (&mut self.ways, address)
                     && net.far(from).is_none()
                 {
                     let host = net.card().host;
@@ -555,7 +555,7 @@ impl Crew {
                 else {
                     return;
                 };
-                if let Post::Mail { net: Some(net), .. } = &mut self.post {
+                if let Ways::Mail { net: Some(net), .. } = &mut self.ways {
                     cards.into_iter().for_each(|card| net.hear_of(card));
                 }
                 if [incarnation, 0].contains(&self.incarnation) {
@@ -582,7 +582,7 @@ impl Crew {
         if !self.keep_part(incarnation, view, from, Peer::Here(PeerParts { row, bell, event })) {
             return;
         }
-        if let Post::Mail { watch, .. } = &self.post
+        if let Ways::Mail { watch, .. } = &self.ways
             && self.watched.insert(from)
             && watch.watch(from.0, pidfd).is_err()
         {
@@ -608,7 +608,7 @@ impl Crew {
 
     /// What `member` has handed over for `view`.
     pub(crate) fn take_parts(&mut self, view: ViewId, member: MemberId) -> Option<Peer> {
-        if let Post::Local(board) = &self.post {
+        if let Ways::Local(board) = &self.ways {
             return lock(&board.parts).remove(&(view, member, self.me)).map(Peer::Here);
         }
         self.parts.remove(&(view, member)).map(|(_, parts)| parts)
@@ -616,7 +616,7 @@ impl Crew {
 
     /// Who of these has no address any more.
     pub(crate) fn unreachable(&self, ids: &[MemberId]) -> Vec<MemberId> {
-        let Post::Mail { mailbox, .. } = &self.post else { return vec![] };
+        let Ways::Mail { mailbox, .. } = &self.ways else { return vec![] };
         // Of other hosts nothing is certain.
         let is_gone = |id: &MemberId| !self.is_far(*id) && mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
         ids.iter().copied().filter(is_gone).collect()
@@ -640,9 +640,9 @@ impl Crew {
     }
 
     pub(crate) fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
-        match &self.post {
-            Post::Local(board) => lock(&board.parts).contains_key(&(view, member, self.me)),
-            Post::Mail { .. } => self.parts.contains_key(&(view, member)),
+        match &self.ways {
+            Ways::Local(board) => lock(&board.parts).contains_key(&(view, member, self.me)),
+            Ways::Mail { .. } => self.parts.contains_key(&(view, member)),
         }
     }
 
@@ -653,13 +653,13 @@ impl Crew {
 
     /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
     pub(crate) fn is_far(&self, id: MemberId) -> bool {
-        matches!(&self.post, Post::Mail { net: Some(net), mailbox, .. } if !net.is_near(id, mailbox))
+        matches!(&self.ways, Ways::Mail { net: Some(net), mailbox, .. } if !net.is_near(id, mailbox))
     }
 
     pub(crate) fn net(&self) -> Option<&Net> {
-        match &self.post {
-            Post::Mail { net, .. } => net.as_ref(),
-            Post::Local(_) => None,
+        match &self.ways {
+            Ways::Mail { net, .. } => net.as_ref(),
+            Ways::Local(_) => None,
         }
     }
 
@@ -670,8 +670,8 @@ impl Crew {
 
     /// Hands my memory for `view` to `others`.
     pub(crate) fn hand_over(&mut self, view: ViewId, parts: &Handover, others: &[MemberId]) {
-        match &mut self.post {
-            Post::Local(board) => {
+        match &mut self.ways {
+            Ways::Local(board) => {
                 for other in others {
                     if let Ok(parts) = parts.try_clone() {
                         lock(&board.parts).insert((view, self.me, *other), parts);
@@ -681,7 +681,7 @@ impl Crew {
                     }
                 }
             }
-            Post::Mail { outbox, pidfd, net, mailbox, .. } => {
+            Ways::Mail { outbox, pidfd, net, mailbox, .. } => {
                 let (incarnation, from, pid) = (self.incarnation, self.me, std::process::id());
                 let event = parts.event.is_some();
                 let mut fds = vec![Arc::clone(&parts.row), Arc::clone(&parts.bell), Arc::clone(pidfd)];
@@ -702,7 +702,7 @@ impl Crew {
     /// of the view, and those who were there before may not know it yet; of two who are alike in that, it is the one with the lower id.
     /// To be called until all are there.
     pub(crate) fn connect(&mut self, view: &View) {
-        let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+        let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
         let newcomers = self.newcomers.get(&view.id);
         let is_new = |id: MemberId| newcomers.is_some_and(|newcomers| newcomers.contains(&id));
         let me = self.me;
@@ -716,7 +716,7 @@ impl Crew {
 
     /// Makes the streams over which members on other hosts let this process follow `view`. To be called until all are there.
     pub(crate) fn visit(&mut self, view: &View) {
-        let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+        let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
         for id in &view.members {
             if !self.parts.contains_key(&(view.id, *id)) {
                 net.dial(*id, view.id, Purpose::Guest { incarnation: self.incarnation, view: view.id });
@@ -751,7 +751,7 @@ impl Crew {
 
     /// Tells those who join of a view that was decided.
     pub(crate) fn tell_view(&mut self, view: &View, to: impl IntoIterator<Item = MemberId>) {
-        let Post::Mail { net, .. } = &self.post else { return };
+        let Ways::Mail { net, .. } = &self.ways else { return };
         let mut to = to.into_iter().peekable();
         if to.peek().is_none() {
             return;
@@ -771,7 +771,7 @@ impl Crew {
 
     /// Writes a letter, with what is enclosed.
     fn write(&mut self, to: MemberId, letter: Letter, enclosure: &mut Enclosure<'_>) {
-        let Post::Mail { outbox, net, mailbox, .. } = &mut self.post else { return };
+        let Ways::Mail { outbox, net, mailbox, .. } = &mut self.ways else { return };
         if let Some(net) = net.as_ref().filter(|net| !net.is_near(to, mailbox)) {
             // Who is not known here has written to others, who answer.
             if let Some(address) = net.far(to) {
@@ -820,7 +820,7 @@ impl Crew {
     /// Hands the ends of a pipe to somebody who wants this application's state.
     fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
         let from = self.me;
-        if let Post::Mail { outbox, .. } = &mut self.post {
+        if let Ways::Mail { outbox, .. } = &mut self.ways {
             let _ = outbox.push(to, Letter::State { view, from }, &pipe.map(Arc::new));
         }
     }
@@ -846,7 +846,7 @@ impl Crew {
         };
         self.newcomers.retain(|id, _| *id >= view.id);
         self.senders.retain(|(_, of), _| *of >= view.id);
-        if let Post::Mail { watch, outbox, net, .. } = &mut self.post {
+        if let Ways::Mail { watch, outbox, net, .. } = &mut self.ways {
             if let Some(net) = net {
                 net.retain(is_wanted);
             }
@@ -886,7 +886,7 @@ impl Enclosure<'_> {
 impl Drop for Crew {
     fn drop(&mut self) {
         // The processes of others are watched; within one process nobody else tells.
-        if let Post::Local(board) = &self.post {
+        if let Ways::Local(board) = &self.ways {
             lock(&board.gone).insert(self.me);
             lock(&board.bells).values().for_each(|notices| notices.ring());
         }

@@ -102,7 +102,7 @@ fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
     // When this is answered, most of them have arrived.
     far.net().unwrap().endpoint().dial(&hosts.at("near"), None, Purpose::State { view: ViewId(1) });
     let start = Instant::now();
-    let Post::Mail { net: Some(net), .. } = &mut far.post else { unreachable!() };
+    let Ways::Mail { net: Some(net), .. } = &mut far.ways else { unreachable!() };
     while !matches!(net.next(), Some(Event::Stream { .. })) {
         assert!(start.elapsed() < PATIENCE);
         thread::yield_now();
