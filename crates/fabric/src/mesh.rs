@@ -410,8 +410,8 @@ fn by_rank(
 }
 
 impl Retired {
-    /// Sends on what waits, and takes in what arrives; then tells the peers that nothing more comes, and says whether they all have
-    /// closed, too. Until then the streams must be kept: were one closed while bytes of the peer are still on their way, the system would
+    /// Sends on what waits, and takes in what arrives; then tells the peers and guests that nothing more comes, and says whether all peers
+    /// have closed, too. Until then the streams must be kept: were one closed while bytes of the peer are still on their way, the system would
     /// cut it off, and what is on its way to the peer could be lost.
     pub fn progress(&mut self) -> bool {
         self.links.progress(&self.row);
@@ -419,7 +419,7 @@ impl Retired {
             self.links.finish();
             self.told = true;
         }
-        self.links.open() == 0
+        self.told && self.links.open() == 0
     }
 }
 

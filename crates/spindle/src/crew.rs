@@ -31,20 +31,30 @@ const VIEW_BYTES_MAX: u64 = 64 << 20;
 const STARVED_PAUSE: Duration = Duration::from_millis(20);
 /// How long letters to an observer that does not read them are kept.
 const DEAF_MAX: Duration = Duration::from_millis(200);
+/// What came from other hosts and is taken in at one look, at most.
+const NET_EVENTS_MAX: usize = 256;
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
 /// Ways in bulk groups that are kept until somebody asks for them.
 const BULK_LINKS_MAX: usize = 1 << 14;
 
+/// What tells processes apart that have the same id one after the other, or at once. Two hosts may give the same pid, and containers do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Process {
+    Near(u32),
+    Far(u128),
+}
+
 /// What somebody in this process's crew has done.
 #[derive(Debug)]
 pub(crate) enum News {
     Died(MemberId),
-    /// The connection over which somebody of another host wrote letters has ended. Perhaps it has, too.
+    /// Letters to somebody of another host don't arrive: their connection has ended, or never came about. Perhaps it has ended, too.
     Lost(MemberId),
     Asks {
         id: MemberId,
         pid: u32,
+        process: Process,
         config: u64,
         /// How many members it would found the group with; 1 if it minds no number.
         members: u32,
@@ -91,10 +101,10 @@ pub(crate) enum BulkWay {
     Stream(Connection),
 }
 
-/// One process's post: its address, what waits to be sent, and the watch over the others.
+/// One process's ways to the others: its address, what waits to be sent, and the watch over them.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    post: Post,
+    ways: Ways,
     pub(crate) me: MemberId,
     incarnation: u128,
     /// What members have handed over for views to come: their memory, or a stream.
@@ -104,6 +114,7 @@ pub(crate) struct Crew {
     /// Who was not in the view before, of the views that are known.
     newcomers: BTreeMap<ViewId, BTreeSet<MemberId>>,
     pids: BTreeMap<MemberId, u32>,
+    processes: BTreeMap<MemberId, Process>,
     /// Whose processes are watched over.
     watched: BTreeSet<MemberId>,
     dead: BTreeSet<MemberId>,
@@ -126,7 +137,7 @@ pub(crate) struct Crew {
 
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
-enum Post {
+enum Ways {
     Mail {
         mailbox: Mailbox,
         outbox: Outbox,
@@ -219,27 +230,28 @@ impl Crew {
             Net::open(network, group.clone(), dir, me, tell)
         };
         let net = network.map(open).transpose()?;
-        Ok(Crew::with(Post::Mail { mailbox, outbox: Outbox::new(), watch, pidfd, net }, me, notices))
+        Ok(Crew::with(Ways::Mail { mailbox, outbox: Outbox::new(), watch, pidfd, net }, me, notices))
     }
 
     /// That of one of several members in this process.
     pub(crate) fn local(board: &Arc<Board>, me: MemberId) -> Crew {
         let notices = Arc::new(Notices::default());
         lock(&board.bells).insert(me, Arc::clone(&notices));
-        Crew::with(Post::Local(Arc::clone(board)), me, notices)
+        Crew::with(Ways::Local(Arc::clone(board)), me, notices)
     }
 
-    fn with(post: Post, me: MemberId, notices: Arc<Notices>) -> Crew {
-        let (parts, newcomers, pids, watched, dead) = Default::default();
+    fn with(ways: Ways, me: MemberId, notices: Arc<Notices>) -> Crew {
+        let (parts, newcomers, pids, processes, watched, dead) = Default::default();
         let (members, early, starved_until, senders, bulk_links, observers, deaf) = Default::default();
         Crew {
-            post,
+            ways,
             me,
             incarnation: 0,
             parts,
             begun: ViewId(0),
             newcomers,
             pids,
+            processes,
             watched,
             dead,
             members,
@@ -269,9 +281,9 @@ impl Crew {
     }
 
     pub(crate) fn mailbox(&self) -> Option<&Mailbox> {
-        match &self.post {
-            Post::Mail { mailbox, .. } => Some(mailbox),
-            Post::Local(_) => None,
+        match &self.ways {
+            Ways::Mail { mailbox, .. } => Some(mailbox),
+            Ways::Local(_) => None,
         }
     }
 
@@ -290,10 +302,15 @@ impl Crew {
     }
 
     pub(crate) fn pid(&self, id: MemberId) -> u32 {
-        if id == self.me || matches!(self.post, Post::Local(_)) {
+        if id == self.me || matches!(self.ways, Ways::Local(_)) {
             return std::process::id();
         }
         self.pids.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Whether it is `process` that has, or is to have, the part of member `id`.
+    pub(crate) fn is_process(&self, id: MemberId, process: Process) -> bool {
+        self.processes.get(&id) == Some(&process)
     }
 
     pub(crate) fn observers(&self) -> &BTreeSet<MemberId> {
@@ -309,7 +326,7 @@ impl Crew {
         if self.is_far(id) {
             return is_new;
         }
-        let Post::Mail { watch, .. } = &self.post else { return is_new };
+        let Ways::Mail { watch, .. } = &self.ways else { return is_new };
         let pid = self.pids.get(&id).and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
         if id.0 >= VISITOR_IDS_FROM
             && let Some(pid) = pid
@@ -323,12 +340,23 @@ impl Crew {
         is_new
     }
 
+    /// As a newcomer: who followed the others by the time of `view` needs what this process sends before it can know of it. Those of other
+    /// hosts are known by their streams.
+    fn hear_of_observers(&mut self, view: &View, observers: Vec<(MemberId, u32)>) {
+        for (id, pid) in observers {
+            if id != self.me && !view.members.contains(&id) && !self.is_far(id) {
+                self.pids.entry(id).or_insert(pid);
+                self.add_observer(id);
+            }
+        }
+    }
+
     /// It observes no more.
     pub(crate) fn forget_observer(&mut self, id: MemberId) {
         if !self.observers.remove(&id) {
             return;
         }
-        if let Post::Mail { watch, outbox, .. } = &mut self.post {
+        if let Ways::Mail { watch, outbox, .. } = &mut self.ways {
             outbox.forget(id);
             if id.0 >= VISITOR_IDS_FROM && self.watched.remove(&id) {
                 watch.unwatch(id.0);
@@ -337,7 +365,7 @@ impl Crew {
     }
 
     pub(crate) fn is_dead(&self, id: MemberId) -> bool {
-        self.dead.contains(&id) || matches!(&self.post, Post::Local(board) if lock(&board.gone).contains(&id))
+        self.dead.contains(&id) || matches!(&self.ways, Ways::Local(board) if lock(&board.gone).contains(&id))
     }
 
     /// Whether there may be news.
@@ -352,9 +380,9 @@ impl Crew {
     }
 
     fn outbox(&self) -> Option<&Outbox> {
-        match &self.post {
-            Post::Mail { outbox, .. } => Some(outbox),
-            Post::Local(_) => None,
+        match &self.ways {
+            Ways::Mail { outbox, .. } => Some(outbox),
+            Ways::Local(_) => None,
         }
     }
 
@@ -378,7 +406,7 @@ impl Crew {
             self.read_net(&mut news);
         }
         let deaths = std::mem::take(&mut *lock(&self.notices.deaths));
-        if !deaths.is_empty() && matches!(self.post, Post::Mail { .. }) {
+        if !deaths.is_empty() && matches!(self.ways, Ways::Mail { .. }) {
             self.read(&mut news);
         }
         for id in deaths.into_iter().map(MemberId) {
@@ -418,7 +446,7 @@ impl Crew {
     }
 
     fn flush(&mut self, news: &mut Vec<News>) {
-        let Post::Mail { mailbox, outbox, .. } = &mut self.post else { return };
+        let Ways::Mail { mailbox, outbox, .. } = &mut self.ways else { return };
         // Letters that can't be sent for a reason of this process are lost; their addressees will miss this member, and say so.
         let gone = outbox.flush(mailbox).unwrap_or_default();
         for id in gone {
@@ -433,7 +461,7 @@ impl Crew {
 
     /// Members wait for no observer: who lets its letters lie is forgotten with them. It asks again when it looks.
     fn forget_the_deaf(&mut self) {
-        let Post::Mail { outbox, .. } = &mut self.post else { return };
+        let Ways::Mail { outbox, .. } = &mut self.ways else { return };
         if self.observers.is_empty() || outbox.is_empty() {
             return self.deaf.clear();
         }
@@ -451,7 +479,7 @@ impl Crew {
     /// Reads what is in the mailbox.
     fn read(&mut self, news: &mut Vec<News>) {
         loop {
-            let Post::Mail { mailbox, watch, .. } = &mut self.post else { return };
+            let Ways::Mail { mailbox, watch, .. } = &mut self.ways else { return };
             let Some((letter, fds)) = mailbox.receive() else {
                 if mailbox.is_starved() {
                     self.starved_until = Some(Instant::now() + STARVED_PAUSE);
@@ -460,21 +488,26 @@ impl Crew {
                 }
                 return;
             };
-            self.take(letter, fds, &[], news);
+            self.take(letter, None, fds, &[], news);
         }
     }
 
-    /// Takes in what came from other hosts.
+    /// Takes in what came from other hosts. What is left makes noise again.
     fn read_net(&mut self, news: &mut Vec<News>) {
-        loop {
-            let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+        for _ in 0..NET_EVENTS_MAX {
+            let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
             match net.next() {
                 None => return,
-                Some(Event::Letter { letter, enclosure, .. }) => self.take(letter, vec![], &enclosure, news),
+                Some(Event::Letter { process, letter, enclosure, .. }) => {
+                    self.take(letter, Some(process), vec![], &enclosure, news);
+                }
                 Some(Event::Stream { with, purpose: Purpose::Part { incarnation, view }, stream, .. }) => {
                     self.keep_part(incarnation, view, with.id, Peer::There(stream));
                 }
                 Some(Event::Lost { with }) => news.push(News::Lost(with.id)),
+                Some(Event::Failed { address, purpose: Purpose::Mail, why }) => {
+                    news.extend(net.unreached(&address, &why).map(News::Lost));
+                }
                 // What this process follows.
                 Some(Event::Stream { with, purpose: Purpose::Guest { incarnation, view }, stream, dialled: true }) => {
                     self.keep_part(incarnation, view, with.id, Peer::There(stream));
@@ -497,34 +530,46 @@ impl Crew {
                     let link = BulkLink { number, from: with.id, way: BulkWay::Stream(stream) };
                     self.keep_bulk_link(incarnation, view, link);
                 }
-                // Failures show in what does not come, and are tried again; streams that nobody has use for are closed.
+                // Other failures show in what does not come, and are tried again; streams that nobody has use for are closed.
                 Some(_) => {}
             }
         }
+        self.notices.net.store(true, Ordering::Release);
+        self.notices.ring();
     }
 
-    /// Takes in a letter, with its descriptors or with what was enclosed.
-    fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, enclosure: &[u8], news: &mut Vec<News>) {
+    /// Takes in a letter, with its descriptors or with what was enclosed; from `process`, if that is on another host.
+    fn take(
+        &mut self,
+        letter: Letter,
+        process: Option<u128>,
+        fds: Vec<OwnedFd>,
+        enclosure: &[u8],
+        news: &mut Vec<News>,
+    ) {
         match letter {
             // Who waits to be let in does not know yet which group it will be.
             Letter::Parts { incarnation, view, from, pid, .. } => {
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
             Letter::Ask { from, pid, config, members, observer, address } => {
-                if let (Post::Mail { net: Some(net), .. }, Some(address)) = (&mut self.post, address)
+                if let (Ways::Mail { net: Some(net), .. }, Some(address)) = (&mut self.ways, address)
                     && net.far(from).is_none()
                 {
                     let host = net.card().host;
                     net.learn(Card { id: from, host, address });
                 }
                 // A new process may have the address of a dead one, which is a member until the view has changed.
+                let process = process.map_or(Process::Near(pid), Process::Far);
                 if self.members.contains(&from) {
                     self.pids.entry(from).or_insert(pid);
+                    self.processes.entry(from).or_insert(process);
                 } else if !self.watched.contains(&from) {
                     self.pids.insert(from, pid);
+                    self.processes.insert(from, process);
                     self.dead.remove(&from);
                 }
-                news.push(News::Asks { id: from, pid, config, members, observer });
+                news.push(News::Asks { id: from, pid, process, config, members, observer });
             }
             Letter::Refused { why } => news.push(News::Refused(why)),
             Letter::Wait { members, present, .. } => {
@@ -533,15 +578,19 @@ impl Crew {
             }
             Letter::View { incarnation, bytes, .. } => {
                 let disclosed = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());
-                let Some(Told { view, newcomers, cards }) = Told::decode(disclosed.as_deref().unwrap_or(enclosure))
+                let Some(Told { view, newcomers, observers, cards }) =
+                    Told::decode(disclosed.as_deref().unwrap_or(enclosure))
                 else {
                     return;
                 };
-                if [incarnation, 0].contains(&self.incarnation) {
-                    self.newcomers.insert(view.id, newcomers.into_iter().collect());
-                }
-                if let Post::Mail { net: Some(net), .. } = &mut self.post {
+                if let Ways::Mail { net: Some(net), .. } = &mut self.ways {
                     cards.into_iter().for_each(|card| net.hear_of(card));
+                }
+                if [incarnation, 0].contains(&self.incarnation) {
+                    if newcomers.contains(&self.me) {
+                        self.hear_of_observers(&view, observers);
+                    }
+                    self.newcomers.insert(view.id, newcomers.into_iter().collect());
                 }
                 news.push(News::View { incarnation, view });
             }
@@ -572,7 +621,7 @@ impl Crew {
         if !self.keep_part(incarnation, view, from, Peer::Here(PeerParts { row, bell, event })) {
             return;
         }
-        if let Post::Mail { watch, .. } = &self.post
+        if let Ways::Mail { watch, .. } = &self.ways
             && self.watched.insert(from)
             && watch.watch(from.0, pidfd).is_err()
         {
@@ -581,6 +630,7 @@ impl Crew {
             return;
         }
         self.pids.insert(from, pid);
+        self.processes.insert(from, Process::Near(pid));
     }
 
     /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
@@ -604,7 +654,7 @@ impl Crew {
 
     /// The ways in bulk groups of `view` that others have handed over.
     pub(crate) fn take_bulk_links(&mut self, view: ViewId) -> Vec<BulkLink> {
-        if let Post::Local(board) = &self.post
+        if let Ways::Local(board) = &self.ways
             && let Some(links) = lock(&board.bulk_links).get_mut(&self.me)
         {
             self.bulk_links.extend(links.drain(..).map(|(view, link)| (self.incarnation, view, link)));
@@ -617,20 +667,19 @@ impl Crew {
     /// Hands somebody of this machine the way to me in a bulk group.
     pub(crate) fn send_bulk_link(&mut self, to: MemberId, view: ViewId, number: u64, way: BulkWay) {
         let (incarnation, from) = (self.incarnation, self.me);
-        match &mut self.post {
-            Post::Local(board) => {
+        match &mut self.ways {
+            Ways::Local(board) => {
                 let link = (view, BulkLink { number, from, way });
                 lock(&board.bulk_links).entry(to).or_default().push(link);
                 if let Some(notices) = lock(&board.bells).get(&to) {
                     notices.ring();
                 }
             }
-            Post::Mail { outbox, mailbox, .. } => {
+            Ways::Mail { outbox, .. } => {
                 let BulkWay::Lend(socket) = way else { return };
                 let letter = Letter::Bulk { incarnation, view, from, number, stream: false };
-                let _ = outbox.push(to, letter, &[Arc::new(socket)]);
                 // Full: who takes no letters is suspected soon.
-                let _ = outbox.flush(mailbox);
+                let _ = outbox.push(to, letter, &[Arc::new(socket)]);
             }
         }
     }
@@ -638,7 +687,7 @@ impl Crew {
     /// The way to `to` in a bulk group over a stream, if it is there at once; otherwise it comes. To be called until it is there.
     pub(crate) fn make_bulk_stream(&mut self, to: MemberId, view: ViewId, number: u64) -> Option<Connection> {
         let (incarnation, from, is_far) = (self.incarnation, self.me, self.is_far(to));
-        let Post::Mail { outbox, net, .. } = &mut self.post else { return None };
+        let Ways::Mail { outbox, net, .. } = &mut self.ways else { return None };
         if is_far {
             if let Some(net) = net {
                 net.dial_bulk(to, incarnation, view, number);
@@ -655,7 +704,7 @@ impl Crew {
 
     /// What `member` has handed over for `view`.
     pub(crate) fn take_parts(&mut self, view: ViewId, member: MemberId) -> Option<Peer> {
-        if let Post::Local(board) = &self.post {
+        if let Ways::Local(board) = &self.ways {
             return lock(&board.parts).remove(&(view, member, self.me)).map(Peer::Here);
         }
         self.parts.remove(&(view, member)).map(|(_, parts)| parts)
@@ -663,7 +712,7 @@ impl Crew {
 
     /// Who of these has no address any more.
     pub(crate) fn unreachable(&self, ids: &[MemberId]) -> Vec<MemberId> {
-        let Post::Mail { mailbox, .. } = &self.post else { return vec![] };
+        let Ways::Mail { mailbox, .. } = &self.ways else { return vec![] };
         // Of other hosts nothing is certain.
         let is_gone = |id: &MemberId| !self.is_far(*id) && mailbox.reaches(*id).is_ok_and(|reaches| !reaches);
         ids.iter().copied().filter(is_gone).collect()
@@ -687,9 +736,9 @@ impl Crew {
     }
 
     pub(crate) fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
-        match &self.post {
-            Post::Local(board) => lock(&board.parts).contains_key(&(view, member, self.me)),
-            Post::Mail { .. } => self.parts.contains_key(&(view, member)),
+        match &self.ways {
+            Ways::Local(board) => lock(&board.parts).contains_key(&(view, member, self.me)),
+            Ways::Mail { .. } => self.parts.contains_key(&(view, member)),
         }
     }
 
@@ -700,13 +749,13 @@ impl Crew {
 
     /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
     pub(crate) fn is_far(&self, id: MemberId) -> bool {
-        matches!(&self.post, Post::Mail { net: Some(net), mailbox, .. } if !net.is_near(id, mailbox))
+        matches!(&self.ways, Ways::Mail { net: Some(net), mailbox, .. } if !net.is_near(id, mailbox))
     }
 
     pub(crate) fn net(&self) -> Option<&Net> {
-        match &self.post {
-            Post::Mail { net, .. } => net.as_ref(),
-            Post::Local(_) => None,
+        match &self.ways {
+            Ways::Mail { net, .. } => net.as_ref(),
+            Ways::Local(_) => None,
         }
     }
 
@@ -717,8 +766,8 @@ impl Crew {
 
     /// Hands my memory for `view` to `others`.
     pub(crate) fn hand_over(&mut self, view: ViewId, parts: &Handover, others: &[MemberId]) {
-        match &mut self.post {
-            Post::Local(board) => {
+        match &mut self.ways {
+            Ways::Local(board) => {
                 for other in others {
                     if let Ok(parts) = parts.try_clone() {
                         lock(&board.parts).insert((view, self.me, *other), parts);
@@ -728,7 +777,7 @@ impl Crew {
                     }
                 }
             }
-            Post::Mail { outbox, pidfd, net, mailbox, .. } => {
+            Ways::Mail { outbox, pidfd, net, mailbox, .. } => {
                 let (incarnation, from, pid) = (self.incarnation, self.me, std::process::id());
                 let event = parts.event.is_some();
                 let mut fds = vec![Arc::clone(&parts.row), Arc::clone(&parts.bell), Arc::clone(pidfd)];
@@ -749,7 +798,7 @@ impl Crew {
     /// of the view, and those who were there before may not know it yet; of two who are alike in that, it is the one with the lower id.
     /// To be called until all are there.
     pub(crate) fn connect(&mut self, view: &View) {
-        let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+        let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
         let newcomers = self.newcomers.get(&view.id);
         let is_new = |id: MemberId| newcomers.is_some_and(|newcomers| newcomers.contains(&id));
         let me = self.me;
@@ -763,7 +812,7 @@ impl Crew {
 
     /// Makes the streams over which members on other hosts let this process follow `view`. To be called until all are there.
     pub(crate) fn visit(&mut self, view: &View) {
-        let Post::Mail { net: Some(net), .. } = &mut self.post else { return };
+        let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
         for id in &view.members {
             if !self.parts.contains_key(&(view.id, *id)) {
                 net.dial(*id, view.id, Purpose::Guest { incarnation: self.incarnation, view: view.id });
@@ -798,35 +847,38 @@ impl Crew {
 
     /// Tells those who join of a view that was decided.
     pub(crate) fn tell_view(&mut self, view: &View, to: impl IntoIterator<Item = MemberId>) {
-        let Post::Mail { net, .. } = &self.post else { return };
+        let Ways::Mail { net, .. } = &self.ways else { return };
         let mut to = to.into_iter().peekable();
         if to.peek().is_none() {
             return;
         }
         let newcomers = self.newcomers.get(&view.id).into_iter().flatten().copied().collect();
         let cards = net.as_ref().map(Net::cards).unwrap_or_default();
-        let bytes = Told { view: view.clone(), newcomers, cards }.encode();
+        let observers = self.observers.iter().filter(|id| !view.members.contains(id));
+        let observers = observers.map(|id| (*id, self.pid(*id))).collect();
+        let bytes = Told { view: view.clone(), newcomers, observers, cards }.encode();
         let (incarnation, id, from) = (self.incarnation, view.id, self.me);
+        let mut enclosure = Enclosure { bytes: &bytes, fd: None };
         for joiner in to {
             let letter = Letter::View { incarnation, view: id, from, bytes: bytes.len() as u64 };
-            self.write(joiner, letter, &bytes);
+            self.write(joiner, letter, &mut enclosure);
         }
     }
 
     /// Writes a letter, with what is enclosed.
-    fn write(&mut self, to: MemberId, letter: Letter, enclosure: &[u8]) {
-        let Post::Mail { outbox, net, mailbox, .. } = &mut self.post else { return };
+    fn write(&mut self, to: MemberId, letter: Letter, enclosure: &mut Enclosure<'_>) {
+        let Ways::Mail { outbox, net, mailbox, .. } = &mut self.ways else { return };
         if let Some(net) = net.as_ref().filter(|net| !net.is_near(to, mailbox)) {
             // Who is not known here has written to others, who answer.
             if let Some(address) = net.far(to) {
-                net.endpoint().send(address, Some(to), &letter, enclosure);
+                net.endpoint().send(address, Some(to), &letter, enclosure.bytes);
             }
             return;
         }
         let fds = if letter.fds() == 0 {
             vec![]
-        } else if let Ok(fd) = enclose(enclosure) {
-            vec![Arc::new(fd)]
+        } else if let Some(fd) = enclosure.fd() {
+            vec![fd]
         } else {
             return;
         };
@@ -864,18 +916,19 @@ impl Crew {
     /// Hands the ends of a pipe to somebody who wants this application's state.
     fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
         let from = self.me;
-        if let Post::Mail { outbox, .. } = &mut self.post {
+        if let Ways::Mail { outbox, .. } = &mut self.ways {
             let _ = outbox.push(to, Letter::State { view, from }, &pipe.map(Arc::new));
         }
     }
 
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
-        self.write(to, letter, &[]);
+        self.write(to, letter, &mut Enclosure { bytes: &[], fd: None });
     }
 
     /// Answers a request with a text.
     pub(crate) fn answer(&mut self, to: MemberId, reply: u64, text: &str) {
-        self.write(to, Letter::Answer { reply, bytes: text.len() as u64 }, text.as_bytes());
+        let letter = Letter::Answer { reply, bytes: text.len() as u64 };
+        self.write(to, letter, &mut Enclosure { bytes: text.as_bytes(), fd: None });
     }
 
     /// A view has begun: forgets what concerns earlier ones, and who is not in it.
@@ -889,7 +942,7 @@ impl Crew {
         };
         self.newcomers.retain(|id, _| *id >= view.id);
         self.senders.retain(|(_, of), _| *of >= view.id);
-        if let Post::Mail { watch, outbox, net, .. } = &mut self.post {
+        if let Ways::Mail { watch, outbox, net, .. } = &mut self.ways {
             if let Some(net) = net {
                 net.retain(view.id, is_wanted);
             }
@@ -902,16 +955,34 @@ impl Crew {
             outside.into_iter().for_each(|id| outbox.forget(id));
         }
         self.pids.retain(|id, _| is_wanted(id));
+        self.processes.retain(|id, _| is_wanted(id));
         self.dead.retain(is_wanted);
         self.observers.retain(|id| !view.members.contains(id));
         self.members = view.members.iter().copied().collect();
     }
 }
 
+/// What goes with letters, to one or many.
+struct Enclosure<'a> {
+    bytes: &'a [u8],
+    /// The same as a file, for those of this host; made for the first of them.
+    fd: Option<Arc<OwnedFd>>,
+}
+
+impl Enclosure<'_> {
+    /// `None` if the system has no room for it.
+    fn fd(&mut self) -> Option<Arc<OwnedFd>> {
+        if self.fd.is_none() {
+            self.fd = enclose(self.bytes).ok().map(Arc::new);
+        }
+        self.fd.clone()
+    }
+}
+
 impl Drop for Crew {
     fn drop(&mut self) {
         // The processes of others are watched; within one process nobody else tells.
-        if let Post::Local(board) = &self.post {
+        if let Ways::Local(board) = &self.ways {
             lock(&board.gone).insert(self.me);
             lock(&board.bells).values().for_each(|notices| notices.ring());
         }
@@ -946,3 +1017,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn after(now: Instant, wait: Duration) -> Instant {
     now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

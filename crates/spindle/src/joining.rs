@@ -157,8 +157,11 @@ impl Joins {
 }
 
 /// Who waits at a founder.
-#[derive(Default)]
 struct Founding {
+    digest: u64,
+    /// How many are needed to found the group, and how many it can be founded by.
+    members: u32,
+    room: u32,
     /// With their processes.
     asking: BTreeMap<MemberId, u32>,
     /// When a member of a group that exists answered last.
@@ -166,9 +169,38 @@ struct Founding {
 }
 
 impl Founding {
-    /// Takes in who asks, and who has gone; the group has `room` for so many. Whether anybody has to be told who is there.
-    fn hear(&mut self, crew: &mut Crew, digest: u64, seen: &Gathering, room: u32, news: Vec<News>) -> bool {
-        let (mut changed, wanted) = (false, seen.members);
+    fn new(digest: u64, members: u32, room: u32) -> Founding {
+        Founding { digest, members, room, asking: BTreeMap::new(), answered: None }
+    }
+
+    /// Takes in what has happened since these were `seen`, and tells all who wait if somebody has come or gone. Who is here, and whether
+    /// the group can be founded: everybody is here who is needed, has been told who is here, and still lives by the time of that.
+    fn settle(&mut self, crew: &mut Crew, seen: &Gathering, news: Vec<News>) -> (Gathering, bool) {
+        let changed = self.hear(crew, seen, news);
+        let present = self.present(crew);
+        let is_settled = !changed && present == seen.present;
+        if !is_settled {
+            self.tell(crew, &present);
+        }
+        let is_complete = present.len() as u32 >= self.members && self.has_seeds(crew) && !self.exists();
+        (Gathering { members: self.members, present }, is_settled && is_complete)
+    }
+
+    /// Whether more than half of the seeds are here, so that no two processes can found the group.
+    fn has_seeds(&self, crew: &Crew) -> bool {
+        let ids: Vec<MemberId> = self.asking.keys().copied().collect();
+        let (here, all) = crew.net().map_or((0, 0), |net| net.seeds_among(&ids));
+        all == 0 || here > all / 2
+    }
+
+    /// Whether the group goes on somewhere.
+    fn exists(&self) -> bool {
+        self.answered.is_some_and(|at| at.elapsed() < 5 * ASK_EVERY)
+    }
+
+    /// Takes in who asks, and who has gone. Whether anybody has to be told who is there.
+    fn hear(&mut self, crew: &mut Crew, seen: &Gathering, news: Vec<News>) -> bool {
+        let (mut changed, wanted, digest) = (false, self.members, self.digest);
         for news in news {
             match news {
                 News::Asks { id, config, observer, .. } if !Config::admits(digest, config, observer) => {
@@ -184,7 +216,7 @@ impl Founding {
                 }
                 News::Asks { id, pid, .. } => {
                     changed = true;
-                    if self.asking.contains_key(&id) || (self.asking.len() as u32) + 1 < room {
+                    if self.asking.contains_key(&id) || (self.asking.len() as u32) + 1 < self.room {
                         self.asking.insert(id, pid);
                     }
                 }
@@ -203,10 +235,10 @@ impl Founding {
     }
 
     /// Tells all who wait who is there. Who waits and ends closes its mailbox, which shows when it is written to.
-    fn tell(&self, crew: &mut Crew, members: u32, here: &[Present]) {
+    fn tell(&self, crew: &mut Crew, here: &[Present]) {
         let told: Vec<(MemberId, u32)> = here.iter().map(|present| (present.id, present.pid)).collect();
         for id in self.asking.keys() {
-            crew.post(*id, Letter::Wait { members, leader: crew.me, present: told.clone() });
+            crew.post(*id, Letter::Wait { members: self.members, leader: crew.me, present: told.clone() });
         }
     }
 }
@@ -433,7 +465,7 @@ impl<'a> Candidate<'a> {
     /// Asks members and seeds until one tells the view that lets this process in; or founds the group, if that is its part. `None`: there is a
     /// group, of which this process wants the state first.
     fn meet(&mut self, crew: &mut Crew, learns: bool) -> Result<Option<View>, JoinError> {
-        let mut founding = Founding::default();
+        let mut founding = Founding::new(self.digest, self.config.members, limits::MEMBERS_MAX as u32);
         let mut asked: Option<Instant> = None;
         loop {
             if asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
@@ -474,23 +506,11 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Founds the group if everybody is here who is needed for it: as many as this configuration asks for, and more than half of the seeds, so
-    /// that no two processes can found it.
+    /// Founds the group if everybody is here who is needed for it.
     fn found(&mut self, crew: &mut Crew, founding: &mut Founding, news: Vec<News>) -> Result<Option<View>, JoinError> {
-        let changed = founding.hear(crew, self.digest, &self.seen, limits::MEMBERS_MAX as u32, news);
-        let ids: Vec<MemberId> = founding.asking.keys().copied().collect();
-        let (seeds_here, seeds) = crew.net().map_or((0, 0), |net| net.seeds_among(&ids));
-        let has_seeds = seeds == 0 || seeds_here > seeds / 2;
-        let here = founding.present(crew);
-        // Whether all who wait have been told who is there, and still live by the time of that.
-        let exists = founding.answered.is_some_and(|at| at.elapsed() < 5 * ASK_EVERY);
-        let is_complete = here.len() as u32 >= self.config.members && has_seeds && !exists;
-        let settled = is_complete && here == self.seen.present && !changed;
+        let (here, settled) = founding.settle(crew, &self.seen, news);
+        self.see(here);
         if !settled {
-            if here != self.seen.present || changed {
-                founding.tell(crew, self.config.members, &here);
-            }
-            self.see(Gathering { members: self.config.members, present: here });
             return Ok(None);
         }
         let mailbox = crew.mailbox().expect("a process that joins has an address");
@@ -498,7 +518,7 @@ impl<'a> Candidate<'a> {
         // Otherwise a member lives on this host, and answers.
         let Standing::Founder { incarnation } = standing else { return Ok(None) };
         crew.set_incarnation(incarnation);
-        self.first_view(crew, ids).map(Some)
+        self.first_view(crew, founding.asking.keys().copied().collect()).map(Some)
     }
 
     /// The view that begins the group, told to all who are in it.
@@ -515,18 +535,14 @@ impl<'a> Candidate<'a> {
 
     /// As the founder: waits for the others, and makes the first view.
     fn gather(&mut self, crew: &mut Crew) -> Result<View, JoinError> {
-        let mut founding = Founding::default();
-        // Whether all who wait have been told who is there, and still live by the time of that.
-        let mut settled = self.config.members == 1;
+        let members = self.config.members;
+        let mut founding = Founding::new(self.digest, members, members);
+        let mut settled = members == 1;
         while !settled {
             let news = self.news(crew)?;
-            let changed = founding.hear(crew, self.digest, &self.seen, self.config.members, news);
-            let here = founding.present(crew);
-            settled = here.len() as u32 == self.config.members && here == self.seen.present && !changed;
-            if here != self.seen.present || changed {
-                founding.tell(crew, self.config.members, &here);
-                self.see(Gathering { members: self.config.members, present: here });
-            }
+            let here;
+            (here, settled) = founding.settle(crew, &self.seen, news);
+            self.see(here);
         }
         self.first_view(crew, founding.asking.into_keys().collect())
     }
@@ -700,6 +716,7 @@ pub(crate) fn random_id() -> Result<MemberId, JoinError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crew::tests::{Hosts, PATIENCE};
     use spindle_fabric::PeerParts;
     use std::fs::File;
 
@@ -783,5 +800,42 @@ mod tests {
         assert_eq!(joins.due(now + QUIET), [MemberId(6)]);
         joins.begin(handover(), &Config::new("g", 1).view([1, 6].map(MemberId).to_vec()));
         assert!(!joins.is_pending() && joins.admitted().next().is_none());
+    }
+
+    /// More than half of the seeds start again while the group goes on: one of them that `answers` is in it, and asks.
+    fn meet(name: &str, answers: bool, gather_timeout: Duration) -> Result<Option<View>, JoinError> {
+        let hosts = Hosts::new(name);
+        let seeds = ["a", "b", "c"];
+        let network = Some(hosts.network("a", &seeds));
+        let config = Config { gather_timeout, runtime_dir: Some(hosts.dir(0)), network, ..Config::new("g", 1) };
+        let (mut crew, mut other) = (hosts.crew(0, 1, "a", &seeds), hosts.crew(1, 2, "b", &seeds));
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let meeting = scope.spawn(|| {
+                let (mut progress, cancelled) = (|_: &Gathering| {}, AtomicBool::new(false));
+                let met = Candidate::new(&config, &mut progress, &cancelled).unwrap().meet(&mut crew, false);
+                over.store(true, Ordering::Release);
+                met
+            });
+            while !over.load(Ordering::Acquire) {
+                other.wait(TICK);
+                for news in other.news() {
+                    let News::Asks { id, .. } = news else { continue };
+                    if answers {
+                        other.post(id, Letter::Wait { members: 1, leader: other.me, present: vec![] });
+                    }
+                    other.ask(id, config.digest(), 1, false);
+                }
+            }
+            meeting.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn nobody_founds_a_group_while_one_answers() {
+        let met = meet("answers", true, 800 * MS);
+        assert!(matches!(met, Err(JoinError::TimedOut { .. })), "{met:?}");
+        let view = meet("no-answer", false, PATIENCE).unwrap().unwrap();
+        assert_eq!(view.members, [1, 2].map(MemberId));
     }
 }

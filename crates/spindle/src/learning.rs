@@ -17,7 +17,9 @@ use spindle_core::{MemberId, Rank, SubgroupId, View, ViewId};
 use spindle_fabric::MemberBell;
 use spindle_fabric::mail::{Letter, Request};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -145,6 +147,8 @@ pub(crate) struct Learner {
     seen: Arc<Mutex<Gathering>>,
     /// Whom the state was asked for, and until when it may take to send it.
     state_from: Option<(MemberId, Instant)>,
+    /// One that is about to come, of which view and whose it is.
+    opening: Option<(ViewId, MemberId, Receiver<io::Result<State>>)>,
     /// How many had none to give.
     without_state: usize,
     has_state: bool,
@@ -180,6 +184,7 @@ impl Learner {
             queue,
             seen,
             state_from,
+            opening: None,
             without_state,
             has_state,
             has_asked,
@@ -237,6 +242,7 @@ impl Learner {
         for news in self.follower.news()? {
             self.hear(news)?;
         }
+        self.look_for_the_state();
         if self.has_asked && !std::mem::replace(&mut self.had_spare, true) {
             self.spare = self.follower.view().and_then(|view| {
                 let me = self.follower.me();
@@ -247,10 +253,10 @@ impl Learner {
             return Ok(Some(Entrance { view, known: vec![] }));
         }
         if self.follower.is_cut_off() {
-            return Err(JoinError::Source(std::io::Error::other("the connection to a member is lost")));
+            return Err(JoinError::Source(io::Error::other("the connection to a member is lost")));
         }
         if self.has_state && self.follower.is_passed_over() {
-            return Err(JoinError::Source(std::io::Error::other("the group has passed over a view meanwhile")));
+            return Err(JoinError::Source(io::Error::other("the group has passed over a view meanwhile")));
         }
         if let Some(begun) = self.follower.begin()? {
             self.begin(begun);
@@ -298,7 +304,7 @@ impl Learner {
         self.queue.is_wanted.store(true, Ordering::Relaxed);
         let why =
             "an attempt that failed has been let in with this id, and has yet to be put out again: wait, or take no id";
-        JoinError::Source(std::io::Error::other(why))
+        JoinError::Source(io::Error::other(why))
     }
 
     fn begin(&mut self, begun: Begun) {
@@ -404,32 +410,53 @@ impl Learner {
                 self.ask_the_next();
             }
             News::Waits(gathering) => *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = gathering,
-            News::State { view: id, way } => {
-                let Some(view) = self.follower.view().filter(|_| self.follower.is_following() && !self.has_state)
-                else {
-                    return Ok(());
-                };
-                let state = State::open(way).ok().filter(|state| {
-                    // What came between the state and the begin of the observation would be missing.
-                    let mut places = state.places.iter().zip(&self.start);
-                    view.id == id && places.all(|(place, start)| place.is_none_or(|place| place >= *start))
-                });
-                match state.zip(self.state_from) {
-                    Some((state, (source, _))) => {
-                        self.has_state = true;
-                        let view = Arc::clone(view);
-                        self.queue.put([Item::State { state: Box::new(state), source, view }]);
-                        self.queue.put(self.early.drain(..));
-                    }
-                    // The member had not delivered that far. It is asked again.
-                    None => {
-                        self.state_from = None;
-                        self.follower.ask_again();
+            News::State { view, way } => {
+                if let Some((source, _)) = self.state_from.filter(|_| self.wants_state_of(view).is_some()) {
+                    match State::open_apart(way) {
+                        Ok(opening) => self.opening = Some((view, source, opening)),
+                        Err(_) => self.ask_for_another_state(),
                     }
                 }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// The view `id`, if that is the one that is followed, and the state of a member in it is missing.
+    fn wants_state_of(&self, id: ViewId) -> Option<&Arc<View>> {
+        let view = self.follower.view().filter(|_| self.follower.is_following() && !self.has_state);
+        view.filter(|view| view.id == id)
+    }
+
+    /// Takes the state over that has begun to come, if one has.
+    fn look_for_the_state(&mut self) {
+        let Some((id, source, opening)) = &self.opening else { return };
+        let (id, source) = (*id, *source);
+        let opened = match opening.try_recv() {
+            Ok(opened) => opened.ok(),
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => None,
+        };
+        self.opening = None;
+        if self.has_state {
+            return;
+        }
+        let state = opened.filter(|state| {
+            // What came between the state and the begin of the observation would be missing.
+            state.places.iter().zip(&self.start).all(|(place, start)| place.is_none_or(|place| place >= *start))
+        });
+        let Some((state, view)) = state.zip(self.wants_state_of(id).map(Arc::clone)) else {
+            // The member had not delivered that far, or the view has ended.
+            return self.ask_for_another_state();
+        };
+        self.has_state = true;
+        self.queue.put([Item::State { state: Box::new(state), source, view }]);
+        self.queue.put(self.early.drain(..));
+    }
+
+    fn ask_for_another_state(&mut self) {
+        self.state_from = None;
+        self.follower.ask_again();
     }
 }

@@ -8,7 +8,7 @@ use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, Security};
 use spindle_fabric::tcp::SocketOptions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -56,8 +56,8 @@ pub(crate) struct Net {
     /// Who is where, of those that matter now.
     book: BTreeMap<MemberId, Card>,
     seeds: Vec<Address>,
-    /// Which of them is this process, and who is at the others.
-    own_seed: Option<usize>,
+    /// Which of them are this process, and who is at the others.
+    own_seeds: BTreeSet<usize>,
     at_seeds: BTreeMap<usize, MemberId>,
     /// The streams that are being made.
     dialling: BTreeMap<(ViewId, MemberId), Address>,
@@ -77,6 +77,8 @@ pub(crate) struct Told {
     pub(crate) view: View,
     /// Who was not in the view before.
     pub(crate) newcomers: Vec<MemberId>,
+    /// Who follows without being a member, and its process.
+    pub(crate) observers: Vec<(MemberId, u32)>,
     /// Of everybody whom the teller knows to be on another host than somebody else.
     pub(crate) cards: Vec<Card>,
 }
@@ -102,9 +104,10 @@ impl Net {
         };
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = network.seeds.clone();
-        let own_seed = seeds.iter().position(|seed| *seed == endpoint.card().address);
+        let is_own = |(_, seed): &(usize, &Address)| **seed == endpoint.card().address;
+        let own_seeds = seeds.iter().enumerate().filter(is_own).map(|(i, _)| i).collect();
         let (at_seeds, book, dialling, bulk_dialling) = Default::default();
-        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling, bulk_dialling })
+        Ok(Net { endpoint, book, seeds, own_seeds, at_seeds, dialling, bulk_dialling })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -157,7 +160,7 @@ impl Net {
 
     /// Where others may be, on other hosts: the seeds but for this process, and everybody in the book; with who it is there.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, Option<MemberId>)> {
-        let seeds = self.seeds.iter().enumerate().filter(|(i, _)| Some(*i) != self.own_seed);
+        let seeds = self.seeds.iter().enumerate().filter(|(i, _)| !self.own_seeds.contains(i));
         let far = self.book.keys().filter_map(|id| Some((self.far(*id)?, Some(*id))));
         let far = far.filter(|(address, _)| !self.seeds.contains(address));
         seeds.map(|(_, seed)| (seed, None)).chain(far)
@@ -165,13 +168,21 @@ impl Net {
 
     /// Whether the group is founded by this process.
     pub(crate) fn founds(&self) -> bool {
-        self.own_seed == Some(0) || self.seeds.is_empty()
+        self.own_seeds.contains(&0) || self.seeds.is_empty()
     }
 
     /// How many of the seeds are this process or among `ids`; and how many there are.
     pub(crate) fn seeds_among(&self, ids: &[MemberId]) -> (usize, usize) {
-        let is_here = |i: &usize| Some(*i) == self.own_seed || self.at_seeds.get(i).is_some_and(|id| ids.contains(id));
+        let is_here = |i: &usize| self.own_seeds.contains(i) || self.at_seeds.get(i).is_some_and(|id| ids.contains(id));
         ((0..self.seeds.len()).filter(is_here).count(), self.seeds.len())
+    }
+
+    /// Who did not get letters that came to nothing at `address`.
+    pub(crate) fn unreached(&self, address: &Address, why: &NetError) -> impl Iterator<Item = MemberId> {
+        // Somebody else may be there now, who gets its own.
+        let only = if let NetError::Elsewhere { wanted, .. } = why { Some(*wanted) } else { None };
+        let is_wanted = move |id: &MemberId| only.is_none_or(|only| only == *id);
+        self.book.keys().copied().filter(move |id| self.far(*id) == Some(address) && is_wanted(id))
     }
 
     /// Makes the stream to `id` that `purpose` wants in a view, unless that is done already.
@@ -201,9 +212,8 @@ impl Net {
         match &event {
             Event::Letter { from, .. } => self.learn(from.clone()),
             Event::Reached { address, with } => {
-                if let Some(i) = self.seeds.iter().position(|seed| seed == address) {
-                    self.at_seeds.insert(i, with.id);
-                }
+                let there = (0..).zip(&self.seeds).filter(|(_, seed)| *seed == address);
+                self.at_seeds.extend(there.map(|(i, _)| (i, with.id)));
             }
             Event::Stream { with, purpose, .. } => {
                 self.learn(with.clone());
@@ -213,7 +223,7 @@ impl Net {
             }
             Event::Failed { address, purpose, why } => {
                 if let NetError::Myself { .. } = why {
-                    self.own_seed = self.seeds.iter().position(|seed| seed == address).or(self.own_seed);
+                    self.own_seeds.extend((0..).zip(&self.seeds).filter(|(_, seed)| *seed == address).map(|(i, _)| i));
                 }
                 if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
                     self.dialling.retain(|(of, _), dialled| of != view || dialled != address);
@@ -254,6 +264,8 @@ impl Told {
         words.extend(view);
         words.push(self.newcomers.len() as u64);
         words.extend(self.newcomers.iter().map(|id| id.0));
+        words.push(self.observers.len() as u64);
+        words.extend(self.observers.iter().flat_map(|(id, pid)| [id.0, u64::from(*pid)]));
         words.push(self.cards.len() as u64);
         for card in &self.cards {
             let address = card.address.to_string();
@@ -275,6 +287,11 @@ impl Told {
         let mut from = words.as_slice();
         let view = View::decode(counted(&mut from)?)?;
         let newcomers = counted(&mut from)?.iter().copied().map(MemberId).collect();
+        let mut observers = vec![];
+        for _ in 0..*from.split_off_first()? {
+            let [id, pid] = *from.split_off(..2)? else { return None };
+            observers.push((MemberId(id), u32::try_from(pid).ok()?));
+        }
         let mut cards = vec![];
         for _ in 0..*from.split_off_first()? {
             let [id, low, high] = *from.split_off(..3)? else { return None };
@@ -285,7 +302,7 @@ impl Told {
             let address = str::from_utf8(text.get(..bytes)?).ok()?.parse().ok()?;
             cards.push(Card { id: MemberId(id), host: u128::from(low) | u128::from(high) << 64, address });
         }
-        (from.is_empty() && rest.is_empty()).then_some(Told { view, newcomers, cards })
+        (from.is_empty() && rest.is_empty()).then_some(Told { view, newcomers, observers, cards })
     }
 }
 
@@ -299,12 +316,15 @@ fn counted<'a>(from: &mut &'a [u64]) -> Option<&'a [u64]> {
 mod tests {
     use super::*;
     use crate::Config;
+    use crate::crew::tests::{Hosts, PATIENCE};
+    use std::time::Instant;
 
     fn told() -> Told {
         let card = |id, host, address: &str| Card { id: MemberId(id), host, address: address.parse().unwrap() };
         Told {
             view: Config::new("g", 3).view([4, 7, 9].map(MemberId).to_vec()),
             newcomers: vec![MemberId(9)],
+            observers: vec![(MemberId(11), 4711), (MemberId(u64::MAX), u32::MAX)],
             cards: vec![
                 card(4, 1 << 100, "10.0.0.7:7411"),
                 card(7, 2, "[fd00::7]:1"),
@@ -339,6 +359,77 @@ mod tests {
                 Told::decode(&told.encode()).expect("what was understood can be said");
             }
         }
+    }
+
+    fn card(id: u64, address: Address) -> Card {
+        Card { id: MemberId(id), host: 1, address }
+    }
+
+    fn net(hosts: &Hosts, name: &str, id: u64) -> Net {
+        let dir = RuntimeDir::new(hosts.dir(id as u32)).unwrap();
+        Net::open(&hosts.network(name, &[]), GroupName::new("g").unwrap(), &dir, MemberId(id), || {}).unwrap()
+    }
+
+    fn next(net: &mut Net) -> Event {
+        let start = Instant::now();
+        loop {
+            if let Some(event) = net.next() {
+                return event;
+            }
+            assert!(start.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Somebody was dialled where it is no more, and has told meanwhile where it is.
+    #[test]
+    fn a_dial_that_failed_under_an_old_address_is_made_again_to_the_new_one() {
+        let hosts = Hosts::new("old-address");
+        let (mut near, mut far) = (net(&hosts, "near", 1), net(&hosts, "far", 2));
+        let (id, view) = (MemberId(2), ViewId(3));
+        let purpose = Purpose::Part { incarnation: 7, view };
+        near.learn(card(2, hosts.at("nobody")));
+        near.dial(id, view, purpose);
+        near.learn(card(2, hosts.at("far")));
+        let failed = next(&mut near);
+        assert!(matches!(&failed, Event::Failed { address, .. } if *address == hosts.at("nobody")), "{failed:?}");
+        near.dial(id, view, purpose);
+        let come = next(&mut far);
+        assert!(matches!(&come, Event::Stream { with, dialled: false, .. } if with.id == MemberId(1)), "{come:?}");
+        let made = next(&mut near);
+        assert!(matches!(&made, Event::Stream { with, dialled: true, .. } if with.id == id), "{made:?}");
+    }
+
+    /// Names for one address, say. It founds the group if it is the first seed, whatever else it is.
+    #[test]
+    fn two_seeds_may_be_one_process() {
+        let hosts = Hosts::new("two-seeds");
+        let dir = RuntimeDir::new(hosts.dir(1)).unwrap();
+        let network = hosts.network("near", &["near", "./near", "far"]);
+        let mut net = Net::open(&network, GroupName::new("g").unwrap(), &dir, MemberId(1), || {}).unwrap();
+        assert!(net.founds());
+        let letter = spindle_fabric::mail::Letter::Refused { why: spindle_fabric::mail::Refusal::NoState };
+        net.endpoint().send(&network.seeds[1], None, &letter, &[]);
+        let failed = next(&mut net);
+        assert!(matches!(failed, Event::Failed { why: NetError::Myself { .. }, .. }), "{failed:?}");
+        assert!(net.founds());
+        assert_eq!(net.seeds_among(&[]), (2, 3));
+        assert_eq!(net.addresses().collect::<Vec<_>>(), [(&network.seeds[2], None)]);
+    }
+
+    #[test]
+    fn who_is_where_is_kept_for_those_who_wait_to_be_let_in_and_not_for_ever() {
+        let hosts = Hosts::new("book");
+        let mut net = net(&hosts, "near", 1);
+        let ids = 2..2 + BOOK_MAX as u64;
+        for id in ids.clone() {
+            net.learn(card(id, hosts.at("somewhere")));
+        }
+        net.retain(|_| false);
+        assert!(ids.clone().all(|id| net.far(MemberId(id)).is_some()));
+        net.learn(card(ids.end, hosts.at("somewhere")));
+        net.retain(|id| id.0 % 2 == 0);
+        assert!((2..=ids.end).all(|id| net.far(MemberId(id)).is_some() == (id % 2 == 0)));
     }
 
     #[test]

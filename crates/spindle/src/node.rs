@@ -1,6 +1,6 @@
 //! A member of a group before, or without, a polling thread.
 use crate::config::Config;
-use crate::crew::{Crew, Handover, News, Notices};
+use crate::crew::{Crew, Handover, News, Notices, Process};
 use crate::error::{Ended, HandleError, JoinError};
 use crate::following::ASK_EVERY;
 use crate::group::Group;
@@ -53,6 +53,8 @@ pub struct Node {
     retired: Vec<(Retired, Instant)>,
     /// Of those who follow a view that has not begun here.
     guests: Vec<(ViewId, Connection)>,
+    /// Whether somebody has followed this view over a stream, and its end was not seen.
+    had_guests: bool,
     /// For the next view.
     spare: Option<Spare>,
     /// Whether one was made in this view.
@@ -308,9 +310,10 @@ impl Installing {
     /// Takes in what others have written, and answers those who ask with this `digest`: they may not have heard of the view yet.
     pub(crate) fn attend(&self, crew: &mut Crew, digest: u64) {
         for news in crew.news_now() {
-            if let News::Asks { id, config, observer, .. } = news
+            if let News::Asks { id, process, config, observer, .. } = news
                 && Config::admits(digest, config, observer)
                 && (!self.has(id) || !crew.is_far(id) || crew.is_new(self.view.id, id))
+                && (!self.has(id) || crew.is_process(id, process))
             {
                 if observer && !self.has(id) {
                     crew.add_observer(id);
@@ -391,6 +394,7 @@ impl Node {
             next,
             retired: vec![],
             guests: vec![],
+            had_guests: false,
             spare: None,
             had_spare: false,
             relaying,
@@ -522,6 +526,11 @@ impl Node {
                 self.engine.suspect(rank);
             }
         }
+        if self.had_guests && self.fabric.guests() == 0 {
+            // Nobody says so, and what was kept for the last of them is free.
+            self.had_guests = false;
+            self.engine.set_observed(self.is_observed());
+        }
         if !self.retired.is_empty() {
             self.retired.retain_mut(|(retired, since)| !retired.progress() && since.elapsed() < RETIRED_MAX);
         }
@@ -589,6 +598,9 @@ impl Node {
             let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
             let rows = self.fabric.reader();
             self.large.open(&mut self.crew, &self.view, &self.engine, &rows, wanted);
+            if !self.crew.is_calm() {
+                self.crew.flush_now();
+            }
         }
         Ok(())
     }
@@ -735,7 +747,7 @@ impl Node {
                     self.joins.forget(id);
                     self.crew.forget_observer(id);
                 }
-                News::Asks { id, pid, config, observer, .. } => self.asked(id, pid, config, observer),
+                News::Asks { id, process, config, observer, .. } => self.asked(id, process, config, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
                 News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
                 News::View { incarnation, view } if self.is_left_behind(incarnation, &view) => {
@@ -786,6 +798,7 @@ impl Node {
             // If the system refuses, it finds its stream closed.
             let _ = self.fabric.add_guest(self.engine.layout(), stream);
             self.engine.set_observed(true);
+            self.had_guests = true;
         }
         self.guests.retain(|(wanted, _)| *wanted > view);
     }
@@ -803,12 +816,13 @@ impl Node {
     }
 
     /// Somebody wants to join.
-    fn asked(&mut self, id: MemberId, pid: u32, config: u64, observer: bool) {
+    fn asked(&mut self, id: MemberId, process: Process, config: u64, observer: bool) {
         if !Config::admits(self.terms.digest, config, observer) {
             return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
         }
         let is_in = |view: &View| view.rank_of(id).is_some();
-        if (is_in(&self.view) || self.next.as_ref().is_some_and(|next| is_in(&next.view))) && self.crew.pid(id) != pid {
+        let is_in_any = is_in(&self.view) || self.next.as_ref().is_some_and(|next| is_in(&next.view));
+        if is_in_any && !self.crew.is_process(id, process) {
             // Its predecessor has to go first, and it asks again.
             return self.wait(id);
         }
@@ -1141,3 +1155,6 @@ fn find(view: &View, me: Rank, name: &str) -> Result<SubgroupId, HandleError> {
         HandleError::NoSuchSubgroup { name: name.to_string(), known: known.join(", ") }
     })
 }
+
+#[cfg(test)]
+mod tests;

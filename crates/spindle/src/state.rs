@@ -11,6 +11,8 @@ use spindle_fabric::region::wish_for_huge_pages;
 use spindle_fabric::tcp::Connection;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::Duration;
 
 /// How long one end waits for the other to do anything.
@@ -109,6 +111,18 @@ fn headed(state: Option<Snapshot>, places: &[Option<u64>]) -> (Vec<u8>, Snapshot
 }
 
 impl State {
+    /// Reads what stands before the state, on a thread of its own: it may be long in coming.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn open_apart(way: Way) -> io::Result<Receiver<io::Result<State>>> {
+        let (tell, told) = channel();
+        // Who waits may have given up.
+        let open = move || drop(tell.send(State::open(way)));
+        thread::Builder::new().name("spindle-state".into()).spawn(open)?;
+        Ok(told)
+    }
+
     /// Reads what stands before the state.
     pub(crate) fn open(way: Way) -> io::Result<State> {
         let mut bytes: Box<dyn BufRead + Send> = match way {
@@ -174,6 +188,9 @@ impl BufRead for State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spindle_fabric::tcp::{SocketOptions, SocketStream};
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::TryRecvError;
 
     fn sent(len: Option<u64>, bytes: Vec<u8>) -> State {
         open(Snapshot { len, bytes: Box::new(io::Cursor::new(bytes)) }, vec![Some(7), None])
@@ -198,6 +215,21 @@ mod tests {
             assert!(got[..6] == *b"before" && got[6..] == bytes);
             assert_eq!((state.taken, state.broken), (whole, false));
         }
+    }
+
+    /// Who follows meanwhile would miss what is sent.
+    #[test]
+    fn nobody_waits_for_a_state_to_begin() {
+        let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();
+        let [near, far] = sockets.map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
+        let opening = State::open_apart(Way::Stream(far)).unwrap();
+        assert!(matches!(opening.try_recv(), Err(TryRecvError::Empty)));
+        let bytes = Box::new(io::Cursor::new(b"late".to_vec()));
+        std::thread::spawn(|| send_state_afar(Some(Snapshot { len: None, bytes }), &[Some(7)], near));
+        let mut state = opening.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+        let mut got = vec![];
+        state.read_to_end(&mut got).unwrap();
+        assert_eq!((got.as_slice(), state.places), (&b"late"[..], vec![Some(7)]));
     }
 
     #[test]

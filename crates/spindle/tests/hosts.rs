@@ -112,18 +112,9 @@ fn start(config: Config) -> Receiver<Result<Member, JoinError>> {
     let (tell, told) = channel();
     thread::spawn(move || {
         let joined = config.join().map(|mut node| {
-            let mut publisher = node.publisher("all").unwrap();
+            let publisher = node.publisher("all").unwrap();
             let log = Log::default();
-            let group = node.start(log.clone()).unwrap();
-            let (orders, ordered) = channel::<String>();
-            thread::spawn(move || {
-                for text in ordered {
-                    if publisher.send(text.as_bytes(), LONG).is_err() {
-                        return;
-                    }
-                }
-            });
-            Member { group, log, orders: Some(orders) }
+            Member::of(node.start(log.clone()).unwrap(), publisher, log)
         });
         let _ = tell.send(joined);
     });
@@ -135,6 +126,19 @@ fn all(starting: Vec<Receiver<Result<Member, JoinError>>>) -> Vec<Member> {
 }
 
 impl Member {
+    /// One that sends what it is told to, on a thread.
+    fn of(group: Group, mut publisher: Publisher, log: Log) -> Member {
+        let (orders, ordered) = channel::<String>();
+        thread::spawn(move || {
+            for text in ordered {
+                if publisher.send(text.as_bytes(), LONG).is_err() {
+                    return;
+                }
+            }
+        });
+        Member { group, log, orders: Some(orders) }
+    }
+
     fn send(&self, text: &str) {
         self.orders.as_ref().unwrap().send(text.to_string()).unwrap();
     }
@@ -342,6 +346,39 @@ fn a_member_of_another_host_that_hangs_is_evicted_and_learns_it() {
     finish(members);
 }
 
+/// It must have no part in the view of the member whose id it has: the others would take what it sends for that one's.
+#[test]
+fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
+    let world = World::new("same-id", 2);
+    let named = |config| Config { id: Some(5), ..config };
+    let before = named(world.other(2, "before", 3));
+    let before = thread::spawn(move || before.join().unwrap());
+    let mut members = all((0..2).map(|i| start(world.seed(i as u32, i, 3))).collect());
+    // It hangs: nobody polls it.
+    let before = before.join().unwrap();
+    let after = named(world.other(3, "after", 1));
+    let (tell, told) = channel();
+    let joining = thread::spawn(move || {
+        let mut waits = |gathering: &spindle::Gathering| tell.send(gathering.members).unwrap();
+        let joined = after.join_with(&mut waits, &std::sync::atomic::AtomicBool::new(false)).unwrap();
+        (joined.view().id, joined)
+    });
+    let start = Instant::now();
+    loop {
+        // Itself, to begin with.
+        if told.recv_timeout(LONG.saturating_sub(start.elapsed())).expect("it was not told to wait") == 3 {
+            break;
+        }
+    }
+    drop(before);
+    let (view, mut node) = joining.join().unwrap();
+    assert_eq!((view.0, node.view().members.len()), (3, 3));
+    let (publisher, log) = (node.publisher("all").unwrap(), Log::default());
+    members.push(Member::of(node.start(log.clone()).unwrap(), publisher, log));
+    chat(&members, 20, "after");
+    finish(members);
+}
+
 /// A state machine: the digest of all messages in their order, how many there were, and ballast.
 #[derive(Clone, Default)]
 struct Machine {
@@ -457,6 +494,45 @@ fn who_comes_from_another_host_has_the_state() {
     let ending: Vec<_> =
         running.into_iter().map(|(group, _)| thread::spawn(move || group.finish(LONG).map(drop))).collect();
     ending.into_iter().for_each(|member| member.join().unwrap().unwrap());
+}
+
+/// The directories of its hosts remember the group that died.
+#[test]
+fn who_learns_enters_the_group_that_came_after_one_that_died() {
+    let world = World::new("learning-anew", 1);
+    for _ in 0..2 {
+        let founder = learn(world.seed(0, 0, 1), 1 << 10).join().unwrap();
+        let learner = learn(world.other(1, "learner", 1), 0).join().unwrap();
+        assert_eq!(learner.2.ballast, 1 << 10);
+        drop((founder, learner));
+    }
+}
+
+/// Half of each ring would be kept for it, and every view be told to it, for ever.
+#[test]
+fn who_observes_and_can_not_be_written_to_is_forgotten() {
+    let world = World::new("unreachable-eye", 1);
+    let members = all(vec![start(world.seed(0, 0, 1))]);
+    let observers = || members[0].group.status().observers;
+    let mut eye = world.other(1, "eye", 1);
+    eye.network.as_mut().unwrap().advertise = Some(at(&world.scratch.0, "nobody"));
+    eye.gather_timeout = LONG;
+    let start = Instant::now();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let observing = scope.spawn(|| eye.observe_with(&mut |_| {}, &stop));
+        while observers() == 0 {
+            assert!(start.elapsed() < LONG, "it is not known");
+            thread::sleep(Duration::from_millis(1));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(matches!(observing.join().unwrap(), Err(JoinError::Cancelled { .. })));
+    });
+    while observers() > 0 {
+        assert!(start.elapsed() < LONG, "it is not forgotten");
+        thread::sleep(Duration::from_millis(1));
+    }
+    finish(members);
 }
 
 #[test]

@@ -200,6 +200,8 @@ impl Handler for Ballast {
 fn join_despite(name: &str, flaws: [Flaw; 2], full: bool) -> (Result<u64, JoinError>, [u64; 2]) {
     const BYTES: u64 = 3 << 20;
     let scratch = Scratch::new(name);
+    // A member whose handler panics may be silent for long: telling where takes its time.
+    let group = |scratch: &Scratch, members| Config { suspect_after: None, ..group(scratch, members) };
     let asked = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
     std::thread::scope(|scope| {
         let founders: Vec<_> = (0..2)

@@ -59,6 +59,8 @@ pub enum Event {
     Letter {
         /// Who, as it says of itself.
         from: Card,
+        /// Its process: a random number, which another one that gives itself out for the same does not have.
+        process: u128,
         /// The letter.
         letter: Letter,
         /// What came with it.

@@ -406,11 +406,11 @@ impl Switch {
     fn take_in(&mut self, id: u64) -> Option<Stand> {
         let exchange = &self.exchange;
         let inlet = self.inlets.get_mut(&id)?;
-        let from = &inlet.from;
+        let (from, process) = (&inlet.from, inlet.process);
         let stream = &mut *inlet.wire.stream;
         let stand = inlet.arriving.receive(stream, &mut self.buffer, from.id, |brought| match brought {
             Brought::Letter(letter, enclosure) => {
-                exchange.tell(Event::Letter { from: from.clone(), letter, enclosure })
+                exchange.tell(Event::Letter { from: from.clone(), process, letter, enclosure })
             }
             Brought::Garbage => exchange.count(|dropped| dropped.garbage += 1),
             Brought::Forged => exchange.count(|dropped| dropped.forged += 1),

@@ -87,7 +87,7 @@ impl Host {
 
     fn letter(&self) -> (Card, Letter, Vec<u8>) {
         match self.next() {
-            Event::Letter { from, letter, enclosure } => (from, letter, enclosure),
+            Event::Letter { from, letter, enclosure, .. } => (from, letter, enclosure),
             other => panic!("{other:?}"),
         }
     }

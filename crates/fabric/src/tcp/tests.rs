@@ -3,7 +3,7 @@ use super::wire::{HEAD_BYTES, Head};
 use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream};
 use crate::conformance::{Harness, PATIENCE, view};
 use crate::fabric::Fabric;
-use crate::mesh::{Mesh, Peer};
+use crate::mesh::{Mesh, Peer, Retired, Watched};
 use crate::net::test_authority::Authority;
 use crate::net::{Identity, TlsStream};
 use crate::shm::{MemberBell, OwnRow};
@@ -563,6 +563,54 @@ fn who_finishes_loses_nothing() {
 }
 
 /// A finish is bounded.
+/// Whoever follows learns from the row how the view has ended: all of it leaves before the streams are closed, with peers that have long got it
+/// and without any.
+#[test]
+fn a_guest_gets_the_end_of_a_view() {
+    for members in [1, 2] {
+        let layout = layout(members);
+        let [near, far] = unix_pair().map(|socket| Box::new(SocketStream::new(socket, &TINY).unwrap()));
+        let mut meshes = connect(&layout, || socket_ends(unix_pair(), &USUAL));
+        meshes[0].add_guest(&layout, near).unwrap();
+        let ring = ring(&layout);
+        for at in ring.clone().step_by(8) {
+            meshes[0].store(at, at);
+        }
+        let peers: Vec<Rank> = (1..members).map(Rank).collect();
+        meshes[0].post(&peers, ring.clone());
+        meshes[0].store(0, 77);
+        meshes[0].post(&peers, 0..8);
+        settle(&mut meshes);
+        let mut retired: Vec<_> = meshes.iter_mut().filter_map(Mesh::retire).collect();
+        let progress = |retired: &mut Vec<Retired>| retired.retain_mut(|retired| !retired.progress());
+        // The system has no room for so much.
+        for _ in 0..100 {
+            progress(&mut retired);
+        }
+        assert!(!retired.is_empty(), "{members} members");
+        let rows = (0..members).map(|_| None);
+        let mut watched =
+            Watched::new(&layout, [Some(Peer::There(far as Connection))].into_iter().chain(rows.skip(1)).collect())
+                .unwrap();
+        let start = Instant::now();
+        let (rank, down) = loop {
+            progress(&mut retired);
+            watched.progress();
+            if let Some(down) = watched.next_down() {
+                break down;
+            }
+            assert!(start.elapsed() < PATIENCE, "no end, and {} that go on", retired.len());
+        };
+        assert!(rank == Rank(0) && matches!(down, Down::Closed), "{down}");
+        assert_eq!(watched.rows().load(Rank(0), 0), 77);
+        assert!(ring.step_by(8).all(|at| watched.rows().load(Rank(0), at) == at));
+        while !retired.is_empty() {
+            progress(&mut retired);
+            assert!(start.elapsed() < PATIENCE, "{} go on", retired.len());
+        }
+    }
+}
+
 #[test]
 fn a_peer_that_hangs_does_not_hold_a_finish() {
     let (_, mut fabric, _stranger) = with_stranger();
