@@ -1,12 +1,15 @@
 //! Members on other hosts: who they are, where they can be reached, and what is told about them.
 //!
 //! Whoever has the same [host key](host_key) is reached by the mail of the runtime directory and shares its memory; everybody else has
-//! a [`Card`] in the book, gets letters over the network, and a stream for each view. Everything else about a group is the same.
+//! a [`Card`] in the book, gets letters over the network, and a stream or a [connection of libfabric](crate::meeting) for each view.
+//! Everything else about a group is the same.
 use crate::error::JoinError;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, View, ViewId};
+use spindle_fabric::OfiError;
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, Security};
+use spindle_fabric::ofi::{OfiOptions, OfiPort};
 use spindle_fabric::tcp::SocketOptions;
 use std::collections::BTreeMap;
 use std::io;
@@ -32,6 +35,20 @@ pub struct Network {
     /// How long a connection may be silent in the system's eyes before it counts as broken. Members suspect those that are silent for
     /// [`suspect_after`](crate::Config::suspect_after) in any case.
     pub silence: Duration,
+    /// What carries the members' rows between hosts. Letters, and what goes to those who follow, go over streams in any case.
+    pub transport: Transport,
+}
+
+/// What carries the members' rows between hosts: the same at all members.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Transport {
+    /// Streams: TCP, or TLS over it.
+    #[default]
+    Tcp,
+    /// libfabric, for RDMA hardware. Without an address it is at the one of [`Network::listen`], if that is an IP address. Nothing is encrypted
+    /// there, so it is for [trusted networks](Security::Insecure) only.
+    Ofi(OfiOptions),
 }
 
 impl Network {
@@ -43,7 +60,28 @@ impl Network {
             seeds,
             security: Security::default(),
             silence: Duration::from_millis(SocketOptions::SILENCE_MS.into()),
+            transport: Transport::Tcp,
         }
+    }
+
+    /// How libfabric is to be used, if it is.
+    ///
+    /// # Errors
+    /// It can't be, with this configuration or on this machine.
+    fn ofi(&self) -> Result<Option<OfiOptions>, JoinError> {
+        let Transport::Ofi(options) = &self.transport else { return Ok(None) };
+        if let Security::Tls(_) = self.security {
+            return Err(JoinError::Unencrypted);
+        }
+        let mut options = options.clone();
+        options.address = options.address.or_else(|| self.advertise.iter().chain(&self.listen).find_map(Address::ip));
+        // Now rather than when the first view begins.
+        let port = OfiPort::open(&options, 1)?;
+        let is_local = port.address().socket_address().is_some_and(|address| address.ip().is_loopback());
+        if matches!(self.security, Security::Local) && !is_local {
+            return Err(JoinError::Exposed { address: port.address().to_string() });
+        }
+        Ok(Some(options))
     }
 }
 
@@ -59,6 +97,8 @@ pub(crate) struct Net {
     at_seeds: BTreeMap<usize, MemberId>,
     /// The streams that are being made.
     dialling: BTreeMap<(ViewId, MemberId), Address>,
+    /// How rows go through libfabric, if they do.
+    ofi: Option<OfiOptions>,
 }
 
 /// A view as it is told to those who join: with what they need to take part in it.
@@ -79,6 +119,7 @@ impl Net {
         me: MemberId,
         tell: impl Fn() + Send + Sync + 'static,
     ) -> Result<Net, JoinError> {
+        let ofi = network.ofi()?;
         let host = host_key(dir).map_err(JoinError::Host)?;
         let silence_ms = u32::try_from(network.silence.as_millis()).unwrap_or(u32::MAX);
         let options = Options {
@@ -94,7 +135,7 @@ impl Net {
         let seeds = network.seeds.clone();
         let own_seed = seeds.iter().position(|seed| *seed == endpoint.card().address);
         let (at_seeds, book, dialling) = Default::default();
-        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling })
+        Ok(Net { endpoint, book, seeds, own_seed, at_seeds, dialling, ofi })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -171,6 +212,16 @@ impl Net {
             self.endpoint.dial(&address, Some(id), purpose);
             self.dialling.insert((view, id), address);
         }
+    }
+
+    /// A place to be connected from with up to `peers` members, for one view; `None` if that takes no more than a stream.
+    pub(crate) fn open_port(&self, peers: u32) -> Result<Option<OfiPort>, OfiError> {
+        self.ofi.as_ref().map(|options| OfiPort::open(options, peers)).transpose()
+    }
+
+    /// Whether rows go through libfabric.
+    pub(crate) fn uses_ofi(&self) -> bool {
+        self.ofi.is_some()
     }
 
     /// What has happened, after what that means for the book.

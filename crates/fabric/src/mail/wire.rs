@@ -6,6 +6,7 @@
 use super::bytes::{Reader, WireError, Writer};
 use super::limits::LETTER_BYTES_MAX;
 use crate::net::Address;
+use crate::ofi::OfiAddress;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, ViewId};
 
@@ -21,6 +22,7 @@ const VIEW: u32 = 5;
 const REQUEST: u32 = 6;
 const ANSWER: u32 = 7;
 const STATE: u32 = 8;
+const PORT: u32 = 9;
 
 /// What processes of a group write to each other.
 ///
@@ -106,6 +108,17 @@ pub enum Letter {
         /// Whose state it is.
         from: MemberId,
     },
+    /// Where I can be called through libfabric, for that view; for members of lower ranks, on other hosts.
+    Port {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view that the connection is for.
+        view: ViewId,
+        /// Who is there.
+        from: MemberId,
+        /// Where.
+        address: OfiAddress,
+    },
 }
 
 /// Why somebody can't join. The values are those of who refuses.
@@ -160,7 +173,7 @@ impl Letter {
             Self::Parts { event, .. } => 3 + usize::from(*event),
             Self::State { .. } => 2,
             Self::View { .. } | Self::Answer { .. } => 1,
-            Self::Ask { .. } | Self::Refused { .. } | Self::Wait { .. } | Self::Request { .. } => 0,
+            Self::Ask { .. } | Self::Refused { .. } | Self::Wait { .. } | Self::Request { .. } | Self::Port { .. } => 0,
         }
     }
 
@@ -171,7 +184,8 @@ impl Letter {
             | Self::Ask { from, .. }
             | Self::View { from, .. }
             | Self::Request { from, .. }
-            | Self::State { from, .. } => Some(*from),
+            | Self::State { from, .. }
+            | Self::Port { from, .. } => Some(*from),
             Self::Refused { .. } | Self::Wait { .. } | Self::Answer { .. } => None,
         }
     }
@@ -227,6 +241,11 @@ impl Letter {
                 out.u64(*bytes);
             }
             Self::State { view, from } => [view.0, from.0].into_iter().for_each(|value| out.u64(value)),
+            Self::Port { incarnation, view, from, address } => {
+                out.u128(*incarnation);
+                [view.0, from.0].into_iter().for_each(|value| out.u64(value));
+                out.bytes(&address.to_bytes());
+            }
         }
         debug_assert!(out.0.len() <= LETTER_BYTES_MAX);
         out.0
@@ -258,6 +277,12 @@ impl Letter {
             REQUEST => Self::Request { from: MemberId(from.u64()?), reply: from.u64()?, what: request(&mut from)? },
             ANSWER => Self::Answer { reply: from.u64()?, bytes: from.u64()? },
             STATE => Self::State { view: ViewId(from.u64()?), from: MemberId(from.u64()?) },
+            PORT => Self::Port {
+                incarnation: from.u128()?,
+                view: ViewId(from.u64()?),
+                from: MemberId(from.u64()?),
+                address: OfiAddress::from_bytes(from.bytes()?).ok_or(WireError::Value { field: "port" })?,
+            },
             got => return Err(WireError::Kind { got }),
         };
         match from.0.len() {
@@ -276,6 +301,7 @@ impl Letter {
             Self::Request { .. } => REQUEST,
             Self::Answer { .. } => ANSWER,
             Self::State { .. } => STATE,
+            Self::Port { .. } => PORT,
         }
     }
 }
@@ -439,6 +465,8 @@ mod tests {
             Letter::Request { from, reply: 0, what: Request::Forget },
             Letter::Request { from, reply: 0, what: Request::View },
             Letter::State { view, from },
+            Letter::Port { incarnation, view, from, address: OfiAddress::from_bytes(&[7; 68]).unwrap() },
+            Letter::Port { incarnation, view, from, address: OfiAddress::from_bytes(&[9; 5]).unwrap() },
         ]
     }
 
