@@ -203,7 +203,7 @@ impl Crew {
                 told.net.store(true, Ordering::Release);
                 told.ring();
             };
-            Net::open(network, group.clone(), dir, me, tell)
+            Net::open(network, group.clone(), dir, me, bell.is_some(), tell)
         };
         let net = network.map(open).transpose()?;
         Ok(Crew::with(Post::Mail { mailbox, outbox: Outbox::new(), watch, pidfd, net }, me, notices))

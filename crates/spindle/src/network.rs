@@ -74,7 +74,7 @@ impl Network {
             return Err(JoinError::Unencrypted);
         }
         let mut options = options.clone();
-        options.address = options.address.or_else(|| self.advertise.iter().chain(&self.listen).find_map(Address::ip));
+        options.address = options.address.or_else(|| self.listen.iter().chain(&self.advertise).find_map(Address::ip));
         // Now rather than when the first view begins.
         let port = OfiPort::open(&options, 1)?;
         let is_local = port.address().socket_address().is_some_and(|address| address.ip().is_loopback());
@@ -117,9 +117,11 @@ impl Net {
         group: GroupName,
         dir: &RuntimeDir,
         me: MemberId,
+        has_row: bool,
         tell: impl Fn() + Send + Sync + 'static,
     ) -> Result<Net, JoinError> {
-        let ofi = network.ofi()?;
+        // Who only follows has streams in any case.
+        let ofi = if has_row { network.ofi()? } else { None };
         let host = host_key(dir).map_err(JoinError::Host)?;
         let silence_ms = u32::try_from(network.silence.as_millis()).unwrap_or(u32::MAX);
         let options = Options {

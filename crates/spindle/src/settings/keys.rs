@@ -230,7 +230,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "network.fabric.address",
         about: "The IP address of this member in that network, without a port",
-        standard: "that of advertise or listen, if they have one",
+        standard: "that of listen or advertise, if they have one",
         kind: Kind::Word,
         example: "\"192.168.7.1\"",
     },
