@@ -141,6 +141,13 @@ impl Far {
         }
     }
 
+    /// Nothing is waited for any more, not even for what is under way.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(ofi) = &mut self.ofi {
+            ofi.give_up();
+        }
+    }
+
     /// Does as much of a finish as needs no waiting for peers.
     pub(crate) fn hang_up(&mut self, row: &OwnRegion) {
         // Connections do that by themselves when they are dropped.

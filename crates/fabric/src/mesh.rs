@@ -443,6 +443,13 @@ impl Retired {
     }
 }
 
+impl Drop for Retired {
+    fn drop(&mut self) {
+        // It had its time: whoever holds it up now is gone.
+        self.far.give_up();
+    }
+}
+
 impl Fabric for Mesh {
     type Reader = Reader;
 

@@ -63,8 +63,8 @@ pub(crate) struct OfiLinks {
     ending: u32,
     /// Links that there have been.
     turns: u16,
-    /// Whether nothing more is to be posted.
-    finishing: bool,
+    /// Whether nothing is waited for any more.
+    given_up: bool,
     /// Whether a link may be able to send that has not tried.
     untried: bool,
     looks: u32,
@@ -127,7 +127,7 @@ impl OfiLinks {
             open: 0,
             ending: 0,
             turns: 0,
-            finishing: false,
+            given_up: false,
             untried: false,
             looks: 0,
             limits,
@@ -324,9 +324,13 @@ impl OfiLinks {
         }
     }
 
+    /// Lets connections be closed as they are.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
     /// Tells all peers that nothing more comes, once everything that waits has left.
     pub(crate) fn finish(&mut self) {
-        self.finishing = true;
         self.links.iter_mut().flatten().for_each(Link::finish);
         self.untried = true;
         self.flush();
@@ -497,8 +501,8 @@ impl OfiLinks {
 
 impl Drop for OfiLinks {
     fn drop(&mut self) {
-        // As much of an end in order as needs no waiting for the peers. Who was told to finish had time for it.
-        if !self.finishing {
+        // As much of an end in order as needs no waiting for the peers.
+        if !self.given_up {
             self.progress();
             self.finish();
             self.drain();
