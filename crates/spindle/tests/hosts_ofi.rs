@@ -5,9 +5,11 @@
 mod hosts;
 
 use hosts::{World, chat, finish, start};
-use spindle::{Config, JoinError, OfiError, OfiOptions, Security, Transport};
+use rcgen::{CertificateParams, KeyPair};
+use spindle::{Config, Identity, JoinError, OfiError, OfiOptions, Security, Transport};
 use std::mem::ManuallyDrop;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -45,10 +47,23 @@ fn what_can_not_be_protected_is_refused() {
     };
     let error = with(OfiOptions { provider: Some("none".to_string()), ..options() }, Security::Local);
     assert!(matches!(error, JoinError::Ofi(OfiError::NoProvider { .. })), "{error}");
+    let error = with(options(), Security::Tls(identity(&world.scratch.0)));
+    assert!(matches!(error, JoinError::Unencrypted), "{error}");
     // The provider takes any address of this machine, if it takes one by itself.
     let error = with(OfiOptions { address: None, ..options() }, Security::Local);
     let is_refused = matches!(error, JoinError::Exposed { .. } | JoinError::Ofi(OfiError::NoAddress { .. }));
     assert!(is_refused || matches!(error, JoinError::TimedOut { .. }), "{error}");
+}
+
+/// A certificate that is its own authority.
+fn identity(dir: &Path) -> Identity {
+    let files = ["ca.pem", "own.pem", "own.key"].map(|name| dir.join(name));
+    let key = KeyPair::generate().unwrap();
+    let pem = CertificateParams::new(vec!["host".into()]).unwrap().self_signed(&key).unwrap().pem();
+    for (file, text) in files.iter().zip([&pem, &pem, &key.serialize_pem()]) {
+        std::fs::write(file, text).unwrap();
+    }
+    Identity::load(&files[0], &files[1], &files[2]).unwrap()
 }
 
 /// Members that would not understand each other are told so.
