@@ -728,6 +728,29 @@ mod tests {
         }
     }
 
+    /// Who rings goes by what was announced, whatever has come since.
+    #[test]
+    fn a_guest_that_comes_before_a_sleep_does_not_make_it_deaf() {
+        let layout = Layout::new(&view(1, 8)).unwrap();
+        let (own, _) = OwnRow::create(&layout, Rank(0), &MemberBell::with_event().unwrap()).unwrap();
+        let mut mesh = Mesh::new(&layout, own, []).unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
+        mesh.begin_sleep();
+        mesh.add_guest(&layout, Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())).unwrap();
+        let (doorbell, start) = (mesh.doorbell(), Instant::now());
+        let sleeper = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while !std::fs::read_to_string(&sleeper).unwrap().contains(") S ") {
+                    assert!(start.elapsed() < PATIENCE, "it does not sleep");
+                    std::thread::yield_now();
+                }
+                assert!(doorbell.ring());
+            });
+            assert!(mesh.sleep(PATIENCE) && start.elapsed() < PATIENCE, "it was not woken");
+        });
+    }
+
     /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.
     #[test]
     fn a_ring_of_an_ended_view_wakes_its_member_still() {
