@@ -90,7 +90,7 @@ impl From<JoinError> for Failure {
 impl From<SettingsError> for Failure {
     fn from(error: SettingsError) -> Failure {
         match &error {
-            SettingsError::Unsupported { .. } | SettingsError::Tls(_) => Failure::new(FAILED, error),
+            SettingsError::Tls(_) => Failure::new(FAILED, error),
             SettingsError::Wrong(problems) if problems.len() > 1 => {
                 let lines = error.to_string().replace('\n', "\n  ");
                 Failure::new(USAGE, format_args!("the settings are wrong:\n  {lines}"))

@@ -91,6 +91,39 @@ fn throughput_between_hosts() {
     }
 }
 
+/// Whether members can go through libfabric; says so if not.
+fn has_libfabric() -> bool {
+    let temp = Temp::new("libfabric");
+    let out = spindle(&temp.0, "throughput --fabric ofi --seconds 0.05 --size 128 --json");
+    let why = String::from_utf8_lossy(&out.stderr).into_owned();
+    if !out.status.success()
+        && ["libfabric could not be loaded", "libfabric has no provider"].iter().any(|it| why.contains(it))
+    {
+        println!("skipped: {why}");
+        return false;
+    }
+    assert!(out.status.success(), "{why}");
+    true
+}
+
+#[test]
+fn throughput_and_latency_through_libfabric() {
+    if !has_libfabric() {
+        return;
+    }
+    let report = bench("ofi", "throughput --fabric ofi --seconds 0.1 --size 128,10k");
+    for run in report["runs"].as_array().expect("a list") {
+        assert!(number(run, "messages_per_second") > 0.0 && run["ring_ratio"].is_null(), "{run}");
+        assert!(run["ratios"].as_object().expect("an object").contains_key("stream"), "{run}");
+    }
+    for wait in ["polling", "hybrid", "interrupt"] {
+        let report = bench(&format!("ofi-{wait}"), &format!("latency --seconds 0.1 --fabric ofi --wait {wait}"));
+        let run = &report["runs"][0];
+        assert_eq!((run["fabric"].as_str(), run["wait"].as_str()), (Some("ofi"), Some(wait)));
+        assert!(number(run, "samples") > 0.0 && number(run, "own_p50_ns") > 0.0, "{run}");
+    }
+}
+
 /// Three commands make a group, as they do in network namespaces of their own, and agree on what was delivered.
 #[test]
 fn members_that_are_commands_of_their_own() {

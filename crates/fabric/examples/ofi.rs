@@ -8,7 +8,7 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
 use spindle_fabric::ofi::{OfiAddress, OfiOptions, OfiPort, Purpose};
-use spindle_fabric::{Fabric, MemberBell, OfiFabric, OwnRow};
+use spindle_fabric::{Fabric, MemberBell, Mesh, OwnRow};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -127,7 +127,7 @@ struct Side {
     network: String,
     orders: TcpStream,
     plain: TcpStream,
-    fabric: OfiFabric,
+    fabric: Mesh,
     ring: Ring,
     /// Offsets of both members' counters.
     counters: [u64; 2],
@@ -169,14 +169,15 @@ impl Side {
         orders.read_exact(&mut theirs)?;
         let theirs = OfiAddress::from_bytes(&theirs).ok_or("the other side has sent no address")?;
         let purpose = Purpose { incarnation: 1, view: view.id };
-        let forming = OfiFabric::form(
-            port,
-            &layout,
-            OwnRow::create(&layout, me, &MemberBell::with_event()?)?.0,
-            purpose,
-            [(Rank(1 - me.0), Some(theirs))],
-        )?;
-        let fabric = forming.finish(PATIENCE)?;
+        let (own, other) = (OwnRow::create(&layout, me, &MemberBell::with_event()?)?.0, Rank(1 - me.0));
+        let mut meeting = port.meet(&layout, &own, purpose)?;
+        if other < me {
+            meeting.expect(other);
+        } else {
+            meeting.call(other, &theirs)?;
+        }
+        meeting.wait(PATIENCE)?;
+        let fabric = Mesh::over(&layout, own, [(other, None)], Some(meeting))?;
         let place = |rank| layout.row(rank).place(SubgroupId(0)).ok_or("it is not in the layout");
         let ring = place(SENDER)?.ring.ok_or("no ring")?;
         let counters = [place(SENDER)?.entry, place(RECEIVER)?.entry];

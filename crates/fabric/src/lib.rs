@@ -1,7 +1,7 @@
 //! One-sided memory between the members of a group: each writes its own row, and reads everybody's.
 //!
 //! Start with [`Fabric`], what a transport offers, and [`Mesh`], the one of groups: by [shared memory](shm) to members of the same
-//! machine, over [streams](tcp) to those of others. ([`OfiFabric`] is for RDMA hardware.) [`Publisher`] is how applications put messages into that memory;
+//! machine, over [streams](tcp) or through [libfabric](ofi) to those of others. [`Publisher`] is how applications put messages into that memory;
 //! [`conformance`] is what every fabric must pass.
 //!
 //! This is the only crate with `unsafe`, and [`region`] says what makes it right. There is no protocol here: what the words
@@ -11,6 +11,7 @@ pub mod bell;
 pub mod bulk;
 pub mod conformance;
 pub mod fabric;
+mod far;
 pub mod life;
 pub mod mail;
 pub mod mesh;
@@ -29,7 +30,7 @@ pub use bell::{Bell, Doorbell};
 pub use fabric::Fabric;
 pub use life::LifeLine;
 pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired, Watched};
-pub use ofi::{OfiError, OfiFabric};
+pub use ofi::OfiError;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use reader::{Reader, ReaderFrames};
 pub use region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};

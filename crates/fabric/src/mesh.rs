@@ -4,13 +4,17 @@
 //!   its row; no byte is copied, whatever the number of members. A post only wakes it, if it sleeps ([`shm`](crate::shm)).
 //! - *A peer that is [there](Peer::There)* has a copy of my row, and I have a copy of its. A post goes over the stream, and what arrives
 //!   is put into the copy by [`progress`](Fabric::progress) ([`tcp`](crate::tcp)).
+//! - *A peer that was [met](Mesh::over) through libfabric* has such copies, too; frames are written into them by its network card
+//!   ([`ofi`](crate::ofi)).
 //!
-//! Nothing else tells the two apart: not the engine, not publishers, not readers. A mesh without streams makes no system calls but to sleep and
-//! to wake; one with streams sleeps in the system's wait for descriptors, and peers that are here wake it by its eventfd.
+//! Nothing else tells them apart: not the engine, not publishers, not readers. A mesh of peers that are here makes no system calls but to sleep and
+//! to wake; one with others sleeps in the system's wait for descriptors, and peers that are here wake it by its eventfd.
 use crate::barrier::Barrier;
 use crate::bell::{Announced, Bell, Doorbell};
 use crate::fabric::Fabric;
+use crate::far::Far;
 use crate::life::{LIFE, has_ended};
+use crate::ofi::{OfiError, OfiMeeting};
 use crate::publisher::Publisher;
 use crate::reader::{Held, Reader, ReaderFrames};
 use crate::region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
@@ -49,7 +53,7 @@ impl Peer {
 
 /// One member's side of the ways to all others, for one view.
 ///
-/// Over streams nothing moves but in [`progress`](Fabric::progress), in [`post`](Table::post) (a post of control words is sent at once,
+/// To other machines nothing moves but in [`progress`](Fabric::progress), in [`post`](Table::post) (a post of control words is sent at once,
 /// if the system takes it) and before a sleep.
 #[derive(Debug)]
 pub struct Mesh {
@@ -57,7 +61,7 @@ pub struct Mesh {
     rows: Reader,
     row: Arc<OwnRegion>,
     bell: Bell,
-    announced: Option<Announced>,
+    announced: Option<Sleeper>,
     lingering: Vec<Lingering>,
     /// By rank; none at my own, and of peers that are not here.
     doorbells: Box<[Option<Doorbell>]>,
@@ -65,10 +69,18 @@ pub struct Mesh {
     lives: Vec<(Rank, Arc<SharedRegion>)>,
     /// What serves for all of them.
     barrier: Barrier,
-    /// To those who are not here, if there are any.
-    links: Option<Links>,
+    /// To those who are not here.
+    far: Far,
     /// Whether something has arrived since sleep was announced.
     arrived: bool,
+}
+
+/// A sleep that was announced, and by what it will end.
+#[derive(Debug)]
+struct Sleeper {
+    announced: Announced,
+    /// By the eventfd, among other descriptors.
+    by_event: bool,
 }
 
 /// A row of an ended view whose ring applications of this process still use: what they commit there rings the member, too.
@@ -78,10 +90,10 @@ pub struct Lingering {
     announced: Option<Announced>,
 }
 
-/// The streams of a view that is over: what was posted is still on its way, and peers may not have said all.
+/// The ways to other machines of a view that is over: what was posted is still on its way, and peers may not have said all.
 #[derive(Debug)]
 pub struct Retired {
-    links: Links,
+    far: Far,
     row: Arc<OwnRegion>,
     told: bool,
 }
@@ -138,6 +150,9 @@ pub enum MeshError {
         /// What the system said.
         source: io::Error,
     },
+    /// libfabric can't be used.
+    #[error(transparent)]
+    Ofi(#[from] OfiError),
 }
 
 impl Mesh {
@@ -155,16 +170,39 @@ impl Mesh {
         own: OwnRow,
         peers: impl IntoIterator<Item = (Rank, Option<Peer>)>,
     ) -> Result<Mesh, MeshError> {
+        Mesh::over(layout, own, peers, None)
+    }
+
+    /// As [`new`](Self::new), with those connected through libfabric who were met there: of `peers` they are among those that never came.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Panics
+    /// As [`new`](Self::new), and if the meeting is that of another row, or the bell has no eventfd.
+    pub fn over(
+        layout: &Layout,
+        own: OwnRow,
+        peers: impl IntoIterator<Item = (Rank, Option<Peer>)>,
+        meeting: Option<OfiMeeting>,
+    ) -> Result<Mesh, MeshError> {
         let OwnRow { me, row, bell } = own;
         assert_eq!(row.size(), layout.row(me).size, "the row was made for another layout");
         let mut rows = Vec::with_capacity(layout.rows().len());
         let mut doorbells = Vec::with_capacity(layout.rows().len());
         let mut streams = Vec::with_capacity(layout.rows().len());
         let mut lives = Vec::new();
+        let event = || bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
+        let mut ofi = meeting.map(|meeting| meeting.links(event())).transpose()?;
         for (rank, peer) in (0..).map(Rank).zip(by_rank(layout, me, peers)?) {
             let bytes = layout.row(rank).size;
             let of = |source| MeshError::Region { rank, part: "row", source };
             let (mut ring, mut stream) = (None, None);
+            if peer.is_some()
+                && let Some(ofi) = &mut ofi
+            {
+                ofi.forget(rank);
+            }
             rows.push(match peer {
                 _ if rank == me => Held::Own(row.clone()),
                 Some(Peer::Here(parts)) => {
@@ -184,23 +222,24 @@ impl Mesh {
                     stream = Some((connection, copy.clone()));
                     Held::Copy(copy)
                 }
-                None => Held::Peer(Arc::new(PeerRegion::zeros("an absent peer's row", bytes).map_err(of)?)),
+                None => match ofi.as_ref().and_then(|ofi| ofi.copy(rank)) {
+                    Some(copy) => Held::Copy(copy.clone()),
+                    None => Held::Peer(Arc::new(PeerRegion::zeros("an absent peer's row", bytes).map_err(of)?)),
+                },
             });
             doorbells.push(ring);
             streams.push(stream);
         }
-        let links = match streams.iter().any(Option::is_some) {
-            true => {
-                let event = bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
-                let os = |(call, source)| MeshError::Os { call, source };
-                Some(Links::new(layout, Some((me, &row)), Some(event), streams).map_err(os)?)
-            }
+        let os = |(call, source)| MeshError::Os { call, source };
+        let streams = match streams.iter().any(Option::is_some) {
+            true => Some(Links::new(layout, Some((me, &row)), Some(event()), streams).map_err(os)?),
             false => None,
         };
+        let far = Far::new(streams, ofi).map_err(|source| os(("epoll_ctl", source)))?;
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
         let (announced, lingering, arrived) = (None, vec![], false);
         let (rows, doorbells) = (Reader::of(rows), doorbells.into());
-        Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, links, arrived })
+        Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, far, arrived })
     }
 
     /// As [`Reader::has_objects`].
@@ -222,25 +261,25 @@ impl Mesh {
         self.lives.iter().filter(|(_, bell)| has_ended(bell.half_word(LIFE))).map(|(rank, _)| *rank)
     }
 
-    /// A peer from whose stream nothing more will arrive, and why; each is told once.
+    /// A peer on another machine from whom nothing more will arrive, and why; each is told once.
     pub fn next_down(&mut self) -> Option<(Rank, Down)> {
-        self.links.as_mut()?.next_down()
+        self.far.next_down()
     }
 
-    /// Whether `peer` has a stream, which is open.
+    /// Whether there is a way to `peer` on another machine, which is open.
     ///
     /// # Panics
     /// If it is not of this view.
     pub fn is_connected(&self, peer: Rank) -> bool {
-        self.links.as_ref().is_some_and(|links| links.is_open(peer))
+        self.far.is_open(peer)
     }
 
-    /// What went over the stream to `peer`, if it has one.
+    /// What went over the network to `peer`, if it is on another machine.
     ///
     /// # Panics
     /// If it is not of this view.
     pub fn traffic(&self, peer: Rank) -> Option<Traffic> {
-        self.links.as_ref()?.traffic(peer)
+        self.far.traffic(peer)
     }
 
     /// From now on `stream` gets what peers get, and first all that stands in the row: for somebody who [follows](Watched) the view without
@@ -252,45 +291,37 @@ impl Mesh {
     /// # Panics
     /// If `layout` is not that of the view, or the member's bell is [without an eventfd](crate::MemberBell::with_event).
     pub fn add_guest(&mut self, layout: &Layout, stream: Connection) -> io::Result<()> {
-        let links = match &mut self.links {
-            Some(links) => links,
-            none => {
-                assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
-                let event =
-                    self.bell.event().expect("a member with guests on other machines needs a bell with an eventfd");
-                let peers = layout.rows().iter().map(|_| None).collect();
-                let links = Links::new(layout, Some((self.me, &self.row)), Some(event), peers);
-                none.insert(links.map_err(|(_, source)| source)?)
-            }
-        };
-        links.add_guest(stream, &self.row)
+        assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
+        let event = self.bell.event().expect("a member with guests on other machines needs a bell with an eventfd");
+        self.far.add_guest(layout, (self.me, &self.row), event, stream)
     }
 
     /// How many guests there are.
     pub fn guests(&self) -> usize {
-        self.links.as_ref().map_or(0, Links::guests)
+        self.far.guests()
     }
 
-    /// Hands out the streams, if there are any, when the view is over: they need some more [progress](Retired::progress), as what was
+    /// Hands out the ways to other machines, if there are any, when the view is over: they need some more [progress](Retired::progress), as what was
     /// posted is still to be sent. From now on nothing is posted over them, and nothing arrives.
     pub fn retire(&mut self) -> Option<Retired> {
-        let links = self.links.take()?;
-        Some(Retired { links, row: self.row.clone(), told: false })
+        let far = std::mem::take(&mut self.far);
+        (!far.is_empty()).then(|| Retired { far, row: self.row.clone(), told: false })
     }
 
-    /// As [`retire`](Self::retire), and waits `at_most` that long until every peer has closed its stream, too. Then everything has
+    /// As [`retire`](Self::retire), and waits `at_most` that long until every peer has closed its side, too. Then everything has
     /// arrived, which is what the answer says.
     pub fn finish(&mut self, at_most: Duration) -> bool {
         let start = Instant::now();
         let Some(mut retired) = self.retire() else { return true };
-        let all = retired.links.open() > 0;
+        let all = retired.far.open() > 0;
         self.bell.clear();
         while !retired.progress() {
             let left = at_most.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return false;
             }
-            retired.links.wait(left);
+            // Not all providers say when something has left.
+            retired.far.wait(left.min(LOOK_AGAIN));
         }
         all
     }
@@ -317,6 +348,9 @@ impl Mesh {
         self.barrier
     }
 }
+
+/// How long a finish sleeps before it looks whether everything is on its way.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The rows of a view for somebody who is no member of it. Those of members that are on other machines fill by
 /// [`progress`](Self::progress).
@@ -411,15 +445,22 @@ fn by_rank(
 
 impl Retired {
     /// Sends on what waits, and takes in what arrives; then tells the peers and guests that nothing more comes, and says whether all peers
-    /// have closed, too. Until then the streams must be kept: were one closed while bytes of the peer are still on their way, the system would
+    /// have closed, too. Until then the ways must be kept: were one closed while bytes of the peer are still on their way, the system would
     /// cut it off, and what is on its way to the peer could be lost.
     pub fn progress(&mut self) -> bool {
-        self.links.progress(&self.row);
-        if !self.told && self.links.is_flushed() && self.links.has_served() {
-            self.links.finish();
+        self.far.progress(&self.row);
+        if !self.told && self.far.is_flushed() && self.far.has_served() {
+            self.far.finish();
             self.told = true;
         }
-        self.told && self.links.open() == 0
+        self.told && self.far.open() == 0
+    }
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        // It had its time: whoever holds it up now is gone.
+        self.far.give_up();
     }
 }
 
@@ -444,52 +485,55 @@ impl Fabric for Mesh {
 
     #[inline]
     fn progress(&mut self) -> bool {
-        let Some(links) = &mut self.links else { return false };
-        let (sent, arrived) = links.progress(&self.row);
+        if self.far.is_empty() {
+            return false;
+        }
+        let (sent, arrived) = self.far.progress(&self.row);
         self.arrived |= arrived;
         sent | arrived
     }
 
     fn is_flushed(&self) -> bool {
-        self.links.as_ref().is_none_or(Links::is_flushed)
+        self.far.is_flushed()
     }
 
     fn begin_sleep(&mut self) {
         if self.announced.is_none() {
             self.arrived = false;
             self.lingering.iter_mut().for_each(Lingering::announce);
-            self.announced =
-                Some(if self.links.is_some() { self.bell.announce_for_event() } else { self.bell.announce() });
+            let by_event = !self.far.is_empty();
+            let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
+            self.announced = Some(Sleeper { announced, by_event });
         }
     }
 
     fn sleep(&mut self, at_most: Duration) -> bool {
-        let announced =
+        let Sleeper { announced, by_event } =
             self.announced.take().expect("sleep without begin_sleep: what arrived before it would be missed");
-        let woken = match &mut self.links {
-            None => self.bell.wait(announced, at_most),
-            Some(links) => {
-                links.flush(&self.row);
-                let mut rung = self.bell.is_rung(&announced);
-                let mut arrived = self.arrived;
-                if !rung && !arrived {
-                    arrived = links.wait(at_most);
-                    rung = self.bell.is_rung(&announced);
-                }
-                // Also if it was neither: it may have been woken by a ring that was late for an earlier sleep.
-                if rung || !arrived {
-                    self.bell.clear();
-                }
-                self.bell.withdraw(announced);
-                rung || arrived
+        // As it was announced, and not by what there is now: whoever rings goes by the announcement.
+        let woken = if by_event {
+            self.far.flush(&self.row);
+            let mut rung = self.bell.is_rung(&announced);
+            let mut arrived = self.arrived;
+            if !rung && !arrived {
+                arrived = self.far.wait(at_most);
+                rung = self.bell.is_rung(&announced);
             }
+            // Also if it was neither: it may have been woken by a ring that was late for an earlier sleep.
+            if rung || !arrived {
+                self.bell.clear();
+            }
+            self.bell.withdraw(announced);
+            rung || arrived
+        } else {
+            self.bell.wait(announced, at_most)
         };
         self.lingering.iter_mut().for_each(Lingering::withdraw);
         woken
     }
 
     fn end_sleep(&mut self) {
-        if let Some(announced) = self.announced.take() {
+        if let Some(Sleeper { announced, .. }) = self.announced.take() {
             self.bell.withdraw(announced);
             self.lingering.iter_mut().for_each(Lingering::withdraw);
         }
@@ -517,12 +561,7 @@ impl Drop for Mesh {
     fn drop(&mut self) {
         // Peers would go on ringing for nobody.
         self.end_sleep();
-        if let Some(links) = &mut self.links {
-            // As much of `finish` as needs no waiting.
-            links.progress(&self.row);
-            links.finish();
-            links.progress(&self.row);
-        }
+        self.far.hang_up(&self.row);
     }
 }
 
@@ -558,13 +597,13 @@ impl Table for Mesh {
 
     #[inline]
     fn posts_cost(&self) -> bool {
-        self.links.is_some()
+        !self.far.is_empty()
     }
 
     /// As there.
     ///
     /// # Panics
-    /// If there are streams, and the range is not of whole words, or not inside my row.
+    /// If there are peers on other machines, and the range is not of whole words, or not inside my row.
     #[inline]
     fn post(&mut self, peers: &[Rank], range: Range<u64>) {
         // After the stores that the peers should find, whoever made them: they happened before this call.
@@ -574,8 +613,16 @@ impl Table for Mesh {
                 doorbell.ring_unfenced();
             }
         }
-        if let Some(links) = &mut self.links {
-            links.post(&self.row, peers, range);
+        if !self.far.is_empty() {
+            let whole = range.start.is_multiple_of(8) && range.end.is_multiple_of(8);
+            assert!(whole && range.end <= self.row.size(), "{range:?} is not of whole words, or outside my row");
+            if range.is_empty() {
+                return;
+            }
+            let control = self.row.control();
+            let words = range.start.min(control)..range.end.min(control);
+            let frames = range.start.max(control)..range.end.max(control);
+            self.far.post(&self.row, peers, words, frames);
         }
     }
 }
@@ -693,6 +740,29 @@ mod tests {
                 assert!(start.elapsed() < PATIENCE);
             }
         }
+    }
+
+    /// Who rings goes by what was announced, whatever has come since.
+    #[test]
+    fn a_guest_that_comes_before_a_sleep_does_not_make_it_deaf() {
+        let layout = Layout::new(&view(1, 8)).unwrap();
+        let (own, _) = OwnRow::create(&layout, Rank(0), &MemberBell::with_event().unwrap()).unwrap();
+        let mut mesh = Mesh::new(&layout, own, []).unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
+        mesh.begin_sleep();
+        mesh.add_guest(&layout, Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())).unwrap();
+        let (doorbell, start) = (mesh.doorbell(), Instant::now());
+        let sleeper = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while !std::fs::read_to_string(&sleeper).unwrap().contains(") S ") {
+                    assert!(start.elapsed() < PATIENCE, "it does not sleep");
+                    std::thread::yield_now();
+                }
+                assert!(doorbell.ring());
+            });
+            assert!(mesh.sleep(PATIENCE) && start.elapsed() < PATIENCE, "it was not woken");
+        });
     }
 
     /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.

@@ -1,5 +1,5 @@
 //! What a member says before it joins: the group, how many found it, and its subgroups.
-use crate::network::Network;
+use crate::network::{Network, Transport};
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -113,10 +113,14 @@ impl Config {
     /// A number that differs, in all likelihood, when anything differs that members must agree on.
     pub(crate) fn digest(&self) -> u64 {
         // FNV-1a over the version, which decides how the view is laid out, and the debug form of what has to be alike.
-        let spans_hosts = self.network.is_some();
+        let transport = match self.network.as_ref().map(|network| &network.transport) {
+            None => "false".to_string(),
+            Some(Transport::Tcp) => "true".to_string(),
+            Some(Transport::Ofi(options)) => format!("{:?} of libfabric", options.provider),
+        };
         let version = env!("CARGO_PKG_VERSION");
         let Config { suspect_after, object_bytes_max, subgroups, .. } = self;
-        let text = format!("{version} {suspect_after:?} {object_bytes_max} {subgroups:?} {spans_hosts}");
+        let text = format!("{version} {suspect_after:?} {object_bytes_max} {subgroups:?} {transport}");
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 

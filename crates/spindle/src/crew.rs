@@ -14,6 +14,7 @@ use spindle_fabric::mail::{
     enclose,
 };
 use spindle_fabric::net::{Card, Event, Purpose};
+use spindle_fabric::ofi::OfiAddress;
 use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
 use spindle_fabric::{Doorbell, MemberBell, Peer, PeerParts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,8 +108,8 @@ pub(crate) struct Crew {
     ways: Ways,
     pub(crate) me: MemberId,
     incarnation: u128,
-    /// What members have handed over for views to come: their memory, or a stream.
-    parts: BTreeMap<(ViewId, MemberId), (u128, Peer)>,
+    /// What members have handed over for views to come.
+    parts: BTreeMap<(ViewId, MemberId), (u128, Part)>,
     /// The newest view that has begun here.
     begun: ViewId,
     /// Who was not in the view before, of the views that are known.
@@ -133,6 +134,15 @@ pub(crate) struct Crew {
     /// Who of them does not read its letters, since when.
     deaf: BTreeMap<MemberId, Instant>,
     notices: Arc<Notices>,
+}
+
+/// What a member has handed over for a view.
+#[derive(Debug)]
+enum Part {
+    /// Its memory, or a stream.
+    Way(Peer),
+    /// Where it can be called through libfabric.
+    Port(OfiAddress),
 }
 
 #[derive(Debug)]
@@ -227,7 +237,7 @@ impl Crew {
                 told.net.store(true, Ordering::Release);
                 told.ring();
             };
-            Net::open(network, group.clone(), dir, me, tell)
+            Net::open(network, group.clone(), dir, me, bell.is_some(), tell)
         };
         let net = network.map(open).transpose()?;
         Ok(Crew::with(Ways::Mail { mailbox, outbox: Outbox::new(), watch, pidfd, net }, me, notices))
@@ -502,7 +512,7 @@ impl Crew {
                     self.take(letter, Some(process), vec![], &enclosure, news);
                 }
                 Some(Event::Stream { with, purpose: Purpose::Part { incarnation, view }, stream, .. }) => {
-                    self.keep_part(incarnation, view, with.id, Peer::There(stream));
+                    self.keep_part(incarnation, view, with.id, Part::Way(Peer::There(stream)));
                 }
                 Some(Event::Lost { with }) => news.push(News::Lost(with.id)),
                 Some(Event::Failed { address, purpose: Purpose::Mail, why }) => {
@@ -510,7 +520,7 @@ impl Crew {
                 }
                 // What this process follows.
                 Some(Event::Stream { with, purpose: Purpose::Guest { incarnation, view }, stream, dialled: true }) => {
-                    self.keep_part(incarnation, view, with.id, Peer::There(stream));
+                    self.keep_part(incarnation, view, with.id, Part::Way(Peer::There(stream)));
                 }
                 Some(Event::Stream { purpose: Purpose::Guest { incarnation, view }, stream, .. }) => {
                     if incarnation == self.incarnation {
@@ -611,6 +621,9 @@ impl Crew {
                 self.keep_bulk_link(incarnation, view, BulkLink { number, from, way });
             }
             Letter::Request { from, reply, what } => news.push(News::Requests { from, reply, what }),
+            Letter::Port { incarnation, view, from, address } if !self.has_parts(view, from) => {
+                self.keep_part(incarnation, view, from, Part::Port(address));
+            }
             _ => {}
         }
     }
@@ -618,7 +631,7 @@ impl Crew {
     fn keep_parts(&mut self, incarnation: u128, view: ViewId, from: MemberId, pid: u32, mut fds: Vec<OwnedFd>) {
         let event = if fds.len() > 3 { fds.pop() } else { None };
         let Ok([row, bell, pidfd]) = <[OwnedFd; 3]>::try_from(fds) else { return };
-        if !self.keep_part(incarnation, view, from, Peer::Here(PeerParts { row, bell, event })) {
+        if !self.keep_part(incarnation, view, from, Part::Way(Peer::Here(PeerParts { row, bell, event }))) {
             return;
         }
         if let Ways::Mail { watch, .. } = &self.ways
@@ -634,7 +647,7 @@ impl Crew {
     }
 
     /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
-    fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: Peer) -> bool {
+    fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: Part) -> bool {
         let oldest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
         // Who waits to be let in does not know yet which group it will be.
         let is_mine = [incarnation, 0].contains(&self.incarnation);
@@ -707,7 +720,23 @@ impl Crew {
         if let Ways::Local(board) = &self.ways {
             return lock(&board.parts).remove(&(view, member, self.me)).map(Peer::Here);
         }
-        self.parts.remove(&(view, member)).map(|(_, parts)| parts)
+        match self.parts.remove(&(view, member)) {
+            Some((_, Part::Way(way))) => Some(way),
+            Some((_, Part::Port(_))) | None => None,
+        }
+    }
+
+    /// Where `member` can be called through libfabric for `view`, if it has said so.
+    pub(crate) fn port_of(&self, view: ViewId, member: MemberId) -> Option<&OfiAddress> {
+        match self.parts.get(&(view, member)) {
+            Some((_, Part::Port(address))) => Some(address),
+            Some((_, Part::Way(_))) | None => None,
+        }
+    }
+
+    /// Tells `to` where I can be called through libfabric for `view`.
+    pub(crate) fn tell_port(&mut self, view: ViewId, to: MemberId, address: OfiAddress) {
+        self.post(to, Letter::Port { incarnation: self.incarnation, view, from: self.me, address });
     }
 
     /// Who of these has no address any more.
@@ -738,7 +767,7 @@ impl Crew {
     pub(crate) fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
         match &self.ways {
             Ways::Local(board) => lock(&board.parts).contains_key(&(view, member, self.me)),
-            Ways::Mail { .. } => self.parts.contains_key(&(view, member)),
+            Ways::Mail { .. } => matches!(self.parts.get(&(view, member)), Some((_, Part::Way(_)))),
         }
     }
 
@@ -796,9 +825,12 @@ impl Crew {
 
     /// Makes the streams to members of `view` on other hosts that are this member's to make: a newcomer knows everybody from who told it
     /// of the view, and those who were there before may not know it yet; of two who are alike in that, it is the one with the lower id.
-    /// To be called until all are there.
+    /// To be called until all are there. Nothing is made if rows go through libfabric.
     pub(crate) fn connect(&mut self, view: &View) {
         let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
+        if net.uses_ofi() {
+            return;
+        }
         let newcomers = self.newcomers.get(&view.id);
         let is_new = |id: MemberId| newcomers.is_some_and(|newcomers| newcomers.contains(&id));
         let me = self.me;

@@ -1,9 +1,9 @@
 //! What can go wrong, by the call that reports it.
 use crate::gathering::Gathering;
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
-use spindle_fabric::MeshError;
 use spindle_fabric::mail::{DirError, MailError, NameError, Refusal};
 use spindle_fabric::net::NetError;
+use spindle_fabric::{MeshError, OfiError};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +30,24 @@ pub enum JoinError {
     /// Other hosts can't reach this process, or it can't reach them.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// libfabric is to carry the rows, and can't.
+    #[error(transparent)]
+    Ofi(#[from] OfiError),
+    /// libfabric is to carry the rows, which it does not encrypt, and TLS is asked for.
+    #[error(
+        "libfabric encrypts nothing, and this network is to be used with TLS; carry rows over tcp, or, if everybody who can reach \
+         the network may read and send, take TLS out and call it insecure"
+    )]
+    Unencrypted,
+    /// libfabric is to carry the rows, which it does not encrypt, beyond this host.
+    #[error(
+        "libfabric encrypts nothing, and {address} can be reached from other hosts; call the network insecure if everybody there may \
+         read and send, or give libfabric a loopback address"
+    )]
+    Exposed {
+        /// Where it would listen.
+        address: String,
+    },
     /// The host could not be told from others.
     #[error("can't tell this host from others: {0}; see that /proc is there")]
     Host(io::Error),

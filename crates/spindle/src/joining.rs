@@ -658,7 +658,7 @@ impl<'a> Candidate<'a> {
     /// Begins the first view of this process.
     fn install(&mut self, mut crew: Crew, mut installing: Installing) -> Result<Node, JoinError> {
         while !installing.look(&mut crew) {
-            crew.wait(self.tick()?);
+            crew.wait(self.tick()?.min(installing.patience()));
             installing.attend(&mut crew, self.digest);
         }
         Node::new(crew, installing, self.bell.clone(), self.config.terms())

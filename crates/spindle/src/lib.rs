@@ -26,6 +26,7 @@ mod joining;
 mod large;
 mod learning;
 mod line;
+mod meeting;
 mod network;
 mod node;
 mod observing;
@@ -43,7 +44,7 @@ pub use config::{Config, Subgroup, Who};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
 pub use gathering::{Gathering, Present};
 pub use group::Group;
-pub use network::Network;
+pub use network::{Network, Transport};
 pub use node::{Node, Poll};
 pub use observing::{Missed, Observed, Observing};
 pub use publisher::{Publisher, SharedPublisher};
@@ -55,6 +56,7 @@ pub use spindle_core::{
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use spindle_fabric::net::{Address, AddressError, Identity, NetError, Security, TlsError};
+pub use spindle_fabric::ofi::{OfiError, OfiOptions};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
 

@@ -1,12 +1,15 @@
 //! Members on other hosts: who they are, where they can be reached, and what is told about them.
 //!
 //! Whoever has the same [host key](host_key) is reached by the mail of the runtime directory and shares its memory; everybody else has
-//! a [`Card`] in the book, gets letters over the network, and a stream for each view. Everything else about a group is the same.
+//! a [`Card`] in the book, gets letters over the network, and a stream or a [connection of libfabric](crate::meeting) for each view.
+//! Everything else about a group is the same.
 use crate::error::JoinError;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, View, ViewId};
+use spindle_fabric::OfiError;
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, Security};
+use spindle_fabric::ofi::{OfiOptions, OfiPort};
 use spindle_fabric::tcp::SocketOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -34,6 +37,20 @@ pub struct Network {
     /// How long a connection may be silent in the system's eyes before it counts as broken. Members suspect those that are silent for
     /// [`suspect_after`](crate::Config::suspect_after) in any case.
     pub silence: Duration,
+    /// What carries the members' rows between hosts. Letters, and what goes to those who follow, go over streams in any case.
+    pub transport: Transport,
+}
+
+/// What carries the members' rows between hosts: the same at all members.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Transport {
+    /// Streams: TCP, or TLS over it.
+    #[default]
+    Tcp,
+    /// libfabric, for RDMA hardware. Without an address it is at the one of [`Network::listen`], if that is an IP address. Nothing is encrypted
+    /// there, so it is for [trusted networks](Security::Insecure) only.
+    Ofi(OfiOptions),
 }
 
 impl Network {
@@ -45,7 +62,28 @@ impl Network {
             seeds,
             security: Security::default(),
             silence: Duration::from_millis(SocketOptions::SILENCE_MS.into()),
+            transport: Transport::Tcp,
         }
+    }
+
+    /// How libfabric is to be used, if it is.
+    ///
+    /// # Errors
+    /// It can't be, with this configuration or on this machine.
+    fn ofi(&self) -> Result<Option<OfiOptions>, JoinError> {
+        let Transport::Ofi(options) = &self.transport else { return Ok(None) };
+        if let Security::Tls(_) = self.security {
+            return Err(JoinError::Unencrypted);
+        }
+        let mut options = options.clone();
+        options.address = options.address.or_else(|| self.listen.iter().chain(&self.advertise).find_map(Address::ip));
+        // Now rather than when the first view begins.
+        let port = OfiPort::open(&options, 1)?;
+        let is_local = port.address().socket_address().is_some_and(|address| address.ip().is_loopback());
+        if matches!(self.security, Security::Local) && !is_local {
+            return Err(JoinError::Exposed { address: port.address().to_string() });
+        }
+        Ok(Some(options))
     }
 }
 
@@ -63,6 +101,8 @@ pub(crate) struct Net {
     dialling: BTreeMap<(ViewId, MemberId), Address>,
     /// Those for bulk groups, by number as well; since when, if the last attempt has failed.
     bulk_dialling: BTreeMap<(ViewId, u64, MemberId), Dialled>,
+    /// How rows go through libfabric, if they do.
+    ofi: Option<OfiOptions>,
 }
 
 #[derive(Debug)]
@@ -89,8 +129,11 @@ impl Net {
         group: GroupName,
         dir: &RuntimeDir,
         me: MemberId,
+        has_row: bool,
         tell: impl Fn() + Send + Sync + 'static,
     ) -> Result<Net, JoinError> {
+        // Who only follows has streams in any case.
+        let ofi = if has_row { network.ofi()? } else { None };
         let host = host_key(dir).map_err(JoinError::Host)?;
         let silence_ms = u32::try_from(network.silence.as_millis()).unwrap_or(u32::MAX);
         let options = Options {
@@ -107,7 +150,7 @@ impl Net {
         let is_own = |(_, seed): &(usize, &Address)| **seed == endpoint.card().address;
         let own_seeds = seeds.iter().enumerate().filter(is_own).map(|(i, _)| i).collect();
         let (at_seeds, book, dialling, bulk_dialling) = Default::default();
-        Ok(Net { endpoint, book, seeds, own_seeds, at_seeds, dialling, bulk_dialling })
+        Ok(Net { endpoint, book, seeds, own_seeds, at_seeds, dialling, bulk_dialling, ofi })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -193,6 +236,16 @@ impl Net {
             self.endpoint.dial(&address, Some(id), purpose);
             self.dialling.insert((view, id), address);
         }
+    }
+
+    /// A place to be connected from with up to `peers` members, for one view; `None` if that takes no more than a stream.
+    pub(crate) fn open_port(&self, peers: u32) -> Result<Option<OfiPort>, OfiError> {
+        self.ofi.as_ref().map(|options| OfiPort::open(options, peers)).transpose()
+    }
+
+    /// Whether rows go through libfabric.
+    pub(crate) fn uses_ofi(&self) -> bool {
+        self.ofi.is_some()
     }
 
     /// Makes the stream to `id` for a bulk group of a view, unless that is being done; after a failure not at once.
@@ -367,7 +420,7 @@ mod tests {
 
     fn net(hosts: &Hosts, name: &str, id: u64) -> Net {
         let dir = RuntimeDir::new(hosts.dir(id as u32)).unwrap();
-        Net::open(&hosts.network(name, &[]), GroupName::new("g").unwrap(), &dir, MemberId(id), || {}).unwrap()
+        Net::open(&hosts.network(name, &[]), GroupName::new("g").unwrap(), &dir, MemberId(id), true, || {}).unwrap()
     }
 
     fn next(net: &mut Net) -> Event {
@@ -406,7 +459,7 @@ mod tests {
         let hosts = Hosts::new("two-seeds");
         let dir = RuntimeDir::new(hosts.dir(1)).unwrap();
         let network = hosts.network("near", &["near", "./near", "far"]);
-        let mut net = Net::open(&network, GroupName::new("g").unwrap(), &dir, MemberId(1), || {}).unwrap();
+        let mut net = Net::open(&network, GroupName::new("g").unwrap(), &dir, MemberId(1), true, || {}).unwrap();
         assert!(net.founds());
         let letter = spindle_fabric::mail::Letter::Refused { why: spindle_fabric::mail::Refusal::NoState };
         net.endpoint().send(&network.seeds[1], None, &letter, &[]);
@@ -425,10 +478,10 @@ mod tests {
         for id in ids.clone() {
             net.learn(card(id, hosts.at("somewhere")));
         }
-        net.retain(|_| false);
+        net.retain(ViewId(0), |_| false);
         assert!(ids.clone().all(|id| net.far(MemberId(id)).is_some()));
         net.learn(card(ids.end, hosts.at("somewhere")));
-        net.retain(|id| id.0 % 2 == 0);
+        net.retain(ViewId(0), |id| id.0 % 2 == 0);
         assert!((2..=ids.end).all(|id| net.far(MemberId(id)).is_some() == (id % 2 == 0)));
     }
 

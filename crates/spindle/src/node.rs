@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::joining::Joins;
 use crate::large::{LINK_LOOK, Large};
 use crate::line::Line;
+use crate::meeting::{self, Meeting};
 use crate::publisher::Publisher;
 use crate::receiver::Receiver;
 use crate::shared::{End, Shared, Upcall};
@@ -101,6 +102,8 @@ pub(crate) struct Terms {
 #[derive(Debug)]
 pub(crate) struct Installing {
     engine: Engine,
+    /// With members whose rows come through libfabric. Closed before the row is given up.
+    meeting: Option<Meeting>,
     row: Pledge,
     handover: Handover,
     view: Arc<View>,
@@ -242,6 +245,7 @@ impl Installing {
         };
         crew.expect(engine.view());
         let view = Arc::new(engine.view().clone());
+        let meeting = Meeting::new(crew, &view, engine.layout(), &row)?;
         let others: Vec<MemberId> = view.members.iter().copied().filter(|id| *id != crew.me).collect();
         let handover = Handover::new(parts);
         crew.hand_over(view.id, &handover, &others);
@@ -251,7 +255,10 @@ impl Installing {
         crew.set_doorbell(row.doorbell());
         crew.flush_now();
         let since = Instant::now();
-        Ok(Installing { engine, row: Pledge(Some(row)), handover, view, since, looked: since, suspect_after })
+        let row = Pledge(Some(row));
+        let mut installing = Installing { engine, meeting, row, handover, view, since, looked: since, suspect_after };
+        installing.meet(crew);
+        Ok(installing)
     }
 
     /// The same for the first view of this process, of which the application has had these first rounds already.
@@ -274,7 +281,25 @@ impl Installing {
     /// Who has not come and may still.
     fn missing<'a>(&'a self, crew: &'a Crew) -> impl Iterator<Item = MemberId> + 'a {
         let others = self.view.members.iter().copied().filter(|id| *id != crew.me);
-        others.filter(|id| !crew.has_parts(self.view.id, *id) && !crew.is_dead(*id))
+        others.filter(|id| !crew.has_parts(self.view.id, *id) && !self.has_met(*id) && !crew.is_dead(*id))
+    }
+
+    /// Whether the row of `id` comes through libfabric, and can.
+    fn has_met(&self, id: MemberId) -> bool {
+        self.meeting.as_ref().zip(self.view.rank_of(id)).is_some_and(|(meeting, rank)| meeting.is_connected(rank))
+    }
+
+    /// Goes on with connections through libfabric, if there are to be any.
+    fn meet(&mut self, crew: &mut Crew) {
+        let missing: Vec<MemberId> = self.missing(crew).collect();
+        if let Some(meeting) = &mut self.meeting {
+            meeting.look(crew, &self.view, &missing);
+        }
+    }
+
+    /// How long to wait for news, at most, before the next [look](Self::look).
+    pub(crate) fn patience(&self) -> Duration {
+        if self.meeting.is_some() { meeting::LOOK } else { INSTALL_LOOK }
     }
 
     /// Whether nobody has to be waited for any more. This member's own memory is on its way to all then.
@@ -285,6 +310,7 @@ impl Installing {
         if let Some(row) = &self.row.0 {
             self.engine.show_life(|at, word| row.control_block().store(at, word));
         }
+        self.meet(crew);
         let waited = self.since.elapsed();
         // Who is on another host sees no life of this member before the view begins, and would suspect it first.
         let has_far = || self.view.members.iter().any(|id| *id != crew.me && crew.is_far(*id));
@@ -339,21 +365,22 @@ impl Installing {
             let theirs = crew.take_parts(self.view.id, id);
             // One bad member must not end all others.
             let theirs = theirs.filter(|peer| peer.check(self.engine.layout(), rank).is_ok());
-            match (&theirs, crew.is_dead(id)) {
-                (Some(_), true) => self.engine.member_died(rank),
+            let is_here = theirs.is_some() || self.has_met(id);
+            match (is_here, crew.is_dead(id)) {
+                (true, true) => self.engine.member_died(rank),
                 // It may have come to others, and have agreed with them on a view without this member.
-                (None, true) => self.engine.member_gone(rank),
-                (None, false) => self.engine.suspect(rank),
-                (Some(_), false) => {}
+                (false, true) => self.engine.member_gone(rank),
+                (false, false) => self.engine.suspect(rank),
+                (true, false) => {}
             }
-            if theirs.is_none() {
+            if !is_here {
                 absent.insert(id);
             }
             parts.push((rank, theirs));
         }
         let row = self.row.0.take().expect("a view begins once");
         let control = row.control_block();
-        let fabric = Mesh::new(self.engine.layout(), row, parts);
+        let fabric = Mesh::over(self.engine.layout(), row, parts, self.meeting.map(Meeting::end));
         let fabric = fabric.inspect_err(|_| control.store(membership::ABANDONED, 1))?;
         crew.begin(&self.view);
         // By whoever has asked by now, and has not gone.
@@ -684,8 +711,8 @@ impl Node {
         // What it has posted last may not have left yet.
         self.fabric.progress();
         // The old view's silence has no meaning any more, but whoever reads it must not take this member for dead.
-        self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
         let Some(next) = &mut self.next else { return Ok(Poll::Idle) };
+        self.wake_at = Some(Time(self.clock.now.0 + next.patience().as_nanos() as u64));
         if !next.look(&mut self.crew) {
             return Ok(Poll::Idle);
         }

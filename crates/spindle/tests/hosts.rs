@@ -4,10 +4,10 @@ mod common;
 use common::Scratch;
 use spindle::{
     Address, Batch, Config, Ended, Group, Handler, JoinError, Message, Network, ObserveError, Observed, Publisher,
-    Security, Snapshot, State, SubgroupId, View, ViewChange,
+    Security, Snapshot, State, SubgroupId, Transport, View, ViewChange,
 };
 use std::io::{Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -15,12 +15,18 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(30);
 
+/// What carries rows. A sibling of this file does the same over something else.
+#[allow(dead_code, reason = "unless this is the sibling's module")]
+fn transport() -> Transport {
+    Transport::Tcp
+}
+
 /// What one member has delivered.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
@@ -28,7 +34,7 @@ impl Log {
         self.lines().into_iter().filter(|line| !line.starts_with("view")).collect()
     }
 
-    fn wait(&self, what: &str, ready: impl Fn(&[String]) -> bool) {
+    pub(crate) fn wait(&self, what: &str, ready: impl Fn(&[String]) -> bool) {
         let start = Instant::now();
         while !ready(&self.lines()) {
             assert!(start.elapsed() < LONG, "no {what}: {:?}", self.lines());
@@ -53,17 +59,22 @@ impl Handler for Log {
 }
 
 /// A world of hosts.
-struct World {
+pub(crate) struct World {
     /// Of the group: ports may have belonged to another world's.
     name: String,
-    scratch: Scratch,
+    pub(crate) scratch: Scratch,
     seeds: Vec<Address>,
 }
 
 impl World {
     /// With seeds at Unix sockets, of which nobody else makes any.
-    fn new(name: &str, seeds: usize) -> World {
-        let scratch = Scratch::new(name);
+    pub(crate) fn new(name: &str, seeds: usize) -> World {
+        World::within(name, Scratch::new(name).0.clone(), seeds)
+    }
+
+    /// As [`new`](Self::new), in this directory.
+    pub(crate) fn within(name: &str, dir: PathBuf, seeds: usize) -> World {
+        let scratch = Scratch(dir);
         std::fs::create_dir_all(&scratch.0).unwrap();
         let seeds = (0..seeds).map(|i| at(&scratch.0, &format!("seed{i}"))).collect();
         World { name: name.to_string(), scratch, seeds }
@@ -71,7 +82,7 @@ impl World {
 
     /// A process on `host`, which listens at an address of its own.
     fn config(&self, host: u32, listen: Address, members: u32) -> Config {
-        let network = Network::new(listen, self.seeds.clone());
+        let network = Network { transport: crate::transport(), ..Network::new(listen, self.seeds.clone()) };
         Config {
             group: self.name.clone(),
             runtime_dir: Some(self.scratch.0.join(format!("host{host}"))),
@@ -82,11 +93,11 @@ impl World {
         }
     }
 
-    fn seed(&self, host: u32, seed: usize, members: u32) -> Config {
+    pub(crate) fn seed(&self, host: u32, seed: usize, members: u32) -> Config {
         self.config(host, self.seeds[seed].clone(), members)
     }
 
-    fn other(&self, host: u32, name: &str, members: u32) -> Config {
+    pub(crate) fn other(&self, host: u32, name: &str, members: u32) -> Config {
         self.config(host, at(&self.scratch.0, name), members)
     }
 }
@@ -101,14 +112,14 @@ fn at(dir: &Path, name: &str) -> Address {
 }
 
 /// A member that runs, and what it delivered.
-struct Member {
+pub(crate) struct Member {
     group: Group,
-    log: Log,
+    pub(crate) log: Log,
     orders: Option<Sender<String>>,
 }
 
 /// Joins on a thread.
-fn start(config: Config) -> Receiver<Result<Member, JoinError>> {
+pub(crate) fn start(config: Config) -> Receiver<Result<Member, JoinError>> {
     let (tell, told) = channel();
     thread::spawn(move || {
         let joined = config.join().map(|mut node| {
@@ -139,13 +150,13 @@ impl Member {
         Member { group, log, orders: Some(orders) }
     }
 
-    fn send(&self, text: &str) {
+    pub(crate) fn send(&self, text: &str) {
         self.orders.as_ref().unwrap().send(text.to_string()).unwrap();
     }
 }
 
 /// Each sends `count`; all deliver the same.
-fn chat(members: &[Member], count: usize, topic: &str) {
+pub(crate) fn chat(members: &[Member], count: usize, topic: &str) {
     let before: Vec<usize> = members.iter().map(|member| member.log.messages().len()).collect();
     for i in 0..count {
         for (number, member) in members.iter().enumerate() {
@@ -165,7 +176,7 @@ fn chat(members: &[Member], count: usize, topic: &str) {
     }
 }
 
-fn finish(members: Vec<Member>) {
+pub(crate) fn finish(members: Vec<Member>) {
     let mut ending = vec![];
     for mut member in members {
         member.orders = None;

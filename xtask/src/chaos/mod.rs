@@ -22,17 +22,18 @@ use round::{Failure, Round, Tally};
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) const USAGE: &str = "\
        cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--json]
-       cargo xtask chaos --hosts A..B [--seconds N] [--seed S] [--suspect-after MS] [--json]
+       cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--json]
 
   --seconds N         how long: rounds are begun until then; 60 by default
   --seed S            the first round's seed; by default by the clock
   --members A..B      how many members; 3..5 by default
   --hosts A..B        on so many hosts, each a network namespace, with one or two members: cuts their links, too
+  --fabric tcp|ofi    what carries the messages between hosts: streams, which is the default, or libfabric's provider for any network
   --suspect-after MS  the silence after which they evict each other; 300 by default, 800 between hosts
   --bug NAME          plant this bug of the core's in the members
   --json              print the result as one object";
@@ -58,6 +59,8 @@ pub(crate) struct Options {
     members: RangeInclusive<u32>,
     /// On how many hosts; `None`: all on this one.
     hosts: Option<RangeInclusive<u32>>,
+    /// What carries messages between them.
+    fabric: String,
     suspect_after: Duration,
     bug: Option<String>,
     json: bool,
@@ -70,6 +73,7 @@ impl Options {
             seed: None,
             members: 3..=5,
             hosts: None,
+            fabric: "tcp".to_owned(),
             suspect_after: Duration::ZERO,
             bug: None,
             json: false,
@@ -87,10 +91,15 @@ impl Options {
                 "--seed" => options.seed = Some(number()?),
                 "--members" => options.members = members(value)?,
                 "--hosts" => options.hosts = Some(hosts(value)?),
+                "--fabric" if ["tcp", "ofi"].contains(&value.as_str()) => options.fabric = value.clone(),
+                "--fabric" => bail!("--fabric wants tcp or ofi, not {value:?}"),
                 "--suspect-after" => options.suspect_after = Duration::from_millis(number()?.max(20)),
                 "--bug" => options.bug = Some(value.clone()),
                 _ => bail!("unknown argument {arg:?}\n{USAGE}"),
             }
+        }
+        if options.hosts.is_none() && options.fabric != "tcp" {
+            bail!("--fabric says what goes between hosts: with --hosts only");
         }
         if options.suspect_after.is_zero() {
             options.suspect_after = if options.hosts.is_some() { SUSPECT_AFTER_AFAR } else { SUSPECT_AFTER };
@@ -149,6 +158,13 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     let signals = Signals::watch()?;
     let session = Session::new(root, None, Instant::now() + Duration::from_secs(options.seconds) + SPARE, &signals);
     let program = build(options, &session)?;
+    if options.fabric == "ofi" {
+        let usable = Command::new(&program).arg("ofi").output().context("can't start a member")?;
+        if !usable.status.success() {
+            println!("skipped: {}", String::from_utf8_lossy(&usable.stdout).trim());
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     let folder = Folder::new()?;
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 >> 10);
     let mut seed = options.seed.unwrap_or_else(clock);
@@ -315,7 +331,8 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
     show("from there to everybody's end", "ms", finish);
     if let Some((seed, report)) = failure {
         let (what, range) = options.hosts.as_ref().map_or(("members", &options.members), |hosts| ("hosts", hosts));
-        let range = format!("{}..{}", range.start(), range.end());
+        let fabric = if options.fabric == "tcp" { "" } else { " --fabric ofi" };
+        let range = format!("{}..{}{fabric}", range.start(), range.end());
         println!("\nFAILED: {report}\n\nagain: cargo xtask chaos --seconds 1 --seed {seed} --{what} {range}");
     }
 }
@@ -336,7 +353,17 @@ mod tests {
         assert_eq!(parsed("--members 3").unwrap().members, 3..=3);
         let options = parsed("--hosts 3..5").unwrap();
         assert_eq!((options.hosts, options.suspect_after), (Some(3..=5), SUSPECT_AFTER_AFAR));
-        for wrong in ["--hosts 2", "--seconds", "--seconds x", "--members 5..3", "--members 0", "--nothing 1"] {
+        assert_eq!(parsed("--hosts 3 --fabric ofi").unwrap().fabric, "ofi");
+        for wrong in [
+            "--fabric ofi",
+            "--hosts 3 --fabric shm",
+            "--hosts 2",
+            "--seconds",
+            "--seconds x",
+            "--members 5..3",
+            "--members 0",
+            "--nothing 1",
+        ] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }

@@ -203,6 +203,7 @@ impl<'a> Round<'a> {
             let port = if is_seed { hosts::SEED_PORT } else { 0 };
             arguments.push(self.folder.path().join(format!("host{host}")).display().to_string());
             arguments.push(format!("{}:{port}", hosts::address(host)));
+            arguments.push(self.options.fabric.clone());
             arguments.extend(hosts.seeds());
             namespace = Some(hosts.name(host));
         }

@@ -14,6 +14,8 @@ pub(super) enum Fabric {
     Shm,
     /// TCP streams: each member is on a host of its own, as far as it knows
     Tcp,
+    /// libfabric, over its provider for any network: the same
+    Ofi,
 }
 
 /// How a member's polling thread waits.

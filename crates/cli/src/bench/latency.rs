@@ -9,7 +9,7 @@
 //! application thread sends every few ms, when all polling threads are asleep: two of them are woken on the way, the sender's
 //! and the receiver's. `--wait` is the same with a way to wait: they poll all the time, sleep after a while, or sleep at once.
 //!
-//! With `--fabric tcp` each member is on a host of its own, as far as it knows, and the reference is a byte that goes to and fro over a
+//! With `--fabric tcp` or `ofi` each member is on a host of its own, as far as it knows, and the reference is a byte that goes to and fro over a
 //! plain TCP stream: between processes that spin, or, with `--sleeping` and `--wait`, that block.
 //!
 //! Keys of `--json`: `bench`, `cores`, `clock_read_ns` (what was subtracted), and `runs`, one for each of `--members`:
@@ -17,7 +17,7 @@
 //! (of all samples); `own_p50_ns`: median time until a sender delivers what it sent, which is when it knows that everybody has it;
 //! `cpu_percent`: CPU time of all members in percent of a core; `hop_ns`; `hops`: median over slices of a slice's median by the hop time just before and after it;
 //! `wake_ratio`, with `--sleeping`: the same by the median of a futex wake of a process that has slept for 1 ms; `stream_ratio`, over
-//! tcp: `own_p50_ns` of a slice by the stream's round trip; `ratio`: whichever of the three it is, as in the throughput benchmark. With
+//! tcp and ofi: `own_p50_ns` of a slice by the stream's round trip; `ratio`: whichever of the three it is, as in the throughput benchmark. With
 //! `--wait polling` there is none: the members take the cores that the reference would run on.
 use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores};
 use super::limits::{REST, hop_ns};
@@ -144,7 +144,7 @@ impl Args {
     fn reference(&self) -> Option<Reference> {
         match (self.fabric, self.pulses()) {
             _ if self.wait == Some(Wait::Polling) => None,
-            (Fabric::Tcp, blocking) => Some(Reference::Stream { blocking }),
+            (Fabric::Tcp | Fabric::Ofi, blocking) => Some(Reference::Stream { blocking }),
             (Fabric::Shm, true) => Some(Reference::Wake),
             (Fabric::Shm, false) => Some(Reference::Hop),
         }
@@ -179,7 +179,7 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         let after = hop_now()?;
         let product = match args.fabric {
             Fabric::Shm => &others,
-            Fabric::Tcp => &mine,
+            Fabric::Tcp | Fabric::Ofi => &mine,
         };
         if !product.is_empty() && reference.is_some() {
             let product = product.value_at_quantile(0.5) as f64 - clock_ns;
@@ -282,7 +282,7 @@ impl Report {
         table.print(out)?;
         let is = |of: fn(&Run) -> bool| self.runs.iter().any(of);
         let what = match () {
-            () if is(|run| run.fabric == Fabric::Tcp) => "a TCP round trip, of own p50",
+            () if is(|run| run.fabric != Fabric::Shm) => "a TCP round trip, of own p50",
             () if is(|run| run.wake_ratio.is_some()) => "a futex wake",
             () => "a cache-line hop",
         };

@@ -63,7 +63,7 @@ impl Team {
         let dir = MeetingPlace::new()?;
         let seed = match plan.fabric {
             Fabric::Shm => None,
-            Fabric::Tcp => Some(free_address()?),
+            Fabric::Tcp | Fabric::Ofi => Some(free_address()?),
         };
         let mut team = Team { plan, members: Vec::new() };
         for rank in 0..members {
@@ -79,6 +79,7 @@ impl Team {
                     listen: if rank == 0 { seed.clone() } else { ANY_PORT.to_string() },
                     seeds: vec![seed.clone()],
                     insecure: false,
+                    provider: (plan.fabric == Fabric::Ofi).then(|| ANY_NETWORK.to_string()),
                 }),
                 members,
                 rank,
@@ -238,7 +239,7 @@ impl MeetingPlace {
     pub(super) fn of(&self, fabric: Fabric, rank: u32) -> PathBuf {
         match fabric {
             Fabric::Shm => self.0.clone(),
-            Fabric::Tcp => self.0.join(rank.to_string()),
+            Fabric::Tcp | Fabric::Ofi => self.0.join(rank.to_string()),
         }
     }
 
@@ -259,6 +260,9 @@ impl Drop for MeetingPlace {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+/// The provider of libfabric that needs no hardware.
+pub(super) const ANY_NETWORK: &str = "tcp";
 
 /// Listening there, a member gets whatever port is free.
 const ANY_PORT: &str = "127.0.0.1:0";

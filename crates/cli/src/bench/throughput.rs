@@ -13,7 +13,7 @@
 //! - `hop_ns`: median one-way hop time beside the slices; `slices`: how many;
 //! - `ring_ratio`: to the raw ring's blocks per second with this block size and these ring bytes (two members, one active
 //!   subgroup, shared memory); `stream_ratio`: to the writes per second of a plain TCP stream that carries as many bytes a write, which
-//!   nobody fills or looks at (the same, over tcp); `poll_ratio`: thread drive to poll drive; `one_sender_ratio`; `one_subgroup_ratio`; `first_members_ratio`:
+//!   nobody fills or looks at (the same, over tcp and ofi); `poll_ratio`: thread drive to poll drive; `one_sender_ratio`; `one_subgroup_ratio`; `first_members_ratio`:
 //!   deliveries summed over members, to the first number in `--members`; each `null` if it does not apply or no pair counts;
 //! - `ratios`: by the same names, with `median`, `p10`, `p90`, `reference` (its median rate), `pairs`, `discarded`, and
 //!   `modes` (`hop_ns`, `pairs`, `median`);
@@ -31,7 +31,7 @@ use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::member;
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
-use super::team::{MeetingPlace, Slice, Team, fits};
+use super::team::{ANY_NETWORK, MeetingPlace, Slice, Team, fits};
 use super::tell;
 use super::wire::{Counts, Job, Place, Plan, Setup};
 use crate::quantity::{bytes, seconds};
@@ -101,6 +101,9 @@ pub(super) struct Args {
     /// Trust the network between the members, with --listen
     #[arg(long, requires = "listen")]
     insecure: bool,
+    /// The provider of libfabric, with --listen and --fabric ofi [default: tcp]
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    provider: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -214,7 +217,9 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(listen), Some(rank)) = (&args.listen, args.rank) {
-        let place = Place { listen: listen.clone(), seeds: args.seeds.clone(), insecure: args.insecure };
+        let provider = || args.provider.clone().unwrap_or(ANY_NETWORK.to_string());
+        let provider = (args.fabric == Fabric::Ofi).then(provider);
+        let place = Place { listen: listen.clone(), seeds: args.seeds.clone(), insecure: args.insecure, provider };
         let report = alone(args, place, rank)?;
         return Ok(tell(&report, args.json, |out| report.print(out))?);
     }
@@ -266,7 +271,7 @@ impl Args {
             match plan.fabric {
                 Fabric::Shm if fits_ring => all.push((Against::Ring, members, plan)),
                 Fabric::Shm => {}
-                Fabric::Tcp => all.push((Against::Stream, members, plan)),
+                Fabric::Tcp | Fabric::Ofi => all.push((Against::Stream, members, plan)),
             }
         }
         if plan.drive == Drive::Thread && fits(members) {
@@ -446,7 +451,8 @@ impl Against {
 
 fn alone(args: &Args, place: Place, rank: u32) -> anyhow::Result<Alone> {
     let (members, size) = (args.members[0], args.size[0]);
-    let plan = Plan { fabric: Fabric::Tcp, ..args.plan(members, size) };
+    let fabric = if place.provider.is_some() { Fabric::Ofi } else { Fabric::Tcp };
+    let plan = Plan { fabric, ..args.plan(members, size) };
     let dir = MeetingPlace::new()?;
     let runtime_dir = dir.of(plan.fabric, rank);
     let (group, network) = ("bench".to_string(), Some(place));

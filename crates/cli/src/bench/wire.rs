@@ -27,6 +27,8 @@ pub(super) struct Place {
     pub(super) seeds: Vec<String>,
     /// Whether the network is trusted without TLS: it is that of the benchmark.
     pub(super) insecure: bool,
+    /// The provider of libfabric that carries messages, if they don't go over streams.
+    pub(super) provider: Option<String>,
 }
 
 /// What all members of a team do alike.

@@ -54,8 +54,13 @@ impl Writer {
 
     /// With its length in front.
     pub(crate) fn text(&mut self, text: &str) {
-        self.u32(text.len() as u32);
-        self.0.extend_from_slice(text.as_bytes());
+        self.bytes(text.as_bytes());
+    }
+
+    /// With their length in front.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.u32(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
     }
 }
 
@@ -87,8 +92,13 @@ impl<'a> Reader<'a> {
 
     /// As [`Writer::text`] wrote it; `field` is what it should be.
     pub(crate) fn text(&mut self, field: &'static str) -> Result<&'a str, WireError> {
+        str::from_utf8(self.bytes()?).map_err(|_| WireError::Value { field })
+    }
+
+    /// As [`Writer::bytes`] wrote them.
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let bytes = self.u32()?;
-        str::from_utf8(self.take(bytes as usize)?).map_err(|_| WireError::Value { field })
+        self.take(bytes as usize)
     }
 
     /// The length of a list with an element a member.

@@ -6,6 +6,7 @@
 use super::bytes::{Reader, WireError, Writer};
 use super::limits::LETTER_BYTES_MAX;
 use crate::net::Address;
+use crate::ofi::OfiAddress;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, ViewId};
 
@@ -21,7 +22,8 @@ const VIEW: u32 = 5;
 const REQUEST: u32 = 6;
 const ANSWER: u32 = 7;
 const STATE: u32 = 8;
-const BULK: u32 = 9;
+const PORT: u32 = 9;
+const BULK: u32 = 10;
 
 /// What processes of a group write to each other.
 ///
@@ -107,6 +109,17 @@ pub enum Letter {
         /// Whose state it is.
         from: MemberId,
     },
+    /// Where I can be called through libfabric, for that view; for members of lower ranks, on other hosts.
+    Port {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view that the connection is for.
+        view: ViewId,
+        /// Who is there.
+        from: MemberId,
+        /// Where.
+        address: OfiAddress,
+    },
     /// My way to you in a bulk group of that view. With one descriptor: a connected socket.
     Bulk {
         /// Which group of this name.
@@ -174,7 +187,7 @@ impl Letter {
             Self::Parts { event, .. } => 3 + usize::from(*event),
             Self::State { .. } => 2,
             Self::View { .. } | Self::Answer { .. } | Self::Bulk { .. } => 1,
-            Self::Ask { .. } | Self::Refused { .. } | Self::Wait { .. } | Self::Request { .. } => 0,
+            Self::Ask { .. } | Self::Refused { .. } | Self::Wait { .. } | Self::Request { .. } | Self::Port { .. } => 0,
         }
     }
 
@@ -186,6 +199,7 @@ impl Letter {
             | Self::View { from, .. }
             | Self::Request { from, .. }
             | Self::State { from, .. }
+            | Self::Port { from, .. }
             | Self::Bulk { from, .. } => Some(*from),
             Self::Refused { .. } | Self::Wait { .. } | Self::Answer { .. } => None,
         }
@@ -242,6 +256,11 @@ impl Letter {
                 out.u64(*bytes);
             }
             Self::State { view, from } => [view.0, from.0].into_iter().for_each(|value| out.u64(value)),
+            Self::Port { incarnation, view, from, address } => {
+                out.u128(*incarnation);
+                [view.0, from.0].into_iter().for_each(|value| out.u64(value));
+                out.bytes(&address.to_bytes());
+            }
             Self::Bulk { incarnation, view, from, number, stream } => {
                 out.u128(*incarnation);
                 [view.0, from.0, *number].into_iter().for_each(|value| out.u64(value));
@@ -278,6 +297,12 @@ impl Letter {
             REQUEST => Self::Request { from: MemberId(from.u64()?), reply: from.u64()?, what: request(&mut from)? },
             ANSWER => Self::Answer { reply: from.u64()?, bytes: from.u64()? },
             STATE => Self::State { view: ViewId(from.u64()?), from: MemberId(from.u64()?) },
+            PORT => Self::Port {
+                incarnation: from.u128()?,
+                view: ViewId(from.u64()?),
+                from: MemberId(from.u64()?),
+                address: OfiAddress::from_bytes(from.bytes()?).ok_or(WireError::Value { field: "port" })?,
+            },
             BULK => Self::Bulk {
                 incarnation: from.u128()?,
                 view: ViewId(from.u64()?),
@@ -304,6 +329,7 @@ impl Letter {
             Self::Answer { .. } => ANSWER,
             Self::State { .. } => STATE,
             Self::Bulk { .. } => BULK,
+            Self::Port { .. } => PORT,
         }
     }
 }
@@ -469,6 +495,8 @@ mod tests {
             Letter::State { view, from },
             Letter::Bulk { incarnation, view, from, number: u64::MAX - 1, stream: true },
             Letter::Bulk { incarnation, view, from, number: 0, stream: false },
+            Letter::Port { incarnation, view, from, address: OfiAddress::from_bytes(&[7; 68]).unwrap() },
+            Letter::Port { incarnation, view, from, address: OfiAddress::from_bytes(&[9; 5]).unwrap() },
         ]
     }
 

@@ -1,7 +1,7 @@
 //! Where a process can be reached from other hosts.
 use super::limits::{ADDRESS_BYTES_MAX, SOCKET_PATH_BYTES_MAX};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -80,6 +80,14 @@ impl Address {
             Place::Ip(ip) => Some(ip.port()),
             Place::Name { port, .. } => Some(*port),
             Place::Unix(_) => None,
+        }
+    }
+
+    /// The one IP address that it has, if that is what it names.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self.0 {
+            Place::Ip(ip) if !ip.ip().is_unspecified() => Some(ip.ip()),
+            _ => None,
         }
     }
 

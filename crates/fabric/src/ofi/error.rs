@@ -5,7 +5,7 @@ use spindle_core::Rank;
 use std::fmt;
 use std::time::Duration;
 
-/// Why an [`OfiFabric`](super::OfiFabric) could not be made.
+/// Why members could not be connected through libfabric.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfiError {
@@ -84,16 +84,6 @@ pub enum OfiError {
         rank: Rank,
         /// Why.
         source: RegionError,
-    },
-    /// The peers are not every other member of the view, once each.
-    #[error("member {rank} was given {times} times as a peer of member {me}: each rank but the own is needed once")]
-    Peers {
-        /// Who.
-        rank: Rank,
-        /// How often.
-        times: u32,
-        /// Who builds the fabric.
-        me: Rank,
     },
     /// An address is none of this provider's.
     #[error("{address} is no address of the kind that provider {provider} uses")]

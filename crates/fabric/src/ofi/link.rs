@@ -66,6 +66,8 @@ pub(super) struct Link {
     slot_bytes: u64,
     copy: Arc<CopyRegion>,
     rank: Rank,
+    /// Apart from other links to the same peer.
+    turn: u16,
     theirs: RowLayout,
     /// Where my rings are at the peer.
     target: Option<Target>,
@@ -116,32 +118,32 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    fn context(self, rank: Rank) -> usize {
+    fn context(self, rank: Rank, turn: u16) -> usize {
         let (kind, slot) = match self {
             Operation::Write => (0, 0),
             Operation::Send(slot) => (1, slot),
             Operation::Receive(slot) => (2, slot),
         };
-        (((rank.index() << 2) | kind) << 8) | usize::from(slot)
+        (usize::from(turn) << 48) | (((rank.index() << 2) | kind) << 8) | usize::from(slot)
     }
 
-    pub(super) fn of(context: usize) -> (Rank, Operation) {
+    pub(super) fn of(context: usize) -> (Rank, u16, Operation) {
         let slot = context as u8;
         let operation = match (context >> 8) & 3 {
             0 => Operation::Write,
             1 => Operation::Send(slot),
             _ => Operation::Receive(slot),
         };
-        (Rank((context >> 10) as u32), operation)
+        (Rank((context >> 10) as u32), (context >> 48) as u16, operation)
     }
 }
 
 impl Link {
-    /// A link to `rank`, whose row is `theirs`, over `endpoint`, for a row of which `mine` bytes are words. It is not connected yet.
+    /// A link to `rank`, the `turn`th of the member's links, to a peer whose row is `theirs`, over `endpoint`, for a row of which `mine` bytes are words. It is not connected yet.
     /// `row_memory` is the registration of my rings, if they need one.
     pub(super) fn new(
         adapter: &Arc<Adapter>,
-        rank: Rank,
+        (rank, turn): (Rank, u16),
         endpoint: Endpoint,
         copy: Arc<CopyRegion>,
         theirs: &RowLayout,
@@ -187,6 +189,7 @@ impl Link {
             slot_bytes,
             copy,
             rank,
+            turn,
             theirs: theirs.clone(),
             target: None,
             connected: false,
@@ -214,6 +217,14 @@ impl Link {
 
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    pub(super) fn turn(&self) -> u16 {
+        self.turn
+    }
+
+    pub(super) fn copy(&self) -> &Arc<CopyRegion> {
+        &self.copy
     }
 
     /// Where the peer may write.
@@ -371,7 +382,7 @@ impl Link {
             let description = self.row_memory.as_ref().map_or(ptr::null_mut(), |memory| memory.description());
             let from = Piece { start: row.place(&piece), bytes, description };
             let to = target.address + (piece.start - row.control());
-            let context = Operation::Write.context(self.rank);
+            let context = Operation::Write.context(self.rank, self.turn);
             // SAFETY: it is of the row, which the links keep; announced frames don't change (INV-FRAME), until this peer, too, has
             // delivered them, which it can't before the message behind this has arrived.
             match unsafe { self.endpoint.write(from, to, target.key, context) } {
@@ -420,7 +431,7 @@ impl Link {
         let bytes = HEAD_BYTES + len;
         let piece = self.piece(place.start..place.start + bytes);
         let flags = FI_COMPLETION | if bytes <= limits.inject_bytes { FI_INJECT } else { 0 };
-        let context = Operation::Send(slot).context(self.rank);
+        let context = Operation::Send(slot).context(self.rank, self.turn);
         // SAFETY: the slot was taken from the free ones, and comes back with the completion.
         match unsafe { self.endpoint.send(piece, context, flags) } {
             Ok(()) => {}
@@ -438,7 +449,7 @@ impl Link {
         while let Some(&slot) = self.unposted.last() {
             let piece = self.piece(self.slot(slot));
             // SAFETY: nobody looks at the slot until it is complete.
-            match unsafe { self.endpoint.receive(piece, Operation::Receive(slot).context(self.rank)) } {
+            match unsafe { self.endpoint.receive(piece, Operation::Receive(slot).context(self.rank, self.turn)) } {
                 Ok(()) => _ = self.unposted.pop(),
                 Err(Failure { code: FI_EAGAIN, .. }) => break,
                 Err(failure) => return Err(failure),

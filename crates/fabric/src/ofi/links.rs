@@ -20,6 +20,7 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
 use spindle_core::{Layout, Rank, RowLayout};
 use std::collections::VecDeque;
+use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -50,7 +51,7 @@ const DRAIN_MAX: Duration = Duration::from_millis(100);
 
 /// All connections of a member.
 #[derive(Debug)]
-pub struct OfiLinks {
+pub(crate) struct OfiLinks {
     // Closed from the top: connections before the memory that they move.
     links: Box<[Option<Link>]>,
     row_memory: Option<Arc<Registered>>,
@@ -60,6 +61,10 @@ pub struct OfiLinks {
     /// How many links there are, and how many of them are about to be closed.
     open: u32,
     ending: u32,
+    /// Links that there have been.
+    turns: u16,
+    /// Whether nothing is waited for any more.
+    given_up: bool,
     /// Whether a link may be able to send that has not tried.
     untried: bool,
     looks: u32,
@@ -121,6 +126,8 @@ impl OfiLinks {
             mine,
             open: 0,
             ending: 0,
+            turns: 0,
+            given_up: false,
             untried: false,
             looks: 0,
             limits,
@@ -166,24 +173,41 @@ impl OfiLinks {
             0 => self.row_memory.clone(),
             _ => self.register_row(rank, Some(&endpoint))?.map(Arc::new),
         };
-        let link = Link::new(&self.adapter, rank, endpoint, copy, theirs, self.mine.control, row_memory)?;
+        self.turns = self.turns.wrapping_add(1);
+        let id = (rank, self.turns);
+        let link = Link::new(&self.adapter, id, endpoint, copy, theirs, self.mine.control, row_memory)?;
         self.open += 1;
         Ok(self.links[rank.index()].insert(link))
     }
 
-    /// Lets `bell` end sleeps, and closes what has not come to be.
-    pub(super) fn wake_by(&mut self, bell: Option<BorrowedFd<'_>>) -> Result<(), OfiError> {
-        for (epoll, bell) in [&self.epoll, &self.news].into_iter().zip(bell.into_iter().cycle()) {
-            let added = epoll::add(epoll, bell, EventData::new_u64(BELL), EventFlags::IN);
-            added.map_err(|errno| OfiError::Os { call: "epoll_ctl", source: errno.into() })?;
-        }
-        for link in &mut self.links {
-            if link.as_ref().is_some_and(|link| !link.is_connected()) {
-                *link = None;
-                self.open -= 1;
+    /// Closes what has not come to be.
+    pub(super) fn forget_unconnected(&mut self) {
+        for rank in (0..self.links.len() as u32).map(Rank) {
+            if self.links[rank.index()].as_ref().is_some_and(|link| !link.is_connected()) {
+                self.forget(rank);
             }
         }
+    }
+
+    /// Closes the link to `rank`, of which nothing is told.
+    pub(crate) fn forget(&mut self, rank: Rank) {
+        if let Some(link) = self.links[rank.index()].take() {
+            self.open -= 1;
+            self.ending -= u32::from(link.close().is_some());
+        }
+    }
+
+    /// Lets sleeps end when `bell` is ready.
+    pub(crate) fn wake_by(&self, bell: BorrowedFd<'_>) -> io::Result<()> {
+        for epoll in [&self.epoll, &self.news] {
+            epoll::add(epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        }
         Ok(())
+    }
+
+    /// Where the row of `rank` is copied to, if it has a link.
+    pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
+        self.links[rank.index()].as_ref().map(Link::copy)
     }
 
     /// The link over `endpoint`, and whose it is.
@@ -196,7 +220,7 @@ impl OfiLinks {
     }
 
     /// How many connections there are still.
-    pub fn open(&self) -> u32 {
+    pub(crate) fn open(&self) -> u32 {
         self.open
     }
 
@@ -204,7 +228,7 @@ impl OfiLinks {
     ///
     /// # Panics
     /// If it is not of this view.
-    pub fn is_open(&self, rank: Rank) -> bool {
+    pub(crate) fn is_open(&self, rank: Rank) -> bool {
         self.links[rank.index()].is_some()
     }
 
@@ -212,17 +236,17 @@ impl OfiLinks {
     ///
     /// # Panics
     /// If it is not of this view.
-    pub fn traffic(&self, rank: Rank) -> Option<Traffic> {
+    pub(crate) fn traffic(&self, rank: Rank) -> Option<Traffic> {
         self.links[rank.index()].as_ref().map(Link::traffic)
     }
 
     /// A peer from whom nothing more will arrive, and why; each is told once.
-    pub fn next_down(&mut self) -> Option<(Rank, Down)> {
+    pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.down.pop_front()
     }
 
     /// Whether everything has left my memory.
-    pub fn is_flushed(&self) -> bool {
+    pub(crate) fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(Link::is_flushed)
     }
 
@@ -231,7 +255,7 @@ impl OfiLinks {
     ///
     /// # Panics
     /// If a peer is not of this view, or a range not inside the row.
-    pub fn post(&mut self, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
+    pub(crate) fn post(&mut self, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
         if !words.is_empty() {
             self.image.update(&self.row, &words);
         }
@@ -249,7 +273,7 @@ impl OfiLinks {
     }
 
     /// Sends to all who can take something and have not been tried.
-    pub fn flush(&mut self) -> bool {
+    pub(crate) fn flush(&mut self) -> bool {
         let mut moved = false;
         if std::mem::take(&mut self.untried) {
             for rank in (0..self.links.len() as u32).map(Rank) {
@@ -260,7 +284,7 @@ impl OfiLinks {
     }
 
     /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived.
-    pub fn progress(&mut self) -> (bool, bool) {
+    pub(crate) fn progress(&mut self) -> (bool, bool) {
         let mut sent = self.flush();
         let mut arrived = self.look();
         self.looks = self.looks.wrapping_add(1);
@@ -276,7 +300,7 @@ impl OfiLinks {
 
     /// Waits until something has arrived or the bell rings, `at_most` that long, and does meanwhile what there is to do. Whether something
     /// has arrived.
-    pub fn wait(&mut self, at_most: Duration) -> bool {
+    pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
         let (start, mut for_nothing) = (Instant::now(), 0);
         loop {
             let left = at_most.saturating_sub(start.elapsed());
@@ -300,8 +324,13 @@ impl OfiLinks {
         }
     }
 
+    /// Lets connections be closed as they are.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
     /// Tells all peers that nothing more comes, once everything that waits has left.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.links.iter_mut().flatten().for_each(Link::finish);
         self.untried = true;
         self.flush();
@@ -385,9 +414,10 @@ impl OfiLinks {
 
     fn take(&mut self, completion: Completion) -> bool {
         let (Completion::Done { context, .. } | Completion::Failed { context, .. }) = completion;
-        let (rank, operation) = Operation::of(context);
+        let (rank, turn, operation) = Operation::of(context);
+        let link = self.links.get_mut(rank.index()).and_then(Option::as_mut);
         // It may be one of a connection that was closed.
-        let Some(link) = self.links.get_mut(rank.index()).and_then(Option::as_mut) else { return false };
+        let Some(link) = link.filter(|link| link.turn() == turn) else { return false };
         link.complete(operation);
         let (mut arrived, mut ended) = (false, None);
         match (completion, operation) {
@@ -472,9 +502,11 @@ impl OfiLinks {
 impl Drop for OfiLinks {
     fn drop(&mut self) {
         // As much of an end in order as needs no waiting for the peers.
-        self.progress();
-        self.finish();
-        self.drain();
+        if !self.given_up {
+            self.progress();
+            self.finish();
+            self.drain();
+        }
         for link in self.links.iter().flatten() {
             link.endpoint().shut_down();
         }

@@ -1,7 +1,7 @@
 //! Members with RDMA hardware: frames are written by one side into the other's memory, through libfabric.
 //!
-//! Read [`OfiFabric`] first, the [`Fabric`](crate::Fabric), a thin shell over [`OfiLinks`], the connections (`links.rs`), which are made
-//! by an [`OfiPort`] and an [`OfiMeeting`] (`port.rs`). libfabric is loaded when it is asked for (`library.rs`), through own definitions of its
+//! A [`Mesh`](crate::Mesh) is [made over](crate::Mesh::over) the connections of a view (`links.rs`), which an [`OfiPort`] and an
+//! [`OfiMeeting`] make (`port.rs`). libfabric is loaded when it is asked for (`library.rs`), through own definitions of its
 //! interface (`ffi.rs`); `objects.rs` closes its objects in the right order. What there is on a machine, [`available`] says.
 //!
 //! - *Frames* go by one-sided writes from my row into the peers' copies of it, without a copy on the way.
@@ -12,7 +12,6 @@
 //! A connection that has failed is not made again within the view. Nothing here is encrypted, and whoever can reach the network of the
 //! hardware is trusted as members are.
 mod error;
-mod fabric;
 mod ffi;
 mod hello;
 mod info;
@@ -26,8 +25,7 @@ mod provider;
 mod tests;
 
 pub use error::{Failure, OfiError};
-pub use fabric::{OfiFabric, OfiForming};
 pub use hello::{Mismatch, Purpose};
-pub use links::OfiLinks;
-pub use port::{OfiAddress, OfiMeeting, OfiPeer, OfiPort};
+pub(crate) use links::OfiLinks;
+pub use port::{OfiAddress, OfiMeeting, OfiPort};
 pub use provider::{OfiOptions, Provider, available};

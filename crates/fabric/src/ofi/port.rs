@@ -1,8 +1,8 @@
 //! How connections come about: an [`OfiPort`] listens, and an [`OfiMeeting`] connects it with those of all peers.
 //!
 //! Of two members the one of the lower rank calls. Each tells the other, along with the call and with the answer, who it is, which view it
-//! means, and where its copy of the other's row is (`hello.rs`). A call that is none of this view's is refused and counts for nothing; an
-//! answer that is none ends the meeting. Addresses travel by other means.
+//! means, and where its copy of the other's row is (`hello.rs`). A call that is none of this view's is refused and counts for nothing; a call
+//! of one's own that fails is told, and may be tried again. Addresses travel by other means.
 use super::error::{Failure, OfiError};
 use super::ffi::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 use super::hello::{Hello, Mismatch, Purpose};
@@ -11,7 +11,8 @@ use super::link::{Link, RECEIVES};
 use super::links::{EVENTS_MAX, OfiLinks};
 use super::objects::{Adapter, Endpoint, EndpointId, Event, Listener};
 use super::provider::{self, OfiOptions, of as failed_at};
-use crate::region::{CopyRegion, OwnRegion};
+use crate::region::CopyRegion;
+use crate::shm::OwnRow;
 use spindle_core::{Layout, Rank};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -82,15 +83,6 @@ pub struct OfiPort {
     room: u32,
 }
 
-/// A peer to be connected with.
-#[derive(Debug)]
-pub struct OfiPeer {
-    /// Where it listens.
-    pub address: OfiAddress,
-    /// My copy of its row.
-    pub copy: Arc<CopyRegion>,
-}
-
 impl OfiPort {
     /// Opens the network that `options` ask for, with room for connections to `peers` members, and listens.
     ///
@@ -124,52 +116,24 @@ impl OfiPort {
         (self.adapter.info().provider(), self.adapter.info().domain())
     }
 
-    /// Begins to connect `me`, whose row is `row`, with `peers`, each at most once, who do the same. Who is not among them is not
-    /// connected.
+    /// Begins to connect the member that owns `own`. Peers do the same for a view of the same `purpose`.
     ///
     /// # Errors
-    /// Peers that are not of the view, memory that can't be registered, addresses that lead nowhere.
+    /// Memory that can't be registered, or no descriptors.
     ///
     /// # Panics
-    /// If `me` is not in `layout`, or the row or a copy is shorter than that has it.
-    pub fn meet(
-        self,
-        layout: &Layout,
-        me: Rank,
-        purpose: Purpose,
-        row: Arc<OwnRegion>,
-        peers: impl IntoIterator<Item = (Rank, OfiPeer)>,
-    ) -> Result<OfiMeeting, OfiError> {
-        let OfiPort { listener, adapter, room, .. } = self;
+    /// If `own` was made for another layout.
+    pub fn meet(self, layout: &Layout, own: &OwnRow, purpose: Purpose) -> Result<OfiMeeting, OfiError> {
+        let OfiPort { listener, adapter, room, address } = self;
+        let (me, row) = (own.me, own.row.clone());
         assert!(
             row.size() == layout.row(me).size && row.control() == layout.row(me).control,
             "the row is of this view"
         );
         let links = OfiLinks::begin(adapter.clone(), layout, me, row)?;
-        let mut meeting = OfiMeeting {
-            listener,
-            adapter,
-            layout: layout.clone(),
-            me,
-            purpose,
-            seats: layout.rows().iter().map(|_| Seat::Empty).collect(),
-            links,
-            refused: vec![],
-        };
-        for (count, (rank, peer)) in (1..).zip(peers) {
-            if count > u64::from(room) {
-                let provider = meeting.adapter.info().provider();
-                let (what, allowed) = ("a port", room.into());
-                return Err(OfiError::Limit { provider, what, allowed, needed: count });
-            }
-            match meeting.seats.get(rank.index()) {
-                Some(Seat::Empty) if rank != me => {}
-                Some(_) if rank != me => return Err(OfiError::Peers { rank, times: 2, me }),
-                _ => return Err(OfiError::Peers { rank, times: 1, me }),
-            }
-            meeting.seats[rank.index()] = meeting.seat(rank, peer)?;
-        }
-        Ok(meeting)
+        let seats = layout.rows().iter().map(|_| Seat::Empty).collect();
+        let (layout, refused) = (layout.clone(), vec![]);
+        Ok(OfiMeeting { seats, links, listener, adapter, address, room, layout, me, purpose, refused })
     }
 }
 
@@ -181,6 +145,8 @@ pub struct OfiMeeting {
     links: OfiLinks,
     listener: Listener,
     adapter: Arc<Adapter>,
+    address: OfiAddress,
+    room: u32,
     layout: Layout,
     me: Rank,
     purpose: Purpose,
@@ -190,44 +156,88 @@ pub struct OfiMeeting {
 /// How far it is with one peer.
 #[derive(Debug)]
 enum Seat {
-    /// Nobody is expected, or is in already.
+    /// Nobody is expected.
     Empty,
     /// It will call.
-    Expected(OfiPeer),
+    Expected,
     /// It was called and has not answered.
     Called(OfiAddress),
     /// It has called, and was answered.
     Answered,
+    /// It is connected, or was.
+    Taken,
 }
 
 impl OfiMeeting {
-    fn seat(&mut self, rank: Rank, peer: OfiPeer) -> Result<Seat, OfiError> {
-        assert!(peer.copy.size() == self.layout.row(rank).size, "the copy is of this view");
-        if rank < self.me {
-            return Ok(Seat::Expected(peer));
-        }
-        let name = self.adapter.info().provider();
-        if !peer.address.is_of(self.adapter.info().address_format()) {
-            return Err(OfiError::Address { address: peer.address.to_string(), provider: name });
-        }
-        let endpoint = self.adapter.endpoint_to(&peer.address.bytes).map_err(failed_at(&name))?;
-        let (link, hello) = self.link(rank, endpoint, peer.copy)?;
-        let refused = |source| OfiError::Refused { rank, address: peer.address.to_string(), source };
-        link.endpoint().connect(&peer.address.bytes, &hello.encode()).map_err(refused)?;
-        Ok(Seat::Called(peer.address))
+    /// Where this member listens, for its peers.
+    pub fn address(&self) -> &OfiAddress {
+        &self.address
     }
 
-    fn link(&mut self, rank: Rank, endpoint: Endpoint, copy: Arc<CopyRegion>) -> Result<(&mut Link, Hello), OfiError> {
+    /// From now on `peer`, which has a lower rank, may call. Others are refused.
+    ///
+    /// # Panics
+    /// If it has a higher rank, which has to be [called](Self::call).
+    pub fn expect(&mut self, peer: Rank) {
+        assert!(peer < self.me, "of two members the lower rank calls");
+        let seat = &mut self.seats[peer.index()];
+        if matches!(seat, Seat::Empty) {
+            *seat = Seat::Expected;
+        }
+    }
+
+    /// Calls `peer`, which has a higher rank, unless that is done already; again if an earlier call has failed.
+    ///
+    /// # Errors
+    /// There is no room, no memory, or none that can be registered, or the address leads nowhere.
+    ///
+    /// # Panics
+    /// If it is not of the view, or has a lower rank, and so is to be [expected](Self::expect).
+    pub fn call(&mut self, peer: Rank, address: &OfiAddress) -> Result<(), OfiError> {
+        assert!(peer > self.me, "of two members the lower rank calls");
+        if !matches!(self.seats[peer.index()], Seat::Empty) {
+            return Ok(());
+        }
+        let name = self.adapter.info().provider();
+        if !address.is_of(self.adapter.info().address_format()) {
+            return Err(OfiError::Address { address: address.to_string(), provider: name });
+        }
+        if self.links.open() >= self.room {
+            let (what, allowed, needed) = ("a port", self.room.into(), u64::from(self.room) + 1);
+            return Err(OfiError::Limit { provider: name, what, allowed, needed });
+        }
+        let endpoint = self.adapter.endpoint_to(&address.bytes).map_err(failed_at(&name))?;
+        let (link, hello) = self.link(peer, endpoint)?;
+        if let Err(source) = link.endpoint().connect(&address.bytes, &hello.encode()) {
+            self.links.forget(peer);
+            return Err(OfiError::Refused { rank: peer, address: address.to_string(), source });
+        }
+        self.seats[peer.index()] = Seat::Called(address.clone());
+        Ok(())
+    }
+
+    fn link(&mut self, rank: Rank, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
+        let copy = CopyRegion::on_heap(&format!("the copy of the row of member {rank}"), self.layout.row(rank).size);
+        let copy = Arc::new(copy.map_err(|source| OfiError::Region { rank, source })?);
         let link = self.links.link(rank, endpoint, copy, self.layout.row(rank))?;
         let (mine, theirs) = (self.layout.row(self.me), self.layout.row(rank));
         let hello = Hello::new(self.purpose, self.me, mine, theirs, link.mine());
         Ok((link, hello))
     }
 
-    /// Goes on, and says whether everybody is connected. It waits for nothing.
+    /// Whether `peer` is connected, or has been.
+    ///
+    /// # Panics
+    /// If it is not of the view.
+    pub fn is_connected(&self, peer: Rank) -> bool {
+        matches!(self.seats[peer.index()], Seat::Taken)
+    }
+
+    /// Goes on, and says whether everybody is connected who was called or is expected. It waits for nothing.
     ///
     /// # Errors
-    /// A peer that was called refuses, or is not the one that was meant; or the network fails.
+    /// A peer that was called refuses, or is not the one that was meant: it is called no more, unless [told to](Self::call). Or the network
+    /// fails. The meeting goes on.
     pub fn progress(&mut self) -> Result<bool, OfiError> {
         let failed = failed_at(&self.adapter.info().provider());
         for _ in 0..EVENTS_MAX {
@@ -242,10 +252,10 @@ impl OfiMeeting {
         }
         // Providers connect while they are asked for completions, and some peers have begun to post already.
         self.links.look();
-        Ok(self.seats.iter().all(|seat| matches!(seat, Seat::Empty)))
+        Ok(self.seats.iter().all(|seat| matches!(seat, Seat::Empty | Seat::Taken)))
     }
 
-    /// Goes on until everybody is connected, `at_most` that long.
+    /// Goes on until everybody is connected who was called or is expected, `at_most` that long.
     ///
     /// # Errors
     /// As [`progress`](Self::progress), and [`OfiError::TimedOut`].
@@ -254,7 +264,7 @@ impl OfiMeeting {
         while !self.progress()? {
             let left = at_most.saturating_sub(start.elapsed());
             if left.is_zero() {
-                let waiting = |(rank, seat): (u32, &Seat)| (!matches!(seat, Seat::Empty)).then_some(rank);
+                let waiting = |(rank, seat): (u32, &Seat)| (!matches!(seat, Seat::Empty | Seat::Taken)).then_some(rank);
                 let missing = (0..).zip(&self.seats).filter_map(waiting).collect();
                 return Err(OfiError::TimedOut { missing, waited: at_most });
             }
@@ -273,9 +283,10 @@ impl OfiMeeting {
     ///
     /// # Errors
     /// The system has no descriptors left.
-    pub fn links(self, bell: Option<BorrowedFd<'_>>) -> Result<OfiLinks, OfiError> {
+    pub(crate) fn links(self, bell: BorrowedFd<'_>) -> Result<OfiLinks, OfiError> {
         let OfiMeeting { mut links, .. } = self;
-        links.wake_by(bell)?;
+        links.forget_unconnected();
+        links.wake_by(bell).map_err(|source| OfiError::Os { call: "epoll_ctl", source })?;
         Ok(links)
     }
 
@@ -283,7 +294,11 @@ impl OfiMeeting {
         let failed = failed_at(&self.adapter.info().provider());
         let read = Hello::read(data, self.purpose, self.me, self.layout.rows());
         let (rank, target) = match read {
-            Ok((rank, target)) if matches!(self.seats[rank.index()], Seat::Expected(_)) => (rank, target),
+            Ok((rank, target))
+                if matches!(self.seats[rank.index()], Seat::Expected) && self.links.open() < self.room =>
+            {
+                (rank, target)
+            }
             read => {
                 let why = read.map_or_else(|why| why, |(got, _)| Mismatch::From { expected: None, got });
                 // Nobody may fill the memory with calls.
@@ -295,44 +310,53 @@ impl OfiMeeting {
                 return Ok(());
             }
         };
-        let Seat::Expected(peer) = std::mem::replace(&mut self.seats[rank.index()], Seat::Empty) else { return Ok(()) };
         let endpoint = self.adapter.endpoint_for(request).map_err(&failed)?;
-        let (link, hello) = self.link(rank, endpoint, peer.copy)?;
+        let (link, hello) = self.link(rank, endpoint)?;
         link.aim(target);
-        link.endpoint().accept(&hello.encode()).map_err(&failed)?;
+        if let Err(source) = link.endpoint().accept(&hello.encode()) {
+            self.links.forget(rank);
+            return Err(failed(source));
+        }
         self.seats[rank.index()] = Seat::Answered;
         Ok(())
     }
 
     fn connected(&mut self, endpoint: EndpointId, data: &[u8]) -> Result<(), OfiError> {
         let Some((rank, link)) = self.links.find(endpoint) else { return Ok(()) };
-        match std::mem::replace(&mut self.seats[rank.index()], Seat::Empty) {
-            Seat::Called(_) => match Hello::read(data, self.purpose, self.me, self.layout.rows()) {
-                Ok((from, target)) if from == rank => link.aim(target),
-                Ok((got, _)) => {
-                    return Err(OfiError::Stranger { rank, source: Mismatch::From { expected: Some(rank), got } });
+        if let Seat::Called(_) = self.seats[rank.index()] {
+            let why = match Hello::read(data, self.purpose, self.me, self.layout.rows()) {
+                Ok((from, target)) if from == rank => {
+                    link.aim(target);
+                    None
                 }
-                Err(source) => return Err(OfiError::Stranger { rank, source }),
-            },
-            Seat::Answered => {}
-            seat => self.seats[rank.index()] = seat,
+                Ok((got, _)) => Some(Mismatch::From { expected: Some(rank), got }),
+                Err(source) => Some(source),
+            };
+            if let Some(source) = why {
+                self.links.forget(rank);
+                self.seats[rank.index()] = Seat::Empty;
+                return Err(OfiError::Stranger { rank, source });
+            }
         }
         link.set_connected();
+        self.seats[rank.index()] = Seat::Taken;
         Ok(())
     }
 
     /// A connection has failed before, or just after, it was made.
     fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
         let Some((rank, _)) = self.links.find(endpoint) else { return Ok(()) };
-        let address = match std::mem::replace(&mut self.seats[rank.index()], Seat::Empty) {
+        let seat = &mut self.seats[rank.index()];
+        let address = match seat {
             Seat::Called(address) => address.to_string(),
             Seat::Answered => "the place that it called from".to_string(),
-            seat => {
-                self.seats[rank.index()] = seat;
+            Seat::Empty | Seat::Expected | Seat::Taken => {
                 self.links.shut(endpoint);
                 return Ok(());
             }
         };
+        *seat = if rank < self.me { Seat::Expected } else { Seat::Empty };
+        self.links.forget(rank);
         Err(OfiError::Refused { rank, address, source: Failure { call: "connecting", code } })
     }
 }

@@ -6,17 +6,19 @@ use super::ffi::{FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
 use super::hello::{Head, Hello, Kind, Mismatch, Target};
 use super::objects::{Adapter, Completion, Endpoint, Event, Listener, Piece};
 use super::provider;
-use super::{OfiAddress, OfiFabric, OfiForming, OfiOptions, OfiPort, Purpose, available};
+use super::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose, available};
 use crate::conformance::{Harness, PATIENCE, view};
 use crate::fabric::Fabric;
+use crate::mesh::{Mesh, Peer, Watched};
 use crate::region::CopyRegion;
-use crate::shm::{MemberBell, OwnRow};
-use crate::tcp::Down;
+use crate::shm::{MemberBell, OwnRow, PeerParts};
+use crate::tcp::{Down, SocketOptions, SocketStream};
 use spindle_core::{
     Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View, ViewId,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,12 +51,12 @@ fn is_here(provider: &str) -> bool {
 }
 
 /// All members of a view, in this thread.
-fn connect(layout: &Layout, provider: &str) -> Vec<OfiFabric> {
+fn connect(layout: &Layout, provider: &str) -> Vec<Mesh> {
     connect_through(layout, |peers| OfiPort::open(&options(provider), peers).unwrap())
 }
 
 /// As if memory had to be treated as hardware wants it.
-fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<OfiFabric> {
+fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<Mesh> {
     connect_through(layout, |peers| {
         let mut info = provider::choose(&options(provider)).unwrap();
         info.need(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
@@ -62,21 +64,76 @@ fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<OfiFabric> {
     })
 }
 
-/// The row of a member that waits for descriptors.
-fn own(layout: &Layout, me: u32) -> OwnRow {
-    OwnRow::create(layout, Rank(me), &MemberBell::with_event().unwrap()).unwrap().0
+/// A member whose connections are being made.
+#[derive(Debug)]
+struct Forming {
+    layout: Layout,
+    own: OwnRow,
+    parts: PeerParts,
+    meeting: OfiMeeting,
 }
 
-fn connect_through(layout: &Layout, port: impl Fn(u32) -> OfiPort) -> Vec<OfiFabric> {
+impl Forming {
+    /// Member `me`, which is to be connected with all `peers` that have an address.
+    fn new(
+        port: OfiPort,
+        layout: &Layout,
+        me: u32,
+        purpose: Purpose,
+        peers: impl IntoIterator<Item = (u32, OfiAddress)>,
+    ) -> Result<Forming, OfiError> {
+        let (own, parts) = OwnRow::create(layout, Rank(me), &MemberBell::with_event().unwrap()).unwrap();
+        let mut meeting = port.meet(layout, &own, purpose)?;
+        for (peer, address) in peers {
+            if peer < me {
+                meeting.expect(Rank(peer));
+            } else {
+                meeting.call(Rank(peer), &address)?;
+            }
+        }
+        Ok(Forming { layout: layout.clone(), own, parts, meeting })
+    }
+
+    fn progress(&mut self) -> Result<bool, OfiError> {
+        self.meeting.progress()
+    }
+
+    fn finish(self, at_most: Duration) -> Result<Mesh, OfiError> {
+        self.finish_with(vec![], at_most)
+    }
+
+    /// With these peers on the same machine.
+    fn finish_with(mut self, mut here: Vec<(Rank, PeerParts)>, at_most: Duration) -> Result<Mesh, OfiError> {
+        self.meeting.wait(at_most)?;
+        let me = self.own.me;
+        let others = (0..self.layout.rows().len() as u32).map(Rank).filter(|rank| *rank != me);
+        let peers = others.map(|rank| {
+            let parts = here.extract_if(.., |(of, _)| *of == rank).next();
+            (rank, parts.map(|(_, parts)| Peer::Here(parts)))
+        });
+        Ok(Mesh::over(&self.layout, self.own, peers, Some(self.meeting)).unwrap())
+    }
+}
+
+/// Two on each machine.
+fn connect_mixed(layout: &Layout, provider: &str) -> Vec<Mesh> {
+    connect_among(layout, |rank| rank / 2, |peers| OfiPort::open(&options(provider), peers).unwrap())
+}
+
+fn connect_through(layout: &Layout, port: impl Fn(u32) -> OfiPort) -> Vec<Mesh> {
+    connect_among(layout, |rank| rank, port)
+}
+
+fn connect_among(layout: &Layout, machine: impl Fn(u32) -> u32, port: impl Fn(u32) -> OfiPort) -> Vec<Mesh> {
     let members = layout.rows().len() as u32;
     let ports: Vec<OfiPort> = (0..members).map(|_| port(members - 1)).collect();
     let addresses: Vec<OfiAddress> = ports.iter().map(|port| port.address().clone()).collect();
-    let mut forming: Vec<OfiForming> = (0..members)
+    let mut forming: Vec<Forming> = (0..members)
         .zip(ports)
         .map(|(me, port)| {
-            let others = (0..members).zip(&addresses).filter(|(rank, _)| *rank != me);
-            let peers = others.map(|(rank, address)| (Rank(rank), Some(address.clone())));
-            OfiFabric::form(port, layout, own(layout, me), PURPOSE, peers).unwrap()
+            let others = (0..members).zip(addresses.iter().cloned());
+            let others = others.filter(|(rank, _)| machine(*rank) != machine(me));
+            Forming::new(port, layout, me, PURPOSE, others).unwrap()
         })
         .collect();
     let start = Instant::now();
@@ -84,17 +141,22 @@ fn connect_through(layout: &Layout, port: impl Fn(u32) -> OfiPort) -> Vec<OfiFab
         assert!(start.elapsed() < PATIENCE, "members are not connected");
         std::thread::yield_now();
     }
-    forming.into_iter().map(|forming| forming.finish(PATIENCE).unwrap()).collect()
+    let machine = &machine;
+    let here = |me: u32| (0..members).filter(move |rank| *rank != me && machine(*rank) == machine(me));
+    let parts: Vec<Vec<_>> = (0..members)
+        .map(|me| here(me).map(|rank| (Rank(rank), forming[rank as usize].parts.try_clone().unwrap())).collect())
+        .collect();
+    forming.into_iter().zip(parts).map(|(forming, parts)| forming.finish_with(parts, PATIENCE).unwrap()).collect()
 }
 
 /// Until everything that was posted to a living member has arrived there.
-fn settle(fabrics: &mut [OfiFabric]) {
+fn settle(fabrics: &mut [Mesh]) {
     let start = Instant::now();
     loop {
         for fabric in fabrics.iter_mut() {
             fabric.progress();
         }
-        let arrived = |from: &OfiFabric, to: &OfiFabric| match (from.traffic(to.me()), to.traffic(from.me())) {
+        let arrived = |from: &Mesh, to: &Mesh| match (from.traffic(to.me()), to.traffic(from.me())) {
             (Some(from), Some(to)) => from.waiting_bytes == 0 && from.sent_bytes == to.received_bytes,
             _ => true,
         };
@@ -115,13 +177,13 @@ macro_rules! suite {
             struct Over;
 
             impl Harness for Over {
-                type Fabric = OfiFabric;
+                type Fabric = Mesh;
 
-                fn connect(layout: &Layout) -> Vec<OfiFabric> {
+                fn connect(layout: &Layout) -> Vec<Mesh> {
                     $connect(layout, $provider)
                 }
 
-                fn settle(fabrics: &mut [OfiFabric]) {
+                fn settle(fabrics: &mut [Mesh]) {
                     settle(fabrics);
                 }
 
@@ -137,6 +199,7 @@ macro_rules! suite {
 
 suite!(over_tcp, connect, "tcp");
 suite!(over_tcp_as_hardware, connect_as_hardware, "tcp");
+suite!(over_tcp_beside_memory, connect_mixed, "tcp");
 
 const EVERYONE: [Rank; 3] = [Rank(0), Rank(1), Rank(2)];
 
@@ -154,7 +217,7 @@ fn ring(layout: &Layout) -> Range<u64> {
     layout.row(Rank(0)).control..layout.row(Rank(0)).size
 }
 
-fn progress_until(fabric: &mut OfiFabric, what: &str, mut ready: impl FnMut(&mut OfiFabric) -> bool) {
+fn progress_until(fabric: &mut Mesh, what: &str, mut ready: impl FnMut(&mut Mesh) -> bool) {
     let start = Instant::now();
     while !ready(fabric) {
         assert!(start.elapsed() < PATIENCE, "{what}: nothing after {PATIENCE:?}");
@@ -163,7 +226,7 @@ fn progress_until(fabric: &mut OfiFabric, what: &str, mut ready: impl FnMut(&mut
     }
 }
 
-fn down(fabric: &mut OfiFabric) -> (Rank, Down) {
+fn down(fabric: &mut Mesh) -> (Rank, Down) {
     let mut down = None;
     progress_until(fabric, "the end of a connection", |fabric| {
         down = down.take().or_else(|| fabric.next_down());
@@ -172,7 +235,7 @@ fn down(fabric: &mut OfiFabric) -> (Rank, Down) {
     down.expect("it was told")
 }
 
-fn put(fabric: &mut OfiFabric, at: u64, value: u64) {
+fn put(fabric: &mut Mesh, at: u64, value: u64) {
     fabric.store(at, value);
     fabric.post(&EVERYONE[..fabric.members() as usize], at..at + 8);
 }
@@ -231,10 +294,10 @@ impl Stranger {
 }
 
 /// Member 1 of a view of two, at the beginning of a meeting, and where it listens.
-fn expecting(layout: &Layout) -> (OfiForming, OfiAddress) {
+fn expecting(layout: &Layout) -> (Forming, OfiAddress) {
     let port = port(1);
     let address = port.address().clone();
-    let forming = OfiFabric::form(port, layout, own(layout, 1), PURPOSE, [(Rank(0), Some(address.clone()))]).unwrap();
+    let forming = Forming::new(port, layout, 1, PURPOSE, [(0, address.clone())]).unwrap();
     (forming, address)
 }
 
@@ -282,26 +345,8 @@ fn addresses_survive_a_journey_and_garbage_is_none() {
     }
     let layout = layout(2);
     let other = OfiAddress::from_bytes(&[&address.to_bytes()[..], &[0]].concat()).unwrap();
-    let error = OfiFabric::form(port, &layout, own(&layout, 0), PURPOSE, [(Rank(1), Some(other))]).unwrap_err();
+    let error = Forming::new(port, &layout, 0, PURPOSE, [(1, other)]).unwrap_err();
     assert!(matches!(error, OfiError::Address { .. }), "{error}");
-}
-
-#[test]
-fn each_other_member_is_needed_once() {
-    if !is_here("tcp") {
-        return;
-    }
-    let layout = layout(3);
-    for (given, rank, times) in
-        [(vec![], 1, 0), (vec![1], 2, 0), (vec![1, 1], 1, 2), (vec![0], 0, 1), (vec![1, 2, 3], 3, 1)]
-    {
-        let peers = given.into_iter().map(|rank| (Rank(rank), None));
-        let error = OfiFabric::form(port(2), &layout, own(&layout, 0), PURPOSE, peers).unwrap_err();
-        assert!(
-            matches!(error, OfiError::Peers { rank: r, times: t, me: Rank(0) } if (r.0, t) == (rank, times)),
-            "{error}"
-        );
-    }
 }
 
 #[test]
@@ -311,8 +356,8 @@ fn a_port_has_room_for_as_many_as_it_was_opened_for() {
     }
     let layout = layout(3);
     let address = port(1).address().clone();
-    let peers = [0, 1].map(|rank| (Rank(rank), Some(address.clone())));
-    let error = OfiFabric::form(port(1), &layout, own(&layout, 2), PURPOSE, peers).unwrap_err();
+    let peers = [1, 2].map(|rank| (rank, address.clone()));
+    let error = Forming::new(port(1), &layout, 0, PURPOSE, peers).unwrap_err();
     assert!(matches!(error, OfiError::Limit { allowed: 1, needed: 2, .. }), "{error}");
 }
 
@@ -335,7 +380,7 @@ fn who_never_came_has_a_row_of_zeros() {
         return;
     }
     let layout = layout(2);
-    let forming = OfiFabric::form(port(1), &layout, own(&layout, 0), PURPOSE, [(Rank(1), None)]).unwrap();
+    let forming = Forming::new(port(1), &layout, 0, PURPOSE, []).unwrap();
     let mut fabric = forming.finish(Duration::ZERO).unwrap();
     assert!((0..layout.row(Rank(1)).size).step_by(8).all(|at| fabric.load(Rank(1), at) == 0));
     put(&mut fabric, COUNT, 1);
@@ -374,12 +419,11 @@ fn garbage_for_a_greeting_is_refused() {
         let event = stranger.event(|| assert!(!forming.progress().unwrap(), "nobody has come"));
         let refused = matches!(event, Event::Failed { .. } | Event::Shutdown { .. });
         assert!(refused, "case {i}: {event:?}");
-        let why = forming.meeting().refused().last().expect("it was refused here");
+        let why = forming.meeting.refused().last().expect("it was refused here");
         assert!(is_told(why), "case {i}: {why}");
         drop(endpoint);
     }
-    let mut caller =
-        OfiFabric::form(port(1), &layout, own(&layout, 0), PURPOSE, [(Rank(1), Some(address.clone()))]).unwrap();
+    let mut caller = Forming::new(port(1), &layout, 0, PURPOSE, [(1, address.clone())]).unwrap();
     let start = Instant::now();
     while !(caller.progress().unwrap() & forming.progress().unwrap()) {
         assert!(start.elapsed() < PATIENCE, "the member is not let in");
@@ -405,7 +449,7 @@ fn garbage_for_an_answer_is_told() {
     for data in [vec![0xee; 52], vec![], Hello { from: Rank(0), ..me }.encode().to_vec()] {
         let port = port(1);
         let address = stranger.address(port.address());
-        let mut caller = OfiFabric::form(port, &layout, own(&layout, 0), PURPOSE, [(Rank(1), Some(address))]).unwrap();
+        let mut caller = Forming::new(port, &layout, 0, PURPOSE, [(1, address)]).unwrap();
         let event = stranger.event(|| _ = caller.progress().unwrap());
         let Event::Request { info, data: said } = event else { panic!("{event:?}") };
         assert!(Hello::read(&said, PURPOSE, Rank(1), layout.rows()).is_ok());
@@ -432,7 +476,7 @@ fn a_member_of_another_view_refuses() {
     let layout = layout(2);
     let (mut forming, address) = expecting(&layout);
     let other = Purpose { incarnation: 1, ..PURPOSE };
-    let mut caller = OfiFabric::form(port(1), &layout, own(&layout, 0), other, [(Rank(1), Some(address))]).unwrap();
+    let mut caller = Forming::new(port(1), &layout, 0, other, [(1, address)]).unwrap();
     let start = Instant::now();
     let error = loop {
         assert!(start.elapsed() < PATIENCE && !forming.progress().unwrap());
@@ -452,12 +496,10 @@ fn meetings_are_bounded() {
     }
     let layout = layout(3);
     let gone = port(1).address().clone();
-    let peers = [(Rank(0), Some(gone.clone())), (Rank(2), None)];
-    let forming = OfiFabric::form(port(1), &layout, own(&layout, 1), PURPOSE, peers).unwrap();
+    let forming = Forming::new(port(1), &layout, 1, PURPOSE, [(0, gone.clone())]).unwrap();
     let error = forming.finish(Duration::from_millis(20)).unwrap_err();
     assert!(matches!(&error, OfiError::TimedOut { missing, .. } if *missing == [0]), "{error}");
-    let peers = [(Rank(1), None), (Rank(2), Some(gone))];
-    let error = match OfiFabric::form(port(1), &layout, own(&layout, 0), PURPOSE, peers) {
+    let error = match Forming::new(port(1), &layout, 0, PURPOSE, [(2, gone)]) {
         Ok(forming) => forming.finish(Duration::from_secs(5)).unwrap_err(),
         Err(error) => error,
     };
@@ -510,7 +552,7 @@ fn what_is_not_posted_does_not_leave() {
     for full in [false, true] {
         let mut fabrics = connect(&layout(2), "tcp");
         let fabric = &mut fabrics[0];
-        let waits = |fabric: &OfiFabric| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
+        let waits = |fabric: &Mesh| fabric.traffic(Rank(1)).unwrap().waiting_bytes > 0;
         for value in 1..1000 {
             if full && !waits(fabric) {
                 put(fabric, OTHER + 8, value);
@@ -525,6 +567,82 @@ fn what_is_not_posted_does_not_leave() {
         settle(&mut fabrics);
         let seen = [COUNT, COUNT + 8, OTHER].map(|at| fabrics[1].load(Rank(0), at));
         assert_eq!(seen, [1, 0, 4]);
+    }
+}
+
+/// A call that fails costs nothing but the time: it is made again, and what was under way for the first does not harm the second.
+#[test]
+fn a_call_that_failed_can_be_made_again() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    let gone = port(1).address().clone();
+    let (mut forming, address) = expecting(&layout);
+    let mut caller = Forming::new(port(1), &layout, 0, PURPOSE, []).unwrap();
+    for _ in 0..3 {
+        let start = Instant::now();
+        let error = match caller.meeting.call(Rank(1), &gone) {
+            Ok(()) => loop {
+                assert!(start.elapsed() < PATIENCE, "nobody is there");
+                match caller.progress() {
+                    Ok(connected) => assert!(!connected),
+                    Err(error) => break error,
+                }
+            },
+            Err(error) => error,
+        };
+        assert!(matches!(error, OfiError::Refused { rank: Rank(1), .. }), "{error}");
+        assert!(!caller.meeting.is_connected(Rank(1)));
+    }
+    caller.meeting.call(Rank(1), &address).unwrap();
+    // As often as one likes.
+    caller.meeting.call(Rank(1), &address).unwrap();
+    let start = Instant::now();
+    while !(caller.progress().unwrap() & forming.progress().unwrap()) {
+        assert!(start.elapsed() < PATIENCE, "the member is not let in");
+        std::thread::yield_now();
+    }
+    let mut fabrics = [caller, forming].map(|forming| forming.finish(PATIENCE).unwrap());
+    put(&mut fabrics[0], COUNT, 7);
+    settle(&mut fabrics);
+    assert_eq!(fabrics[1].load(Rank(0), COUNT), 7);
+}
+
+/// Who follows over a stream gets what peers get by libfabric, and is attended to by a member that sleeps among connections.
+#[test]
+fn a_guest_has_a_stream_beside_connections() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    let mut fabrics = connect(&layout, "tcp");
+    put(&mut fabrics[0], COUNT, 7);
+    let [near, far] = <[_; 2]>::from(UnixStream::pair().unwrap())
+        .map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
+    fabrics[0].begin_sleep();
+    fabrics[0].add_guest(&layout, near).unwrap();
+    let doorbell = fabrics[0].doorbell();
+    assert!(doorbell.ring());
+    assert!(fabrics[0].sleep(PATIENCE), "a guest that comes in between makes no difference to who rings");
+    let mut watched = Watched::new(&layout, vec![Some(Peer::There(far)), None]).unwrap();
+    put(&mut fabrics[0], OTHER, 8);
+    let start = Instant::now();
+    while watched.rows().load(Rank(0), OTHER) != 8 {
+        assert!(start.elapsed() < PATIENCE, "the guest sees nothing");
+        fabrics[0].progress();
+        watched.progress();
+    }
+    assert_eq!(watched.rows().load(Rank(0), COUNT), 7);
+    settle(&mut fabrics);
+    assert_eq!([COUNT, OTHER].map(|at| fabrics[1].load(Rank(0), at)), [7, 8]);
+    // That it has gone ends a sleep.
+    drop(watched);
+    while fabrics[0].guests() > 0 {
+        assert!(start.elapsed() < PATIENCE, "it is not noticed");
+        fabrics[0].begin_sleep();
+        fabrics[0].sleep(PATIENCE);
+        fabrics[0].progress();
     }
 }
 
@@ -647,7 +765,7 @@ fn a_process_that_is_killed_is_noticed() {
 fn play_the_child(layout: &Layout, address: &str) {
     let bytes: Vec<u8> = address.split(' ').map(|byte| byte.parse().unwrap()).collect();
     let address = OfiAddress::from_bytes(&bytes).unwrap();
-    let forming = OfiFabric::form(port(1), layout, own(layout, 0), PURPOSE, [(Rank(1), Some(address))]).unwrap();
+    let forming = Forming::new(port(1), layout, 0, PURPOSE, [(1, address)]).unwrap();
     let mut fabric = forming.finish(PATIENCE).unwrap();
     put(&mut fabric, COUNT, 7);
     let start = Instant::now();
@@ -695,7 +813,8 @@ fn all_can_finish_at_once() {
     let readers: Vec<_> = fabrics.iter().map(Fabric::reader).collect();
     fabrics.iter_mut().for_each(|fabric| (1..=100).for_each(|value| put(fabric, COUNT, value)));
     let ended: Vec<bool> = std::thread::scope(|scope| {
-        let ending: Vec<_> = fabrics.into_iter().map(|fabric| scope.spawn(move || fabric.finish(PATIENCE))).collect();
+        let ending: Vec<_> =
+            fabrics.into_iter().map(|mut fabric| scope.spawn(move || fabric.finish(PATIENCE))).collect();
         ending.into_iter().map(|ending| ending.join().unwrap()).collect()
     });
     // The others may have heard that somebody has finished before they could say so.
@@ -804,7 +923,7 @@ fn nothing_is_announced_before_it_is_there() {
     }
     for seed in 0..20u64 {
         let layout = layout(2);
-        let [mut writer, mut reader]: [OfiFabric; 2] = connect(&layout, "tcp").try_into().unwrap();
+        let [mut writer, mut reader]: [Mesh; 2] = connect(&layout, "tcp").try_into().unwrap();
         let ring = ring(&layout);
         let words = (ring.end - ring.start) / 8;
         let total = 40 * words;
@@ -887,7 +1006,7 @@ fn engines_agree_over_libfabric() {
         view.subgroups[0].message_bytes_max = 30_000;
         let layout = Layout::new(&view).unwrap();
         let fabrics = connect(&layout, "tcp");
-        let ended: Vec<(Vec<u64>, Log, OfiFabric)> = std::thread::scope(|scope| {
+        let ended: Vec<(Vec<u64>, Log, Mesh)> = std::thread::scope(|scope| {
             let members = fabrics.into_iter().map(|fabric| {
                 let view = view.clone();
                 scope.spawn(move || run_member(fabric, view, seed))
@@ -906,7 +1025,7 @@ fn engines_agree_over_libfabric() {
 }
 
 /// Sends 300 messages, delivers everybody's, and leaves with all that it has to say on its way.
-fn run_member(mut fabric: OfiFabric, view: View, seed: u64) -> (Vec<u64>, Log, OfiFabric) {
+fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) {
     let start = Instant::now();
     let mut random = Random((seed << 8) | u64::from(fabric.me().0));
     let mut engine = Engine::new(view, fabric.me(), Ablation::default()).unwrap();
@@ -926,7 +1045,7 @@ fn run_member(mut fabric: OfiFabric, view: View, seed: u64) -> (Vec<u64>, Log, O
             sent.push(digest(&frame));
             frame.commit();
         }
-        let mut poll = |fabric: &mut OfiFabric| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
+        let mut poll = |fabric: &mut Mesh| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
         if poll(&mut fabric) {
             continue;
         }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ struct Link {
 }
 
 /// A connection, and the copy that it fills.
-pub(crate) type Peer = (Connection, Arc<CopyRegion>);
+pub(crate) type Feed = (Connection, Arc<CopyRegion>);
 
 /// Where the system writes events.
 struct Room([MaybeUninit<Event>; EVENTS_MAX]);
@@ -96,7 +96,7 @@ impl Links {
         layout: &Layout,
         row: Option<(Rank, &OwnRegion)>,
         bell: Option<BorrowedFd<'_>>,
-        peers: Vec<Option<Peer>>,
+        peers: Vec<Option<Feed>>,
     ) -> Result<Links, (&'static str, io::Error)> {
         let os = |call| move |errno: rustix::io::Errno| (call, errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
@@ -187,20 +187,9 @@ impl Links {
         self.links.iter().flatten().all(Link::is_flushed)
     }
 
-    /// Posts a range of my row. Control words are sent at once if that is possible, with the frames before them; frames alone can wait
-    /// until they are announced.
-    ///
-    /// # Panics
-    /// If the range is not of whole words, or not inside my row.
-    pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], range: Range<u64>) {
-        let whole = range.start.is_multiple_of(8) && range.end.is_multiple_of(8);
-        assert!(whole && range.end <= row.size(), "{range:?} is not of whole words, or outside my row");
-        if range.is_empty() {
-            return;
-        }
-        let control = row.control();
-        let words = range.start.min(control)..range.end.min(control);
-        let frames = range.start.max(control)..range.end.max(control);
+    /// Posts control words and frames of my row. Words are sent at once if that is possible, with the frames before them; frames alone can
+    /// wait until they are announced.
+    pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
         if !words.is_empty() {
             self.image.update(row, &words);
         }
@@ -269,6 +258,11 @@ impl Links {
             }
         }
         (sent, arrived)
+    }
+
+    /// What is ready when something can be done, or the bell rings.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 
     /// Waits until something can be done or the bell rings, `at_most` that long. Whether something has arrived.

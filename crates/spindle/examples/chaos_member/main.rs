@@ -1,8 +1,8 @@
 //! One member of a chaos run: it joins, sends numbered messages in several subgroups, and writes down all that happens to it,
 //! until it is told to leave or to finish, or killed. `cargo xtask chaos` starts many of these and judges what they wrote.
 //!
-//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states BUG|- [RUNTIME_DIR LISTEN SEED...]`, the
-//! last for groups that span hosts. Commands come by lines on the standard
+//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states BUG|- [RUNTIME_DIR LISTEN tcp|ofi SEED...]`, the
+//! last for groups that span hosts; or `chaos_member ofi`, which says why libfabric can't be used, if so. Commands come by lines on the standard
 //! input: `leave` while it sends, `retire` after it has sent all, `finish`, `status`. Status 0: it finished, or left; 3: it was evicted; 1: what should not be.
 #![allow(missing_docs)]
 #[allow(dead_code, reason = "reading is for the driver, which includes this file too")]
@@ -10,10 +10,11 @@ mod record;
 
 use record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
 use spindle::{
-    Batch, Config, Ended, FinishError, Frame, Group, Handler, JoinError, Message, Network, Node, Order, Publisher,
-    ReceiveError, Receiver, Security, SendError, SharedPublisher, Snapshot, State, Subgroup, SubgroupId, View,
-    ViewChange,
+    Batch, Config, Ended, FinishError, Frame, Group, Handler, JoinError, Message, Network, Node, OfiOptions, Order,
+    Publisher, ReceiveError, Receiver, Security, SendError, SharedPublisher, Snapshot, State, Subgroup, SubgroupId,
+    Transport, View, ViewChange,
 };
+use spindle_fabric::ofi::OfiPort;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -395,10 +396,20 @@ struct Orders {
     states: bool,
 }
 
+/// libfabric over any network.
+fn ofi() -> OfiOptions {
+    OfiOptions { provider: Some("tcp".to_string()), ..OfiOptions::default() }
+}
+
 fn main() -> ExitCode {
     // The driver's death is this one's; it may have died before this was said.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words == ["ofi"] {
+        let usable = OfiPort::open(&OfiOptions { address: Some([127, 0, 0, 1].into()), ..ofi() }, 1);
+        usable.as_ref().err().inspect(|error| println!("{error}"));
+        return ExitCode::from(u8::from(usable.is_err()));
+    }
     let number = |i: usize| words[i].parse::<u64>().expect("a number");
     if rustix::process::getppid().is_none_or(|parent| u64::from(parent.as_raw_pid() as u32) != number(5)) {
         return ExitCode::FAILURE;
@@ -407,9 +418,13 @@ fn main() -> ExitCode {
         plant(bug);
     }
     let network = words.get(9).map(|listen| {
-        let seeds = words[10..].iter().map(|seed| seed.parse().expect("an address")).collect();
+        let seeds = words[11..].iter().map(|seed| seed.parse().expect("an address")).collect();
         // The only network is that between the namespaces.
-        Network { security: Security::Insecure, ..Network::new(listen.parse().expect("an address"), seeds) }
+        let transport = match words[10].as_str() {
+            "ofi" => Transport::Ofi(ofi()),
+            _ => Transport::Tcp,
+        };
+        Network { security: Security::Insecure, transport, ..Network::new(listen.parse().expect("an address"), seeds) }
     });
     let orders = Orders {
         runtime_dir: PathBuf::from(words.get(8).unwrap_or(&words[0])),

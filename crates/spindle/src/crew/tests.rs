@@ -77,15 +77,15 @@ fn parts_of_a_view_that_has_begun_come_too_late_and_stop_no_others() {
     crew.set_incarnation(7);
     crew.begin(&view(9, &[1, 2, 3]));
     for late in [1, 9] {
-        assert!(!crew.keep_part(7, ViewId(late), MemberId(2), stream()), "of view {late}");
+        assert!(!crew.keep_part(7, ViewId(late), MemberId(2), Part::Way(stream())), "of view {late}");
     }
     // How far ahead parts are kept counts from the oldest that are.
     let newest = 9 + VIEWS_AHEAD_MAX;
     for next in [10, newest] {
-        assert!(crew.keep_part(7, ViewId(next), MemberId(2), stream()), "of view {next}");
+        assert!(crew.keep_part(7, ViewId(next), MemberId(2), Part::Way(stream())), "of view {next}");
         assert!(crew.has_parts(ViewId(next), MemberId(2)));
     }
-    assert!(!crew.keep_part(8, ViewId(10), MemberId(3), stream()), "of another group");
+    assert!(!crew.keep_part(8, ViewId(10), MemberId(3), Part::Way(stream())), "of another group");
 }
 
 /// Whoever polls the member has more to do.

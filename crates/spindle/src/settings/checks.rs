@@ -93,8 +93,16 @@ fn check_network(effective: &Effective, found: &mut Vec<Problem>) {
                        their places sooner than a hang does";
         found.push(entry.problem(message.to_string(), false));
     }
-    if let (Some(entry), Some("tcp")) = (said("network.fabric.provider"), effective.text("network.fabric.kind")) {
-        let message = "network.fabric.provider has no effect with network.fabric.kind = \"tcp\"".to_string();
-        found.push(entry.problem(message, false));
+    let is_ofi = effective.text("network.fabric.kind") == Some("ofi");
+    for entry in ["provider", "domain", "address"].iter().filter_map(|leaf| said(&format!("network.fabric.{leaf}"))) {
+        if !is_ofi {
+            let message = format!("{} has no effect with network.fabric.kind = \"tcp\"", entry.path);
+            found.push(entry.problem(message, false));
+        }
+    }
+    if let (true, Some(entry), false) = (is_ofi, said("network.fabric.kind"), tls.is_empty()) {
+        let message = "network.fabric.kind = \"ofi\" can't be used with TLS, as libfabric encrypts nothing: take [network.tls] out, \
+                       and set network.insecure = true if everybody who can reach the network may read and send; or use tcp";
+        found.push(entry.problem(message.to_string(), true));
     }
 }

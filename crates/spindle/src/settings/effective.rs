@@ -3,9 +3,10 @@ use super::keys::{RING_BYTES, WINDOW_MIN};
 use super::problem::{Origin, Problem, SettingsError};
 use super::value::{Kind, Value};
 use super::{KEYS, Key, Settings, path_of, paths};
-use crate::{Address, Config, Identity, Network, Order, Security, Subgroup, Who};
+use crate::{Address, Config, Identity, Network, OfiOptions, Order, Security, Subgroup, Transport, Who};
 use spindle_core::ring::HEADER_BYTES;
 use std::ffi::OsStr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,7 +48,24 @@ pub struct NetworkSettings {
     /// Certificates; `None`: no TLS.
     pub tls: Option<TlsFiles>,
     /// What carries the messages.
-    pub fabric: FabricChoice,
+    pub fabric: FabricSettings,
+}
+
+/// What carries the members' rows between hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FabricSettings {
+    /// Streams.
+    Tcp,
+    /// libfabric.
+    Ofi {
+        /// Which of its providers; `None`: the first that it finds.
+        provider: Option<String>,
+        /// Which network card or interface, by the provider's name for it; `None`: the first that it finds.
+        domain: Option<String>,
+        /// The IP address of this side; `None`: that of `listen`, if it has one.
+        address: Option<String>,
+    },
 }
 
 /// PEM files.
@@ -59,19 +77,6 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-}
-
-/// What carries messages between hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FabricChoice {
-    /// Streams.
-    Tcp,
-    /// Libfabric.
-    Ofi {
-        /// Which of its providers; `None`: the first that it finds.
-        provider: Option<String>,
-    },
 }
 
 impl Effective {
@@ -125,7 +130,7 @@ impl Effective {
     /// What to join with.
     ///
     /// # Errors
-    /// No group is named, certificates can't be used, or it is to use libfabric, which groups can't yet.
+    /// No group is named, certificates can't be used, or an address is none.
     pub fn config(&self) -> Result<Config, SettingsError> {
         let Some(name) = self.text("group.name") else {
             let message =
@@ -148,9 +153,6 @@ impl Effective {
 
     /// How to take part in a group that spans hosts.
     fn meet(&self, network: NetworkSettings) -> Result<Network, SettingsError> {
-        if let (FabricChoice::Ofi { .. }, Some(entry)) = (&network.fabric, self.entry("network.fabric.kind")) {
-            return Err(SettingsError::Unsupported { key: entry.path.clone(), origin: entry.origin.clone() });
-        }
         let parse = |key: &str, text: &String| {
             text.parse::<Address>().map_err(|error| {
                 let entry = self.entry(key).expect("a key of the schema");
@@ -169,7 +171,20 @@ impl Effective {
             seeds: all("network.seeds", &network.seeds)?,
             security,
             silence: network.silence,
+            transport: self.transport(network.fabric)?,
         })
+    }
+
+    fn transport(&self, fabric: FabricSettings) -> Result<Transport, SettingsError> {
+        let FabricSettings::Ofi { provider, domain, address } = fabric else { return Ok(Transport::Tcp) };
+        let parse = |text: String| {
+            text.parse::<IpAddr>().map_err(|_| {
+                let entry = self.entry("network.fabric.address").expect("a key of the schema");
+                let message = format!("network.fabric.address is an IP address without a port, not {text:?}");
+                SettingsError::Wrong(vec![entry.problem(message, true)])
+            })
+        };
+        Ok(Transport::Ofi(OfiOptions { provider, domain, address: address.map(parse).transpose()? }))
     }
 
     /// The group's name, if anybody said one.
@@ -213,8 +228,11 @@ impl Effective {
             Some(TlsFiles { ca: path("ca")?, cert: path("cert")?, key: path("key")? })
         };
         let fabric = match self.text("network.fabric.kind") {
-            Some("ofi") => FabricChoice::Ofi { provider: self.text("network.fabric.provider").map(str::to_string) },
-            _ => FabricChoice::Tcp,
+            Some("ofi") => {
+                let said = |leaf: &str| self.text(&format!("network.fabric.{leaf}")).map(str::to_string);
+                FabricSettings::Ofi { provider: said("provider"), domain: said("domain"), address: said("address") }
+            }
+            _ => FabricSettings::Tcp,
         };
         Some(NetworkSettings {
             listen: self.list("network.listen"),

@@ -215,17 +215,31 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "network.fabric.kind",
-        about: "What carries the messages between hosts: TCP, or libfabric (RDMA)",
+        about: "What carries the messages between hosts: TCP, or libfabric (RDMA). The same at all members",
         standard: "tcp",
         kind: Kind::Choice(&["tcp", "ofi"]),
         example: "\"tcp\"",
     },
     Key {
         path: "network.fabric.provider",
-        about: "The libfabric provider: verbs, efa, cxi, psm3, tcp",
+        about: "The libfabric provider, if that is to be used: verbs, tcp. The same at all members",
         standard: "what libfabric finds first",
         kind: Kind::Word,
         example: "\"verbs\"",
+    },
+    Key {
+        path: "network.fabric.domain",
+        about: "The network card or interface, by the provider's name for it",
+        standard: "what libfabric finds first",
+        kind: Kind::Word,
+        example: "\"mlx5_0\"",
+    },
+    Key {
+        path: "network.fabric.address",
+        about: "The IP address of this member in that network, without a port",
+        standard: "that of listen or advertise, if they have one",
+        kind: Kind::Word,
+        example: "\"192.168.7.1\"",
     },
 ];
 

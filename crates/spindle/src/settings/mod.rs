@@ -17,7 +17,7 @@ mod problem;
 mod quantity;
 mod value;
 
-pub use effective::{Effective, Entry, FabricChoice, NetworkSettings, TlsFiles};
+pub use effective::{Effective, Entry, FabricSettings, NetworkSettings, TlsFiles};
 pub use example::example;
 pub use keys::{KEYS, Key};
 pub use problem::{Origin, Problem, SettingsError};

@@ -79,12 +79,4 @@ pub enum SettingsError {
     /// The certificates can't be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// It asks for what this version can't do.
-    #[error("{key} ({origin}) asks for libfabric, which groups can't use yet; take it out, and streams (tcp) are used")]
-    Unsupported {
-        /// The key that asks for it.
-        key: String,
-        /// Where that was said.
-        origin: Origin,
-    },
 }

@@ -1,6 +1,7 @@
 //! What counts, where it came from, and what is said of mistakes.
 use super::*;
-use crate::{Order, Who};
+use crate::{OfiOptions, Order, Transport, Who};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const FULL: &str = r#"
@@ -40,8 +41,16 @@ cert = "member.pem"
 key = "member.key"
 
 [network.fabric]
+kind = "tcp"
+"#;
+
+/// Instead of the last two tables.
+const OFI: &str = r#"
+[network.fabric]
 kind = "ofi"
 provider = "verbs"
+domain = "mlx5_0"
+address = "127.0.0.1"
 "#;
 
 fn problems(text: &str) -> Vec<String> {
@@ -65,7 +74,8 @@ fn vars(all: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
 fn a_file_says_all_there_is_to_say() {
     let effective = Settings::from_toml("/etc/spindle/x.toml", FULL).effective().unwrap();
     assert!(effective.warnings().is_empty(), "{:?}", effective.warnings());
-    assert!(effective.entries().iter().all(|e| e.path == "network.insecure" || e.value.is_some()));
+    let may_lack = |path: &str| path == "network.insecure" || path.starts_with("network.fabric.");
+    assert!(effective.entries().iter().all(|e| may_lack(&e.path) || e.value.is_some()));
     let network = effective.network().unwrap();
     let expected = NetworkSettings {
         listen: vec!["127.0.0.1:7411".into(), "[::1]:7411".into()],
@@ -78,17 +88,25 @@ fn a_file_says_all_there_is_to_say() {
             cert: "/etc/spindle/member.pem".into(),
             key: "/etc/spindle/member.key".into(),
         }),
-        fabric: FabricChoice::Ofi { provider: Some("verbs".into()) },
+        fabric: FabricSettings::Tcp,
     };
     assert_eq!(network, expected);
-    let error = effective.config().unwrap_err().to_string();
-    assert!(error.contains("network.fabric.kind (/etc/spindle/x.toml:") && error.contains("libfabric"), "{error}");
-    let streams = FULL.replace("\"ofi\"", "\"tcp\"").replace("provider = ", "#");
-    let error = Settings::from_toml("x", &streams).effective().unwrap().config().unwrap_err().to_string();
+    let error = Settings::from_toml("x", FULL).effective().unwrap().config().unwrap_err().to_string();
     assert!(error.contains("/etc/ca.pem"), "{error}");
-    let (open, _) = streams.split_once("[network.tls]").unwrap();
+    let (open, _) = FULL.split_once("[network.tls]").unwrap();
     let config = Settings::from_toml("x", open).effective().unwrap().config().unwrap();
-    let network = config.network.unwrap();
+    assert_eq!(config.network.unwrap().transport, Transport::Tcp);
+    let effective = Settings::from_toml("x", &format!("{open}{OFI}")).effective().unwrap();
+    assert!(effective.warnings().is_empty(), "{:?}", effective.warnings());
+    let network = effective.config().unwrap().network.unwrap();
+    let [provider, domain] = ["verbs", "mlx5_0"].map(|name| Some(name.to_string()));
+    let options = OfiOptions { provider, domain, address: Some(Ipv4Addr::LOCALHOST.into()) };
+    assert_eq!(network.transport, Transport::Ofi(options));
+    let garbage = format!("{open}{OFI}").replace("\"127.0.0.1\"", "\"mlx5_0\"");
+    let error = Settings::from_toml("x", &garbage).effective().unwrap().config().unwrap_err().to_string();
+    assert!(error.contains("network.fabric.address") && error.contains("mlx5_0"), "{error}");
+    let both = FULL.replace("kind = \"tcp\"", "kind = \"ofi\"");
+    assert!(matches!(&errors(&both)[..], [error] if error.contains("encrypts nothing")), "{:?}", errors(&both));
     assert_eq!(network.seeds[1].to_string(), "b.example.org:7412");
     assert_eq!((network.listen.len(), network.silence), (2, Duration::from_secs(20)));
 

@@ -12,7 +12,7 @@ use crate::parent;
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use spindle::{Config, Network, Node, Security, Subgroup, Who};
+use spindle::{Config, Network, Node, OfiOptions, Security, Subgroup, Transport, Who};
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
@@ -125,6 +125,9 @@ fn network(place: &Place) -> anyhow::Result<Network> {
     let mut network = Network::new(place.listen.parse()?, seeds);
     if place.insecure {
         network.security = Security::Insecure;
+    }
+    if let Some(provider) = &place.provider {
+        network.transport = Transport::Ofi(OfiOptions { provider: Some(provider.clone()), ..OfiOptions::default() });
     }
     Ok(network)
 }

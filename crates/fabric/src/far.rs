@@ -1,0 +1,160 @@
+//! The ways of one member to all who are not on its machine: streams, and connections of libfabric.
+//!
+//! A view's peers have the one or the other. Guests have streams, so both may be there at once; then one sleep serves both, as what the
+//! streams wait for is one of the things that the connections wait for.
+use crate::ofi::OfiLinks;
+use crate::region::OwnRegion;
+use crate::tcp::{Connection, Down, Links, Traffic};
+use spindle_core::{Layout, Rank};
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// Streams, if there are any, and connections, if there are any.
+#[derive(Debug, Default)]
+pub(crate) struct Far {
+    streams: Option<Links>,
+    ofi: Option<OfiLinks>,
+}
+
+impl Far {
+    pub(crate) fn new(streams: Option<Links>, ofi: Option<OfiLinks>) -> io::Result<Far> {
+        if let (Some(streams), Some(ofi)) = (&streams, &ofi) {
+            ofi.wake_by(streams.fd())?;
+        }
+        Ok(Far { streams, ofi })
+    }
+
+    /// Whether there is nothing that has to be moved by this process.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.streams.is_none() && self.ofi.is_none()
+    }
+
+    /// As [`Mesh::add_guest`](crate::Mesh::add_guest), for `me` with `row`, whose bell is `bell`.
+    pub(crate) fn add_guest(
+        &mut self,
+        layout: &Layout,
+        (me, row): (Rank, &OwnRegion),
+        bell: BorrowedFd<'_>,
+        stream: Connection,
+    ) -> io::Result<()> {
+        let streams = match &mut self.streams {
+            Some(streams) => streams,
+            none => {
+                let peers = layout.rows().iter().map(|_| None).collect();
+                let streams = Links::new(layout, Some((me, row)), Some(bell), peers).map_err(|(_, source)| source)?;
+                if let Some(ofi) = &self.ofi {
+                    ofi.wake_by(streams.fd())?;
+                }
+                none.insert(streams)
+            }
+        };
+        streams.add_guest(stream, row)
+    }
+
+    pub(crate) fn guests(&self) -> usize {
+        self.streams.as_ref().map_or(0, Links::guests)
+    }
+
+    /// How many ways there are still.
+    pub(crate) fn open(&self) -> u32 {
+        self.streams.as_ref().map_or(0, Links::open) + self.ofi.as_ref().map_or(0, OfiLinks::open)
+    }
+
+    pub(crate) fn is_open(&self, rank: Rank) -> bool {
+        self.streams.as_ref().is_some_and(|streams| streams.is_open(rank))
+            || self.ofi.as_ref().is_some_and(|ofi| ofi.is_open(rank))
+    }
+
+    pub(crate) fn traffic(&self, rank: Rank) -> Option<Traffic> {
+        let streams = self.streams.as_ref().and_then(|streams| streams.traffic(rank));
+        streams.or_else(|| self.ofi.as_ref()?.traffic(rank))
+    }
+
+    pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
+        let streams = self.streams.as_mut().and_then(Links::next_down);
+        streams.or_else(|| self.ofi.as_mut()?.next_down())
+    }
+
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.streams.as_ref().is_none_or(Links::is_flushed) && self.ofi.as_ref().is_none_or(OfiLinks::is_flushed)
+    }
+
+    /// Whether everything is handed to the system that is for guests.
+    pub(crate) fn has_served(&self) -> bool {
+        self.streams.as_ref().is_none_or(Links::has_served)
+    }
+
+    /// Posts words and frames of `row`.
+    #[inline]
+    pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
+        if let Some(ofi) = &mut self.ofi {
+            ofi.post(peers, words.clone(), frames.clone());
+        }
+        if let Some(streams) = &mut self.streams {
+            streams.post(row, peers, words, frames);
+        }
+    }
+
+    /// Sends to all who can take something and have not been tried.
+    pub(crate) fn flush(&mut self, row: &OwnRegion) {
+        if let Some(streams) = &mut self.streams {
+            streams.flush(row);
+        }
+        if let Some(ofi) = &mut self.ofi {
+            ofi.flush();
+        }
+    }
+
+    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived.
+    #[inline]
+    pub(crate) fn progress(&mut self, row: &OwnRegion) -> (bool, bool) {
+        let (mut sent, mut arrived) = (false, false);
+        if let Some(streams) = &mut self.streams {
+            (sent, arrived) = streams.progress(row);
+        }
+        if let Some(ofi) = &mut self.ofi {
+            let (more_sent, more_arrived) = ofi.progress();
+            (sent, arrived) = (sent | more_sent, arrived | more_arrived);
+        }
+        (sent, arrived)
+    }
+
+    /// Waits until something can be done or the bell rings, `at_most` that long. Whether something has arrived.
+    pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
+        match (&mut self.ofi, &self.streams) {
+            (Some(ofi), _) => ofi.wait(at_most),
+            (None, Some(streams)) => streams.wait(at_most),
+            (None, None) => false,
+        }
+    }
+
+    /// Tells all peers that nothing more comes.
+    pub(crate) fn finish(&mut self) {
+        if let Some(streams) = &mut self.streams {
+            streams.finish();
+        }
+        if let Some(ofi) = &mut self.ofi {
+            ofi.finish();
+        }
+    }
+
+    /// Nothing is waited for any more, not even for what is under way.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(ofi) = &mut self.ofi {
+            ofi.give_up();
+        }
+    }
+
+    /// Does as much of a finish as needs no waiting for peers.
+    pub(crate) fn hang_up(&mut self, row: &OwnRegion) {
+        // Connections do that by themselves when they are dropped.
+        if let Some(streams) = &mut self.streams {
+            streams.progress(row);
+            streams.finish();
+            streams.progress(row);
+        }
+    }
+}

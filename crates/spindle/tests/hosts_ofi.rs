@@ -1,0 +1,140 @@
+//! Groups whose members are on several hosts, as in `hosts.rs`, with rows that go through libfabric's provider for ordinary networks.
+//!
+//! Where there is no libfabric, they go over streams again, and a line says so.
+#[path = "hosts.rs"]
+mod hosts;
+
+use hosts::{World, chat, finish, start};
+use rcgen::{CertificateParams, KeyPair};
+use spindle::{Config, Identity, JoinError, OfiError, OfiOptions, Security, Transport};
+use std::mem::ManuallyDrop;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+fn options() -> OfiOptions {
+    OfiOptions { provider: Some("tcp".to_string()), domain: None, address: Some(IpAddr::from(Ipv4Addr::LOCALHOST)) }
+}
+
+/// What carries rows in all of these.
+fn transport() -> Transport {
+    if is_here() { Transport::Ofi(options()) } else { Transport::Tcp }
+}
+
+fn is_here() -> bool {
+    match spindle_fabric::ofi::OfiPort::open(&options(), 1) {
+        Ok(_) => true,
+        Err(error @ (OfiError::NoLibrary { .. } | OfiError::NoProvider { .. })) => {
+            println!("skipped: {error}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn what_can_not_be_protected_is_refused() {
+    if !is_here() {
+        return;
+    }
+    let world = World::new("ofi-refused", 1);
+    let with = |options, security| {
+        let mut config = Config { gather_timeout: Duration::ZERO, ..world.seed(0, 0, 2) };
+        let network = config.network.as_mut().unwrap();
+        (network.transport, network.security) = (Transport::Ofi(options), security);
+        config.join().unwrap_err()
+    };
+    let error = with(OfiOptions { provider: Some("none".to_string()), ..options() }, Security::Local);
+    assert!(matches!(error, JoinError::Ofi(OfiError::NoProvider { .. })), "{error}");
+    let error = with(options(), Security::Tls(identity(&world.scratch.0)));
+    assert!(matches!(error, JoinError::Unencrypted), "{error}");
+    // The provider takes any address of this machine, if it takes one by itself.
+    let error = with(OfiOptions { address: None, ..options() }, Security::Local);
+    let is_refused = matches!(error, JoinError::Exposed { .. } | JoinError::Ofi(OfiError::NoAddress { .. }));
+    assert!(is_refused || matches!(error, JoinError::TimedOut { .. }), "{error}");
+}
+
+/// A certificate that is its own authority.
+fn identity(dir: &Path) -> Identity {
+    let files = ["ca.pem", "own.pem", "own.key"].map(|name| dir.join(name));
+    let key = KeyPair::generate().unwrap();
+    let pem = CertificateParams::new(vec!["host".into()]).unwrap().self_signed(&key).unwrap().pem();
+    for (file, text) in files.iter().zip([&pem, &pem, &key.serialize_pem()]) {
+        std::fs::write(file, text).unwrap();
+    }
+    Identity::load(&files[0], &files[1], &files[2]).unwrap()
+}
+
+/// Members that would not understand each other are told so.
+#[test]
+fn all_have_the_same_transport() {
+    if !is_here() {
+        return;
+    }
+    let world = World::new("ofi-mixed", 1);
+    let founding = start(world.seed(0, 0, 1));
+    let members = vec![founding.recv_timeout(Duration::from_secs(30)).unwrap().unwrap()];
+    let mut other = world.other(1, "a", 1);
+    other.network.as_mut().unwrap().transport = Transport::Tcp;
+    let error = other.join().unwrap_err();
+    assert!(matches!(error, JoinError::Refused(_)), "{error}");
+    chat(&members, 3, "alone");
+    finish(members);
+}
+
+/// The parent finds its world here.
+const CHILD: &str = "SPINDLE_HOSTS_OFI_CHILD";
+
+/// A process that is killed, as the child of a test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A group of three hosts, of which one is killed with everything that it had under way, and another comes.
+#[test]
+fn a_host_that_is_killed_is_noticed_by_its_connections_and_another_joins() {
+    let world = match std::env::var_os(CHILD) {
+        Some(dir) => {
+            // Not to be removed by this process.
+            let world = ManuallyDrop::new(World::within("ofi-killed", dir.into(), 1));
+            let member = start(world.other(2, "child", 3)).recv().unwrap().unwrap();
+            for i in 0..300_000 {
+                member.send(&format!("noise {i}"));
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            return;
+        }
+        None => World::new("ofi-killed", 1),
+    };
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_host_that_is_killed_is_noticed_by_its_connections_and_another_joins"])
+        .env(CHILD, &world.scratch.0)
+        .stdout(Stdio::null())
+        .spawn();
+    let child = Killed(child.unwrap());
+    let starting = [start(world.seed(0, 0, 3)), start(world.other(1, "a", 3))];
+    let mut members: Vec<_> = starting.into_iter().map(|member| member.recv().unwrap().unwrap()).collect();
+    for member in &members {
+        member.log.wait("noise", |lines| lines.iter().filter(|line| line.starts_with("noise")).count() > 50);
+    }
+    drop(child);
+    // Nobody is suspected for its silence within this test's time.
+    for member in &members {
+        member.log.wait("view", |lines| lines.contains(&"view of 2".to_string()));
+    }
+    chat(&members, 50, "two");
+    members.push(start(world.other(2, "b", 1)).recv().unwrap().unwrap());
+    for member in &members[..2] {
+        member.log.wait("view", |lines| lines.contains(&"view of 3".to_string()));
+    }
+    chat(&members, 50, "three");
+    let said = |lines: Vec<String>| lines.into_iter().filter(|line| line.starts_with("noise")).collect::<Vec<_>>();
+    assert_eq!(said(members[0].log.lines()), said(members[1].log.lines()));
+    finish(members);
+}
