@@ -103,6 +103,8 @@ faults! {
     cuts: 2,
     /// Members begin a view without others' memory, which is late or does not come.
     absent_rows: 0,
+    /// All links between some members and the others are cut at once, in one direction or both, and come back.
+    splits: 0,
 }
 
 /// The knobs of a campaign. The defaults are what CI runs.

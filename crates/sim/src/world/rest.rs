@@ -25,6 +25,7 @@ impl World<'_> {
             }
         }
         self.outcome.blocked = blocked && live.is_none();
+        self.check_survival(last, live)?;
         let Some(stage) = live else { return Ok(None) };
         for process in 0..self.processes.len() {
             let Process { life, leaving, seat, .. } = self.processes[process];
@@ -41,6 +42,25 @@ impl World<'_> {
         self.check_validity(stage)?;
         self.compare_copies(stage)?;
         Ok(live)
+    }
+
+    /// Who was apart does not take those with it who were not.
+    fn check_survival(&self, last: usize, live: Option<usize>) -> Checked {
+        let sound: Vec<bool> = (0..self.processes.len()).map(|process| self.plan.leaves_alone(process)).collect();
+        for (process, member) in self.plan.members.iter().enumerate() {
+            let is_out = self.processes[process].life == Life::Evicted;
+            if is_out && sound[process] && !self.plan.cuts().any(|(from, to)| from == process || to == process) {
+                return liveness::evicted_for_nothing(member.id);
+            }
+        }
+        let cast = &self.stages[last].cast;
+        let together: Vec<usize> = cast.iter().copied().filter(|process| sound[*process]).collect();
+        let cuts: Vec<(usize, usize)> =
+            self.plan.cuts().filter(|(from, to)| together.contains(from) && together.contains(to)).collect();
+        match live.is_none() && survive_without(&cuts, together.len(), cast.len() / 2 + 1) {
+            true => liveness::lost(cast.len()),
+            false => Ok(()),
+        }
     }
 
     /// How a member stands that has not finished.
@@ -176,6 +196,18 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether so many of `count` members are left when of each pair in `cuts` one is taken away.
+fn survive_without(cuts: &[(usize, usize)], count: usize, wanted: usize) -> bool {
+    if count < wanted {
+        return false;
+    }
+    let Some(&(one, other)) = cuts.first() else { return true };
+    [one, other].iter().any(|out| {
+        let rest: Vec<(usize, usize)> = cuts.iter().copied().filter(|(from, to)| from != out && to != out).collect();
+        survive_without(&rest, count - 1, wanted)
+    })
 }
 
 /// How a member stands when nothing happens any more.
