@@ -44,23 +44,32 @@ impl World<'_> {
         Ok(live)
     }
 
-    /// Who was apart does not take those with it who were not.
+    /// Who was apart from a majority does not take anybody else along.
     fn check_survival(&self, last: usize, live: Option<usize>) -> Checked {
-        let sound: Vec<bool> = (0..self.processes.len()).map(|process| self.plan.leaves_alone(process)).collect();
         for (process, member) in self.plan.members.iter().enumerate() {
-            let is_out = self.processes[process].life == Life::Evicted;
-            if is_out && sound[process] && !self.plan.cuts().any(|(from, to)| from == process || to == process) {
+            let Process { life, seat, .. } = self.processes[process];
+            let Some(seat) = seat.filter(|_| life == Life::Evicted && self.plan.leaves_alone(process)) else {
+                continue;
+            };
+            let was_cut = self.plan.cuts().any(|(from, to)| from == process || to == process);
+            if !was_cut && self.has_sound_majority(seat.stage) {
                 return liveness::evicted_for_nothing(member.id);
             }
         }
-        let cast = &self.stages[last].cast;
-        let together: Vec<usize> = cast.iter().copied().filter(|process| sound[*process]).collect();
-        let cuts: Vec<(usize, usize)> =
-            self.plan.cuts().filter(|(from, to)| together.contains(from) && together.contains(to)).collect();
-        match live.is_none() && survive_without(&cuts, together.len(), cast.len() / 2 + 1) {
-            true => liveness::lost(cast.len()),
+        // Who stays behind can't know of a later view, and what counts for it is its own.
+        let stages = self.processes.iter().filter_map(|process| Some(process.seat?.stage)).chain([last]);
+        match live.is_none() && stages.into_iter().all(|stage| self.has_sound_majority(stage)) {
+            true => liveness::lost(self.stages[last].cast.len()),
             false => Ok(()),
         }
+    }
+
+    /// Whether more than half of the members of a view live, were never disturbed, and always heard each other.
+    fn has_sound_majority(&self, stage: usize) -> bool {
+        let cast = &self.stages[stage].cast;
+        let sound: Vec<usize> = cast.iter().copied().filter(|process| self.plan.leaves_alone(*process)).collect();
+        let cuts = self.plan.cuts().filter(|(from, to)| sound.contains(from) && sound.contains(to));
+        survive_without(&cuts.collect::<Vec<_>>(), sound.len(), cast.len() / 2 + 1)
     }
 
     /// How a member stands that has not finished.
