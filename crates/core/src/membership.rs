@@ -143,6 +143,12 @@ impl Ranks {
         Ranks { words: alloc::vec![0; members.div_ceil(64)].into() }
     }
 
+    /// Whom `member` says that it suspects, in a view of so many.
+    fn read<T: Table>(member: Rank, members: usize, table: &T) -> Ranks {
+        let ats = (membership::SUSPECTED..).step_by(8).take(members.div_ceil(64));
+        Ranks { words: ats.map(|at| table.load(member, at)).collect() }
+    }
+
     pub(crate) fn has(&self, rank: Rank) -> bool {
         self.words[rank.index() / 64] >> (rank.0 % 64) & 1 == 1
     }
@@ -448,31 +454,25 @@ impl Membership {
         self.see_the_gone(table);
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
-            let theirs = self.standing(|rank| bit(table, peer, rank));
-            let mine = self.standing(|rank| self.suspected.has(rank));
-            let is_accused = bit(table, peer, self.me) && !self.dead.has(peer);
-            if is_accused {
-                match self.judge(peer, mine, theirs, table) {
+            // Once, since more may arrive between two looks.
+            let theirs = Ranks::read(peer, self.everyone.len(), table);
+            let is_outvoted = self.standing(&theirs) == Standing::Outvoted;
+            let am_outvoted = self.standing(&self.suspected) == Standing::Outvoted;
+            if theirs.has(self.me) && !self.dead.has(peer) {
+                match self.judge(peer, is_outvoted, table) {
                     Verdict::GiveUp => self.evicted = !planted!(EvictedGoesOn),
                     Verdict::Suspect => _ = self.suspect(peer),
                     Verdict::GoOn => {}
                 }
             }
-            if self.suspected.has(peer) && !planted!(ReadsSuspected) {
+            let is_heard = !self.suspected.has(peer) || planted!(ReadsSuspected);
+            if !is_heard || is_outvoted && !am_outvoted || planted!(SuspicionKept) {
                 continue;
             }
-            if theirs == Standing::Outvoted && mine != Standing::Outvoted {
-                continue;
-            }
-            for j in 0..self.suspected.words.len() {
-                let mut word = table.load(peer, membership::SUSPECTED + 8 * j as u64) & !self.suspected.words[j];
-                while word != 0 {
-                    let rank = Rank(j as u32 * 64 + word.trailing_zeros());
-                    word &= word - 1;
-                    let is_other = rank != self.me && rank.index() < self.everyone.len();
-                    if is_other && !planted!(SuspicionKept) {
-                        self.suspected.add(rank);
-                    }
+            for j in 0..self.everyone.len() {
+                let rank = self.everyone[j];
+                if rank != self.me && theirs.has(rank) {
+                    self.suspected.add(rank);
                 }
             }
         }
@@ -484,11 +484,11 @@ impl Membership {
     }
 
     /// How a member stands that suspects these.
-    fn standing(&self, suspects: impl Fn(Rank) -> bool) -> Standing {
+    fn standing(&self, suspects: &Ranks) -> Standing {
         let may_live = |rank: &Rank| !self.dead.has(*rank) && !self.gone.has(*rank);
         let (mut with_it, mut lost) = (0, 0);
         for rank in self.everyone.iter().copied().filter(may_live) {
-            *(if suspects(rank) { &mut lost } else { &mut with_it }) += 1;
+            *(if suspects.has(rank) { &mut lost } else { &mut with_it }) += 1;
         }
         match lost.cmp(&with_it) {
             Ordering::Less => Standing::Majority,
@@ -498,12 +498,13 @@ impl Membership {
     }
 
     /// What I do about a live member that suspects me.
-    fn judge<T: Table>(&self, peer: Rank, mine: Standing, theirs: Standing, table: &T) -> Verdict {
-        use Standing::{Majority, Outvoted};
+    fn judge<T: Table>(&self, peer: Rank, is_outvoted: bool, table: &T) -> Verdict {
+        let standing = self.standing(&self.suspected);
+        let am_outvoted = standing == Standing::Outvoted;
         let is_lower = peer < self.me;
         if self.suspected.has(peer) {
             // Two that suspect each other would wait for each other for ever. One gives up, unless others can settle it.
-            let can_wait = mine == Majority || (theirs == Outvoted && mine != Outvoted);
+            let can_wait = standing == Standing::Majority || (is_outvoted && !am_outvoted);
             // It is the higher rank; but what has followed a leader behind the lower one would take that along.
             let has_followed = |ballot: Option<Ballot>, behind| ballot.is_some_and(|ballot| ballot.leader > behind);
             let gives_way = match is_lower {
@@ -512,7 +513,7 @@ impl Membership {
             };
             return if gives_way && !can_wait { Verdict::GiveUp } else { Verdict::GoOn };
         }
-        match (mine == Outvoted, theirs == Outvoted) {
+        match (am_outvoted, is_outvoted) {
             (false, false) => Verdict::GiveUp,
             (false, true) => Verdict::Suspect,
             _ if is_lower => Verdict::GiveUp,

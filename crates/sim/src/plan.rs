@@ -148,10 +148,10 @@ impl Plan {
         }
     }
 
-    /// Links that are cut at some time, by processes: from whom, to whom.
-    pub(crate) fn cuts(&self) -> impl Iterator<Item = (usize, usize)> {
+    /// Links that are cut, by processes: when, from whom, to whom.
+    pub(crate) fn cuts(&self) -> impl Iterator<Item = (When, usize, usize)> {
         self.happenings.iter().filter_map(|happening| match happening.what {
-            What::Cut { from, to, .. } => Some((from, to)),
+            What::Cut { from, to, .. } => Some((happening.when, from, to)),
             _ => None,
         })
     }
