@@ -456,7 +456,7 @@ impl Membership {
             let peer = self.peers[i];
             // Once, since more may arrive between two looks.
             let theirs = Ranks::read(peer, self.everyone.len(), table);
-            let is_outvoted = self.standing(&theirs) == Standing::Outvoted;
+            let is_outvoted = self.standing(&theirs) == Standing::Outvoted && !planted!(OutvotedBelieved);
             let am_outvoted = self.standing(&self.suspected) == Standing::Outvoted;
             if theirs.has(self.me) && !self.dead.has(peer) {
                 match self.judge(peer, is_outvoted, table) {
@@ -502,7 +502,7 @@ impl Membership {
         let standing = self.standing(&self.suspected);
         let am_outvoted = standing == Standing::Outvoted;
         let is_lower = peer < self.me;
-        if self.suspected.has(peer) {
+        if self.suspected.has(peer) && !planted!(ReadsSuspected) {
             // Two that suspect each other would wait for each other for ever. One gives up, unless others can settle it.
             let can_wait = standing == Standing::Majority || (is_outvoted && !am_outvoted);
             // It is the higher rank; but what has followed a leader behind the lower one would take that along.
