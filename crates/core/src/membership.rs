@@ -17,6 +17,7 @@ use crate::table::{Rows, Table};
 use crate::view::{Change, View};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::ops::Range;
 
 /// The number of a proposal. Ordered by the leader's rank first: leadership only moves up in rank within a view, and what a
@@ -44,6 +45,26 @@ pub struct Decision {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ranks {
     words: Box<[u64]>,
+}
+
+/// How many a member has with it, of those that may live: it and whom it does not suspect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    /// More than half.
+    Majority,
+    /// As many as it suspects.
+    Half,
+    /// Fewer: it can go on with nobody, unless others stop. It is more likely that it was alone than that all they were.
+    Outvoted,
+}
+
+/// What to do about somebody who suspects me.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    GiveUp,
+    /// It is the other that has to go.
+    Suspect,
+    GoOn,
 }
 
 /// How often a member shows that it lives, in parts of the silence after which it is suspected.
@@ -120,6 +141,12 @@ impl Ballot {
 impl Ranks {
     pub(crate) fn none(members: usize) -> Ranks {
         Ranks { words: alloc::vec![0; members.div_ceil(64)].into() }
+    }
+
+    /// Whom `member` says that it suspects, in a view of so many.
+    fn read<T: Table>(member: Rank, members: usize, table: &T) -> Ranks {
+        let ats = (membership::SUSPECTED..).step_by(8).take(members.div_ceil(64));
+        Ranks { words: ats.map(|at| table.load(member, at)).collect() }
     }
 
     pub(crate) fn has(&self, rank: Rank) -> bool {
@@ -295,6 +322,7 @@ impl Membership {
         self.write(membership::HEARTBEAT, &[heartbeat], table);
         // If I stood still, or my clock jumped, the others' silence is no longer than what I can vouch for.
         let silent_ns = passed_ns.min(2 * step_ns);
+        let mut is_lost = false;
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
             if self.suspected.has(peer) {
@@ -307,14 +335,27 @@ impl Membership {
                 continue;
             }
             pulse.silent_ns += silent_ns;
-            if pulse.silent_ns >= suspect_after_ns - step_ns && table.load(peer, membership::LEFT) == 0 {
-                self.suspect(peer);
-            }
+            is_lost |= pulse.silent_ns >= suspect_after_ns && table.load(peer, membership::LEFT) == 0;
+        }
+        if is_lost {
+            // Who fell silent together goes together: if it is I who was cut off, the others see at once that it is from all.
+            self.suspect_silent(suspect_after_ns - 2 * step_ns, table);
         }
         // Who is overdue is looked at more often: its end decides when the others go on.
         let overdue = self.pulses.iter().any(|pulse| pulse.silent_ns > 3 * step_ns);
         self.wait_ns = if overdue { step_ns / 8 } else { step_ns };
         Some(Time(now.0 + self.wait_ns))
+    }
+
+    /// Suspects all who have been silent for so long.
+    #[cold]
+    fn suspect_silent<T: Table>(&mut self, ns: u64, table: &T) {
+        for i in 0..self.peers.len() {
+            let peer = self.peers[i];
+            if self.pulses[peer.index()].silent_ns >= ns && table.load(peer, membership::LEFT) == 0 {
+                self.suspect(peer);
+            }
+        }
     }
 
     /// Whether this view has to end: for a reason of mine, or of anybody whom I listen to.
@@ -413,21 +454,25 @@ impl Membership {
         self.see_the_gone(table);
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
-            if self.suspected.has(peer) && !planted!(ReadsSuspected) {
-                // Two that suspect each other would wait for each other for ever. One may always give up.
-                self.evicted |= peer < self.me && !self.dead.has(peer) && bit(table, peer, self.me);
+            // Once, since more may arrive between two looks.
+            let theirs = Ranks::read(peer, self.everyone.len(), table);
+            let is_outvoted = self.standing(&theirs) == Standing::Outvoted && !planted!(OutvotedBelieved);
+            let am_outvoted = self.standing(&self.suspected) == Standing::Outvoted;
+            if theirs.has(self.me) && !self.dead.has(peer) {
+                match self.judge(peer, is_outvoted, table) {
+                    Verdict::GiveUp => self.evicted = !planted!(EvictedGoesOn),
+                    Verdict::Suspect => _ = self.suspect(peer),
+                    Verdict::GoOn => {}
+                }
+            }
+            let is_heard = !self.suspected.has(peer) || planted!(ReadsSuspected);
+            if !is_heard || is_outvoted && !am_outvoted || planted!(SuspicionKept) {
                 continue;
             }
-            for j in 0..self.suspected.words.len() {
-                let mut word = table.load(peer, membership::SUSPECTED + 8 * j as u64) & !self.suspected.words[j];
-                while word != 0 {
-                    let rank = Rank(j as u32 * 64 + word.trailing_zeros());
-                    word &= word - 1;
-                    if rank == self.me {
-                        self.evicted = !planted!(EvictedGoesOn);
-                    } else if rank.index() < self.everyone.len() && !planted!(SuspicionKept) {
-                        self.suspected.add(rank);
-                    }
+            for j in 0..self.everyone.len() {
+                let rank = self.everyone[j];
+                if rank != self.me && theirs.has(rank) {
+                    self.suspected.add(rank);
                 }
             }
         }
@@ -436,6 +481,46 @@ impl Membership {
             self.store_suspected(table);
         }
         changed
+    }
+
+    /// How a member stands that suspects these.
+    fn standing(&self, suspects: &Ranks) -> Standing {
+        let may_live = |rank: &Rank| !self.dead.has(*rank) && !self.gone.has(*rank);
+        let (mut with_it, mut lost) = (0, 0);
+        for rank in self.everyone.iter().copied().filter(may_live) {
+            *(if suspects.has(rank) { &mut lost } else { &mut with_it }) += 1;
+        }
+        match lost.cmp(&with_it) {
+            Ordering::Less => Standing::Majority,
+            Ordering::Equal => Standing::Half,
+            Ordering::Greater => Standing::Outvoted,
+        }
+    }
+
+    /// What I do about a live member that suspects me.
+    fn judge<T: Table>(&self, peer: Rank, is_outvoted: bool, table: &T) -> Verdict {
+        let standing = self.standing(&self.suspected);
+        let am_outvoted = standing == Standing::Outvoted;
+        let is_lower = peer < self.me;
+        if self.suspected.has(peer) && !planted!(ReadsSuspected) {
+            // Two that suspect each other would wait for each other for ever. One gives up, unless others can settle it.
+            let can_wait = standing == Standing::Majority || (is_outvoted && !am_outvoted);
+            // It is the higher rank; but what has followed a leader behind the lower one would take that along.
+            let has_followed = |ballot: Option<Ballot>, behind| ballot.is_some_and(|ballot| ballot.leader > behind);
+            let gives_way = match is_lower {
+                true => !has_followed(self.ballot, peer),
+                false => has_followed(ballot_in(table, peer, membership::BALLOT), self.me),
+            };
+            return if gives_way && !can_wait { Verdict::GiveUp } else { Verdict::GoOn };
+        }
+        match (am_outvoted, is_outvoted) {
+            (false, false) => Verdict::GiveUp,
+            (false, true) => Verdict::Suspect,
+            _ if is_lower => Verdict::GiveUp,
+            (true, true) => Verdict::Suspect,
+            // They will tell me how they went on.
+            (true, false) => Verdict::GoOn,
+        }
     }
 
     /// Whether my row holds all my suspicions.

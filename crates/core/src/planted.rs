@@ -106,6 +106,8 @@ mod bugs {
         DeliversBeyondTrim,
         /// A suspicion stays with the member that has it.
         SuspicionKept,
+        /// A member that suspects more than half of the others is believed.
+        OutvotedBelieved,
         /// A suspected member's suspicions are still believed.
         ReadsSuspected,
         /// A member that the others have evicted goes on.

@@ -255,7 +255,10 @@ impl Subgroup {
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         let pending = core::mem::take(&mut self.pending);
-        let moved = self.observe(table)?;
+        let moved = match self.observe(table) {
+            Ok(moved) => moved,
+            Err(fault) => return self.deliver_despite(fault, table, upcalls, ablation, changes),
+        };
         self.send(table, ablation, changes);
         if !(moved || changes.entry || pending || self.handed_back()) {
             return Ok(());
@@ -278,6 +281,24 @@ impl Subgroup {
         self.post_now(table, ablation, changes);
         changes.worked |= changes.entry || changes.freeing;
         Ok(())
+    }
+
+    /// A peer breaks the protocol. If all is here for good the view need not end for that, and what is stable is still to be delivered.
+    #[cold]
+    fn deliver_despite<T: Table>(
+        &mut self,
+        fault: Fault,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+        ablation: &Ablation,
+        changes: &mut Changes,
+    ) -> Result<(), Fault> {
+        if self.has_received_all() {
+            self.deliver(table, upcalls, ablation, changes)?;
+            changes.entry |= changes.freeing;
+            changes.worked |= changes.entry;
+        }
+        Err(fault)
     }
 
     /// Posts at once what was changed, when posting at the end of the loop is switched off.

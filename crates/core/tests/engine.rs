@@ -325,6 +325,36 @@ fn garbage_that_a_consumer_meets_is_a_fault_too() {
     }
 }
 
+/// Everything is there for good, so the view need not end for who breaks the protocol now; and the rest is delivered all the same.
+#[test]
+fn garbage_behind_the_end_keeps_nothing_back() {
+    let mut group = Group::new(2, &[0], Order::Total, Ablation::default());
+    (0..5).for_each(|_| assert!(group.try_send(0, b"one of five", Kind::Message)));
+    group.engines[0].claims(SubgroupId(0)).unwrap().close();
+    // Nobody takes anything yet.
+    group.take = 0;
+    for _ in 0..20 {
+        group.poll(0);
+        group.poll(1);
+    }
+    let entry = group.engines[1].layout().row(Rank(0)).place(SubgroupId(0)).unwrap().entry;
+    let at = (entry + layout::entry::RECEIVED) as usize;
+    group.memories[1].rows[0][at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+    group.take = 1;
+    // Only as long as it asks for it.
+    let mut polls = 0;
+    while {
+        let progress = group.poll(1);
+        progress.worked || progress.wake_at.is_some()
+    } {
+        polls += 1;
+        assert!(polls < 100, "it never rests");
+    }
+    assert!(!group.engines[1].is_wedged());
+    assert_eq!((group.delivered[1].len(), group.engines[1].state()), (5, &State::Finished));
+    assert!(matches!(group.engines[1].faults(), [Fault::Counter { member: Rank(0), .. }]));
+}
+
 #[test]
 fn an_idle_group_is_silent() {
     let mut group = Group::new(3, &[0, 1, 2], Order::Total, Ablation::default());

@@ -105,6 +105,8 @@ faults! {
     absent_rows: 0,
     /// Messages that are objects: they may be announced some time after they were committed.
     objects: 0,
+    /// All links between some members and the others are cut at once, in one direction or both, and come back.
+    splits: 0,
 }
 
 /// The knobs of a campaign. The defaults are what CI runs.

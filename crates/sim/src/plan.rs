@@ -113,6 +113,10 @@ impl Plan {
         if faults.absent_rows {
             faults.absent_rows = changes.draw_absent_rows(&mut Random::new(seed, 5), members as usize);
         }
+        faults.splits = options.faults.splits && faults.membership && visibility == Visibility::Posted;
+        if faults.splits {
+            faults.splits = changes.draw_splits(&mut Random::new(seed, 6), members as usize);
+        }
         let ids = draw_ids(&mut random, members as usize + changes.joiners);
         let first = &ids[..members as usize];
         let view = if faults.membership {
@@ -143,6 +147,30 @@ impl Plan {
             events_max: options.events_max,
             always_membership: options.always_membership,
         }
+    }
+
+    /// Links that are cut, by processes: when, from whom, to whom.
+    pub(crate) fn cuts(&self) -> impl Iterator<Item = (When, usize, usize)> {
+        self.happenings.iter().filter_map(|happening| match happening.what {
+            What::Cut { from, to, .. } => Some((happening.when, from, to)),
+            _ => None,
+        })
+    }
+
+    /// Whether nothing happens to a process itself, whatever does to its links: it is there all the time, and nobody is told
+    /// that it is not, nor it of anybody else.
+    pub(crate) fn leaves_alone(&self, process: usize) -> bool {
+        let is_met = |happening: &Happening| match happening.what {
+            What::Crash { process: one, .. } | What::Hang { process: one, .. } | What::Leave { process: one } => {
+                one == process
+            }
+            What::Suspect { by: one, whom: other } | What::Miss { process: one, whom: other } => {
+                one == process || other == process
+            }
+            What::Join { .. } | What::Cut { .. } => false,
+        };
+        let MemberPlan { pauses, clock_jumps, .. } = &self.members[process];
+        pauses.is_empty() && clock_jumps.is_empty() && !self.happenings.iter().any(is_met)
     }
 }
 
@@ -263,6 +291,44 @@ impl Changes {
             }
         }
         self.happenings.iter().any(|happening| matches!(happening.what, What::Miss { .. }))
+    }
+
+    /// Some members lose the others and hear them again, in about half of the seeds; answers whether there are any. Mostly for
+    /// about as long as silence may last, so that they come back in the middle of the agreement that goes on without them.
+    fn draw_splits(&mut self, random: &mut Random, members: usize) -> bool {
+        let processes = members + self.joiners;
+        let silence = self.suspect_after_ns.expect("over a network silence has a meaning");
+        let count = random.below(2) * random.range(1, 2);
+        for _ in 0..count {
+            let alone = random.below(2) as usize * random.below(processes as u64) as usize;
+            let side: Vec<bool> = match random.one_in(3) {
+                true => (0..processes).map(|_| random.one_in(3)).collect(),
+                false => (0..processes).map(|process| process == alone).collect(),
+            };
+            // One side is not heard by the other, or the other way round, or both; and links need not come back at once.
+            let (out, back) = random.pick(&[(true, true), (true, false), (false, true)]);
+            let (least, most) = random.pick(&[(90, 110), (95, 140), (30, 300)]);
+            let percent = random.range(least, most);
+            let spread = random.pick(&[1, silence / 64, silence / 4]);
+            let step = random.pick(&[Step::Suspects, Step::Wedges, Step::Adopts, Step::Decides, Step::Installs]);
+            let on = When::Step { process: random.below(members as u64) as usize, view: random.range(1, 3), step };
+            let at = When::At(random.below(self.end_ns + silence));
+            let when = if random.one_in(3) { on } else { at };
+            for from in 0..processes {
+                for to in 0..processes {
+                    let is_cut = match (side[from], side[to]) {
+                        (true, false) => out,
+                        (false, true) => back,
+                        _ => false,
+                    };
+                    let ns = silence * percent / 100 + random.below(spread);
+                    if is_cut {
+                        self.happenings.push(Happening { when, what: What::Cut { from, to, ns } });
+                    }
+                }
+            }
+        }
+        count > 0
     }
 
     /// Applications whose messages are spread over the time in which the membership changes.

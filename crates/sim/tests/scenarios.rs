@@ -238,6 +238,64 @@ fn silence_in_one_direction_evicts_one_member() {
     }
 }
 
+/// All links from `side` to the others of a group of `members` are cut at once if `out`, and those back if `back`, for `ns`.
+fn split(members: usize, side: &[usize], (out, back): (bool, bool), ns: u64) -> Vec<Happening> {
+    let others: Vec<usize> = (0..members).filter(|other| !side.contains(other)).collect();
+    let pairs = side.iter().flat_map(|one| others.iter().map(move |other| (*one, *other)));
+    let cut = |from, to| Happening::at(50_000, What::Cut { from, to, ns });
+    let cuts = pairs.flat_map(|(one, other)| [(out, cut(one, other)), (back, cut(other, one))]);
+    cuts.filter(|(is_cut, _)| *is_cut).map(|(_, happening)| happening).collect()
+}
+
+/// A minority loses the others for about as long as silence may last, in one direction or both, and comes back at any moment of
+/// what they do about it. It has suspected them all by then, which must not end them; at most it goes itself.
+#[test]
+fn who_comes_back_from_a_split_takes_nobody_along() {
+    let sides: [(usize, &[usize]); 6] = [(7, &[0]), (7, &[3]), (7, &[0, 1]), (5, &[1, 4]), (3, &[0]), (3, &[2])];
+    let (mut evicted, mut stayed) = (0, 0);
+    for (members, side) in sides {
+        for ways in [(true, true), (false, true), (true, false)] {
+            for percent in 90..140 {
+                let cuts = split(members, side, ways, SUSPECT_AFTER_NS * percent / 100);
+                // Delays as long as several beats would make it suspect one after the other.
+                let faults = Faults { membership: true, ..Faults::NONE };
+                let outcome = play(Plan { faults, ..group(percent, members, 0, Visibility::Posted) }, &cuts);
+                let gone = outcome.counts.evictions;
+                assert!(gone <= side.len() as u64, "{side:?} of {members}, {ways:?}, {percent} %: {outcome:?}");
+                assert!(!outcome.blocked && outcome.counts.views <= 1 + gone, "{outcome:?}");
+                evicted += u32::from(gone > 0);
+                stayed += u32::from(gone == 0);
+            }
+        }
+    }
+    assert!(evicted > 200 && stayed > 50, "{evicted} {stayed}");
+}
+
+/// Two halves lose each other, and one of them goes on: the one of the lowest rank.
+#[test]
+fn of_two_halves_that_hear_each_other_again_one_goes_on() {
+    for percent in 100..140 {
+        for side in [[0, 1], [0, 3]] {
+            let cuts = split(4, &side, (true, true), SUSPECT_AFTER_NS * percent / 100);
+            let outcome = play(group(percent, 4, 0, Visibility::Posted), &cuts);
+            assert!(outcome.counts.evictions <= 3 && !outcome.blocked, "{side:?}, {percent} %: {outcome:?}");
+        }
+    }
+}
+
+/// Nobody hears anybody, and then everybody everybody. Somebody is left.
+#[test]
+fn a_group_that_was_shattered_is_not_lost() {
+    for members in [2, 3, 5, 6] {
+        for percent in 100..140 {
+            let all = |one: usize| split(members, &[one], (true, false), SUSPECT_AFTER_NS * percent / 100);
+            let cuts: Vec<Happening> = (0..members).flat_map(all).collect();
+            let outcome = play(group(percent, members, 0, Visibility::Posted), &cuts);
+            assert!(outcome.counts.evictions < members as u64 && !outcome.blocked, "{percent} %: {outcome:?}");
+        }
+    }
+}
+
 /// {A, B, C} with C dead and A and B paused past the time of suspicion and resumed together: they must not become two groups.
 #[test]
 fn two_that_suspect_each_other_do_not_both_go_on() {

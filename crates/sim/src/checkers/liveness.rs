@@ -82,6 +82,23 @@ pub fn never_let_go<T>(leaver: MemberId) -> Result<T, Violation> {
     INVARIANT.broken(format!("a group is at work, and member {leaver} asks in vain to be let go"))
 }
 
+/// Nothing moves any more, and nobody is at work, though so many of the last view's `members` live, were never disturbed, and always
+/// heard each other: more than half.
+///
+/// # Errors
+/// Always.
+pub fn lost<T>(members: usize) -> Result<T, Violation> {
+    INVARIANT.broken(format!("nobody is at work, though more than half of {members} members were never apart"))
+}
+
+/// This member was evicted, though nothing was done to it or to any link of its.
+///
+/// # Errors
+/// Always.
+pub fn evicted_for_nothing<T>(member: MemberId) -> Result<T, Violation> {
+    INVARIANT.broken(format!("member {member} was evicted, though it and all its links were at work all the time"))
+}
+
 /// The run had more events than any plan needs, with messages undelivered.
 ///
 /// # Errors
@@ -116,6 +133,8 @@ mod tests {
         assert!(endless(1).is_err());
         assert!(stuck::<()>("m1", "waits".into()).is_err());
         assert!(never_admitted::<()>(MemberId(1)).is_err());
+        assert!(lost::<()>(3).is_err());
+        assert!(evicted_for_nothing::<()>(MemberId(1)).is_err());
         assert_eq!(never_let_go::<()>(MemberId(1)).unwrap_err().number, 15);
     }
 }

@@ -2,8 +2,8 @@
 use super::stage::{Seat, Stage};
 use super::{Checked, Event, Life, Process, World};
 use crate::checkers::{liveness, no_storms, null_rule, validity};
-use spindle_core::Rank;
 use spindle_core::layout::membership;
+use spindle_core::{Rank, State};
 
 impl World<'_> {
     /// Nothing happens any more. Answers the stage on which a group is at work, if there is one.
@@ -25,6 +25,7 @@ impl World<'_> {
             }
         }
         self.outcome.blocked = blocked && live.is_none();
+        self.check_survival(last, live)?;
         let Some(stage) = live else { return Ok(None) };
         for process in 0..self.processes.len() {
             let Process { life, leaving, seat, .. } = self.processes[process];
@@ -41,6 +42,40 @@ impl World<'_> {
         self.check_validity(stage)?;
         self.compare_copies(stage)?;
         Ok(live)
+    }
+
+    /// Who was apart from a majority does not take anybody else along.
+    fn check_survival(&self, last: usize, live: Option<usize>) -> Checked {
+        for (process, member) in self.plan.members.iter().enumerate() {
+            let Process { life, seat, .. } = self.processes[process];
+            let Some(seat) = seat.filter(|_| life == Life::Evicted && self.plan.leaves_alone(process)) else {
+                continue;
+            };
+            let was_cut = self.plan.cuts().any(|(_, from, to)| from == process || to == process);
+            if !was_cut && self.has_sound_majority(seat.stage) {
+                return liveness::evicted_for_nothing(member.id);
+            }
+        }
+        // Who stays behind can't know of a later view, and what counts for it is its own.
+        let stages = self.processes.iter().filter_map(|process| Some(process.seat?.stage)).chain([last]);
+        let has_finished =
+            self.stages[last].members.iter().flatten().any(|member| *member.engine.state() == State::Finished);
+        match live.is_none() && !has_finished && stages.into_iter().all(|stage| self.has_sound_majority(stage)) {
+            true => liveness::lost(self.stages[last].cast.len()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether more than half of the members of a view live, were never disturbed, and always heard each other. Of links that are
+    /// lost at different times the first may cost somebody whom the second would have needed.
+    fn has_sound_majority(&self, stage: usize) -> bool {
+        let cast = &self.stages[stage].cast;
+        let sound: Vec<usize> = cast.iter().copied().filter(|process| self.plan.leaves_alone(*process)).collect();
+        let mut cuts = self.plan.cuts();
+        let at_once = cuts.next().is_none_or(|(first, ..)| cuts.all(|(when, ..)| when == first));
+        let cuts = self.plan.cuts().map(|(_, from, to)| (from, to));
+        let between = cuts.filter(|(from, to)| sound.contains(from) && sound.contains(to));
+        at_once && survive_without(&between.collect::<Vec<_>>(), sound.len(), cast.len() / 2 + 1)
     }
 
     /// How a member stands that has not finished.
@@ -176,6 +211,18 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether so many of `count` members are left when of each pair in `cuts` one is taken away.
+fn survive_without(cuts: &[(usize, usize)], count: usize, wanted: usize) -> bool {
+    if count < wanted {
+        return false;
+    }
+    let Some(&(one, other)) = cuts.first() else { return true };
+    [one, other].iter().any(|out| {
+        let rest: Vec<(usize, usize)> = cuts.iter().copied().filter(|(from, to)| from != out && to != out).collect();
+        survive_without(&rest, count - 1, wanted)
+    })
 }
 
 /// How a member stands when nothing happens any more.
