@@ -27,7 +27,7 @@ pub enum Event {
         bytes: u64,
     },
     /// All of an object is here, and this member has done its part for the others. Objects complete in order. At the root: the object is
-    /// not read any more.
+    /// not read any more. Elsewhere the root hears of it with the next [`poll`](BulkNode::poll).
     Complete {
         /// Which.
         object: ObjectId,

@@ -231,10 +231,6 @@ impl Member {
                     Event::Allocate { object, .. } => {
                         self.node.post_receive_buffer(object, std::mem::take(&mut self.buffer))?;
                     }
-                    Event::Complete { data: complete, .. } if !self.is_root => {
-                        let end_ns = self.end(&complete, job);
-                        return Ok(self.done(complete, begin_ns, end_ns, cpu_ns() - before));
-                    }
                     Event::Complete { data: complete, .. } => data = Some(complete),
                     Event::Everywhere { .. } => {
                         let object = data.take().context("it is everywhere and was never sent")?;
@@ -242,6 +238,12 @@ impl Member {
                     }
                     Event::Failed(failure) => bail!("{failure}"),
                 }
+            }
+            if let Some(complete) = data.take_if(|_| !self.is_root) {
+                // The root hears of it.
+                self.node.poll(&mut events);
+                let end_ns = self.end(&complete, job);
+                return Ok(self.done(complete, begin_ns, end_ns, cpu_ns() - before));
             }
             if worked {
                 last_worked = Instant::now();
