@@ -37,7 +37,7 @@ fn pinned_seeds_keep_their_hashes() {
     let hashes = [0, 1, 2, 3].map(|seed| play(&Scene::from_seed(seed)).trace_hash);
     assert_eq!(
         hashes,
-        [0xe87b_be89_e3be_f079, 0x65f7_f335_81f5_7913, 0x3d12_0dc6_3cb4_d2e5, 0x8d2f_8b55_e548_3085],
+        [0xa474_38e7_fe6e_1e87, 0xa0fc_be81_45f1_095c, 0x425a_31dd_5775_b43d, 0x61c4_9a9b_e1bb_8430],
         "{hashes:#018x?}"
     );
 }
