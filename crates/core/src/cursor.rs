@@ -359,13 +359,7 @@ impl<'a, R: Rows> Iterator for Batch<'a, R> {
     #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
         match self.take() {
-            None if self.has_next() => {
-                let taken = self.take();
-                if taken.is_none() {
-                    self.forget();
-                }
-                taken
-            }
+            None if self.has_next() => self.take().or_else(|| self.take_object()),
             taken => taken,
         }
     }
@@ -395,8 +389,12 @@ impl<'a, R: Rows> Batch<'a, R> {
                     }
                 }
             }
-            if !(self.has_next() && self.run_alone(&mut upcall)) {
+            if !self.has_next() {
                 return;
+            }
+            if !self.run_alone(&mut upcall) {
+                let Some(message) = self.take_object() else { return };
+                upcall(message);
             }
         }
     }
@@ -572,14 +570,50 @@ impl<'a, R: Rows> Batch<'a, R> {
     #[inline]
     fn take(&mut self) -> Option<Message<'a>> {
         let cursor = &mut *self.cursor;
-        let senders = cursor.lanes.len();
         let lane = cursor.lanes.get_mut(cursor.lane)?;
         if lane.position >= lane.published || self.left == 0 || self.quota == 0 {
             return None;
         }
-        let frames = self.rows.frames(lane.sender, &lane.ring);
+        let found = self.rows.frames(lane.sender, &lane.ring).message(lane.position)?;
+        self.pass(found)
+    }
+
+    /// The object at the cursor, where a message is that stands in no frame. One that is not here no correct sender has announced: it is a
+    /// defect, and nothing once the view has ended, like all that a liar has left.
+    #[cold]
+    #[inline(never)]
+    fn take_object(&mut self) -> Option<Message<'a>> {
+        while self.has_next() {
+            let cursor = &mut *self.cursor;
+            let lane = cursor.lanes.get_mut(cursor.lane)?;
+            let frames = self.rows.frames(lane.sender, &lane.ring);
+            if let Some(found) = frames.message(lane.position).or_else(|| frames.object(lane.position)) {
+                let taken = self.pass(found);
+                if taken.is_none() {
+                    // It is not what it was a moment ago: it has to be looked at again.
+                    self.forget();
+                }
+                return taken;
+            }
+            let [word, round] = frames.header(lane.position);
+            let span = Header::decode(word, &lane.ring).filter(|_| cursor.end.is_some()).map(|header| header.span);
+            let Some(span) = span else {
+                let defect = Defect { sender: lane.sender, position: lane.position, header: word };
+                cursor.defect.get_or_insert(defect);
+                return None;
+            };
+            (lane.position, lane.next, lane.ahead) = (lane.ring.after(lane.position, span), round + 1, None);
+        }
+        None
+    }
+
+    /// Takes what was found at the cursor, if it is what belongs there.
+    #[inline(always)]
+    fn pass(&mut self, Found { round, span, payload }: Found<'a>) -> Option<Message<'a>> {
+        let cursor = &mut *self.cursor;
+        let senders = cursor.lanes.len();
+        let lane = cursor.lanes.get_mut(cursor.lane)?;
         let place = lane.position;
-        let Found { round, span, payload } = frames.message(place)?;
         match cursor.order {
             Order::Total if round == cursor.round => {
                 cursor.lane += 1;

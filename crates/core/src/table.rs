@@ -58,10 +58,16 @@ pub trait Frames<'a>: Copy {
     #[inline]
     fn prefetch(self, _place: u64) {}
 
-    /// The message in the frame at `place`, or the object that it names; `None` if no correct sender can have written it, the
-    /// object is not here, or it is a void. The caller knows from counters it has loaded that the owner does not write the frame
-    /// as long as the payload lives (INV-FRAME).
+    /// The message in the frame at `place`; `None` if no correct sender can have written it, or it is a void or an object's name. The caller
+    /// knows from counters it has loaded that the owner does not write the frame as long as the payload lives (INV-FRAME).
     fn message(self, place: u64) -> Option<Found<'a>>;
+
+    /// The object that the frame at `place` names, as its payload; `None` if it names none, or one that is not here. The caller knows what
+    /// it has to know for [`message`](Self::message).
+    #[inline]
+    fn object(self, _place: u64) -> Option<Found<'a>> {
+        None
+    }
 }
 
 /// A message as it stands in its frame.

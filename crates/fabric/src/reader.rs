@@ -118,13 +118,9 @@ impl<'a> Frames<'a> for ReaderFrames<'a> {
     fn message(self, place: u64) -> Option<Found<'a>> {
         // SAFETY: the borrowed reader keeps the ring's region mapped for all of 'a; by the contract of `Frames`, the owner does
         // not write the frame.
-        let found = unsafe { self.span.message(place) };
-        if found.is_none() { self.object(place) } else { found }
+        unsafe { self.span.message(place) }
     }
-}
 
-impl<'a> ReaderFrames<'a> {
-    /// The object that the frame at `place` names.
     #[cold]
     #[inline(never)]
     fn object(self, place: u64) -> Option<Found<'a>> {

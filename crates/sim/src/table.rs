@@ -498,8 +498,12 @@ impl<'a> Frames<'a> for Inline<'a> {
     }
 
     fn message(self, place: u64) -> Option<Found<'a>> {
+        self.frames.message(place)
+    }
+
+    fn object(self, place: u64) -> Option<Found<'a>> {
         let [word, round] = self.header(place);
-        let Header { span, len, .. } = Header::decode(word, &self.ring).filter(|header| header.kind != Kind::Void)?;
+        let Header { span, len, .. } = Header::decode(word, &self.ring).filter(|header| header.kind == Kind::Object)?;
         let payload = self.table.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len);
         Some(Found { round, span, payload })
     }
