@@ -252,7 +252,7 @@ impl Mesh {
     ///
     /// # Panics
     /// As there.
-    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: u64) {
+    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) {
         self.rows.forget_objects(member, ring, rounds);
     }
 

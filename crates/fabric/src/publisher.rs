@@ -483,20 +483,19 @@ impl Frame<'_> {
         self.finish(Kind::Message, len);
     }
 
-    /// Publishes the message as the name of an object, for which others look elsewhere. It is announced when the [gate](Claims::set_gate)
-    /// is behind it, so that has to be put before its [position](Self::position) first.
-    pub fn commit_object(self) {
+    /// As [`ObjectName::commit`](crate::ObjectName::commit).
+    pub(crate) fn commit_object(self) {
         let len = self.claim.len();
         self.finish(Kind::Object, len);
     }
 
     /// Where it stands in its ring.
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.claim.position()
     }
 
     /// The claims on its ring.
-    pub fn claims(&self) -> &Arc<Claims> {
+    pub(crate) fn claims(&self) -> &Arc<Claims> {
         &self.outlet.claims
     }
 

@@ -66,12 +66,25 @@ impl Reader {
         self.shelf.remove(self.frames(member, ring).span.address(), number);
     }
 
-    /// Forgets the objects of messages in this ring of `member` whose rounds are below `rounds`. This member has delivered those, and so
-    /// reads none of them any more (INV-FRAME).
+    /// The same rows, without objects: for somebody who only reads frames, and keeps them for long.
+    pub fn without_objects(&self) -> Reader {
+        Reader { shelf: Arc::default(), ..self.clone() }
+    }
+
+    /// How many objects there are that messages in this ring of `member` name.
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
-    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: u64) {
+    pub fn count_objects(&self, member: Rank, ring: &Ring) -> usize {
+        self.shelf.count_of(self.frames(member, ring).span.address())
+    }
+
+    /// Forgets the objects of messages in this ring of `member` whose rounds are below `rounds`, or all of them if nobody delivers there. This
+    /// member has delivered those, and so reads none of them any more (INV-FRAME).
+    ///
+    /// # Panics
+    /// If `member` is not of this view, or the ring not inside its row.
+    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) {
         self.shelf.forget(self.frames(member, ring).span.address(), rounds);
     }
 

@@ -4,9 +4,11 @@
 //! [`Reader`](crate::Reader), so nothing but that tells it from a message that stands in its frame. Objects are lent as frames are (INV-FRAME):
 //! one is forgotten only when this member has delivered its message.
 use crate::bulk::Object;
+use crate::publisher::Frame;
+use spindle_core::Claims;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What stands in a frame in place of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +32,21 @@ impl ObjectName {
             to.copy_from_slice(&word.to_le_bytes());
         }
         bytes
+    }
+
+    /// Where a frame stands that is to hold a name: the claims on its ring, and its position there.
+    pub fn place<'f>(frame: &'f Frame<'_>) -> (&'f Arc<Claims>, u64) {
+        (frame.claims(), frame.position())
+    }
+
+    /// Publishes a frame of exactly [so many](Self::BYTES) bytes as this name. It is announced when the [gate](Claims::set_gate) is behind it, so
+    /// that has to be put before its place first. Not a matter for applications, so not a method of theirs.
+    ///
+    /// # Panics
+    /// If the frame has another length.
+    pub fn commit(self, mut frame: Frame<'_>) {
+        frame.copy_from_slice(&self.encode());
+        frame.commit_object();
     }
 
     /// What a frame says; `None` if it says nothing of the kind.
@@ -77,11 +94,17 @@ impl Shelf {
         self.count.store(objects.len(), Ordering::Relaxed);
     }
 
-    /// Forgets those of a ring whose messages had rounds below `rounds`. They are not lent any more.
-    pub(crate) fn forget(&self, ring: usize, rounds: u64) {
+    /// How many there are of a ring.
+    pub(crate) fn count_of(&self, ring: usize) -> usize {
+        self.lock().range((ring, 0)..=(ring, u64::MAX)).count()
+    }
+
+    /// Forgets those of a ring whose messages had rounds below `rounds`, or all if that is `None`. They are not lent any more.
+    pub(crate) fn forget(&self, ring: usize, rounds: Option<u64>) {
         let mut objects = self.lock();
         let of_ring = (ring, 0)..=(ring, u64::MAX);
-        let is_done = |placed: &mut Placed| placed.round.is_some_and(|round| round < rounds);
+        let is_done =
+            |placed: &mut Placed| rounds.is_none_or(|rounds| placed.round.is_some_and(|round| round < rounds));
         // Dropped behind the lock: that may take system calls.
         let done: Vec<_> = objects.extract_if(of_ring, |_, placed| is_done(placed)).collect();
         self.count.store(objects.len(), Ordering::Relaxed);
@@ -132,14 +155,18 @@ mod tests {
         shelf.put(128, 0, vec![5].into());
         assert_eq!(shelf.find(64, name(2, 3), 0), None, "no such number");
         assert_eq!(shelf.find(64, name(0, 4), 0), None, "another length");
-        shelf.forget(64, u64::MAX);
+        shelf.forget(64, Some(u64::MAX));
         assert!(!shelf.is_empty(), "nobody has read of it");
         shelf.find(64, name(0, 3), 9).unwrap();
         shelf.find(64, name(0, 3), 2).unwrap();
-        shelf.forget(64, 9);
+        shelf.forget(64, Some(9));
         assert!(shelf.find(64, name(0, 3), 9).is_some());
-        shelf.forget(64, 10);
+        shelf.forget(64, Some(10));
         assert_eq!(shelf.find(64, name(0, 3), 9), None);
         assert!(shelf.find(64, name(1, 1), 10).is_some() && shelf.find(128, name(0, 1), 0).is_some());
+        assert_eq!((shelf.count_of(64), shelf.count_of(128)), (1, 1));
+        shelf.put(64, 2, vec![6].into());
+        shelf.forget(64, None);
+        assert_eq!((shelf.count_of(64), shelf.count_of(128)), (0, 1));
     }
 }

@@ -37,7 +37,7 @@ const NET_EVENTS_MAX: usize = 256;
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
 /// Ways in bulk groups that are kept until somebody asks for them.
-const BULK_LINKS_MAX: usize = 1 << 14;
+const BULK_LINKS_MAX: usize = 1 << 12;
 
 /// What tells processes apart that have the same id one after the other, or at once. Two hosts may give the same pid, and containers do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -660,7 +660,9 @@ impl Crew {
 
     fn keep_bulk_link(&mut self, incarnation: u128, view: ViewId, link: BulkLink) {
         let is_mine = [incarnation, 0].contains(&self.incarnation);
-        if is_mine && view >= self.begun && self.bulk_links.len() < BULK_LINKS_MAX {
+        // Who waits to be let in does not know yet which view it will be.
+        let is_near = self.begun.0 == 0 || view.0 <= self.begun.0 + VIEWS_AHEAD_MAX;
+        if is_mine && is_near && view >= self.begun && self.bulk_links.len() < BULK_LINKS_MAX {
             self.bulk_links.push((incarnation, view, link));
         }
     }
@@ -711,7 +713,8 @@ impl Crew {
         let (near, far) = UnixStream::pair().ok()?;
         let near = SocketStream::new(near, &SocketOptions::default()).ok()?;
         let letter = Letter::Bulk { incarnation, view, from, number, stream: true };
-        let _ = outbox.push(to, letter, &[Arc::new(far.into())]);
+        // Full: it is tried again.
+        outbox.push(to, letter, &[Arc::new(far.into())]).ok()?;
         Some(Box::new(near))
     }
 
@@ -1016,6 +1019,7 @@ impl Drop for Crew {
         // The processes of others are watched; within one process nobody else tells.
         if let Ways::Local(board) = &self.ways {
             lock(&board.gone).insert(self.me);
+            lock(&board.bulk_links).remove(&self.me);
             lock(&board.bells).values().for_each(|notices| notices.ring());
         }
     }

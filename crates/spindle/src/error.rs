@@ -161,6 +161,14 @@ pub enum SendError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// So many large messages of this member are on the way in this subgroup, and none of them was delivered everywhere in time.
+    #[error("{most} large messages are on the way, and none of them was delivered everywhere within {waited:?}")]
+    TooMany {
+        /// How many may be.
+        most: u32,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// Waiting in an upcall would wait for itself.
     #[error("a handler may not wait for room: it runs on the thread that makes room; use try_claim")]
     InUpcall,

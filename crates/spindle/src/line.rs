@@ -9,6 +9,7 @@ use spindle_core::{Engine, SubgroupId, View};
 use spindle_fabric::{Fabric, Mesh, Room};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A subgroup by its name.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ enum Handle {
 impl Line {
     pub(crate) fn new(name: String, shared: &Arc<Shared>, notices: &Arc<Notices>, object_bytes_max: u64) -> Line {
         let (ring, room, relays, inlet) = Default::default();
-        let outbound = Arc::new(Outbound::new(Arc::clone(notices), Arc::clone(shared), object_bytes_max));
+        let outbound = Arc::new(Outbound::new(Arc::clone(notices), object_bytes_max));
         let port = Arc::new(Port::new(Arc::clone(shared), outbound));
         Line {
             name,
@@ -82,6 +83,7 @@ impl Line {
             None => {
                 self.ring = None;
                 self.port.refuse();
+                self.port.outbound.wake();
             }
         }
         if let (Some(inlet), Some(id)) = (&self.inlet, id) {
@@ -142,7 +144,7 @@ impl Line {
         }
         if let Some(resend) = engine.resend(id) {
             // What stands in this ring was sent before what still stands in older ones.
-            let relay = Relay::new(resend, fabric.reader(), engine.me(), fabric.linger(), objects);
+            let relay = Relay::new(resend, fabric.reader().without_objects(), engine.me(), fabric.linger(), objects);
             self.relays.push_front(relay);
         }
     }
@@ -223,6 +225,12 @@ impl Line {
     /// Its own objects in this view, by the subgroup's number there.
     pub(crate) fn outbound(&self) -> Option<(SubgroupId, &Arc<Outbound>)> {
         Some((self.id?, &self.port.outbound))
+    }
+
+    /// Whether it had a receiver that is gone: nobody delivers.
+    pub(crate) fn delivers_to_nobody(&self) -> bool {
+        // Acquire: who has dropped it reads nothing any more.
+        self.inlet.as_ref().is_some_and(|inlet| inlet.gone.load(Ordering::Acquire))
     }
 
     /// Forgets its own objects that are delivered everywhere.

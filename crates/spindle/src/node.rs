@@ -191,8 +191,6 @@ const STREAM_WAIT: Duration = Duration::from_secs(7);
 const FAREWELL_MAX: Duration = Duration::from_millis(200);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
-/// How long a member may be lost to a bulk group before it is suspected, where silence is not.
-const LOST_GRACE: Duration = Duration::from_secs(1);
 /// Streams that are kept for views to come, at most.
 const GUESTS_MAX: usize = 64;
 /// Views that a receiver may be behind before the next one has to wait for it.
@@ -402,7 +400,7 @@ impl Node {
         let notices = crew.notices();
         let line = |spec: &SubgroupSpec| Line::new(spec.name.clone(), &shared, notices, terms.object_bytes_max);
         let mut lines: Vec<Line> = view.subgroups.iter().map(line).collect();
-        let large = Large::new(notices, terms.object_bytes_max, terms.spin_for);
+        let large = Large::new(notices, &terms);
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0, looked: false };
         let joins = Joins::new(handover);
@@ -605,7 +603,9 @@ impl Node {
             for (sender, member) in spec.senders.iter().enumerate().filter(|(_, member)| **member != self.engine.me()) {
                 let place = self.engine.layout().row(*member).place(id);
                 let ring = place.and_then(|place| place.ring).expect("it sends there");
-                self.fabric.forget_objects(*member, &ring, self.engine.delivered_rounds(id, sender));
+                let rounds = self.engine.delivered_rounds(id, sender);
+                let is_read = !self.lines[self.by_id[id.index()]].delivers_to_nobody();
+                self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds));
             }
         }
     }
@@ -617,10 +617,8 @@ impl Node {
         }
         if !self.engine.is_wedged() {
             let me = self.rank();
-            for rank in self.large.overdue(self.terms.suspect_after.unwrap_or(LOST_GRACE)) {
-                if rank != me {
-                    self.engine.suspect(rank);
-                }
+            for rank in self.large.overdue().into_iter().filter(|rank| *rank != me) {
+                self.engine.suspect(rank);
             }
             let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
             let rows = self.fabric.reader();

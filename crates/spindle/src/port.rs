@@ -10,7 +10,7 @@ use crate::large::Outbound;
 use crate::shared::Shared;
 use spindle_core::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
-use spindle_fabric::{Bell, Doorbell, Lingering, PublishError, Publisher, Reader, SharedPublisher};
+use spindle_fabric::{Bell, Doorbell, Lingering, ObjectName, PublishError, Publisher, Reader, SharedPublisher};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -289,11 +289,23 @@ impl Relay {
                     return false;
                 }
                 // The subgroup takes shorter messages than it did.
-                Err(_) => *lost += 1,
+                Err(_) => {
+                    self.lose(resent, outbound);
+                    *lost += 1;
+                }
             }
         }
         self.pass_objects(outbound);
         self.resend.is_done()
+    }
+
+    /// What can't be sent any more takes no room any more.
+    fn lose(&self, resent: Resent, outbound: &Outbound) {
+        if resent.kind == Kind::Object
+            && let Some(name) = ObjectName::decode(self.rows.bytes(self.me, resent.at, resent.len))
+        {
+            outbound.pass(std::iter::once(name.own));
+        }
     }
 
     /// Who waits for room for an object does not look at any ring, so this can't wait until it does.
@@ -307,9 +319,10 @@ impl Relay {
 
     /// Counts what can't be sent any more. Whether that is all, for ever.
     pub(crate) fn give_up(&mut self, outbound: &Outbound, lost: &mut u64) -> bool {
-        let rest = std::iter::from_fn(|| self.resend.next(&self.rows));
-        let held = self.held.take();
-        *lost += held.into_iter().chain(rest).filter(|resent| resent.kind != Kind::Void).count() as u64;
+        while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {
+            self.lose(resent, outbound);
+            *lost += u64::from(resent.kind != Kind::Void);
+        }
         self.pass_objects(outbound);
         self.resend.is_done()
     }

@@ -63,16 +63,18 @@ impl Publisher {
         claimed.map_err(|error| failed(error, port, false))
     }
 
-    /// Sends a message of any length, as an object: it is not copied, and needs no room in the ring. It is delivered in its place among the other
+    /// Sends a message of any length, as an object, which needs no room in the ring. It is delivered in its place among the other
     /// messages of this member, as any of them, once every member has all of it; messages of others do not wait for that. Waits up to
-    /// `timeout` for room: only so many may be on the way.
+    /// `timeout` for room: only so many may be on the way. It is not copied between hosts; among members of one machine only if it does not stand in a
+    /// [`Segment`](crate::bulk::Segment), once.
     ///
     /// # Errors
     /// [`SendError`]. Also [`SendError::TooLong`] if the subgroup's messages can't hold the name of an object, 24 bytes.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
         let (object, start) = (object.into(), Instant::now());
+        self.check_object(object.len() as u64)?;
         let port = Arc::clone(&self.held.0);
-        let permit = port.outbound.permit(object.len() as u64, patience(timeout), Upcall::is_running())?;
+        let permit = port.outbound.permit(patience(timeout), Upcall::is_running(), || port.refusal())?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
         port.outbound.send(permit, frame, object);
         Ok(())
@@ -85,12 +87,19 @@ impl Publisher {
     /// [`SendError`].
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
+            self.check_object(payload.len() as u64)?;
             return self.send_object(payload.to_vec(), timeout);
         }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
         frame.commit();
         Ok(())
+    }
+
+    /// Whether an object may be so long.
+    fn check_object(&self, len: u64) -> Result<(), SendError> {
+        let max = self.held.0.outbound.bytes_max();
+        if len <= max { Ok(()) } else { Err(SendError::TooLong { len, max: max.max(self.inner.message_bytes_max()) }) }
     }
 
     /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it. A hint, for this view.
@@ -143,10 +152,12 @@ impl SharedPublisher {
     /// As there.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
         let (object, start) = (object.into(), Instant::now());
-        let held = Arc::clone(&self.held);
-        let permit = held.0.outbound.permit(object.len() as u64, patience(timeout), Upcall::is_running())?;
+        self.check_object(object.len() as u64)?;
+        // Of the port, and not of the handle, whose last one ends sending.
+        let port = Arc::clone(&self.held.0);
+        let permit = port.outbound.permit(patience(timeout), Upcall::is_running(), || port.refusal())?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
-        held.0.outbound.send(permit, frame, object);
+        port.outbound.send(permit, frame, object);
         Ok(())
     }
 
@@ -156,12 +167,19 @@ impl SharedPublisher {
     /// As there.
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
+            self.check_object(payload.len() as u64)?;
             return self.send_object(payload.to_vec(), timeout);
         }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
         frame.commit();
         Ok(())
+    }
+
+    /// Whether an object may be so long.
+    fn check_object(&self, len: u64) -> Result<(), SendError> {
+        let max = self.held.0.outbound.bytes_max();
+        if len <= max { Ok(()) } else { Err(SendError::TooLong { len, max: max.max(self.inner.message_bytes_max()) }) }
     }
 
     /// As [`Publisher::skip_rounds`].

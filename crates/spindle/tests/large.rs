@@ -138,7 +138,7 @@ fn so_many_are_on_the_way_and_no_more() {
     loop {
         match publisher.send_object(vec![1; 70_000], Duration::ZERO) {
             Ok(()) => sent += 1,
-            Err(SendError::Full { .. }) => break,
+            Err(SendError::TooMany { most: 8, .. }) => break,
             Err(error) => panic!("{error}"),
         }
         assert!(sent < 100, "nobody polls");
@@ -278,4 +278,45 @@ fn between_hosts_all_or_nobody_gets_a_large_message_when_one_is_lost() {
         assert_eq!(notes.messages(), expected);
     }
     finish(members);
+}
+
+#[test]
+fn receivers_and_senders_of_many_threads_have_them_too() {
+    let mut members = group(2, |config| config.subgroups[0].order = Order::Total);
+    let mut receiver = members[0].node.receiver("all").unwrap();
+    let gone = members[1].node.receiver("all").unwrap();
+    let publishers: Vec<_> = members.iter_mut().map(|m| m.node.publisher("all").unwrap().share()).collect();
+    thread::scope(|scope| {
+        for (i, publisher) in publishers.into_iter().enumerate() {
+            for k in 0..3 {
+                let mut publisher = publisher.clone();
+                scope.spawn(move || {
+                    (0..10).for_each(|n| {
+                        publisher.send(&vec![(i * 3 + k) as u8; if n % 2 == 0 { 9 } else { 90_000 }], LONG).unwrap()
+                    });
+                });
+            }
+        }
+        let receiving = scope.spawn(move || {
+            let mut got = vec![];
+            while got.len() < 60 {
+                for message in &mut receiver.receive(LONG).unwrap() {
+                    assert!(message.payload.iter().all(|byte| *byte == message.payload[0]));
+                    got.push((message.payload[0], message.payload.len()));
+                }
+            }
+            got
+        });
+        // Nobody delivers there from now on, and holds nobody up.
+        drop(gone);
+        while !receiving.is_finished() {
+            members.iter_mut().for_each(|member| _ = member.poll());
+        }
+        let got = receiving.join().unwrap();
+        for sender in 0..6 {
+            let lengths: Vec<usize> = got.iter().filter(|got| got.0 == sender).map(|got| got.1).collect();
+            assert_eq!(lengths, [9, 90_000].repeat(5));
+        }
+    });
+    poll_until_finished(members);
 }

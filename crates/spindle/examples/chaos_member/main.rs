@@ -336,7 +336,7 @@ impl Sending {
         };
         match sent {
             Ok(()) => stream.next += 1,
-            Err(SendError::Full { .. }) => return Ok(false),
+            Err(SendError::Full { .. } | SendError::TooMany { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }
         Ok(true)

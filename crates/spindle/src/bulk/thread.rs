@@ -284,7 +284,10 @@ impl Server {
             self.members.retain_mut(|member| member.goes_on());
             if worked {
                 pace.worked();
-            } else if waiting == Waiting::Interrupt || (pace.idle() == Idle::Sleep && waiting != Waiting::Polling) {
+            } else if self.members.is_empty()
+                || waiting == Waiting::Interrupt
+                || (pace.idle() == Idle::Sleep && waiting != Waiting::Polling)
+            {
                 self.sleep();
             }
         }

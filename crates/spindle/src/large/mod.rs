@@ -9,9 +9,12 @@ mod outbound;
 pub(crate) use outbound::Outbound;
 
 use crate::bulk::{
-    Buffer, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId, Upcalls, Waiting,
+    Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId, Upcalls,
+    Waiting,
 };
 use crate::crew::{BulkLink, BulkWay, Crew, Notices};
+use crate::node::Terms;
+use spindle_core::bulk::SendError;
 use spindle_core::{Engine, MemberId, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::Reader;
 use spindle_fabric::bulk::{LocalPart, Object};
@@ -22,6 +25,10 @@ use std::time::{Duration, Instant};
 
 /// How often links that did not come about are tried again.
 pub(crate) const LINK_LOOK: Duration = Duration::from_millis(50);
+/// How long a member may be lost to a bulk group before it is suspected, where silence is not.
+const LOST_GRACE: Duration = Duration::from_secs(1);
+/// Objects of one sender that may wait here for their messages: far more than it may have on the way.
+const SHELVED_MAX: usize = 4 * outbound::OBJECTS_MAX;
 
 /// The bulk groups of a member in one view.
 #[derive(Debug)]
@@ -34,16 +41,24 @@ pub(crate) struct Large {
     groups: BTreeMap<u64, State>,
     /// Members that are lost to a group of this view, since when.
     lost: Vec<(Rank, Instant)>,
+    /// How long they may be before they are suspected.
+    grace: Duration,
 }
 
 #[derive(Debug)]
 enum State {
     /// Its streams are being made; those that are here, by the rank in the view.
-    Opening(BTreeMap<Rank, Connection>),
+    Opening { streams: BTreeMap<Rank, Connection>, since: Instant },
     /// It is served, here by somebody who receives.
     Open(#[expect(dead_code, reason = "it is left when this is dropped")] BulkGroup),
     /// It is served, here by the sender, whose publishers have it.
     Sending,
+}
+
+impl State {
+    fn opening() -> State {
+        State::Opening { streams: BTreeMap::new(), since: Instant::now() }
+    }
 }
 
 /// What the thread that serves the groups tells the polling thread.
@@ -127,14 +142,15 @@ impl<'a> Group<'a> {
 }
 
 impl Large {
-    pub(crate) fn new(notices: &Arc<Notices>, bytes_max: u64, spin_for: Duration) -> Large {
+    pub(crate) fn new(notices: &Arc<Notices>, terms: &Terms) -> Large {
         let told = Arc::new(Told { list: Mutex::default(), notices: Arc::clone(notices) });
-        let waiting = match spin_for {
+        let (bytes_max, grace) = (terms.object_bytes_max, terms.suspect_after.unwrap_or(LOST_GRACE));
+        let waiting = match terms.spin_for {
             Duration::MAX => Waiting::Polling,
             Duration::ZERO => Waiting::Interrupt,
             spin_for => Waiting::Hybrid { spin_for },
         };
-        Large { thread: None, told, bytes_max, waiting, groups: BTreeMap::new(), lost: vec![] }
+        Large { thread: None, told, bytes_max, waiting, groups: BTreeMap::new(), lost: vec![], grace }
     }
 
     /// The view has ended: leaves its groups.
@@ -146,7 +162,7 @@ impl Large {
 
     /// Whether to come again soon: links may have to be tried again, or somebody be suspected.
     pub(crate) fn is_pending(&self) -> bool {
-        !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening(_)))
+        !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening { .. }))
     }
 
     /// Takes in what has happened in the groups of `view`: why this member can't go on, if it can't.
@@ -163,7 +179,8 @@ impl Large {
 
     /// Who is lost to a group of this view for so long that it must be the way to it that is broken: of a death others tell sooner, and
     /// whoever has left the group because the view or the work was over is not in this view so long.
-    pub(crate) fn overdue(&mut self, grace: Duration) -> Vec<Rank> {
+    pub(crate) fn overdue(&mut self) -> Vec<Rank> {
+        let grace = self.grace;
         self.lost.extract_if(.., |(_, since)| since.elapsed() >= grace).map(|(rank, _)| rank).collect()
     }
 
@@ -189,11 +206,9 @@ impl Large {
                     self.receive(&group, node, engine, rows);
                 }
                 BulkWay::Lend(_) => {}
+                BulkWay::Stream(_) if !group.members().contains(&from) => {}
                 BulkWay::Stream(stream) => {
-                    let state = self.groups.entry(number).or_insert_with(|| State::Opening(BTreeMap::new()));
-                    if let State::Opening(streams) = state
-                        && group.members().contains(&from)
-                    {
+                    if let State::Opening { streams, .. } = self.groups.entry(number).or_insert_with(State::opening) {
                         streams.insert(from, stream);
                     }
                 }
@@ -207,7 +222,7 @@ impl Large {
             }
         }
         let opening: Vec<u64> =
-            self.groups.iter().filter(|(_, s)| matches!(s, State::Opening(_))).map(|(n, _)| *n).collect();
+            self.groups.iter().filter(|(_, s)| matches!(s, State::Opening { .. })).map(|(n, _)| *n).collect();
         for number in opening {
             let Some(group) = Group::of(view, number, me) else { continue };
             let outbound =
@@ -219,7 +234,7 @@ impl Large {
     /// Opens a group of my own.
     fn found(&mut self, group: &Group<'_>, outbound: &Arc<Outbound>, crew: &mut Crew) {
         if group.others().any(|member| crew.is_far(group.id(member))) {
-            self.groups.insert(group.number(), State::Opening(BTreeMap::new()));
+            self.groups.insert(group.number(), State::opening());
             return;
         }
         let settings = group.settings(crew.incarnation(), self.bytes_max);
@@ -249,13 +264,21 @@ impl Large {
         engine: &Engine,
         rows: &Reader,
     ) {
-        let Some(State::Opening(streams)) = self.groups.get_mut(&group.number()) else { return };
+        let Some(State::Opening { streams, since }) = self.groups.get_mut(&group.number()) else { return };
+        let is_late = since.elapsed() >= self.grace;
         for member in group.others().filter(|member| group.is_mine(*member)) {
-            if !streams.contains_key(&member)
-                && let Some(stream) = crew.make_bulk_stream(group.id(member), group.view.id, group.number())
-            {
-                streams.insert(member, stream);
+            if streams.contains_key(&member) {
+                continue;
             }
+            if let Some(stream) = crew.make_bulk_stream(group.id(member), group.view.id, group.number()) {
+                streams.insert(member, stream);
+            } else if is_late {
+                // Whoever has to make a link judges, and not who waits for it.
+                self.lost.push((member, Instant::now()));
+            }
+        }
+        if is_late {
+            *since = Instant::now();
         }
         if group.others().any(|member| !streams.contains_key(&member)) || (group.root == group.me && outbound.is_none())
         {
@@ -271,7 +294,7 @@ impl Large {
         }
     }
 
-    fn send(&mut self, group: &Group<'_>, node: Result<BulkNode, crate::bulk::BulkError>, outbound: &Arc<Outbound>) {
+    fn send(&mut self, group: &Group<'_>, node: Result<BulkNode, BulkError>, outbound: &Arc<Outbound>) {
         let upcalls = Sender {
             view: group.view.id,
             members: group.members().to_vec(),
@@ -284,13 +307,7 @@ impl Large {
         }
     }
 
-    fn receive(
-        &mut self,
-        group: &Group<'_>,
-        node: Result<BulkNode, crate::bulk::BulkError>,
-        engine: &Engine,
-        rows: &Reader,
-    ) {
+    fn receive(&mut self, group: &Group<'_>, node: Result<BulkNode, BulkError>, engine: &Engine, rows: &Reader) {
         let place = engine.layout().row(group.root).place(group.subgroup);
         let upcalls = Receiver {
             view: group.view.id,
@@ -308,7 +325,7 @@ impl Large {
     fn run(
         &mut self,
         group: &Group<'_>,
-        node: Result<BulkNode, crate::bulk::BulkError>,
+        node: Result<BulkNode, BulkError>,
         upcalls: impl Upcalls + 'static,
     ) -> Option<BulkGroup> {
         let running = node.and_then(|node| {
@@ -318,10 +335,13 @@ impl Large {
             };
             thread.run(node, upcalls)
         });
+        let unable = |what| Trouble::Unable(format!("large messages of {}: {what}", group.root));
         match running {
             Ok(running) => Some(running),
             Err(error) => {
-                self.told.tell(group.view.id, Trouble::Unable(format!("large messages of {}: {error}", group.root)));
+                // What others have handed over is theirs to answer for.
+                let is_theirs = group.root != group.me && matches!(error, BulkError::Links(_));
+                self.told.tell(group.view.id, if is_theirs { Trouble::Lost(group.root) } else { unable(error) });
                 None
             }
         }
@@ -350,7 +370,7 @@ impl Upcalls for Sender {
 
     fn refused(&mut self, error: BulkSendError) {
         // A group that is closed has told so.
-        if let BulkSendError::Memory(_) = error {
+        if !matches!(error, BulkSendError::Session(SendError::Closed { .. }) | BulkSendError::Destroyed) {
             self.told.tell(self.view, Trouble::Unable(error.to_string()));
         }
     }
@@ -387,6 +407,10 @@ impl Upcalls for Receiver {
     }
 
     fn complete(&mut self, object: ObjectId, data: Object) {
+        if self.rows.count_objects(self.root, &self.ring) >= SHELVED_MAX {
+            // It sends without announcing what it has sent.
+            return self.told.tell(self.view, Trouble::Lost(self.root));
+        }
         self.rows.put_object(self.root, &self.ring, object.0, data);
     }
 

@@ -3,9 +3,7 @@
 use crate::bulk::BulkGroup;
 use crate::bulk::Object;
 use crate::crew::Notices;
-use crate::error::Ended;
 use crate::error::SendError;
-use crate::shared::{End, Shared};
 use spindle_core::{Claims, Rank, ViewId};
 use spindle_fabric::{Doorbell, Frame, ObjectName, Reader};
 use std::collections::{BTreeMap, VecDeque};
@@ -13,9 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Objects of one sender in one subgroup that are not delivered everywhere, at most.
-const OBJECTS_MAX: usize = 8;
+pub(super) const OBJECTS_MAX: usize = 8;
 /// Objects of one sender that are in blocks on the way at once.
 pub(super) const SLOTS: u32 = 4;
+const _: () = assert!(0 < SLOTS && SLOTS as usize <= OBJECTS_MAX);
 
 /// A member's objects in one subgroup.
 #[derive(Debug)]
@@ -23,7 +22,6 @@ pub(crate) struct Outbound {
     state: Mutex<State>,
     room: Condvar,
     notices: Arc<Notices>,
-    shared: Arc<Shared>,
     /// The longest object; 0: none are sent.
     bytes_max: u64,
 }
@@ -74,9 +72,21 @@ impl Drop for Permit<'_> {
 }
 
 impl Outbound {
-    pub(crate) fn new(notices: Arc<Notices>, shared: Arc<Shared>, bytes_max: u64) -> Outbound {
+    pub(crate) fn new(notices: Arc<Notices>, bytes_max: u64) -> Outbound {
         let (state, room) = Default::default();
-        Outbound { state, room, notices, shared, bytes_max }
+        Outbound { state, room, notices, bytes_max }
+    }
+
+    /// The longest object; 0: none are sent.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Whoever waits looks again whether there is a reason to.
+    pub(crate) fn wake(&self) {
+        // With the lock, so that nobody is between looking and waiting.
+        let _state = self.lock();
+        self.room.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -84,17 +94,17 @@ impl Outbound {
     }
 
     /// Waits until there is room for one more object, `at_most` that long.
-    pub(crate) fn permit(&self, len: u64, at_most: Duration, in_upcall: bool) -> Result<Permit<'_>, SendError> {
-        if len > self.bytes_max {
-            return Err(SendError::TooLong { len, max: self.bytes_max });
-        }
+    pub(crate) fn permit(
+        &self,
+        at_most: Duration,
+        in_upcall: bool,
+        refusal: impl Fn() -> Option<SendError>,
+    ) -> Result<Permit<'_>, SendError> {
         let start = Instant::now();
         let mut state = self.lock();
         loop {
-            match self.shared.end() {
-                Some(End::Broken(ended)) => return Err(SendError::Ended(ended.clone())),
-                Some(End::Finished) => return Err(SendError::Ended(Ended::Dropped)),
-                None => {}
+            if let Some(refusal) = refusal() {
+                return Err(refusal);
             }
             if state.objects.len() + state.permits < OBJECTS_MAX {
                 state.permits += 1;
@@ -104,7 +114,7 @@ impl Outbound {
             if left.is_zero() {
                 return Err(match in_upcall {
                     true => SendError::InUpcall,
-                    false => SendError::Full { waited: start.elapsed() },
+                    false => SendError::TooMany { most: OBJECTS_MAX as u32, waited: start.elapsed() },
                 });
             }
             // A wait that would be longer than any process lives ends early, and is gone into again.
@@ -238,17 +248,17 @@ impl Outbound {
 
 impl State {
     /// Commits `frame` as the name of an object. Whether somebody has to look after that.
-    fn commit(&mut self, own: u64, mut frame: Frame<'_>) -> bool {
+    fn commit(&mut self, own: u64, frame: Frame<'_>) -> bool {
         let object = &self.objects[&own];
         let bytes = object.len() as u64;
-        let lane = self.lane.as_mut().filter(|lane| Arc::ptr_eq(&lane.claims, frame.claims()));
+        let (claims, position) = ObjectName::place(&frame);
+        let lane = self.lane.as_mut().filter(|lane| Arc::ptr_eq(&lane.claims, claims));
         let Some(lane) = lane else {
             // In the ring of a view that has ended, it waits for being sent again.
-            frame.copy_from_slice(&ObjectName { number: u64::MAX, bytes, own }.encode());
-            frame.commit_object();
+            ObjectName { number: u64::MAX, bytes, own }.commit(frame);
             return false;
         };
-        let (number, position) = (lane.count, frame.position());
+        let number = lane.count;
         lane.count += 1;
         lane.rows.put_object(lane.me, lane.claims.ring(), number, object.clone());
         lane.sent.insert(position, (own, number));
@@ -258,8 +268,7 @@ impl State {
         }
         // First: the engine looks at the gate when it sees the frame.
         lane.set_gate();
-        frame.copy_from_slice(&ObjectName { number, bytes, own }.encode());
-        frame.commit_object();
+        ObjectName { number, bytes, own }.commit(frame);
         lane.hand_on();
         !lane.is_alone && lane.group.is_none()
     }
