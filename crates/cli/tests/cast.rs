@@ -241,7 +241,7 @@ fn garbage_of_a_member_is_told_once_and_costs_nobody_anything() {
         publisher.send(&Numbers(8).bytes(len), PATIENCE).unwrap();
         publisher.send(&[b"cast\x01\x01".as_slice(), &Numbers(8).bytes(len)].concat(), PATIENCE).unwrap();
     }
-    receiver.says("a message of member 2 is ignored, and others like it: it is cut short");
+    receiver.says("a message of member 2 is ignored, and others like it: it is no message of a cast");
     group.leave(PATIENCE).unwrap();
     Running::start(&mut cast(&scratch, &file, &[])).done().expect(0);
     let done = receiver.done().expect(0);

@@ -103,14 +103,12 @@ impl Seat {
         let heard = match self.receiver.receive(at_most) {
             Ok(mut deliveries) => {
                 let view = deliveries.view();
-                match deliveries.iter().next() {
-                    // It is offered again, in the view that is heard of first.
-                    _ if view.id != self.view => Heard::Nothing,
-                    Some(message) => {
-                        return Ok(Heard::Message(hear(view.members[message.sender.index()], message.payload)));
-                    }
-                    None => Heard::Nothing,
+                // In a new view, it is offered again when that was heard of.
+                let message = if view.id == self.view { deliveries.iter().next() } else { None };
+                if let Some(message) = message {
+                    return Ok(Heard::Message(hear(view.members[message.sender.index()], message.payload)));
                 }
+                Heard::Nothing
             }
             Err(ReceiveError::TimedOut { .. }) => Heard::Nothing,
             Err(ReceiveError::Ended(ended)) => return Err(gone(&ended)),
