@@ -28,6 +28,7 @@ use spindle::MemberId;
 use spindle::bulk::Object;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
+use std::io::{Write, stdout};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -40,6 +41,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const ROOM_WAIT: Duration = Duration::from_millis(5);
 /// Pieces on the way that are not delivered here.
 const PIECES_AHEAD: u32 = 4;
+/// Pieces whose memory is kept: the library has some more on the way than these, until they are delivered everywhere.
+const OBJECTS_KEPT: usize = 2 * PIECES_AHEAD as usize;
 /// How long nothing may be heard while an answer is due, however small the file is,
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// and how many bytes a second a receiver reads, at least, when it looks for what it has.
@@ -111,6 +114,8 @@ struct Work {
     cursor: u32,
     /// The next one, for which there was no room yet.
     next: Option<(u32, Object)>,
+    /// Those that were sent last, the oldest first: their memory is used again.
+    sent: VecDeque<Object>,
     sent_bytes: u64,
     /// Since when pieces are sent.
     begun: Option<Instant>,
@@ -154,6 +159,11 @@ impl Garbage {
             false => eprintln!("{message}"),
         }
     }
+}
+
+/// Prints a line. What becomes of files does not depend on who reads that.
+fn say(line: &str) {
+    let _ = writeln!(stdout().lock(), "{line}");
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -229,6 +239,7 @@ impl Work {
             on_the_way: none,
             cursor: 0,
             next: None,
+            sent: VecDeque::new(),
             sent_bytes: 0,
             begun: None,
             heard: Instant::now(),
@@ -381,7 +392,7 @@ impl Work {
         let index = *index;
         let is_sent = seat.try_send(object, ROOM_WAIT)?;
         if is_sent {
-            self.next = None;
+            self.sent.extend(self.next.take().map(|(_, object)| object));
             self.on_the_way.insert(index);
             self.sent_bytes += self.offer.len(index);
             self.cursor = index + 1;
@@ -411,9 +422,18 @@ impl Work {
         search(self.cursor).or_else(|| search(0))
     }
 
-    fn read(&self, index: u32) -> Outcome<Object> {
+    /// Memory for a piece, that of an earlier one if the library has forgotten it: fresh memory costs more than what is put into it.
+    fn room(&mut self) -> Vec<u8> {
+        if self.sent.len() < OBJECTS_KEPT {
+            return Vec::new();
+        }
+        self.sent.pop_front().and_then(|object| object.into_vec().ok()).unwrap_or_default()
+    }
+
+    fn read(&mut self, index: u32) -> Outcome<Object> {
+        let mut message = self.room();
         let (len, path) = (self.offer.len(index), self.path.display());
-        let mut message = wire::piece(self.cast, index, len);
+        wire::prepare_piece(&mut message, self.cast, index, len);
         let data = &mut message[PIECE_HEADER_BYTES..];
         let read = self.file.read_exact_at(data, self.offer.start(index));
         read.map_err(|error| Failure::new(FAILED, format_args!("can't read {path} any more: {error}; cast it again")))?;
@@ -468,14 +488,13 @@ impl Work {
                 "event": "cast", "name": name, "bytes": bytes, "sent_bytes": sent, "seconds": seconds, "bytes_per_second": rate,
                 "digest": digest.to_string(), "kept": numbers(&kept), "failed": failed.collect::<Vec<_>>(),
             });
-            println!("{object}");
+            say(&object.to_string());
         } else if !kept.is_empty() {
             let (bytes, sent) = (short(*bytes as f64), short(sent as f64));
-            println!(
-                "{name}: {bytes}B at {} ({sent}B sent in {seconds:.1} s, {:.2} GB/s), XXH3-128 {digest}",
-                list(&kept),
-                rate / 1e9
-            );
+            let (all, rate) = (list(&kept), rate / 1e9);
+            say(&format!(
+                "{name}: {bytes}B at {all} ({sent}B sent in {seconds:.1} s, {rate:.2} GB/s), XXH3-128 {digest}"
+            ));
         }
     }
 

@@ -3,7 +3,7 @@ use super::part::{Opened, Part};
 use super::progress::Progress;
 use super::seat::{Heard, Seat};
 use super::wire::{self, Message, Offer};
-use super::{Garbage, LOOK_EVERY};
+use super::{Garbage, LOOK_EVERY, say};
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::membership::Membership;
 use crate::quantity::short;
@@ -216,13 +216,14 @@ impl Work {
                     "event": "kept", "name": name, "bytes": bytes, "seconds": seconds, "from": id,
                     "digest": digest.to_string(),
                 });
-                println!("{object}");
+                say(&object.to_string());
             }
             (Ok(()), false) => {
-                println!("{name}: {}B from member {id} in {seconds:.1} s, XXH3-128 {digest}", short(*bytes as f64));
+                let bytes = short(*bytes as f64);
+                say(&format!("{name}: {bytes}B from member {id} in {seconds:.1} s, XXH3-128 {digest}"));
             }
             (Err(error), true) => {
-                println!("{}", json!({"event": "failed", "name": name, "from": id, "message": error}));
+                say(&json!({"event": "failed", "name": name, "from": id, "message": error}).to_string());
             }
             (Err(error), false) => eprintln!("{name} from member {id}: {error}"),
         }
@@ -236,7 +237,7 @@ impl Work {
             let State::Taking(part, progress) = state else { continue };
             let name = &offer.name;
             if self.args.json {
-                println!("{}", json!({"event": "gone", "name": name, "from": from.0}));
+                say(&json!({"event": "gone", "name": name, "from": from.0}).to_string());
             } else {
                 let (have, count) = (part.have().len(), offer.count());
                 progress.line(&format!(

@@ -127,12 +127,12 @@ impl Message<'_> {
     }
 }
 
-/// A piece without its data, for which `len` bytes of room are left behind it.
-pub(super) fn piece(cast: u64, index: u32, len: u64) -> Vec<u8> {
-    let mut bytes = header(Message::Piece { index, data: &[] }.kind(), cast);
-    bytes.extend(index.to_le_bytes());
+/// Makes `bytes` a piece, but for its data, for which there is room of `len` bytes behind the header.
+pub(super) fn prepare_piece(bytes: &mut Vec<u8>, cast: u64, index: u32, len: u64) {
+    let header = [header(Message::Piece { index, data: &[] }.kind(), cast), index.to_le_bytes().to_vec()].concat();
+    // What is there of the data will be written over: to clear it would cost as much again.
     bytes.resize(PIECE_HEADER_BYTES + len as usize, 0);
-    bytes
+    bytes[..PIECE_HEADER_BYTES].copy_from_slice(&header);
 }
 
 fn header(kind: u8, cast: u64) -> Vec<u8> {
@@ -244,7 +244,12 @@ mod tests {
         }
         let longer = [bytes.as_slice(), b"x"].concat();
         assert_eq!(decode(&longer).unwrap_err().to_string(), "it is longer than it says");
-        assert_eq!(piece(5, 2, 4).len(), Message::Piece { index: 2, data: b"data" }.encode(5).len());
+        for before in [0, 100] {
+            let mut piece = vec![1; before];
+            prepare_piece(&mut piece, 5, 2, 4);
+            piece[PIECE_HEADER_BYTES..].copy_from_slice(b"data");
+            assert_eq!(piece, Message::Piece { index: 2, data: b"data" }.encode(5));
+        }
     }
 
     #[test]
