@@ -1,6 +1,7 @@
 //! The place of a cast or a receiver in its group: one thread that takes in what is said and answers, beside the library's own.
 //!
 //! Changes of the view are heard in their place among the messages, so that everybody who hears a message hears it in the same view.
+use super::wire::{PIECE_BYTES_MAX, PIECES_MAX};
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::member::tell_warnings;
 use crate::membership::Membership;
@@ -23,6 +24,9 @@ const SUBGROUP: &str = "files";
 /// Messages in its rings are short; pieces and long lists go as objects.
 const MESSAGE_BYTES_MAX: u64 = 4096;
 const WINDOW: u64 = 64;
+/// More than any piece or offer has.
+const OBJECT_BYTES_MAX: u64 = 1 << 30;
+const _: () = assert!(OBJECT_BYTES_MAX > 2 * PIECE_BYTES_MAX && OBJECT_BYTES_MAX > 64 * PIECES_MAX);
 /// How long the others may take to let this member go.
 const LEAVE_WAIT: Duration = Duration::from_secs(5);
 
@@ -76,6 +80,7 @@ impl Seat {
         // Whatever a file says: casts and receivers speak here, and nobody else does.
         config.subgroups =
             vec![Subgroup { window: WINDOW, message_bytes_max: MESSAGE_BYTES_MAX, ..Subgroup::new(SUBGROUP) }];
+        config.object_bytes_max = OBJECT_BYTES_MAX;
         let gather_timeout = config.gather_timeout;
         let waiting = Waiting::start(&found.group, json)?;
         let joined = config.join_with(&mut |gathering| waiting.see(gathering), &stop.flag);
