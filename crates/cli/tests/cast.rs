@@ -92,7 +92,7 @@ fn a_cast_that_is_killed_is_resumed_by_the_next() {
     let bytes = Numbers(2).bytes(4 << 20);
     let file = scratch.file("model", &bytes);
     let mut receivers = ["a", "b"].map(|dir| receiver(&scratch, dir, &["--once"]));
-    let mut killed = Running::start(&mut cast(&scratch, &file, &["--at-least", "2", "--limit", "1M"]));
+    let mut killed = Running::start(&mut cast(&scratch, &file, &["--at-least", "2", "--limit", "300k"]));
     killed.says(" %, ");
     killed.signal(Signal::KILL);
     drop(killed);
@@ -112,7 +112,7 @@ fn a_cast_that_is_killed_is_resumed_by_the_next() {
 #[test]
 fn a_receiver_that_is_killed_holds_up_nobody_and_gets_the_rest_later() {
     let scratch = Scratch::new();
-    let bytes = Numbers(3).bytes(4 << 20);
+    let bytes = Numbers(3).bytes(6 << 20);
     let file = scratch.file("model", &bytes);
     let others = ["a", "b"].map(|dir| receiver(&scratch, dir, &[]));
     let victim = receiver(&scratch, "c", &["--id", "7"]);
@@ -143,7 +143,7 @@ fn a_receiver_that_is_killed_holds_up_nobody_and_gets_the_rest_later() {
 #[test]
 fn a_receiver_that_comes_in_the_middle_gets_all_of_it() {
     let scratch = Scratch::new();
-    let bytes = Numbers(4).bytes(3 << 20);
+    let bytes = Numbers(4).bytes(6 << 20);
     let file = scratch.file("late", &bytes);
     let first = receiver(&scratch, "a", &["--once"]);
     let mut running = Running::start(&mut cast(&scratch, &file, &["--limit", "1M", "--json"]));
@@ -159,6 +159,27 @@ fn a_receiver_that_comes_in_the_middle_gets_all_of_it() {
     for (receiver, dir) in [(first, "a"), (second, "b")] {
         receiver.done().expect(0);
         assert_same(&scratch, dir, "late", &bytes);
+    }
+}
+
+#[test]
+fn several_cast_at_once_but_not_files_of_one_name() {
+    let scratch = Scratch::new();
+    let files = [10, 11].map(|seed| Numbers(seed).bytes(3 << 20));
+    let paths = ["one", "two"].into_iter().zip(&files).map(|(name, bytes)| scratch.file(name, bytes));
+    let [one, two] = <[PathBuf; 2]>::try_from(paths.collect::<Vec<_>>()).unwrap();
+    let _receivers = ["a", "b"].map(|dir| receiver(&scratch, dir, &[]));
+    let mut slow = Running::start(&mut cast(&scratch, &one, &["--at-least", "2", "--limit", "100k"]));
+    slow.says(" %, ");
+    let same = Running::start(&mut cast(&scratch, &two, &["--at-least", "2", "--name", "one"])).done().expect(1);
+    assert!(same.errors.last().unwrap().contains("a file of this name at the same time"), "{:?}", same.errors);
+    let other = Running::start(&mut cast(&scratch, &two, &["--at-least", "2", "--json"])).done().expect(0);
+    assert_eq!(result(&other)["kept"], json!([1, 2]));
+    slow.signal(Signal::INT);
+    let error = slow.done().expect(130).errors.pop().unwrap();
+    assert!(error.contains("cast it again, which goes on from there"), "{error}");
+    for dir in ["a", "b"] {
+        assert_same(&scratch, dir, "two", &files[1]);
     }
 }
 

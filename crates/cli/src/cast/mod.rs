@@ -356,7 +356,7 @@ impl Work {
         let is_asked = self.members.values().any(|standing| matches!(standing, Standing::Asked));
         if here >= args.at_least as usize && !is_asked {
             self.begun = Some(Instant::now());
-            if !args.json {
+            if !args.json && !receivers.is_empty() {
                 let receivers: Vec<MemberId> = receivers.into_iter().collect();
                 let (name, bytes) = (&self.offer.name, short(self.offer.bytes as f64));
                 let mut line = format!("{name}: {bytes}B to {}", list(&receivers));

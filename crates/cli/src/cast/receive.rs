@@ -16,6 +16,7 @@ use spindle::MemberId;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Arguments of `spindle receive`.
@@ -103,10 +104,11 @@ fn receive(args: Args) -> Outcome {
             && once
         {
             work.see(&[]);
-            seat.leave()?;
+            // The file is what counts, whether the others agree that this leaves or not.
+            let _ = seat.leave();
             return outcome.map_err(|error| Failure::new(FAILED, error));
         }
-        if stop.flag.load(std::sync::atomic::Ordering::Acquire) {
+        if stop.flag.load(Ordering::Acquire) {
             work.see(&[]);
             let left = seat.leave();
             let how = if left.is_ok() { "and left the group in order" } else { "and left the group" };
