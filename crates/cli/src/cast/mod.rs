@@ -41,8 +41,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const ROOM_WAIT: Duration = Duration::from_millis(5);
 /// Pieces on the way that are not delivered here.
 const PIECES_AHEAD: u32 = 4;
-/// Pieces whose memory is kept: the library has some more on the way than these, until they are delivered everywhere.
-const OBJECTS_KEPT: usize = 2 * PIECES_AHEAD as usize;
 /// How long nothing may be heard while an answer is due, however small the file is,
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// and how many bytes a second a receiver reads, at least, when it looks for what it has.
@@ -66,8 +64,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     at_least: u32,
 
-    /// How much to send at once (64k, 16M, up to 256M). What is resumed is resumed by whole pieces of the same size
-    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
+    /// How much to send at once (64k, 4M, up to 256M). What is resumed is resumed by whole pieces of the same size
+    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = bytes)]
     piece: u64,
 
     /// How much to send a second, at most [default: as much as goes]
@@ -114,7 +112,7 @@ struct Work {
     cursor: u32,
     /// The next one, for which there was no room yet.
     next: Option<(u32, Object)>,
-    /// Those that were sent last, the oldest first: their memory is used again.
+    /// Those whose memory is to be used again; as many as the library has on the way at once.
     sent: VecDeque<Object>,
     sent_bytes: u64,
     /// Since when pieces are sent.
@@ -422,12 +420,16 @@ impl Work {
         search(self.cursor).or_else(|| search(0))
     }
 
-    /// Memory for a piece, that of an earlier one if the library has forgotten it: fresh memory costs more than what is put into it.
+    /// Memory for a piece, that of one that the library has forgotten if there is any: fresh memory costs more than what is put into it.
     fn room(&mut self) -> Vec<u8> {
-        if self.sent.len() < OBJECTS_KEPT {
-            return Vec::new();
+        for _ in 0..self.sent.len() {
+            match self.sent.pop_front().map(Object::into_vec) {
+                Some(Ok(room)) => return room,
+                Some(Err(object)) => self.sent.push_back(object),
+                None => {}
+            }
         }
-        self.sent.pop_front().and_then(|object| object.into_vec().ok()).unwrap_or_default()
+        Vec::new()
     }
 
     fn read(&mut self, index: u32) -> Outcome<Object> {
