@@ -11,7 +11,7 @@ Exit status:
   0    all went well
   1    it failed: input, output, memory, no group in time, or (demo) the members do not agree
   2    wrong arguments or settings
-  3    (member) the group went on without it: it was evicted, or asked to leave before its end;
+  3    (member, cast, receive) the group went on without it: it was evicted, or asked to leave before its end;
        (demo) a member was lost that nobody wanted to lose
   130  stopped by SIGINT (Ctrl-C); 143: by SIGTERM. The first signal stops in order, the second at once";
 

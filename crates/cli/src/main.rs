@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cast;
 mod clock;
 mod config;
 mod demo;
 mod exit;
 mod member;
+mod membership;
 mod observe;
 mod orders;
 mod pages;
@@ -83,6 +85,19 @@ enum Command {
     ///
     /// For members that hang. Its command ends with status 3 when it runs on, or joins again if it was started with --rejoin.
     Evict(orders::Args),
+    /// Replicates a file to every receiver of a group, and says when all have it
+    ///
+    /// The receivers are started with `spindle receive`, before or after, here or on other hosts. Only what somebody lacks is sent: a cast that
+    /// was cut short, at either end, is resumed by casting the file again. When a receiver dies or fails the others go on; whoever comes
+    /// while it runs gets all of it.
+    ///
+    /// Each receiver checks each piece, and the whole file as it stands on its disk, by digest before it gives it its name. The exit status is 0 if
+    /// all receivers have it.
+    Cast(Box<cast::Args>),
+    /// Keeps the files that are cast to a group in a directory
+    ///
+    /// It runs until Ctrl-C. While a file is on its way it stands in the directory as `.NAME.part`, and what is there of it is not sent again.
+    Receive(Box<cast::receive::Args>),
     /// Looks into settings: what counts and who said it, what is wrong, and an example
     #[command(subcommand)]
     Config(config::Command),
@@ -107,6 +122,8 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Leave(args) => orders::leave(args),
         Command::Evict(args) => orders::evict(args),
+        Command::Cast(args) => cast::run(*args),
+        Command::Receive(args) => cast::receive::run(*args),
         Command::Config(command) => config::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),

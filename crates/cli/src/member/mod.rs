@@ -8,6 +8,7 @@ mod input;
 pub(crate) mod output;
 
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
+use crate::membership::Membership;
 use crate::settings::{Found, Whom, flag_of};
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
@@ -48,14 +49,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     whom: Whom,
 
-    /// How many members found the group: nothing is sent before all of them are there. A group that runs is joined
-    /// whatever this says [default: 1]
-    #[arg(short = 'n', long, value_name = "N")]
-    members: Option<String>,
-
-    /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had]
-    #[arg(long)]
-    id: Option<String>,
+    #[command(flatten)]
+    membership: Membership,
 
     /// The subgroup that it sends in, and whose messages it prints; those of others it takes in and forgets [default: the
     /// first in the file, or "all" if there is none]
@@ -95,42 +90,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ORDER", value_parser = ["total", "fifo"])]
     order: Option<String>,
 
-    /// The silence after which the others go on without a member that lives but hangs (2, 0.3, 300ms), or `never`. The same
-    /// at all members. A member that dies is noticed at once, whatever this says [default: 1]
-    #[arg(long, value_name = "SECONDS")]
-    suspect_after: Option<String>,
-
     /// When the others go on without this member, join again as a new one, with a new id, and go on with the input.
     ///
     /// What the group delivers in between is missing in the output. What this member had sent and not delivered itself may
     /// have been delivered to the others or not, and is not sent again. Both are told on the standard error.
     #[arg(long)]
     rejoin: bool,
-
-    /// How long to wait for the other members [default: 60]
-    #[arg(long, value_name = "SECONDS")]
-    gather_timeout: Option<String>,
-
-    /// How long the polling thread looks for work before it sleeps: more costs idle CPU, less a wake-up more often
-    /// [default: 1ms]
-    #[arg(long, value_name = "SECONDS")]
-    spin_for: Option<String>,
-
-    /// Where to listen for members of other hosts; several with commas between
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
-    listen: Option<String>,
-
-    /// Where the others reach this member, if not there
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
-    advertise: Option<String>,
-
-    /// Where to look for the group, the same at all members; several with commas between. The first of them founds it
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
-    seeds: Option<String>,
-
-    /// Listen beyond this host without TLS: whoever reaches the port can then read and send
-    #[arg(long, help_heading = "Several hosts")]
-    insecure: bool,
 
     /// Tell what happens on the standard error, as one JSON object a line.
     ///
@@ -169,20 +134,11 @@ impl Args {
             Some(name) => name.clone(),
             None => names[0].to_string(),
         };
-        let insecure = self.insecure.then(|| "true".to_string());
+        self.membership.say(&mut settings);
         let said = [
-            ("group.members", &self.members),
-            ("group.suspect_after", &self.suspect_after),
-            ("member.id", &self.id),
-            ("member.gather_timeout", &self.gather_timeout),
-            ("member.spin_for", &self.spin_for),
             ("subgroup.NAME.order", &self.order),
             ("subgroup.NAME.window", &self.window),
             ("subgroup.NAME.message_bytes_max", &self.max_message),
-            ("network.listen", &self.listen),
-            ("network.advertise", &self.advertise),
-            ("network.seeds", &self.seeds),
-            ("network.insecure", &insecure),
         ];
         for (path, text) in said {
             if let Some(text) = text {
@@ -488,7 +444,7 @@ impl Member {
     }
 }
 
-fn tell_warnings(effective: &Effective, json: bool) {
+pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
     for problem in effective.warnings() {
         match json {
             true => eprintln!("{}", json!({"event": "warning", "message": problem.to_string()})),

@@ -123,6 +123,10 @@ impl Running {
         self.child.id()
     }
 
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -167,6 +171,18 @@ impl Running {
                 return found;
             }
             self.hear(&format!("a view of {members:?}"));
+        }
+    }
+
+    /// Waits for a line of the standard error that holds this.
+    pub(crate) fn says(&mut self, words: &str) -> String {
+        let mut seen = 0;
+        loop {
+            if let Some(line) = self.errors[seen..].iter().find(|line| line.contains(words)) {
+                return line.clone();
+            }
+            seen = self.errors.len();
+            self.hear(&format!("a line with {words:?}"));
         }
     }
 

@@ -1,0 +1,515 @@
+//! `spindle cast`: one file to every receiver of a group; and [`receive`], its other side.
+//!
+//! Both are members of the group. A cast *offers* its file, with the digests of its *pieces*; each receiver answers what it *has*; the cast sends, in
+//! order, what anybody lacks, as large ordered messages; each receiver says when it has *kept* the file. Because messages and views have one order for
+//! all, the cast knows of every receiver what it has without asking again: a piece that is delivered here is delivered to all who are in the view.
+//!
+//! [`wire`] is what they say, [`part`] what a receiver holds on disk, [`seat`] their place in the group.
+mod digest;
+mod part;
+mod pieces;
+mod progress;
+pub(crate) mod receive;
+mod seat;
+mod wire;
+
+use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::membership::Membership;
+use crate::quantity::{bytes, short};
+use crate::settings::Sources;
+use crate::signals::Stop;
+use crate::views::{list, numbers};
+use digest::Digest;
+use pieces::Pieces;
+use progress::Progress;
+use seat::{Heard, Seat};
+use serde_json::json;
+use spindle::MemberId;
+use spindle::bulk::Object;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
+use std::io::{Write, stdout};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use wire::{Message, Offer, PIECE_BYTES_MAX, PIECE_HEADER_BYTES, PIECES_MAX};
+
+/// How often it looks whether it is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long to wait for room for a piece: when there is some nobody says so.
+const ROOM_WAIT: Duration = Duration::from_millis(5);
+/// Pieces on the way that are not delivered here.
+const PIECES_AHEAD: u32 = 4;
+/// How long nothing may be heard while an answer is due, however small the file is,
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// and how many bytes a second a receiver reads, at least, when it looks for what it has.
+const READ_BYTES_PER_SECOND: u64 = 20_000_000;
+
+/// Arguments of `spindle cast`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    file: PathBuf,
+
+    /// The group; settings may say it instead
+    #[arg(long, value_name = "GROUP")]
+    to: Option<String>,
+
+    /// What receivers call the file [default: its name]
+    #[arg(long)]
+    name: Option<String>,
+
+    /// How many receivers to wait for before it begins
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    at_least: u32,
+
+    /// How much to send at once (64k, 4M, up to 256M). What is resumed is resumed by whole pieces of the same size
+    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = bytes)]
+    piece: u64,
+
+    /// How much to send a second, at most [default: as much as goes]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    limit: Option<u64>,
+
+    #[command(flatten)]
+    sources: Sources,
+
+    #[command(flatten)]
+    membership: Membership,
+
+    /// Print one JSON object to the standard output at the end.
+    ///
+    /// "event" ("cast"), "name", "bytes", "sent_bytes" (once each, whoever they were for), "seconds" (from the first offer), "bytes_per_second"
+    /// (of what was sent), "digest" (XXH3-128), "kept" (ids of the receivers that have it), "failed", a list of {id, message}. What happens
+    /// otherwise is told on the standard error: "waiting", "warning", "blocked", "error".
+    #[arg(long)]
+    json: bool,
+}
+
+/// The file, and what is known of everybody.
+#[derive(Debug)]
+struct Work {
+    file: File,
+    path: PathBuf,
+    offer: Offer,
+    /// Tells this cast from others.
+    cast: u64,
+    me: MemberId,
+    /// The members of the view but this.
+    members: BTreeMap<MemberId, Standing>,
+    /// Receivers that have the file, whether they are still there or not.
+    kept: BTreeSet<MemberId>,
+    /// Those that have not, and why.
+    failed: BTreeMap<MemberId, String>,
+    garbage: Garbage,
+    /// The number of the last offer that was delivered here, and the pieces that were since.
+    offered: u32,
+    since_offer: Pieces,
+    /// Pieces that were sent and are not delivered here.
+    on_the_way: Pieces,
+    /// Where the search for the next one begins.
+    cursor: u32,
+    /// The next one, for which there was no room yet.
+    next: Option<(u32, Object)>,
+    /// Those whose memory is to be used again; as many as the library has on the way at once.
+    sent: VecDeque<Object>,
+    sent_bytes: u64,
+    /// Since when pieces are sent.
+    begun: Option<Instant>,
+    /// When something was last heard.
+    heard: Instant,
+    outbox: VecDeque<Vec<u8>>,
+}
+
+/// What a member is to this cast.
+#[derive(Debug)]
+enum Standing {
+    /// It was offered the file, and has not answered.
+    Asked,
+    /// A receiver that lacks these.
+    Taking(Pieces),
+    /// A receiver that said what became of the file.
+    Ended,
+    /// It takes no files.
+    Aside,
+}
+
+/// Members that sent what can't be read. One line for each.
+#[derive(Debug)]
+struct Garbage {
+    told: BTreeSet<MemberId>,
+    json: bool,
+}
+
+impl Garbage {
+    fn new(json: bool) -> Garbage {
+        Garbage { told: BTreeSet::new(), json }
+    }
+
+    fn tell(&mut self, from: MemberId, error: &anyhow::Error) {
+        if !self.told.insert(from) {
+            return;
+        }
+        let message = format!("a message of member {from} is ignored, and others like it: {error}");
+        match self.json {
+            true => eprintln!("{}", json!({"event": "warning", "message": message})),
+            false => eprintln!("{message}"),
+        }
+    }
+}
+
+/// Prints a line. What becomes of files does not depend on who reads that.
+fn say(line: &str) {
+    let _ = writeln!(stdout().lock(), "{line}");
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let json = args.json;
+    cast(&args).map_err(|failure| failure.told_as_json(json))
+}
+
+fn cast(args: &Args) -> Outcome {
+    let (file, offer) = survey(args)?;
+    let stop = Stop::on_signals(drop)?;
+    let mut settings = args.sources.read()?;
+    if let Some(group) = &args.to {
+        settings.flag("group.name", group, "--to");
+    }
+    let mut seat = Seat::take(settings, &args.membership, &stop, args.json)?;
+    let mut work = Work::new(file, args, offer, seat.me)?;
+    let outcome = work.run(&mut seat, args, &stop);
+    // All that counts was answered; whether the others agree on that this leaves is theirs.
+    let _ = seat.leave();
+    outcome?;
+    work.report(args.json);
+    work.verdict()
+}
+
+/// Looks at the file before anybody is waited for.
+fn survey(args: &Args) -> Outcome<(File, Offer)> {
+    let path = args.file.display();
+    let failed = |error| Failure::new(FAILED, format_args!("can't read {path}: {error}"));
+    let own = args.file.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = args.name.clone().or(own).unwrap_or_default();
+    if let Err(error) = wire::check_name(&name) {
+        let message =
+            format!("{name:?} can't be the name of a file at the receivers: {error}; give it another with --name");
+        return Err(Failure::new(USAGE, message));
+    }
+    let file = File::open(&args.file).map_err(failed)?;
+    let there = file.metadata().map_err(failed)?;
+    if !there.is_file() {
+        return Err(Failure::new(FAILED, format_args!("{path} is no file that could be cast; name a regular file")));
+    }
+    let (bytes, piece_bytes) = (there.len(), args.piece);
+    if !(1..=PIECE_BYTES_MAX).contains(&piece_bytes) {
+        return Err(Failure::new(USAGE, format_args!("--piece {piece_bytes}: from 1 byte to {PIECE_BYTES_MAX}")));
+    }
+    if bytes.div_ceil(piece_bytes) > PIECES_MAX {
+        let message =
+            format!("{path} has over {PIECES_MAX} pieces of {piece_bytes} bytes; make them larger with --piece");
+        return Err(Failure::new(USAGE, message));
+    }
+    let (digest, pieces) = Digest::of_pieces(&file, bytes, piece_bytes).map_err(failed)?;
+    Ok((file, Offer { number: 0, name, bytes, piece_bytes, digest, pieces }))
+}
+
+impl Work {
+    fn new(file: File, args: &Args, offer: Offer, me: MemberId) -> Outcome<Work> {
+        let mut cast = [0; 8];
+        rustix::rand::getrandom(&mut cast, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Failure::new(FAILED, format_args!("the system has no random numbers: {error}")))?;
+        let none = Pieces::none(offer.count());
+        let (members, kept, failed, outbox) = Default::default();
+        Ok(Work {
+            file,
+            path: args.file.clone(),
+            offer,
+            cast: u64::from_le_bytes(cast),
+            me,
+            members,
+            kept,
+            failed,
+            garbage: Garbage::new(args.json),
+            offered: 0,
+            since_offer: none.clone(),
+            on_the_way: none,
+            cursor: 0,
+            next: None,
+            sent: VecDeque::new(),
+            sent_bytes: 0,
+            begun: None,
+            heard: Instant::now(),
+            outbox,
+        })
+    }
+
+    /// Until every receiver has said what became of the file.
+    fn run(&mut self, seat: &mut Seat, args: &Args, stop: &Stop) -> Outcome {
+        let deadline = Instant::now() + seat.gather_timeout;
+        let mut progress = Progress::new(&self.offer.name, self.offer.bytes, args.json);
+        let mut is_busy = false;
+        while !self.is_over() {
+            if stop.flag.load(Ordering::Acquire) {
+                return Err(self.interrupted(stop.signal()));
+            }
+            let wait = if is_busy { Duration::ZERO } else { LOOK_EVERY };
+            match seat.hear(wait, |from, message| self.hear(from, message))? {
+                Heard::Nothing => {}
+                Heard::View(members) => self.see(&members),
+                Heard::Message(()) => self.heard = Instant::now(),
+            }
+            self.check_patience()?;
+            seat.outbox.append(&mut self.outbox);
+            seat.flush()?;
+            if self.begun.is_none() {
+                self.begin_if_all_are_there(args, deadline, &progress)?;
+            }
+            is_busy = self.begun.is_some() && self.send_next(seat, args.limit)?;
+            progress.show(|| self.held_bytes());
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let is_open = |standing: &Standing| matches!(standing, Standing::Asked | Standing::Taking(_));
+        self.begun.is_some() && !self.members.values().any(is_open)
+    }
+
+    fn see(&mut self, members: &[MemberId]) {
+        let gone = self.members.extract_if(.., |id, _| !members.contains(id));
+        for (id, standing) in gone.collect::<Vec<_>>() {
+            if let Standing::Taking(_) = standing {
+                self.failed.insert(id, "it went before it had all of it".to_string());
+            }
+        }
+        let known = self.members.len();
+        for id in members.iter().filter(|id| **id != self.me) {
+            self.members.entry(*id).or_insert(Standing::Asked);
+        }
+        if self.members.len() > known {
+            self.offer.number += 1;
+            self.outbox.push_back(Message::Offer(self.offer.clone()).encode(self.cast));
+            self.heard = Instant::now();
+        }
+    }
+
+    fn hear(&mut self, from: MemberId, message: &[u8]) {
+        let (cast, message) = match wire::decode(message) {
+            Ok(message) => message,
+            Err(error) => return self.garbage.tell(from, &error),
+        };
+        if cast != self.cast {
+            if matches!(message, Message::Offer(_)) {
+                self.outbox.push_back(Message::Aside.encode(cast));
+            }
+            return;
+        }
+        match message {
+            Message::Offer(offer) if from == self.me => {
+                self.offered = offer.number;
+                self.since_offer = Pieces::none(self.offer.count());
+            }
+            Message::Piece { index, .. } if from == self.me => {
+                self.on_the_way.remove(index);
+                self.since_offer.insert(index);
+                for standing in self.members.values_mut() {
+                    if let Standing::Taking(lacks) = standing {
+                        lacks.remove(index);
+                    }
+                }
+            }
+            // Another answer follows.
+            Message::Have { offer, .. } if offer != self.offered => {}
+            Message::Have { pieces, .. } if pieces.count() == self.offer.count() => {
+                // It has said so when it heard the offer, and whatever came behind that has come to it, too.
+                let lacks = pieces.missing(&self.since_offer);
+                self.answered(from, Standing::Taking(lacks));
+            }
+            Message::Kept(outcome) => {
+                self.answered(from, Standing::Ended);
+                match outcome {
+                    Ok(()) => drop(self.kept.insert(from)),
+                    Err(error) => drop(self.failed.insert(from, error)),
+                }
+            }
+            Message::Aside => self.answered(from, Standing::Aside),
+            _ => self.garbage.tell(from, &anyhow::anyhow!("it answers what was not asked")),
+        }
+    }
+
+    fn answered(&mut self, from: MemberId, is: Standing) {
+        if let Some(standing) = self.members.get_mut(&from).filter(|standing| !matches!(standing, Standing::Ended)) {
+            *standing = is;
+            self.cursor = 0;
+        }
+    }
+
+    fn begin_if_all_are_there(&mut self, args: &Args, deadline: Instant, progress: &Progress) -> Outcome {
+        // Those that are done with it may have left.
+        let taking = self.members.iter().filter(|(_, standing)| matches!(standing, Standing::Taking(_)));
+        let receivers: BTreeSet<MemberId> = taking.map(|(id, _)| *id).chain(self.kept.iter().copied()).collect();
+        let here = receivers.iter().chain(self.failed.keys()).count();
+        let is_asked = self.members.values().any(|standing| matches!(standing, Standing::Asked));
+        if here >= args.at_least as usize && !is_asked {
+            self.begun = Some(Instant::now());
+            if !args.json && !receivers.is_empty() {
+                let receivers: Vec<MemberId> = receivers.into_iter().collect();
+                let (name, bytes) = (&self.offer.name, short(self.offer.bytes as f64));
+                let mut line = format!("{name}: {bytes}B to {}", list(&receivers));
+                let there = self.held_bytes();
+                if there > 0 {
+                    line += &format!("; {}B are there already", short(there as f64));
+                }
+                progress.line(&line);
+            }
+            return Ok(());
+        }
+        if here < args.at_least as usize && Instant::now() >= deadline {
+            let message = format!(
+                "{here} of {} receivers are here after the wait; start `spindle receive` where the file is wanted, or wait longer with \
+                 --gather-timeout",
+                args.at_least
+            );
+            return Err(Failure::new(FAILED, message));
+        }
+        Ok(())
+    }
+
+    /// Sends a piece that somebody lacks, if it may. Whether the next can follow at once.
+    fn send_next(&mut self, seat: &mut Seat, limit: Option<u64>) -> Outcome<bool> {
+        if self.on_the_way.len() >= PIECES_AHEAD.min(self.offer.count()) || self.is_over_limit(limit) {
+            return Ok(false);
+        }
+        if self.next.is_none() {
+            let Some(index) = self.lowest_lacking() else { return Ok(false) };
+            self.next = Some((index, self.read(index)?));
+        }
+        let Some((index, object)) = &self.next else { return Ok(false) };
+        let index = *index;
+        let is_sent = seat.try_send(object, ROOM_WAIT)?;
+        if is_sent {
+            self.sent.extend(self.next.take().map(|(_, object)| object));
+            self.on_the_way.insert(index);
+            self.sent_bytes += self.offer.len(index);
+            self.cursor = index + 1;
+        }
+        Ok(is_sent)
+    }
+
+    /// Whether more was sent by now than may be.
+    fn is_over_limit(&self, limit: Option<u64>) -> bool {
+        let (Some(limit), Some(begun)) = (limit, self.begun) else { return false };
+        self.sent_bytes as f64 > limit as f64 * begun.elapsed().as_secs_f64()
+    }
+
+    /// What is to be sent next: from the last one on, and from the beginning again.
+    fn lowest_lacking(&self) -> Option<u32> {
+        let search = |from: u32| {
+            let lacking = self.members.values().filter_map(|standing| {
+                let Standing::Taking(lacks) = standing else { return None };
+                let mut at = lacks.next(from)?;
+                while self.on_the_way.contains(at) {
+                    at = lacks.next(at + 1)?;
+                }
+                Some(at)
+            });
+            lacking.min()
+        };
+        search(self.cursor).or_else(|| search(0))
+    }
+
+    /// Memory for a piece, that of one that the library has forgotten if there is any: fresh memory costs more than what is put into it.
+    fn room(&mut self) -> Vec<u8> {
+        for _ in 0..self.sent.len() {
+            match self.sent.pop_front().map(Object::into_vec) {
+                Some(Ok(room)) => return room,
+                Some(Err(object)) => self.sent.push_back(object),
+                None => {}
+            }
+        }
+        Vec::new()
+    }
+
+    fn read(&mut self, index: u32) -> Outcome<Object> {
+        let mut message = self.room();
+        let (len, path) = (self.offer.len(index), self.path.display());
+        wire::prepare_piece(&mut message, self.cast, index, len);
+        let data = &mut message[PIECE_HEADER_BYTES..];
+        let read = self.file.read_exact_at(data, self.offer.start(index));
+        read.map_err(|error| Failure::new(FAILED, format_args!("can't read {path} any more: {error}; cast it again")))?;
+        if Digest::of(data) != self.offer.pieces[index as usize] {
+            let message = format!("{path} has changed while it was cast; cast it again");
+            return Err(Failure::new(FAILED, message));
+        }
+        Ok(message.into())
+    }
+
+    /// What all receivers have that are not lost.
+    fn held_bytes(&self) -> u64 {
+        let held = self.members.values().filter_map(|standing| match standing {
+            Standing::Taking(lacks) => Some(self.offer.bytes_but(lacks)),
+            _ => None,
+        });
+        held.min().unwrap_or(if self.kept.is_empty() { 0 } else { self.offer.bytes })
+    }
+
+    fn check_patience(&self) -> Outcome {
+        let patience = ANSWER_WAIT + Duration::from_secs(self.offer.bytes / READ_BYTES_PER_SECOND);
+        let due = self.members.iter().filter(|(_, standing)| match standing {
+            Standing::Asked => true,
+            Standing::Taking(_) => self.begun.is_some(),
+            _ => false,
+        });
+        let due: Vec<MemberId> = due.map(|(id, _)| *id).collect();
+        if due.is_empty() || self.heard.elapsed() < patience {
+            return Ok(());
+        }
+        let message = format!(
+            "nothing was heard of {} for {patience:?}; see what they do with `spindle status`, end or evict them, and cast it again",
+            list(&due)
+        );
+        Err(Failure::new(FAILED, message))
+    }
+
+    fn interrupted(&self, signal: i32) -> Failure {
+        let (held, bytes) = (short(self.held_bytes() as f64), short(self.offer.bytes as f64));
+        let message = format!("when {held}B of {bytes}B were everywhere; cast it again, which goes on from there");
+        Failure::interrupted(signal, message)
+    }
+
+    fn report(&self, json: bool) {
+        let seconds = self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
+        let (Offer { name, bytes, digest, .. }, sent) = (&self.offer, self.sent_bytes);
+        let rate = sent as f64 / seconds.max(1e-9);
+        let kept: Vec<MemberId> = self.kept.iter().copied().collect();
+        if json {
+            let failed = self.failed.iter().map(|(id, message)| json!({"id": id.0, "message": message}));
+            let object = json!({
+                "event": "cast", "name": name, "bytes": bytes, "sent_bytes": sent, "seconds": seconds, "bytes_per_second": rate,
+                "digest": digest.to_string(), "kept": numbers(&kept), "failed": failed.collect::<Vec<_>>(),
+            });
+            say(&object.to_string());
+        } else if !kept.is_empty() {
+            let (bytes, sent) = (short(*bytes as f64), short(sent as f64));
+            let (all, rate) = (list(&kept), rate / 1e9);
+            say(&format!(
+                "{name}: {bytes}B at {all} ({sent}B sent in {seconds:.1} s, {rate:.2} GB/s), XXH3-128 {digest}"
+            ));
+        }
+    }
+
+    /// Whether all went well.
+    fn verdict(&self) -> Outcome {
+        if self.failed.is_empty() && !self.kept.is_empty() {
+            return Ok(());
+        }
+        let name = Path::new(&self.offer.name).display();
+        let failed: Vec<String> = self.failed.iter().map(|(id, error)| format!("member {id}: {error}")).collect();
+        let (kept, all) = (self.kept.len(), self.kept.len() + self.failed.len());
+        let message =
+            format!("{kept} of {all} receivers have {name}; {}; cast it again when that is mended", failed.join("; "));
+        Err(Failure::new(FAILED, message))
+    }
+}

@@ -1,0 +1,67 @@
+//! How far a file is: a bar on a terminal, a line now and then elsewhere, nothing with `--json`. On the standard error.
+use crate::quantity::short;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+/// How often it is told, if there is news.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+const BAR_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) struct Progress {
+    name: String,
+    total: u64,
+    begun: Instant,
+    /// `None`: as lines.
+    bar: Option<ProgressBar>,
+    silent: bool,
+    told: Option<Instant>,
+    bytes: u64,
+}
+
+impl Progress {
+    /// Of a file of `total` bytes.
+    pub(super) fn new(name: &str, total: u64, json: bool) -> Progress {
+        let bar = (!json && stderr().is_terminal()).then(|| {
+            let form = "{msg} [{bar:30}] {percent} %, {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+            // The form is right; if not, the bar has its own.
+            let style = ProgressStyle::with_template(form).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_message(name.to_string())
+        });
+        Progress { name: name.to_string(), total, begun: Instant::now(), bar, silent: json, told: None, bytes: 0 }
+    }
+
+    /// So many bytes are there by now. `bytes` is asked only if that is told.
+    pub(super) fn show(&mut self, bytes: impl FnOnce() -> u64) {
+        let every = if self.bar.is_some() { BAR_EVERY } else { LINE_EVERY };
+        if self.silent || self.told.unwrap_or(self.begun).elapsed() < every {
+            return;
+        }
+        self.told = Some(Instant::now());
+        let bytes = bytes();
+        if let Some(bar) = &self.bar {
+            bar.set_position(bytes);
+        } else if bytes != self.bytes {
+            let percent = bytes.saturating_mul(100) / self.total.max(1);
+            eprintln!("{}: {percent} %, {}B of {}B", self.name, short(bytes as f64), short(self.total as f64));
+        }
+        self.bytes = bytes;
+    }
+
+    /// Prints a line that is to stay.
+    pub(super) fn line(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

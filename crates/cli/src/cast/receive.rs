@@ -1,0 +1,273 @@
+//! `spindle receive`: keeps the files that are cast to a group.
+use super::part::{Opened, Part};
+use super::progress::Progress;
+use super::seat::{Heard, Seat};
+use super::wire::{self, Message, Offer};
+use super::{Garbage, LOOK_EVERY, say};
+use crate::exit::{FAILED, Failure, Outcome};
+use crate::membership::Membership;
+use crate::quantity::short;
+use crate::settings::Whom;
+use crate::signals::Stop;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde_json::json;
+use spindle::MemberId;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Arguments of `spindle receive`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    whom: Whom,
+
+    /// The directory in which files are kept. It has to be there, and nobody else receives into it
+    #[arg(long, value_name = "DIR")]
+    into: PathBuf,
+
+    /// Replace files that are there and have other contents
+    #[arg(long)]
+    overwrite: bool,
+
+    /// End after one file
+    #[arg(long)]
+    once: bool,
+
+    #[command(flatten)]
+    membership: Membership,
+
+    /// Print one JSON object for each file to the standard output, and what happens otherwise to the standard error.
+    ///
+    /// "event" is "ready" (id: this member's; on the standard error), "kept" (name, bytes, seconds, from: the cast's id, digest), "failed"
+    /// (name, from, message), "gone" (name, from: the cast ended before this had the file; what it has is kept), or "error"
+    /// (message, status; on the standard error).
+    #[arg(long)]
+    json: bool,
+}
+
+/// The files of the casts that are there.
+#[derive(Debug)]
+struct Work {
+    args: Args,
+    /// By who casts: one file at a time each.
+    transfers: BTreeMap<MemberId, Transfer>,
+    garbage: Garbage,
+    /// What came of the files that came to an end since this was last looked at.
+    ended: VecDeque<Result<(), String>>,
+}
+
+#[derive(Debug)]
+struct Transfer {
+    cast: u64,
+    offer: Offer,
+    begun: Instant,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Taking(Part, Progress),
+    Ended(Result<(), String>),
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let json = args.json;
+    receive(args).map_err(|failure| failure.told_as_json(json))
+}
+
+fn receive(args: Args) -> Outcome {
+    let _held = hold(&args)?;
+    let stop = Stop::on_signals(drop)?;
+    let settings = args.whom.read()?;
+    let mut seat = Seat::take(settings, &args.membership, &stop, args.json)?;
+    match args.json {
+        true => eprintln!("{}", json!({"event": "ready", "id": seat.me.0})),
+        false => eprintln!("member {} receives into {}", seat.me, args.into.display()),
+    }
+    let (transfers, ended) = Default::default();
+    let once = args.once;
+    let mut work = Work { garbage: Garbage::new(args.json), args, transfers, ended };
+    let me = seat.me;
+    loop {
+        let heard = seat.hear(LOOK_EVERY, |from, message| work.hear(me, from, message))?;
+        match heard {
+            Heard::Nothing => {}
+            Heard::View(members) => work.see(&members),
+            Heard::Message(answer) => seat.outbox.extend(answer),
+        }
+        seat.flush()?;
+        if let Some(outcome) = work.ended.pop_front()
+            && once
+        {
+            work.see(&[]);
+            // The file is what counts, whether the others agree that this leaves or not.
+            let _ = seat.leave();
+            return outcome.map_err(|error| Failure::new(FAILED, error));
+        }
+        if stop.flag.load(Ordering::Acquire) {
+            work.see(&[]);
+            let left = seat.leave();
+            let how = if left.is_ok() { "and left the group in order" } else { "and left the group" };
+            return Err(Failure::interrupted(stop.signal(), how));
+        }
+    }
+}
+
+/// The directory, for this process alone.
+fn hold(args: &Args) -> Outcome<File> {
+    let name = args.into.display();
+    let dir = File::open(&args.into).and_then(|dir| match dir.metadata()?.is_dir() {
+        true => Ok(dir),
+        false => Err(Errno::NOTDIR.into()),
+    });
+    let dir = dir.map_err(|error| {
+        Failure::new(FAILED, format_args!("can't receive into {name}: {error}; name a directory that is there"))
+    })?;
+    if flock(&dir, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        let message = format_args!("another process receives into {name}; name another directory").to_string();
+        return Err(Failure::new(FAILED, message));
+    }
+    // Where there are no locks nobody can be told.
+    Ok(dir)
+}
+
+impl Work {
+    /// What a message of `from` is answered with, if anything.
+    fn hear(&mut self, me: MemberId, from: MemberId, message: &[u8]) -> Option<Vec<u8>> {
+        if from == me {
+            return None;
+        }
+        match wire::decode(message) {
+            Ok((cast, Message::Offer(offer))) => Some(self.offered(from, cast, offer).encode(cast)),
+            Ok((cast, Message::Piece { index, data })) => Some(self.take(from, cast, index, data)?.encode(cast)),
+            // Answers are for casts.
+            Ok(_) => None,
+            Err(error) => {
+                self.garbage.tell(from, &error);
+                None
+            }
+        }
+    }
+
+    fn offered(&mut self, from: MemberId, cast: u64, offer: Offer) -> Message<'static> {
+        if let Some(known) = self.transfers.get_mut(&from).filter(|known| known.cast == cast) {
+            known.offer.number = offer.number;
+            return known.answer();
+        }
+        // Whoever casts anew has given up what it cast before.
+        if let Some(Transfer { state: State::Taking(part, _), .. }) = self.transfers.remove(&from) {
+            part.park();
+        }
+        let is_taken = |other: &&Transfer| other.offer.name == offer.name && matches!(other.state, State::Taking(..));
+        let begun = Instant::now();
+        let taken = self.transfers.iter().find(|(_, other)| is_taken(other)).map(|(id, _)| *id);
+        let opened = match taken {
+            Some(other) => {
+                Err(format!("member {other} casts a file of this name at the same time; cast it again later"))
+            }
+            None => Part::open(&self.args.into, &offer, self.args.overwrite).map_err(|error| format!("{error:#}")),
+        };
+        let state = match opened {
+            Ok(Opened::Same) => State::Ended(Ok(())),
+            Ok(Opened::Part(part)) => State::Taking(part, Progress::new(&offer.name, offer.bytes, self.args.json)),
+            Err(error) => State::Ended(Err(error)),
+        };
+        let mut transfer = Transfer { cast, offer, begun, state };
+        transfer.finish_if_whole();
+        self.note(from, &transfer);
+        let answer = transfer.answer();
+        self.transfers.insert(from, transfer);
+        answer
+    }
+
+    fn take(&mut self, from: MemberId, cast: u64, index: u32, data: &[u8]) -> Option<Message<'static>> {
+        // Pieces of what was offered before this member came are of no use to it: it is offered again.
+        let mut transfer = self.transfers.remove(&from)?;
+        let State::Taking(part, progress) = &mut transfer.state else {
+            self.transfers.insert(from, transfer);
+            return None;
+        };
+        if transfer.cast == cast {
+            match part.write(&transfer.offer, index, data) {
+                Ok(()) => {
+                    let (offer, have) = (&transfer.offer, part.have());
+                    progress.show(|| offer.bytes_but(&have.missing(have)));
+                }
+                Err(error) => transfer.state = State::Ended(Err(format!("{error:#}"))),
+            }
+            transfer.finish_if_whole();
+            self.note(from, &transfer);
+        }
+        let answer = matches!(transfer.state, State::Ended(_)).then(|| transfer.answer());
+        self.transfers.insert(from, transfer);
+        answer
+    }
+
+    /// Tells that a transfer has ended, if it has.
+    fn note(&mut self, from: MemberId, transfer: &Transfer) {
+        let Transfer { offer, begun, state: State::Ended(outcome), .. } = transfer else { return };
+        let Offer { name, bytes, digest, .. } = offer;
+        let (seconds, id) = (begun.elapsed().as_secs_f64(), from.0);
+        match (outcome, self.args.json) {
+            (Ok(()), true) => {
+                let object = json!({
+                    "event": "kept", "name": name, "bytes": bytes, "seconds": seconds, "from": id,
+                    "digest": digest.to_string(),
+                });
+                say(&object.to_string());
+            }
+            (Ok(()), false) => {
+                let bytes = short(*bytes as f64);
+                say(&format!("{name}: {bytes}B from member {id} in {seconds:.1} s, XXH3-128 {digest}"));
+            }
+            (Err(error), true) => {
+                say(&json!({"event": "failed", "name": name, "from": id, "message": error}).to_string());
+            }
+            (Err(error), false) => eprintln!("{name} from member {id}: {error}"),
+        }
+        self.ended.push_back(outcome.clone());
+    }
+
+    /// Parks what nobody casts any more.
+    fn see(&mut self, members: &[MemberId]) {
+        let gone = self.transfers.extract_if(.., |from, _| !members.contains(from));
+        for (from, Transfer { offer, state, .. }) in gone {
+            let State::Taking(part, progress) = state else { continue };
+            let name = &offer.name;
+            if self.args.json {
+                say(&json!({"event": "gone", "name": name, "from": from.0}).to_string());
+            } else {
+                let (have, count) = (part.have().len(), offer.count());
+                progress.line(&format!(
+                    "{name}: the cast by member {from} ended early; {have} of {count} pieces are here, the next cast of it sends the rest"
+                ));
+            }
+            part.park();
+        }
+    }
+}
+
+impl Transfer {
+    /// What the cast is to know.
+    fn answer(&self) -> Message<'static> {
+        match &self.state {
+            State::Taking(part, _) => Message::Have { offer: self.offer.number, pieces: part.have().clone() },
+            State::Ended(outcome) => Message::Kept(outcome.clone()),
+        }
+    }
+
+    fn finish_if_whole(&mut self) {
+        if !matches!(&self.state, State::Taking(part, _) if part.have().is_all()) {
+            return;
+        }
+        // What stands there meanwhile is not seen.
+        if let State::Taking(part, progress) = std::mem::replace(&mut self.state, State::Ended(Ok(()))) {
+            drop(progress);
+            self.state = State::Ended(part.finish(&self.offer).map_err(|error| format!("{error:#}")));
+        }
+    }
+}

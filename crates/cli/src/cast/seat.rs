@@ -1,0 +1,171 @@
+//! The place of a cast or a receiver in its group: one thread that takes in what is said and answers, beside the library's own.
+//!
+//! Changes of the view are heard in their place among the messages, so that everybody who hears a message hears it in the same view.
+use super::wire::{PIECE_BYTES_MAX, PIECES_MAX};
+use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
+use crate::member::tell_warnings;
+use crate::membership::Membership;
+use crate::settings::Found;
+use crate::signals::Stop;
+use crate::views;
+use crate::waiting::Waiting;
+use spindle::bulk::Object;
+use spindle::settings::Settings;
+use spindle::{
+    Batch, Ended, Group, Handler, JoinError, MemberId, Publisher, ReceiveError, Receiver, SendError, Subgroup,
+    SubgroupId, ViewId,
+};
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Sender, channel};
+use std::time::Duration;
+
+/// The subgroup of files.
+const SUBGROUP: &str = "files";
+/// Messages in its rings are short; pieces and long lists go as objects.
+const MESSAGE_BYTES_MAX: u64 = 4096;
+const WINDOW: u64 = 64;
+/// More than any piece or offer has.
+const OBJECT_BYTES_MAX: u64 = 1 << 30;
+const _: () = assert!(OBJECT_BYTES_MAX > 2 * PIECE_BYTES_MAX && OBJECT_BYTES_MAX > 64 * PIECES_MAX);
+/// How long the others may take to let this member go.
+const LEAVE_WAIT: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) me: MemberId,
+    pub(super) gather_timeout: Duration,
+    group: Group,
+    publisher: Publisher,
+    receiver: Receiver,
+    blocked: mpsc::Receiver<bool>,
+    /// The view in which the last message was heard.
+    view: ViewId,
+    /// What is to be sent, in order.
+    pub(super) outbox: VecDeque<Vec<u8>>,
+    json: bool,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(super) enum Heard<T> {
+    Nothing,
+    /// A view with these members; the messages to come are of it.
+    View(Vec<MemberId>),
+    /// What a message came to.
+    Message(T),
+}
+
+/// Passes on what is told, because the thread that polls must not wait for a terminal.
+struct Teller(Sender<bool>);
+
+impl Handler for Teller {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(drop);
+    }
+
+    fn blocked(&mut self, is_blocked: bool) {
+        // Nobody listens once the end is known.
+        let _ = self.0.send(is_blocked);
+    }
+}
+
+impl Seat {
+    /// Joins the group, or founds it.
+    pub(super) fn take(mut settings: Settings, membership: &Membership, stop: &Stop, json: bool) -> Outcome<Seat> {
+        membership.say(&mut settings);
+        let effective = settings.effective()?;
+        let found = Found::of(&effective)?;
+        tell_warnings(&effective, json);
+        let mut config = effective.config()?;
+        // Whatever a file says: casts and receivers speak here, and nobody else does.
+        config.subgroups =
+            vec![Subgroup { window: WINDOW, message_bytes_max: MESSAGE_BYTES_MAX, ..Subgroup::new(SUBGROUP) }];
+        config.object_bytes_max = OBJECT_BYTES_MAX;
+        let gather_timeout = config.gather_timeout;
+        let waiting = Waiting::start(&found.group, json)?;
+        let joined = config.join_with(&mut |gathering| waiting.see(gathering), &stop.flag);
+        drop(waiting);
+        let mut node = joined.map_err(|error| match error {
+            JoinError::Cancelled { gathering } => {
+                Failure::interrupted(stop.signal(), format_args!("while waiting for the group: {gathering}"))
+            }
+            error => error.into(),
+        })?;
+        let broken = |error| Failure::new(USAGE, error);
+        let (publisher, receiver) =
+            (node.publisher(SUBGROUP).map_err(broken)?, node.receiver(SUBGROUP).map_err(broken)?);
+        let (me, (tell, blocked)) = (node.id(), channel());
+        let group = node.start(Teller(tell))?;
+        let (view, outbox) = (ViewId(0), VecDeque::new());
+        Ok(Seat { me, gather_timeout, group, publisher, receiver, blocked, view, outbox, json })
+    }
+
+    /// Waits for a view, or for a message, with which `hear` is called.
+    pub(super) fn hear<T>(&mut self, at_most: Duration, hear: impl FnOnce(MemberId, &[u8]) -> T) -> Outcome<Heard<T>> {
+        while let Ok(is_blocked) = self.blocked.try_recv() {
+            views::tell_blocked(self.view, is_blocked, self.json);
+        }
+        let heard = match self.receiver.receive(at_most) {
+            Ok(mut deliveries) => {
+                let view = deliveries.view();
+                // In a new view, it is offered again when that was heard of.
+                let message = if view.id == self.view { deliveries.iter().next() } else { None };
+                if let Some(message) = message {
+                    return Ok(Heard::Message(hear(view.members[message.sender.index()], message.payload)));
+                }
+                Heard::Nothing
+            }
+            Err(ReceiveError::TimedOut { .. }) => Heard::Nothing,
+            Err(ReceiveError::Ended(ended)) => return Err(gone(&ended)),
+            Err(error) => return Err(Failure::new(FAILED, error)),
+        };
+        let view = self.receiver.view();
+        if view.id == self.view {
+            return Ok(heard);
+        }
+        self.view = view.id;
+        Ok(Heard::View(view.members.clone()))
+    }
+
+    /// Sends what there is room for.
+    pub(super) fn flush(&mut self) -> Outcome {
+        while let Some(message) = self.outbox.front() {
+            match self.publisher.send(message, Duration::ZERO) {
+                Ok(()) => drop(self.outbox.pop_front()),
+                // It is tried again.
+                Err(SendError::Full { .. } | SendError::NoSender) => break,
+                Err(error) => return Err(refused(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there was room for the object within `at_most`.
+    pub(super) fn try_send(&mut self, object: &Object, at_most: Duration) -> Outcome<bool> {
+        match self.publisher.send_object(object.clone(), at_most) {
+            Ok(()) => Ok(true),
+            Err(SendError::Full { .. } | SendError::NoSender) => Ok(false),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Leaves, when everything that was sent is delivered everywhere. What comes from now on is not taken in.
+    pub(super) fn leave(mut self) -> Outcome {
+        self.flush()?;
+        // The publisher is kept until then: without it this member would have finished sending, and could not have left.
+        let Seat { group, publisher: _publisher, receiver, .. } = self;
+        drop(receiver);
+        group.leave(LEAVE_WAIT).map(drop).map_err(|error| Failure::new(ENDED, error))
+    }
+}
+
+fn gone(ended: &Ended) -> Failure {
+    Failure::new(ENDED, format_args!("{ended}; start it again: it goes on with what is there"))
+}
+
+fn refused(error: SendError) -> Failure {
+    match error {
+        SendError::Ended(ended) => gone(&ended),
+        error => Failure::new(FAILED, error),
+    }
+}
