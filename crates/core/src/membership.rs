@@ -165,6 +165,33 @@ impl Ranks {
     }
 }
 
+/// Who is silent, at one look.
+#[derive(Default)]
+struct Silence {
+    /// Peers that are listened to.
+    listened: u32,
+    /// Of those, who has been silent for half the time of suspicion, or longer.
+    silent: u32,
+    /// And of those, who has not been for all of it.
+    undecided: u32,
+    longest_ns: u64,
+}
+
+impl Silence {
+    fn count(&mut self, ns: u64, suspect_after_ns: u64) {
+        self.silent += u32::from(ns >= suspect_after_ns / 2);
+        self.undecided += u32::from((suspect_after_ns / 2..suspect_after_ns).contains(&ns));
+        self.longest_ns = self.longest_ns.max(ns);
+    }
+
+    /// Whether it may be I who is cut off, or deaf, which shows soon: most are silent, and those for whom it is not long enough will be, or
+    /// speak. If I suspected one after the other, those who hear me would believe the first few accusations, before they see that they
+    /// are against everybody.
+    fn is_mine_perhaps(&self, suspect_after_ns: u64) -> bool {
+        2 * self.silent > self.listened && self.undecided > 0 && self.longest_ns < suspect_after_ns / 2 * 3
+    }
+}
+
 impl Membership {
     pub(crate) fn new(view: &View, me: Rank) -> Membership {
         let members = view.members.len();
@@ -322,7 +349,7 @@ impl Membership {
         self.write(membership::HEARTBEAT, &[heartbeat], table);
         // If I stood still, or my clock jumped, the others' silence is no longer than what I can vouch for.
         let silent_ns = passed_ns.min(2 * step_ns);
-        let mut is_lost = false;
+        let (mut is_lost, mut silence) = (false, Silence::default());
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
             if self.suspected.has(peer) {
@@ -330,14 +357,16 @@ impl Membership {
             }
             let heartbeat = table.load(peer, membership::HEARTBEAT);
             let pulse = &mut self.pulses[peer.index()];
+            silence.listened += 1;
             if heartbeat != pulse.heartbeat {
                 *pulse = Pulse { heartbeat, silent_ns: 0 };
                 continue;
             }
             pulse.silent_ns += silent_ns;
+            silence.count(pulse.silent_ns, suspect_after_ns);
             is_lost |= pulse.silent_ns >= suspect_after_ns && table.load(peer, membership::LEFT) == 0;
         }
-        if is_lost {
+        if is_lost && !silence.is_mine_perhaps(suspect_after_ns) {
             // Who fell silent together goes together: if it is I who was cut off, the others see at once that it is from all.
             self.suspect_silent(suspect_after_ns - 2 * step_ns, table);
         }
