@@ -133,7 +133,7 @@ impl Seat {
             match self.publisher.send(message, Duration::ZERO) {
                 Ok(()) => drop(self.outbox.pop_front()),
                 // It is tried again.
-                Err(SendError::Full { .. } | SendError::NoSender) => break,
+                Err(SendError::Full { .. } | SendError::TooMany { .. } | SendError::NoSender) => break,
                 Err(error) => return Err(refused(error)),
             }
         }
@@ -144,7 +144,7 @@ impl Seat {
     pub(super) fn try_send(&mut self, object: &Object, at_most: Duration) -> Outcome<bool> {
         match self.publisher.send_object(object.clone(), at_most) {
             Ok(()) => Ok(true),
-            Err(SendError::Full { .. } | SendError::NoSender) => Ok(false),
+            Err(SendError::Full { .. } | SendError::TooMany { .. } | SendError::NoSender) => Ok(false),
             Err(error) => Err(refused(error)),
         }
     }
