@@ -60,7 +60,7 @@ fn a_file_comes_to_three_receivers_as_it_is() {
     let file = scratch.file("disk.img", &bytes);
     let receivers = ["a", "b", "c"].map(|dir| receiver(&scratch, dir, &["--once"]));
     let done =
-        Running::start(&mut cast(&scratch, &file, &["--piece", "1M", "--at-least", "3", "--json"])).done().expect(0);
+        Running::start(&mut cast(&scratch, &file, &["--piece", "64k", "--at-least", "3", "--json"])).done().expect(0);
     let result = result(&done);
     assert_eq!((&result["kept"], &result["failed"]), (&json!([1, 2, 3]), &json!([])));
     assert_eq!((&result["sent_bytes"], &result["bytes"]), (&json!(bytes.len()), &json!(bytes.len())));
