@@ -325,6 +325,24 @@ fn garbage_that_a_consumer_meets_is_a_fault_too() {
     }
 }
 
+/// No correct sender announces one before everybody has it.
+#[test]
+fn an_object_that_is_not_here_is_its_senders_fault() {
+    for (order, senders) in [(Order::Total, &[0, 1][..]), (Order::Total, &[1]), (Order::Fifo, &[0, 1])] {
+        let mut group = Group::new(2, senders, order, Ablation::default());
+        group.try_send(1, b"fine", Kind::Message);
+        group.try_send(1, &[7; 24], Kind::Object);
+        for _ in 0..20 {
+            group.poll(1);
+            group.poll(0);
+        }
+        let faults = group.engines[0].faults();
+        assert!(matches!(faults, [Fault::Frame { defect: Defect { sender: Rank(1), .. }, .. }]), "{faults:?}");
+        assert!(group.engines[0].suspects(Rank(1)));
+        assert_eq!(group.delivered[0].iter().map(|got| &got.2[..]).collect::<Vec<_>>(), [b"fine"]);
+    }
+}
+
 /// Everything is there for good, so the view need not end for who breaks the protocol now; and the rest is delivered all the same.
 #[test]
 fn garbage_behind_the_end_keeps_nothing_back() {
