@@ -621,8 +621,7 @@ impl Node {
                 self.engine.suspect(rank);
             }
             let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
-            let rows = self.fabric.reader();
-            self.large.open(&mut self.crew, &self.view, &self.engine, &rows, wanted);
+            self.large.open(&mut self.crew, &self.view, &self.engine, &self.fabric, wanted);
             if !self.crew.is_calm() {
                 self.crew.flush_now();
             }

@@ -6,7 +6,7 @@
 //! it is silent, or knows of room in the old ring, or still holds a frame, is waited for by nobody: what it commits there is
 //! sent on as it comes.
 use crate::error::{Ended, SendError};
-use crate::large::Outbound;
+use crate::large::{Outbound, Permit};
 use crate::shared::Shared;
 use spindle_core::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
@@ -166,6 +166,21 @@ impl Port {
             return Some(SendError::Ended(Ended::Dropped));
         }
         matches!(self.lock().ring, Ring::Never).then_some(SendError::NoSender)
+    }
+
+    /// Room for an object of `len` bytes, where a ring takes messages of so many; waits for it `at_most` that long.
+    pub(crate) fn permit(
+        &self,
+        len: u64,
+        message_bytes_max: u64,
+        at_most: Duration,
+        in_upcall: bool,
+    ) -> Result<Permit<'_>, SendError> {
+        let max = self.outbound.bytes_max();
+        if len > max {
+            return Err(SendError::TooLong { len, max: max.max(message_bytes_max) });
+        }
+        self.outbound.permit(at_most, in_upcall, || self.refusal())
     }
 
     /// Waits for `ready`, which looks into the port.

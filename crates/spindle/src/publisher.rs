@@ -71,13 +71,8 @@ impl Publisher {
     /// # Errors
     /// [`SendError`]. Also [`SendError::TooLong`] if the subgroup's messages can't hold the name of an object, 24 bytes.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
-        let (object, start) = (object.into(), Instant::now());
-        self.check_object(object.len() as u64)?;
-        let port = Arc::clone(&self.held.0);
-        let permit = port.outbound.permit(patience(timeout), Upcall::is_running(), || port.refusal())?;
-        let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
-        port.outbound.send(permit, frame, object);
-        Ok(())
+        let object = object.into();
+        self.put(object.len() as u64, || object, timeout)
     }
 
     /// Copies `payload` into a frame and commits it, or, if it is too long for one, into an [object](Self::send_object); waits up to `timeout` for
@@ -87,8 +82,7 @@ impl Publisher {
     /// [`SendError`].
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
-            self.check_object(payload.len() as u64)?;
-            return self.send_object(payload.to_vec(), timeout);
+            return self.put(payload.len() as u64, || payload.to_vec().into(), timeout);
         }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
@@ -96,10 +90,14 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether an object may be so long.
-    fn check_object(&self, len: u64) -> Result<(), SendError> {
-        let max = self.held.0.outbound.bytes_max();
-        if len <= max { Ok(()) } else { Err(SendError::TooLong { len, max: max.max(self.inner.message_bytes_max()) }) }
+    /// Sends an object of `len` bytes, which is made when there is room for it.
+    fn put(&mut self, len: u64, object: impl FnOnce() -> Object, timeout: Duration) -> Result<(), SendError> {
+        let (port, start) = (Arc::clone(&self.held.0), Instant::now());
+        let permit = port.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
+        let object = object();
+        let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
+        port.outbound.send(permit, frame, object);
+        Ok(())
     }
 
     /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it. A hint, for this view.
@@ -151,14 +149,8 @@ impl SharedPublisher {
     /// # Errors
     /// As there.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
-        let (object, start) = (object.into(), Instant::now());
-        self.check_object(object.len() as u64)?;
-        // Of the port, and not of the handle, whose last one ends sending.
-        let port = Arc::clone(&self.held.0);
-        let permit = port.outbound.permit(patience(timeout), Upcall::is_running(), || port.refusal())?;
-        let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
-        port.outbound.send(permit, frame, object);
-        Ok(())
+        let object = object.into();
+        self.put(object.len() as u64, || object, timeout)
     }
 
     /// As [`Publisher::send`].
@@ -167,8 +159,7 @@ impl SharedPublisher {
     /// As there.
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
-            self.check_object(payload.len() as u64)?;
-            return self.send_object(payload.to_vec(), timeout);
+            return self.put(payload.len() as u64, || payload.to_vec().into(), timeout);
         }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
@@ -176,10 +167,14 @@ impl SharedPublisher {
         Ok(())
     }
 
-    /// Whether an object may be so long.
-    fn check_object(&self, len: u64) -> Result<(), SendError> {
-        let max = self.held.0.outbound.bytes_max();
-        if len <= max { Ok(()) } else { Err(SendError::TooLong { len, max: max.max(self.inner.message_bytes_max()) }) }
+    /// Sends an object of `len` bytes, which is made when there is room for it.
+    fn put(&mut self, len: u64, object: impl FnOnce() -> Object, timeout: Duration) -> Result<(), SendError> {
+        let (port, start) = (Arc::clone(&self.held.0), Instant::now());
+        let permit = port.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
+        let object = object();
+        let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
+        port.outbound.send(permit, frame, object);
+        Ok(())
     }
 
     /// As [`Publisher::skip_rounds`].

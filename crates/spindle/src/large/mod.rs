@@ -6,7 +6,7 @@
 //! link reaches them.
 mod outbound;
 
-pub(crate) use outbound::Outbound;
+pub(crate) use outbound::{Outbound, Permit};
 
 use crate::bulk::{
     Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId, Upcalls,
@@ -16,9 +16,9 @@ use crate::crew::{BulkLink, BulkWay, Crew, Notices};
 use crate::node::Terms;
 use spindle_core::bulk::SendError;
 use spindle_core::{Engine, MemberId, Rank, Ring, SubgroupId, View, ViewId};
-use spindle_fabric::Reader;
 use spindle_fabric::bulk::{LocalPart, Object};
 use spindle_fabric::tcp::Connection;
+use spindle_fabric::{Fabric, Mesh, Reader};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -190,7 +190,7 @@ impl Large {
         crew: &mut Crew,
         view: &Arc<View>,
         engine: &Engine,
-        rows: &Reader,
+        fabric: &Mesh,
         wanted: impl Iterator<Item = (SubgroupId, &'a Arc<Outbound>)>,
     ) {
         let me = engine.me();
@@ -203,7 +203,7 @@ impl Large {
                     let part = LocalPart::from_fds(members, place, group.place(group.root), vec![socket]);
                     let settings = group.settings(crew.incarnation(), self.bytes_max);
                     let node = part.map_err(Into::into).and_then(|part| BulkNode::on_one_machine(&settings, part));
-                    self.receive(&group, node, engine, rows);
+                    self.receive(&group, node, engine, fabric);
                 }
                 BulkWay::Lend(_) => {}
                 BulkWay::Stream(_) if !group.members().contains(&from) => {}
@@ -227,7 +227,7 @@ impl Large {
             let Some(group) = Group::of(view, number, me) else { continue };
             let outbound =
                 wanted.iter().find(|(id, _)| *id == group.subgroup && group.root == me).map(|(_, outbound)| *outbound);
-            self.connect(&group, outbound, crew, engine, rows);
+            self.connect(&group, outbound, crew, engine, fabric);
         }
     }
 
@@ -262,7 +262,7 @@ impl Large {
         outbound: Option<&Arc<Outbound>>,
         crew: &mut Crew,
         engine: &Engine,
-        rows: &Reader,
+        fabric: &Mesh,
     ) {
         let Some(State::Opening { streams, since }) = self.groups.get_mut(&group.number()) else { return };
         let is_late = since.elapsed() >= self.grace;
@@ -290,7 +290,7 @@ impl Large {
         let node = BulkNode::over_streams(members, group.place(group.me), group.place(group.root), &settings, streams);
         match outbound {
             Some(outbound) => self.send(group, node, outbound),
-            None => self.receive(group, node, engine, rows),
+            None => self.receive(group, node, engine, fabric),
         }
     }
 
@@ -307,14 +307,14 @@ impl Large {
         }
     }
 
-    fn receive(&mut self, group: &Group<'_>, node: Result<BulkNode, BulkError>, engine: &Engine, rows: &Reader) {
+    fn receive(&mut self, group: &Group<'_>, node: Result<BulkNode, BulkError>, engine: &Engine, fabric: &Mesh) {
         let place = engine.layout().row(group.root).place(group.subgroup);
         let upcalls = Receiver {
             view: group.view.id,
             members: group.members().to_vec(),
             root: group.root,
             ring: place.and_then(|place| place.ring).expect("it sends in the subgroup"),
-            rows: rows.clone(),
+            rows: fabric.reader(),
             told: Arc::clone(&self.told),
         };
         if let Some(running) = self.run(group, node, upcalls) {

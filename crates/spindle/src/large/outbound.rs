@@ -1,7 +1,6 @@
 //! What one member sends in one subgroup as objects, from view to view: shared by its publishers, the polling thread, and the thread that
 //! serves its bulk groups.
-use crate::bulk::BulkGroup;
-use crate::bulk::Object;
+use crate::bulk::{BulkGroup, Object};
 use crate::crew::Notices;
 use crate::error::SendError;
 use spindle_core::{Claims, Rank, ViewId};
@@ -175,21 +174,16 @@ impl Outbound {
     /// These were sent again, or are delivered.
     pub(crate) fn pass(&self, names: impl Iterator<Item = u64>) {
         let mut state = self.lock();
-        let State { lane, objects, .. } = &mut *state;
-        let is_sent = |own: &u64| lane.as_ref().is_some_and(|lane| lane.sent.values().any(|(sent, _)| sent == own));
-        let done: Vec<Object> = names.filter(|own| !is_sent(own)).filter_map(|own| objects.remove(&own)).collect();
+        let names: Vec<u64> = names.filter(|own| !state.is_sent(*own)).collect();
+        let done: Vec<Object> = names.iter().filter_map(|own| state.objects.remove(own)).collect();
         drop(state);
         self.forgotten(done);
     }
 
     /// Nothing of ended views is to be sent again any more.
     pub(crate) fn forget_ended(&self) {
-        let mut state = self.lock();
-        let State { lane, objects, .. } = &mut *state;
-        let sent = |own: &u64| lane.as_ref().is_some_and(|lane| lane.sent.values().any(|(sent, _)| sent == own));
-        let done: Vec<Object> = objects.extract_if(.., |own, _| !sent(own)).map(|(_, object)| object).collect();
-        drop(state);
-        self.forgotten(done);
+        let names: Vec<u64> = self.lock().objects.keys().copied().collect();
+        self.pass(names.into_iter());
     }
 
     /// Everything below `position` in this view's ring is delivered everywhere, here too.
@@ -247,6 +241,11 @@ impl Outbound {
 }
 
 impl State {
+    /// Whether the object of this name goes through this view's ring.
+    fn is_sent(&self, own: u64) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.sent.values().any(|(sent, _)| *sent == own))
+    }
+
     /// Commits `frame` as the name of an object. Whether somebody has to look after that.
     fn commit(&mut self, own: u64, frame: Frame<'_>) -> bool {
         let object = &self.objects[&own];
