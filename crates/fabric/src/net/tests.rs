@@ -897,7 +897,7 @@ fn a_loss_over_tls_is_told_once() {
     let security = Security::Tls(authority.identity());
     let near = open(Options { security, socket, ..options(1, LOOPBACK) });
     let listener = TcpListener::bind(LOOPBACK).unwrap();
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 1).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 16 << 10).unwrap();
     let address: Address = listener.local_addr().unwrap().into();
     near.send(&address, None, &Letter::Answer { reply: 1, bytes: 200_000 }, &[7; 200_000]);
     let far = SocketStream::new(listener.accept().unwrap().0, &SocketOptions::default()).unwrap();
@@ -906,8 +906,11 @@ fn a_loss_over_tls_is_told_once() {
     read_exactly(&mut far, u32::from_le_bytes(*head.last_chunk().unwrap()) as usize);
     let card = hello(Purpose::Mail, 2, 2).card;
     write_all(&mut far, &Answer::Welcome(card.clone()).encode());
-    // It has begun to leave.
+    // It has begun to leave, and is taken whole once the sender does something else.
     read_exactly(&mut far, 1);
+    let other = secured(3, LOOPBACK, authority.identity());
+    send_numbered(&other, near.address(), 0);
+    expect_numbered(&near, other.card(), 0..1);
     drop((far, listener));
     assert_eq!(near.lost(), card);
     let (_kept, nobody) = deserted();
