@@ -104,7 +104,7 @@ impl World {
 
 /// In a group that suspects those who hang.
 fn soon(config: Config) -> Config {
-    Config { suspect_after: Some(Duration::from_millis(500)), ..config }
+    Config { suspect_after: Some(Duration::from_secs(2)), ..config }
 }
 
 fn at(dir: &Path, name: &str) -> Address {

@@ -283,7 +283,8 @@ impl OfiLinks {
         moved
     }
 
-    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived.
+    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived, or somebody
+    /// [has gone](Self::next_down).
     pub(crate) fn progress(&mut self) -> (bool, bool) {
         let mut sent = self.flush();
         let mut arrived = self.look();
@@ -295,7 +296,8 @@ impl OfiLinks {
             arrived |= self.close_ended();
         }
         sent |= self.flush();
-        (sent, arrived)
+        // Who went while this member slept has not been asked for yet.
+        (sent, arrived || !self.down.is_empty())
     }
 
     /// Waits until something has arrived or the bell rings, `at_most` that long, and does meanwhile what there is to do. Whether something

@@ -717,6 +717,27 @@ fn a_peer_that_ends_is_told() {
     }
 }
 
+/// Who asks for the dead only when there was progress hears of those that went while it slept.
+#[test]
+fn a_peer_that_ends_in_a_sleep_is_progress() {
+    if !is_here("tcp") {
+        return;
+    }
+    let mut fabrics = connect(&layout(2), "tcp");
+    settle(&mut fabrics);
+    drop(fabrics.pop());
+    let near = &mut fabrics[0];
+    let start = Instant::now();
+    while near.is_connected(Rank(1)) {
+        assert!(start.elapsed() < PATIENCE, "nobody has noticed");
+        near.begin_sleep();
+        near.sleep(PATIENCE);
+    }
+    assert!(near.progress());
+    assert!(matches!(near.next_down(), Some((Rank(1), _))));
+    assert!(!near.progress());
+}
+
 /// Where the child that is killed finds its peer.
 const CHILD: &str = "SPINDLE_OFI_TEST_CHILD";
 
