@@ -131,16 +131,40 @@ fn a_conversation_goes_line_by_line_and_in_fifo_order_too() {
     two.done().expect(0);
 }
 
+/// Longer than what rings hold, and than what is read at once.
+#[test]
+fn long_lines_and_frames_come_in_their_places() {
+    let scratch = Scratch::new();
+    let word = |len: usize, seed: u8| (0..len).map(|i| b'a' + (i as u8 ^ seed) % 26).collect::<Vec<u8>>();
+    let messages = [word(3, 1), word(1_000_000, 2), word(0, 3), word(70_000, 4), word(300, 5), word(3_000_000, 6)];
+    let lines: Vec<u8> = messages.iter().flat_map(|message| [message, &b"\n"[..]].concat()).collect();
+    let framed = |message: &Vec<u8>| [&(message.len() as u32).to_le_bytes(), &message[..]].concat();
+    let frames: Vec<u8> = messages.iter().flat_map(framed).collect();
+    for (extra, bytes) in [(&[][..], lines), (&["--frames"], frames)] {
+        let (input, none) = (scratch.file("in", &bytes), scratch.file("none", b""));
+        let start = |input: &Path| {
+            let mut command = scratch.member("long-lines", 2);
+            Running::start(command.args(["--max-message", "1k"]).args(extra).arg("--input").arg(input))
+        };
+        for done in Running::all_done(vec![start(&input), start(&none)]) {
+            assert!(done.expect(0).stdout == bytes, "{extra:?}");
+        }
+    }
+}
+
 #[test]
 fn a_line_that_is_too_long_is_named_and_the_others_go_on() {
     let scratch = Scratch::new();
     let file = scratch.file("in", format!("short\n\n{}\n", "x".repeat(300_000)).as_bytes());
-    let bad =
-        Running::start(scratch.member("long", 2).args(["--max-message", "1k", "--id", "1", "--input"]).arg(&file));
-    let mut command = scratch.member("long", 2);
-    let other = Running::start(command.args(["--max-message", "1024", "--id", "2"]).stdin(Stdio::piped()));
+    let start = |id, input: &Path| {
+        let mut command = scratch.member("long", 2);
+        command.env("SPINDLE_GROUP_OBJECT_BYTES_MAX", "100k").args(["--max-message", "1k", "--id", id, "--input"]);
+        Running::start(command.arg(input))
+    };
+    let bad = start("1", &file);
+    let other = start("2", Path::new("/dev/null"));
     let error = bad.done().expect(1).error();
-    for word in ["line 3", "300000 bytes", "1024", "--max-message"] {
+    for word in ["line 3", "300000 bytes", "102400", "group.object_bytes_max to 300000"] {
         assert!(error.contains(word), "{error:?} lacks {word:?}");
     }
     let other = other.done().expect(0);

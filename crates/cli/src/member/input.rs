@@ -4,8 +4,8 @@ use crate::exit::{FAILED, Failure, Outcome};
 use anyhow::Context;
 use memchr::{memchr, memchr_iter};
 use rustix::event::{PollFd, PollFlags, poll};
+use spindle::bulk::BulkSettings;
 use spindle::{Publisher, SendError};
-use spindle_core::limits::MESSAGE_BYTES_MAX;
 use std::fs::File;
 use std::io::{self, Read, stdin};
 use std::os::fd::AsFd;
@@ -29,10 +29,12 @@ pub(super) struct Input {
     file: File,
     name: String,
     frames: bool,
-    message_bytes_max: u64,
-    /// Bytes read and not sent stand at `start..end`.
+    /// The longest message, which need not fit a ring.
+    bytes_max: u64,
+    /// Bytes read and not sent stand at `start..end`; in those before `seen` no line ends.
     buffer: Vec<u8>,
     start: usize,
+    seen: usize,
     end: usize,
     /// Messages sent.
     count: u64,
@@ -66,7 +68,7 @@ enum Stop {
 }
 
 impl Input {
-    pub(super) fn open(path: &Path, frames: bool, message_bytes_max: u64) -> Outcome<Input> {
+    pub(super) fn open(path: &Path, frames: bool, bytes_max: u64) -> Outcome<Input> {
         let (file, name) = if path == Path::new("-") {
             let own = stdin().as_fd().try_clone_to_owned();
             (File::from(own.context("can't use the standard input")?), "the standard input".to_string())
@@ -77,8 +79,8 @@ impl Input {
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Err(Failure::new(FAILED, format_args!("the input {name} is a directory; name a file")));
         }
-        let (buffer, start, end, count, bytes, at_end, groups) = Default::default();
-        Ok(Input { file, name, frames, message_bytes_max, buffer, start, end, count, bytes, at_end, groups })
+        let (buffer, start, seen, end, count, bytes, at_end, groups) = Default::default();
+        Ok(Input { file, name, frames, bytes_max, buffer, start, seen, end, count, bytes, at_end, groups })
     }
 
     /// Sends everything, to one group after the other if each ends before: the message that one takes no more is the first
@@ -113,20 +115,21 @@ impl Input {
     }
 
     fn send_lines(&mut self, publisher: &mut Publisher, counts: &Counts) -> Result<(), Stop> {
-        let (buffer, base) = (&self.buffer[..self.end], self.start);
+        let (buffer, base) = (&self.buffer[..self.end], self.seen);
         for newline in memchr_iter(b'\n', &buffer[base..]).map(|at| at + base) {
             let line = &buffer[self.start..newline];
-            if line.len() as u64 > self.message_bytes_max {
+            if line.len() as u64 > self.bytes_max {
                 let len = line.len() as u64;
                 return Err(self.too_long(&format!("has {len} bytes"), Some(len)).into());
             }
             send(publisher, line, self.groups, counts)?;
-            self.start = newline + 1;
+            (self.start, self.seen) = (newline + 1, newline + 1);
             self.count += 1;
             self.bytes += line.len() as u64;
         }
+        self.seen = self.end;
         let rest = &buffer[self.start..];
-        if rest.len() as u64 > self.message_bytes_max {
+        if rest.len() as u64 > self.bytes_max {
             return Err(self.measure_long_line().into());
         }
         if self.at_end && !rest.is_empty() {
@@ -141,7 +144,7 @@ impl Input {
     fn send_frames(&mut self, publisher: &mut Publisher, counts: &Counts) -> Result<(), Stop> {
         while let Some((prefix, rest)) = self.buffer[self.start..self.end].split_first_chunk::<PREFIX_BYTES>() {
             let len = u32::from_le_bytes(*prefix);
-            if u64::from(len) > self.message_bytes_max {
+            if u64::from(len) > self.bytes_max {
                 let len = u64::from(len);
                 return Err(self.too_long(&format!("has {len} bytes"), Some(len)).into());
             }
@@ -171,6 +174,7 @@ impl Input {
     fn read(&mut self) -> Outcome<bool> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
+        self.seen = self.seen.saturating_sub(self.start);
         self.start = 0;
         if self.buffer.len() < self.end + BLOCK_BYTES {
             self.buffer.resize(self.end + BLOCK_BYTES, 0);
@@ -204,11 +208,13 @@ impl Input {
     fn too_long(&self, what: &str, len: Option<u64>) -> Failure {
         let kind = if self.frames { "frame" } else { "line" };
         let enough = match len {
-            Some(len) if len <= MESSAGE_BYTES_MAX => format!("give all members --max-message {len}, or split it"),
+            Some(len) if len <= BulkSettings::OBJECT_BYTES_MAX => {
+                format!("set group.object_bytes_max to {len} at all members, or split it")
+            }
             Some(_) => "split it: no message can be so long".to_string(),
-            None => "give all members a larger --max-message, or split it".to_string(),
+            None => "raise group.object_bytes_max at all members, or split it".to_string(),
         };
-        let (count, max, name) = (self.count + 1, self.message_bytes_max, &self.name);
+        let (count, max, name) = (self.count + 1, self.bytes_max, &self.name);
         Failure::new(FAILED, format_args!("{kind} {count} of {name} {what}, the limit is {max}; {enough}"))
     }
 }
@@ -226,7 +232,7 @@ fn send(publisher: &mut Publisher, payload: &[u8], group: u64, counts: &Counts) 
         }
         match publisher.send(payload, ROOM_WAIT) {
             Ok(()) => return Ok(()),
-            Err(SendError::Full { .. }) => {}
+            Err(SendError::Full { .. } | SendError::TooMany { .. }) => {}
             Err(SendError::Ended(_)) => return Err(Stop::Ended),
             Err(error) => return Err(Stop::Failed(Failure::new(FAILED, error))),
         }

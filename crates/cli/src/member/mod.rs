@@ -77,7 +77,10 @@ pub(crate) struct Args {
     #[arg(long)]
     with_origin: bool,
 
-    /// The longest message, the same at all members (100, 64k, 1M) [default: 64k]
+    /// The longest message that goes through memory kept for it, the same at all members (100, 64k, 1M) [default: 64k].
+    ///
+    /// Longer ones, up to the setting group.object_bytes_max, go as large messages: each takes memory of its own, and this member's next
+    /// messages wait until all others have it.
     #[arg(long, value_name = "BYTES")]
     max_message: Option<String>,
 
@@ -179,6 +182,7 @@ fn take_part(args: Args) -> Outcome {
     tell_warnings(&effective, args.json);
     let config = effective.config()?;
     let longest = config.subgroups.iter().find(|s| s.name == subgroup).map_or(0, |s| s.message_bytes_max);
+    let longest = longest.max(config.object_bytes_max);
     let input = Input::open(&args.input, args.frames, longest)?;
     let output = Output::open(&args.output, &args.input, args.frames, args.with_origin)?;
     let (events, happened) = channel();

@@ -31,6 +31,8 @@ impl BulkSettings {
     pub const BLOCK_BYTES: u64 = 256 << 10;
     /// Default of [`direct_below`](Self::direct_below).
     pub const DIRECT_BELOW: u64 = (64 << 10) + 1;
+    /// The longest object that [`object_bytes_max`](Self::object_bytes_max) allows by default: 1 TiB.
+    pub const OBJECT_BYTES_MAX: u64 = 1 << 40;
 }
 
 impl Default for BulkSettings {
@@ -42,7 +44,7 @@ impl Default for BulkSettings {
             ahead: 4,
             posts_max: 2,
             direct_below: Self::DIRECT_BELOW,
-            object_bytes_max: 1 << 40,
+            object_bytes_max: Self::OBJECT_BYTES_MAX,
             tag: 0,
         }
     }

@@ -1,5 +1,6 @@
 //! Every key there is: what it is called, what it may be set to, what it is otherwise.
 use super::value::Kind;
+use crate::bulk::BulkSettings;
 use spindle_core::limits::{MEMBERS_MAX, MESSAGE_BYTES_MAX, WINDOW_MAX};
 use spindle_fabric::mail::VISITOR_IDS_FROM;
 use std::time::Duration;
@@ -91,7 +92,7 @@ pub const KEYS: &[Key] = &[
         path: "group.object_bytes_max",
         about: "The longest message of all, one that no ring holds; each member needs memory for some of them. 0: none",
         standard: "1GiB",
-        kind: Kind::Bytes { most: 1 << 40 },
+        kind: Kind::Bytes { most: BulkSettings::OBJECT_BYTES_MAX },
         example: "\"1GiB\"",
     },
     Key {
