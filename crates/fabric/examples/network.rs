@@ -1,4 +1,5 @@
-//! The fabric of streams against a bare TCP stream, between two processes of this machine: `cargo run --release --example tcp`.
+//! A fabric between hosts against a bare TCP stream, between two processes of this machine:
+//! `cargo run --release -p spindle-fabric --example network`, and with ` -- ofi` through libfabric.
 //!
 //! Both carry blocks of 10 KB one way, and bounce a byte (the fabric: a counter) to and fro, in turns of well under a second, so that
 //! both meet the machine in the same modes, each process on its own core. A ratio is that of two turns side by side; the medians of all
@@ -6,22 +7,28 @@
 //!
 //! With engines on both sides, blocks are messages, filled by their sender and delivered by both; a round trip is then the time until
 //! the sender delivers a message of its own, which is when it knows that both have it.
+//!
+//! Of libfabric, `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` choose the network; otherwise it is its `tcp` on
+//! loopback. The stream is on loopback always, so beside real cards only the fabric's own figures mean anything.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spindle_core::{
     Ablation, Batch, Engine, Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Time,
     Upcalls, View, ViewId,
 };
+use spindle_fabric::ofi::{OfiAddress, OfiOptions, OfiPort, Purpose};
 use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
 use spindle_fabric::{Fabric, MemberBell, Mesh, OwnRow, Peer, Publisher};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const BLOCK_BYTES: u64 = 10_240;
+/// Bytes from one block of the ring to the next.
+const PLACE_BYTES: u64 = BLOCK_BYTES + 16;
 const BLOCKS: u64 = 8_000;
 const ROUND_TRIPS: u64 = 2_000;
 const TURNS: usize = 15;
@@ -46,17 +53,36 @@ const JOBS: [u8; 8] =
     [PLAIN_BLOCKS, FABRIC_BLOCKS, MESSAGES, PLAIN_BOUNCE, FABRIC_BOUNCE, STABLE, BLOCKING_BOUNCE, SLEEPY_BOUNCE];
 
 fn main() -> Outcome<()> {
-    match std::env::args().nth(1) {
-        Some(port) => Side::new(SENDER, || Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse()?))?))?.obey(),
-        None => measure(),
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => measure(Network::Streams),
+        ["ofi"] => measure(Network::Libfabric),
+        // A child of such a run.
+        [network, port] => {
+            let network = if network == "ofi" { Network::Libfabric } else { Network::Streams };
+            Side::new(network, SENDER, || Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse()?))?))?.obey()
+        }
+        _ => Err("say nothing, for streams, or ofi, for libfabric".into()),
     }
 }
 
-fn measure() -> Outcome<()> {
+/// What carries rows.
+#[derive(Clone, Copy)]
+enum Network {
+    Streams,
+    Libfabric,
+}
+
+fn measure(network: Network) -> Outcome<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port().to_string();
-    let mut child = Killed(Command::new(std::env::current_exe()?).arg(port).spawn()?);
-    let mut side = Side::new(RECEIVER, || Ok(listener.accept()?.0))?;
+    let name = match network {
+        Network::Streams => "tcp",
+        Network::Libfabric => "ofi",
+    };
+    let mut child = Killed(Command::new(std::env::current_exe()?).args([name, &port]).spawn()?);
+    let mut side = Side::new(network, RECEIVER, || Ok(listener.accept()?.0))?;
     let mut times: [Vec<f64>; 9] = Default::default();
     for turn in 0..=TURNS {
         for job in JOBS {
@@ -73,7 +99,7 @@ fn measure() -> Outcome<()> {
     let round = |job: u8| median(times[job as usize].clone()) / ROUND_TRIPS as f64 * 1e6;
     let ratio =
         |of: u8, to: u8| median(times[to as usize].iter().zip(&times[of as usize]).map(|(a, b)| a / b).collect());
-    println!("{:<34}{:>10}{:>10}{:>10}", "", "stream", "fabric", "ratio");
+    println!("{:<34}{:>10}{:>10}{:>10}", side.network, "stream", "fabric", "ratio");
     for (name, of) in [("10 KB blocks, GB/s", FABRIC_BLOCKS), ("the same, with engines", MESSAGES)] {
         println!("{name:<34}{:>10.2}{:>10.2}{:>10.2}", rate(PLAIN_BLOCKS), rate(of), ratio(of, PLAIN_BLOCKS));
     }
@@ -105,6 +131,7 @@ impl Drop for Killed {
 /// One of the two processes.
 struct Side {
     me: Rank,
+    network: String,
     orders: TcpStream,
     plain: TcpStream,
     fabric: Mesh,
@@ -133,18 +160,56 @@ impl<R: Rows> Upcalls<R> for Delivered {
     }
 }
 
-/// Two members on machines of their own.
-fn mesh(layout: &Layout, me: Rank, stream: Connection) -> Outcome<Mesh> {
-    let (own, _) = OwnRow::create(layout, me, &MemberBell::with_event()?)?;
-    Ok(Mesh::new(layout, own, [(Rank(1 - me.0), Some(Peer::There(stream)))])?)
+impl Network {
+    /// The fabric of one of two members on machines of their own, of which `orders` leads to the other one; and how it is called.
+    fn fabric(
+        self,
+        layout: &Layout,
+        me: Rank,
+        orders: &mut TcpStream,
+        connect: &mut impl FnMut() -> Outcome<TcpStream>,
+    ) -> Outcome<(Mesh, String)> {
+        let (own, other) = (OwnRow::create(layout, me, &MemberBell::with_event()?)?.0, Rank(1 - me.0));
+        if let Network::Streams = self {
+            let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
+            return Ok((Mesh::new(layout, own, [(other, Some(Peer::There(stream)))])?, "streams".to_string()));
+        }
+        let port = OfiPort::open(&options()?, 1)?;
+        let (provider, domain) = port.provider();
+        let address = port.address().to_bytes();
+        orders.write_all(&[address.len() as u8])?;
+        orders.write_all(&address)?;
+        let mut len = [0];
+        orders.read_exact(&mut len)?;
+        let mut theirs = vec![0; len[0].into()];
+        orders.read_exact(&mut theirs)?;
+        let theirs = OfiAddress::from_bytes(&theirs).ok_or("the other side has sent no address")?;
+        let mut meeting = port.meet(layout, &own, Purpose { incarnation: 1, view: ViewId(1) })?;
+        if other < me {
+            meeting.expect(other);
+        } else {
+            meeting.call(other, &theirs)?;
+        }
+        meeting.wait(PATIENCE)?;
+        let fabric = Mesh::over(layout, own, [(other, None)], Some(meeting))?;
+        Ok((fabric, format!("libfabric's {provider}, {domain}")))
+    }
+}
+
+fn options() -> Outcome<OfiOptions> {
+    let told = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let provider = told("SPINDLE_OFI_PROVIDER");
+    let address = match told("SPINDLE_OFI_ADDRESS") {
+        Some(address) => Some(address.parse()?),
+        None => provider.is_none().then_some(IpAddr::from(Ipv4Addr::LOCALHOST)),
+    };
+    Ok(OfiOptions { provider: provider.or(Some("tcp".to_string())), domain: told("SPINDLE_OFI_DOMAIN"), address })
 }
 
 impl Member {
-    fn new(view: View, me: Rank, stream: Connection) -> Outcome<Member> {
-        let engine = Engine::new(view, me, Ablation::default())?;
-        let fabric = mesh(engine.layout(), me, stream)?;
+    fn new(engine: Engine, fabric: Mesh) -> Member {
         let publisher = engine.claims(SubgroupId(0)).map(|claims| fabric.publisher(claims));
-        Ok(Member { engine, fabric, publisher, delivered: Delivered(0), sent: 0 })
+        Member { engine, fabric, publisher, delivered: Delivered(0), sent: 0 }
     }
 
     /// Sends, if this is the sender, and delivers `messages` of `len` bytes, with so many on their way.
@@ -184,7 +249,7 @@ fn pin(me: Rank) {
 }
 
 impl Side {
-    fn new(me: Rank, mut connect: impl FnMut() -> Outcome<TcpStream>) -> Outcome<Side> {
+    fn new(network: Network, me: Rank, mut connect: impl FnMut() -> Outcome<TcpStream>) -> Outcome<Side> {
         pin(me);
         let everyone = vec![SENDER, RECEIVER];
         let subgroup = SubgroupSpec {
@@ -194,25 +259,24 @@ impl Side {
             members: everyone.clone(),
             senders: everyone,
             order: Order::Total,
-            window: RING_BYTES / (BLOCK_BYTES + 16),
+            window: RING_BYTES / PLACE_BYTES,
             message_bytes_max: BLOCK_BYTES,
         };
-        let view = View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], subgroups: vec![subgroup] };
+        let mut view = View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], subgroups: vec![subgroup] };
         let layout = Layout::new(&view)?;
-        let (orders, plain) = (connect()?, connect()?);
+        let (mut orders, plain) = (connect()?, connect()?);
         for stream in [&orders, &plain] {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
         }
-        let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
-        let fabric = mesh(&layout, me, stream)?;
-        let mut view = view;
+        let (fabric, name) = network.fabric(&layout, me, &mut orders, &mut connect)?;
         view.subgroups[0].senders = vec![SENDER];
-        let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
-        let member = Member::new(view, me, stream)?;
+        let engine = Engine::new(view, me, Ablation::default())?;
+        let member = network.fabric(engine.layout(), me, &mut orders, &mut connect)?.0;
+        let member = Member::new(engine, member);
         let ring = layout.row(SENDER).place(SubgroupId(0)).and_then(|place| place.ring).ok_or("no ring")?;
-        Ok(Side { me, orders, plain, fabric, layout, ring, blocks: 0, bounces: 0, member })
+        Ok(Side { me, network: name, orders, plain, fabric, layout, ring, blocks: 0, bounces: 0, member })
     }
 
     fn obey(mut self) -> Outcome<()> {
@@ -294,8 +358,8 @@ impl Side {
 
     /// Where block `index` stands.
     fn place(&self, index: u64) -> u64 {
-        let slots = self.ring.capacity / (BLOCK_BYTES + 16);
-        self.ring.at + index % slots * (BLOCK_BYTES + 16)
+        let slots = self.ring.capacity / PLACE_BYTES;
+        self.ring.at + index % slots * PLACE_BYTES
     }
 
     fn post_counter(&mut self, at: u64, value: u64) {
@@ -304,7 +368,7 @@ impl Side {
     }
 
     fn post_blocks(&mut self) -> Outcome<()> {
-        let slots = self.ring.capacity / (BLOCK_BYTES + 16);
+        let slots = self.ring.capacity / PLACE_BYTES;
         let (end, taken) = (self.blocks + BLOCKS, self.counter(RECEIVER));
         let mut pace = Pace::new();
         while self.fabric.load(RECEIVER, taken) < end {
@@ -314,7 +378,7 @@ impl Side {
             for index in self.blocks..self.blocks + burst {
                 let at = self.place(index);
                 self.fabric.store(at, index);
-                self.fabric.post(&[SENDER, RECEIVER], at..at + BLOCK_BYTES + 16);
+                self.fabric.post(&[SENDER, RECEIVER], at..at + PLACE_BYTES);
             }
             if burst > 0 {
                 self.blocks += burst;
@@ -344,8 +408,10 @@ impl Side {
             }
             if moved { pace = Pace::new() } else { pace.wait()? }
         }
+        let mut pace = Pace::new();
         while !self.fabric.is_flushed() {
             self.fabric.progress();
+            pace.wait()?;
         }
         Ok(())
     }
@@ -368,8 +434,8 @@ impl Side {
                 }
                 self.fabric.begin_sleep();
                 self.fabric.progress();
-                if self.fabric.load(other, theirs) < awaited {
-                    self.fabric.sleep(PATIENCE);
+                if self.fabric.load(other, theirs) < awaited && !self.fabric.sleep(PATIENCE) {
+                    pace.wait()?;
                 }
                 self.fabric.end_sleep();
             }
