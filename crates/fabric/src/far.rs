@@ -158,3 +158,6 @@ impl Far {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,198 @@
+//! What has to hold over whatever leads to other hosts, and what the tests of all that share.
+use crate::conformance::{PATIENCE, view};
+use crate::fabric::Fabric;
+use crate::mesh::Mesh;
+use crate::tcp::Down;
+use spindle_core::{Ablation, Batch, Engine, Layout, Rank, Rows, State, SubgroupId, Table, Time, Upcalls, View};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+pub(crate) const EVERYONE: [Rank; 3] = [Rank(0), Rank(1), Rank(2)];
+
+/// Two words of a control block that nothing but a test uses.
+pub(crate) const COUNT: u64 = 64;
+pub(crate) const OTHER: u64 = 88;
+
+/// A view whose rings hold some tens of kilobytes.
+pub(crate) fn layout(members: u32) -> Layout {
+    Layout::new(&view(members, 400)).unwrap()
+}
+
+/// Bytes of the ring that rank 0 has in `layout`, as a range of its row.
+pub(crate) fn ring(layout: &Layout) -> Range<u64> {
+    layout.row(Rank(0)).control..layout.row(Rank(0)).size
+}
+
+pub(crate) fn put(fabric: &mut Mesh, at: u64, value: u64) {
+    fabric.store(at, value);
+    fabric.post(&EVERYONE[..fabric.members() as usize], at..at + 8);
+}
+
+pub(crate) fn progress_until(fabric: &mut Mesh, what: &str, mut ready: impl FnMut(&mut Mesh) -> bool) {
+    let start = Instant::now();
+    while !ready(fabric) {
+        assert!(start.elapsed() < PATIENCE, "{what}: nothing after {PATIENCE:?}");
+        fabric.progress();
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn down(fabric: &mut Mesh) -> (Rank, Down) {
+    let mut down = None;
+    progress_until(fabric, "the end of a connection", |fabric| {
+        down = down.take().or_else(|| fabric.next_down());
+        down.is_some()
+    });
+    down.expect("it was told")
+}
+
+/// For each seed: rings filled by random appends over many laps, freed by what the reader acknowledges, with pauses on both sides: what is announced is
+/// there, and no word goes back.
+pub(crate) fn nothing_is_announced_before_it_is_there(seeds: Range<u64>, connect: impl Fn(u64, &Layout) -> Vec<Mesh>) {
+    for seed in seeds {
+        let layout = layout(2);
+        let [mut writer, mut reader]: [Mesh; 2] = connect(seed, &layout).try_into().unwrap();
+        let ring = ring(&layout);
+        let words = (ring.end - ring.start) / 8;
+        let total = 40 * words;
+        let place = move |index: u64| ring.start + index % words * 8;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                let (mut written, start) = (0, Instant::now());
+                while writer.load(Rank(1), COUNT) < total {
+                    assert!(start.elapsed() < PATIENCE, "seed {seed}: {written} of {total} written");
+                    let free = writer.load(Rank(1), COUNT) + words - written;
+                    let most = if random.below(4) == 0 { words } else { 20 };
+                    let append = free.min(total - written).min(1 + random.below(most));
+                    let mut from = written;
+                    for index in written..written + append {
+                        writer.store(place(index), index + 1);
+                        if place(index + 1) < place(index) || index + 1 == written + append {
+                            writer.post(&EVERYONE[..2], place(from)..place(index) + 8);
+                            from = index + 1;
+                        }
+                    }
+                    written += append;
+                    if append > 0 && random.below(3) > 0 || written == total || free == 0 {
+                        // The second word before the first, which speaks about it, as `spoken` before `rounds`.
+                        put(&mut writer, OTHER, written);
+                        put(&mut writer, COUNT, written);
+                    }
+                    if random.below(50) == 0 {
+                        std::thread::yield_now();
+                    }
+                    writer.progress();
+                }
+            });
+            let mut random = Random(!seed);
+            let (mut seen, start) = (0, Instant::now());
+            while seen < total {
+                assert!(start.elapsed() < PATIENCE, "seed {seed}: {seen} of {total} read");
+                reader.progress();
+                let announced = reader.load(Rank(0), COUNT);
+                assert!(announced >= seen, "seed {seed}: back from {seen} to {announced}");
+                assert!(reader.load(Rank(0), OTHER) >= announced, "seed {seed}: one word overtook another");
+                for index in seen..announced {
+                    assert_eq!(reader.load(Rank(0), place(index)), index + 1, "seed {seed}, word {index}");
+                }
+                seen = announced;
+                if random.below(3) == 0 || seen == total {
+                    put(&mut reader, COUNT, seen);
+                }
+                if random.below(20) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            progress_until(&mut reader, "the last acknowledgement", |reader| !reader.is_connected(Rank(0)));
+        });
+    }
+}
+
+/// Everything that one member delivered: who sent it, and a digest.
+#[derive(Default)]
+struct Log(Vec<(Rank, u64)>);
+
+impl<R: Rows> Upcalls<R> for Log {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_, R>) {
+        self.0.extend(batch.map(|message| (message.sender, digest(message.payload))));
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(bytes.len() as u64, |digest, byte| digest.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte))
+}
+
+/// For each seed: members with engines, each on a thread of its own that sleeps when there is nothing to do, and messages of all lengths.
+pub(crate) fn engines_agree(seeds: Range<u64>, connect: impl Fn(u64, &Layout) -> Vec<Mesh>) {
+    for seed in seeds {
+        let mut view = view(3, 6);
+        view.subgroups[0].message_bytes_max = 30_000;
+        let layout = Layout::new(&view).unwrap();
+        let fabrics = connect(seed, &layout);
+        let ended: Vec<(Vec<u64>, Log, Mesh)> = std::thread::scope(|scope| {
+            let members = fabrics.into_iter().map(|fabric| {
+                let view = view.clone();
+                scope.spawn(move || run_member(fabric, view, seed))
+            });
+            let members: Vec<_> = members.collect();
+            members.into_iter().map(|member| member.join().unwrap()).collect()
+        });
+        for (_, log, _) in &ended {
+            assert!(log.0 == ended[0].1.0, "seed {seed}: members differ");
+        }
+        for ((sent, ..), rank) in ended.iter().zip(EVERYONE) {
+            let theirs: Vec<u64> = ended[0].1.0.iter().filter(|m| m.0 == rank).map(|m| m.1).collect();
+            assert!(theirs == *sent, "seed {seed}: not what member {rank} sent");
+        }
+    }
+}
+
+/// Sends 300 messages, delivers everybody's, and leaves with all that it has to say on its way.
+fn run_member(mut fabric: Mesh, view: View, seed: u64) -> (Vec<u64>, Log, Mesh) {
+    let start = Instant::now();
+    let mut random = Random((seed << 8) | u64::from(fabric.me().0));
+    let mut engine = Engine::new(view, fabric.me(), Ablation::default()).unwrap();
+    let mut publisher = Some(fabric.publisher(engine.claims(SubgroupId(0)).unwrap()));
+    let (mut sent, mut log) = (vec![], Log::default());
+    while *engine.state() != State::Finished {
+        assert!(start.elapsed() < PATIENCE, "seed {seed}: {} sent, {} delivered", sent.len(), log.0.len());
+        while let Some(sender) = &mut publisher {
+            if sent.len() == 300 {
+                publisher = None;
+                break;
+            }
+            let long = random.below(4) == 0;
+            let len = random.below(if long { 30_001 } else { 200 });
+            let Ok(mut frame) = sender.claim(len) else { break };
+            frame.iter_mut().for_each(|byte| *byte = random.below(256) as u8);
+            sent.push(digest(&frame));
+            frame.commit();
+        }
+        let mut poll = |fabric: &mut Mesh| fabric.progress() | engine.poll(Time(0), fabric, &mut log).worked;
+        if poll(&mut fabric) {
+            continue;
+        }
+        fabric.begin_sleep();
+        if poll(&mut fabric) || *engine.state() == State::Finished {
+            fabric.end_sleep();
+        } else {
+            // Short while there may be room to send again, of which nobody tells here.
+            fabric.sleep(if publisher.is_some() { Duration::from_millis(1) } else { PATIENCE });
+        }
+    }
+    progress_until(&mut fabric, "the last words to leave", |fabric| fabric.is_flushed());
+    (sent, log, fabric)
+}
+
+/// Numbers by chance, the same for each seed (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % bound.max(1)
+    }
+}
