@@ -18,6 +18,16 @@ pub(super) enum Fabric {
     Ofi,
 }
 
+/// The provider of libfabric that works on any network.
+pub(super) const ANY_NETWORK: &str = "tcp";
+
+impl Fabric {
+    /// The provider that carries messages, if they go through libfabric.
+    pub(super) fn provider(self) -> Option<String> {
+        (self == Fabric::Ofi).then(|| ANY_NETWORK.to_string())
+    }
+}
+
 /// How a member's polling thread waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -79,7 +79,7 @@ impl Team {
                     listen: if rank == 0 { seed.clone() } else { ANY_PORT.to_string() },
                     seeds: vec![seed.clone()],
                     insecure: false,
-                    provider: (plan.fabric == Fabric::Ofi).then(|| ANY_NETWORK.to_string()),
+                    provider: plan.fabric.provider(),
                 }),
                 members,
                 rank,
@@ -261,14 +261,11 @@ impl Drop for MeetingPlace {
     }
 }
 
-/// The provider of libfabric that needs no hardware.
-pub(super) const ANY_NETWORK: &str = "tcp";
-
 /// Listening there, a member gets whatever port is free.
 const ANY_PORT: &str = "127.0.0.1:0";
 
 /// Where nobody listened a moment ago: others have to know the first member's address before it is there.
-fn free_address() -> anyhow::Result<String> {
+pub(super) fn free_address() -> anyhow::Result<String> {
     let found = TcpListener::bind(ANY_PORT).and_then(|listener| listener.local_addr());
     Ok(found.context("can't listen on loopback")?.to_string())
 }

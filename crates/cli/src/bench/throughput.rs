@@ -25,13 +25,13 @@
 //!
 //! With `--idle` a run has `members`, `drive`, `seconds`, and `idle_cpu_percent`: CPU time of all members in percent of a core
 //! while nobody sends, after a stream.
-use super::args::{Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
+use super::args::{ANY_NETWORK, Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
 use super::clock::Usage;
 use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::member;
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
-use super::team::{ANY_NETWORK, MeetingPlace, Slice, Team, fits};
+use super::team::{MeetingPlace, Slice, Team, fits};
 use super::tell;
 use super::wire::{Counts, Job, Place, Plan, Setup};
 use crate::quantity::{bytes, seconds};

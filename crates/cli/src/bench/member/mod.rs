@@ -120,7 +120,7 @@ fn config(setup: &Setup) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-fn network(place: &Place) -> anyhow::Result<Network> {
+pub(super) fn network(place: &Place) -> anyhow::Result<Network> {
     let seeds = place.seeds.iter().map(|seed| Ok(seed.parse()?)).collect::<anyhow::Result<_>>()?;
     let mut network = Network::new(place.listen.parse()?, seeds);
     if place.insecure {

@@ -1,7 +1,10 @@
 //! The members of `spindle bench views`, as the benchmark holds them: processes, and what they say.
 use super::Args;
-use super::member::{Gap, Said};
-use crate::bench::team::MeetingPlace;
+use super::Objects;
+use super::member::{self, Gap, Said};
+use crate::bench::args::Fabric;
+use crate::bench::team::{MeetingPlace, free_address};
+use crate::bench::wire::Place;
 use crate::clock::now_ns;
 use anyhow::{Context, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -50,9 +53,13 @@ pub(super) struct Crew {
     dir: MeetingPlace,
     members: BTreeMap<u64, Member>,
     next_id: u64,
+    /// What the member that had delivered most large messages said last.
+    objects: member::Objects,
 }
 
 struct Member {
+    /// Where it listens, if it is on a host of its own.
+    address: Option<String>,
     process: Child,
     orders: ChildStdin,
     said: Receiver<Said>,
@@ -64,7 +71,14 @@ impl Crew {
     /// A group whose application has so many bytes of state.
     pub(super) fn start(args: &Args, state: u64) -> anyhow::Result<Crew> {
         let dir = MeetingPlace::new()?;
-        let mut crew = Crew { args: args.clone(), state, dir, members: BTreeMap::new(), next_id: 1 };
+        let mut crew = Crew {
+            args: args.clone(),
+            state,
+            dir,
+            members: BTreeMap::new(),
+            next_id: 1,
+            objects: member::Objects::default(),
+        };
         for _ in 0..args.members {
             crew.spawn(args.members, false)?;
         }
@@ -89,8 +103,17 @@ impl Crew {
         let id = self.next_id;
         self.next_id += 1;
         let args = &self.args;
+        let address = (args.fabric != Fabric::Shm).then(free_address).transpose()?;
+        let dir = self.dir.of(args.fabric, id as u32);
         let mut command = Command::new(env::current_exe().context("the own program is not to be found")?);
-        command.args(["bench", "views-member", "--dir"]).arg(&self.dir.0);
+        command.args(["bench", "views-member", "--dir"]).arg(dir);
+        if let Some(address) = &address {
+            // Whoever is there; founders begin with the first of them.
+            let seed = self.members.values().find_map(|member| member.address.as_ref()).unwrap_or(address);
+            let provider = args.fabric.provider();
+            let place = Place { listen: address.clone(), seeds: vec![seed.clone()], insecure: false, provider };
+            command.args(["--place", &serde_json::to_string(&place)?]);
+        }
         for (name, value) in [
             ("--parent", u64::from(process::id())),
             ("--id", id),
@@ -98,6 +121,7 @@ impl Crew {
             ("--rate", args.rate),
             ("--size", args.size),
             ("--suspect-after", args.suspect_after),
+            ("--object", args.object.unwrap_or(0)),
             ("--state", self.state),
             ("--mapped", mapped.into()),
         ] {
@@ -115,7 +139,7 @@ impl Crew {
                 }
             }
         })?;
-        self.members.insert(id, Member { process, orders, said, kept: VecDeque::new() });
+        self.members.insert(id, Member { address, process, orders, said, kept: VecDeque::new() });
         Ok(id)
     }
 
@@ -163,7 +187,10 @@ impl Crew {
                 }
                 _ => false,
             };
-            let Said::Changed { gaps, first_after_ns, .. } = member.hear(*id, is_it)? else { continue };
+            let Said::Changed { gaps, first_after_ns, objects, .. } = member.hear(*id, is_it)? else { continue };
+            if objects.delivered > self.objects.delivered {
+                self.objects = objects;
+            }
             told.push(Told { gaps, first_after_ns });
         }
         Ok(told)
@@ -175,6 +202,14 @@ impl Crew {
             bail!("{said:?} from member {id}")
         };
         Ok(Joined { asked_ns, at_ns, view, restore_ns, restored_bytes })
+    }
+
+    /// Large messages of so many bytes that were delivered, as far as members have told.
+    pub(super) fn objects(&self, bytes: u64) -> Objects {
+        let member::Objects { delivered, from_ns, to_ns } = self.objects;
+        let seconds = to_ns.saturating_sub(from_ns) as f64 / 1e9;
+        let bytes_per_second = delivered.saturating_sub(1) as f64 * bytes as f64 / seconds.max(1e-9);
+        Objects { bytes, delivered, bytes_per_second }
     }
 
     /// The member learns that the others go on without it, and ends.

@@ -1,8 +1,10 @@
 //! A member of `spindle bench views`: sends at a steady rate and tells of each change of the view.
+use crate::bench::member::network;
 use crate::clock::now_ns;
 use crate::parent;
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, SubgroupId, ViewChange};
+use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, Subgroup, SubgroupId, ViewChange};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Cursor, Read, Write};
 use std::path::PathBuf;
@@ -17,6 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const GAP_NS_MIN: u64 = 200_000;
 /// Gaps that are kept: those of some seconds.
 const GAPS_MAX: usize = 4096;
+/// The subgroup of large messages, where there are such.
+const OBJECTS: SubgroupId = SubgroupId(1);
+/// How often a member looks whether it has become the oldest.
+const OLDEST_LOOK: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -36,6 +42,12 @@ pub(crate) struct Args {
     suspect_after: u64,
     #[arg(long)]
     state: u64,
+    /// Bytes of a large message; 0: none
+    #[arg(long)]
+    object: u64,
+    /// If each member is on a host of its own, in JSON
+    #[arg(long)]
+    place: Option<String>,
     /// 1: the state is restored into memory that was written before
     #[arg(long)]
     mapped: u64,
@@ -48,12 +60,20 @@ pub(super) struct Gap {
     pub(super) to_ns: u64,
 }
 
+/// Large messages that were delivered, from the first of them on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Objects {
+    pub(super) delivered: u64,
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+}
+
 /// A line of a member's output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
     Joined { asked_ns: u64, at_ns: u64, view: u64, restore_ns: u64, restored_bytes: u64 },
-    Changed { joined: Vec<u64>, left: Vec<u64>, gaps: Vec<Gap>, first_after_ns: u64 },
+    Changed { joined: Vec<u64>, left: Vec<u64>, gaps: Vec<Gap>, first_after_ns: u64, objects: Objects },
     Evicted,
     Failed(String),
 }
@@ -65,6 +85,16 @@ fn say(said: &Said) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
+impl Objects {
+    fn add(&mut self, now_ns: u64) {
+        self.delivered += 1;
+        self.to_ns = now_ns;
+        if self.delivered == 1 {
+            self.from_ns = now_ns;
+        }
+    }
+}
+
 /// Writes down when it delivers.
 struct Witness {
     /// 0 before the first.
@@ -73,6 +103,7 @@ struct Witness {
     gaps: VecDeque<Gap>,
     /// The change after which nothing was delivered yet.
     change: Option<ViewChange>,
+    objects: Objects,
     state: Arc<Vec<u8>>,
     /// What a state is restored into.
     memory: Vec<u8>,
@@ -80,7 +111,10 @@ struct Witness {
 }
 
 impl Handler for Witness {
-    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        if subgroup == OBJECTS {
+            return batch.for_each(|_| self.objects.add(now_ns()));
+        }
         let mut any = false;
         batch.for_each(|_| any = true);
         if !any {
@@ -98,7 +132,7 @@ impl Handler for Witness {
             let ids = |list: &[spindle::MemberId]| list.iter().map(|id| id.0).collect();
             let (joined, left) = (ids(&change.joined), ids(&change.left));
             let gaps = self.gaps.iter().copied().collect();
-            say(&Said::Changed { joined, left, gaps, first_after_ns: now });
+            say(&Said::Changed { joined, left, gaps, first_after_ns: now, objects: self.objects });
         }
     }
 
@@ -153,6 +187,12 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     config.suspect_after = Some(Duration::from_millis(args.suspect_after));
     config.subgroups[0].message_bytes_max = args.size.max(16);
     config.subgroups[0].window = 1000;
+    if args.object > 0 {
+        config.subgroups.push(Subgroup::new("objects"));
+    }
+    if let Some(place) = &args.place {
+        config.network = Some(network(&serde_json::from_str(place)?)?);
+    }
     let restored = Arc::new(Mutex::new((0, 0)));
     let state = if args.members > 1 { vec![7; args.state as usize] } else { vec![] };
     let mut memory = if args.mapped == 1 { vec![1; args.state as usize] } else { vec![] };
@@ -161,14 +201,20 @@ fn serve(args: &Args) -> anyhow::Result<()> {
         last_ns: 0,
         gaps: VecDeque::new(),
         change: None,
+        objects: Objects::default(),
         state: Arc::new(state),
         memory,
         restored: Arc::clone(&restored),
     };
     let asked_ns = now_ns();
-    let mut node = config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?;
+    // Who joins with a state follows the group for a while, and large messages are for members.
+    let mut node = match args.object {
+        0 => config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?,
+        _ => config.join()?,
+    };
     let mut publisher = node.publisher("all")?;
-    let group = node.start(witness)?;
+    let objects = (args.object > 0).then(|| node.publisher("objects")).transpose()?;
+    let group = Arc::new(node.start(witness)?);
     let (restore_ns, restored_bytes) = *restored.lock().unwrap_or_else(PoisonError::into_inner);
     say(&Said::Joined { asked_ns, at_ns: now_ns(), view: group.view().id.0, restore_ns, restored_bytes });
 
@@ -194,6 +240,20 @@ fn serve(args: &Args) -> anyhow::Result<()> {
             }
         }
     })?;
+    let objects = objects.map(|mut publisher| {
+        let (group, stopped, bytes) = (Arc::clone(&group), Arc::clone(&stop), args.object as usize);
+        let send = move || {
+            while !stopped.load(Ordering::Relaxed) && group.ended().is_none() {
+                if group.view().members.iter().min() != Some(&group.id()) {
+                    thread::sleep(OLDEST_LOOK);
+                } else if publisher.send_object(vec![2; bytes], PATIENCE).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("objects".into()).spawn(send)
+    });
+    let objects = objects.transpose()?;
     let (tell, orders) = channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
@@ -213,6 +273,10 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     };
     stop.store(true, Ordering::Relaxed);
     let _ = sender.join();
+    if let Some(objects) = objects {
+        let _ = objects.join();
+    }
+    let group = Arc::into_inner(group).context("somebody still uses the group")?;
     let ended = if order == "leave" { group.leave(PATIENCE) } else { group.finish(PATIENCE) };
     ended.map(drop).map_err(|error: FinishError| error.into())
 }

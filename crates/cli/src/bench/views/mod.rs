@@ -4,11 +4,16 @@
 //! before it and when they delivered first after it, on the clock that all processes share. A trial does one thing to the group and reads what the
 //! members that stayed say about it; then the group is made whole again.
 //!
-//! JSON: `members`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for; for each of `kill_member`, `kill_leader`,
+//! With `--object` the oldest member sends large messages besides, one after the other, in a subgroup of their own; they do not count as
+//! deliveries. With three members or more each receiver passes blocks on, so that a kill is that of a relay, most of the time amid an
+//! object.
+//!
+//! JSON: `members`, `fabric`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for; for each of `kill_member`, `kill_leader`,
 //! `stop`, `leave`, `join`, and with `--state` `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
 //! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
 //! to that delivery, of the last of them); the kills have `process_end` (from the signal until the kernel tells that the process is gone)
-//! too; with `--crowd`, `crowd`: `joins`, `views`, `seconds`.
+//! too; with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
+//! most, and `bytes_per_second`, there.
 //!
 //! `join_with_state_mapped` is a join whose process had written the memory for its state before it asked, which is when its times begin;
 //! `join_with_state` one into fresh memory. Both have `bytes` too, and how fast those came (`restore_bytes_per_second`), beside one thread that
@@ -18,6 +23,7 @@
 mod crew;
 pub(super) mod member;
 
+use super::args::Fabric;
 use super::table::{Table, short};
 use super::tell;
 use crate::clock::now_ns;
@@ -36,6 +42,12 @@ pub(crate) struct Args {
     /// How many members
     #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=16))]
     members: u32,
+    /// What carries them: with tcp each member is on a host of its own, as far as it knows
+    #[arg(long, value_enum, default_value = "shm")]
+    fabric: Fabric,
+    /// Let the oldest member send large messages of so many bytes, too; then processes join without a state
+    #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes, conflicts_with_all = ["state", "crowd"])]
+    object: Option<u64>,
     /// Messages a second of each member
     #[arg(long, value_name = "MESSAGES", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     rate: u64,
@@ -89,9 +101,18 @@ struct Crowd {
     seconds: f64,
 }
 
-#[derive(Clone, Debug, Default, Serialize)]
+/// Large messages that were delivered meanwhile.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Objects {
+    bytes: u64,
+    delivered: u64,
+    bytes_per_second: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
 struct Report {
     members: u32,
+    fabric: Fabric,
     rate_per_second: u64,
     size: u64,
     suspect_after_ms: u64,
@@ -112,6 +133,8 @@ struct Report {
     memcpy_fresh_bytes_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     crowd: Option<Crowd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects: Option<Objects>,
 }
 
 /// The times of one kind of event, in ns.
@@ -155,13 +178,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn measure(args: &Args) -> anyhow::Result<Report> {
-    let mut report = Report {
-        members: args.members,
-        rate_per_second: args.rate,
-        size: args.size,
-        suspect_after_ms: args.suspect_after,
-        ..Report::default()
-    };
     let mut crew = Crew::start(args, 0)?;
     let (mut killed, mut leader, mut stopped, mut left, mut joined) = <(Times, Times, Times, Times, Times)>::default();
     for trial in 0..args.trials {
@@ -190,8 +206,25 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
     if !args.json {
         eprintln!();
     }
-    (report.kill_member, report.kill_leader) = (killed.event(), leader.event());
-    (report.stop, report.leave, report.join) = (stopped.event(), left.event(), joined.event());
+    let mut report = Report {
+        members: args.members,
+        fabric: args.fabric,
+        rate_per_second: args.rate,
+        size: args.size,
+        suspect_after_ms: args.suspect_after,
+        kill_member: killed.event(),
+        kill_leader: leader.event(),
+        stop: stopped.event(),
+        leave: left.event(),
+        join: joined.event(),
+        join_with_state_mapped: None,
+        join_with_state: None,
+        kill_with_state: None,
+        memcpy_bytes_per_second: None,
+        memcpy_fresh_bytes_per_second: None,
+        crowd: None,
+        objects: args.object.map(|bytes| crew.objects(bytes)),
+    };
     crew.finish()?;
     if let Some(bytes) = args.state {
         join_with_state(args, bytes, &mut report)?;
@@ -298,10 +331,15 @@ fn crowd(args: &Args, joins: u32) -> anyhow::Result<Crowd> {
 
 impl Report {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let Report { members, rate_per_second, size, suspect_after_ms, .. } = self;
+        let Report { members, fabric, rate_per_second, size, suspect_after_ms, .. } = self;
+        let fabric = match fabric {
+            Fabric::Shm => "shared memory",
+            Fabric::Tcp => "TCP",
+            Fabric::Ofi => "libfabric",
+        };
         writeln!(
             out,
-            "{members} members, each sends {rate_per_second} messages of {size} bytes a second; times in ms"
+            "{members} members over {fabric}, each sends {rate_per_second} messages of {size} bytes a second; times in ms"
         )?;
         let mut table =
             Table::new(&["", "trials", "stall p50", "p90", "max", "until the next delivery p50", "p90", "max"]);
@@ -348,6 +386,10 @@ impl Report {
                 let (ratio, rate, copy) = (rate / copy, short(rate), short(copy));
                 writeln!(out, "into {memory} the state comes with {rate}B/s, {ratio:.2} of a copy ({copy}B/s)")?;
             }
+        }
+        if let Some(Objects { bytes, delivered, bytes_per_second }) = self.objects {
+            let (bytes, rate) = (short(bytes as f64), short(bytes_per_second));
+            writeln!(out, "meanwhile a member delivered {delivered} large messages of {bytes}B ({rate}B/s)")?;
         }
         if let Some(Crowd { joins, views, seconds }) = self.crowd {
             writeln!(out, "{joins} processes that join at once: {views} views, {seconds:.2} s")?;
