@@ -157,7 +157,7 @@ impl Config {
             }
             None => Crew::new(Mailbox::visit(&dir, &group)?, None, None)?,
         };
-        let mut follower = Follower::new(crew, self.observer_digest(), 1, dir, group);
+        let mut follower = Follower::new(crew, self.observer_digest(), 1, self.object_bytes_max, (dir, group));
         let start = Instant::now();
         let deadline = after(start, self.gather_timeout);
         let mut seen: Option<Gathering> = None;
