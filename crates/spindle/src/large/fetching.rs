@@ -267,3 +267,142 @@ impl Ahead {
         *self = Ahead { asked: self.asked, ..Ahead::default() };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::large::Kept;
+    use crate::large::serving::tests::sent;
+    use spindle_core::{Rank, SubgroupId};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const BYTES_MAX: u64 = 1000;
+
+    struct Test {
+        ahead: Ahead,
+        crew: Crew,
+        view: View,
+    }
+
+    impl Test {
+        /// Somebody who follows three members, whose letters go nowhere.
+        fn new() -> Test {
+            let crew = Crew::local(&Arc::default(), MemberId(9));
+            let view = Config::new("g", 3).view([1, 2, 3].map(MemberId).to_vec());
+            Test { ahead: Ahead::default(), crew, view }
+        }
+
+        fn want(&mut self, number: u64, bytes: u64) {
+            let name = ObjectName { number, bytes, own: 0 };
+            let (subgroup, sender) = (SubgroupId(0), Rank(1));
+            let lapped = Lapped { subgroup, sender, round: number, is_object: true };
+            self.ahead.want(&lapped, &name.encode(), BYTES_MAX);
+        }
+
+        fn put(&mut self, round: u64) {
+            let seen = Seen { subgroup: SubgroupId(0), sender: Rank(0), round };
+            self.ahead.put(seen, &round.to_le_bytes());
+        }
+
+        fn step(&mut self) {
+            self.ahead.step(&mut self.crew, &self.view);
+        }
+
+        /// Whom it has asked, and for which.
+        fn asked(&mut self) -> (MemberId, Vec<u64>) {
+            self.step();
+            let fetch = self.ahead.fetch.as_ref().expect("it has asked somebody");
+            (fetch.from, fetch.wanted.iter().map(|(wanted, _)| wanted.number).collect())
+        }
+
+        /// The member that was asked answers with those objects that it has.
+        fn answer(&mut self, objects: &[(u64, &[u8])]) {
+            let (from, numbers) = self.asked();
+            let reply = self.ahead.asked;
+            let way = || sent(Kept::of(objects), &numbers, false);
+            let notices = Arc::clone(self.crew.notices());
+            self.ahead.answered(from, reply - 1, way(), &notices);
+            assert!(self.ahead.fetch.as_ref().is_some_and(|fetch| fetch.coming.is_none()), "an answer of long ago");
+            self.ahead.answered(from, reply, way(), &notices);
+            let patience = Instant::now() + PATIENCE;
+            while self.ahead.fetch.is_some() {
+                self.ahead.take_in();
+                assert!(Instant::now() < patience);
+                std::thread::yield_now();
+            }
+        }
+
+        /// What it can tell: rounds, and whether their messages are there.
+        fn told(&mut self) -> Vec<(u64, bool)> {
+            self.step();
+            let next = |next| match next {
+                Next::Message(seen, _) => (seen.round, true),
+                Next::Gone(lapped) => (lapped.round, false),
+            };
+            std::iter::from_fn(|| self.ahead.take()).map(next).collect()
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_an_object_waits_for_it() {
+        let mut test = Test::new();
+        test.want(10, 3);
+        test.put(11);
+        test.want(12, 4);
+        assert_eq!(test.told(), []);
+        assert_eq!(test.asked().1, [10, 12]);
+        test.put(13);
+        test.want(14, 5);
+        test.answer(&[(10, b"one"), (12, b"four")]);
+        assert_eq!(test.told(), [(10, true), (11, true), (12, true), (13, true)]);
+        assert_eq!(test.asked().1, [14]);
+        test.answer(&[(14, b"fives")]);
+        assert_eq!(test.told(), [(14, true)]);
+        assert!(test.ahead.is_empty() && test.ahead.bytes == 0 && test.ahead.to_come == 0);
+    }
+
+    #[test]
+    fn all_members_are_asked_before_an_object_is_missed() {
+        let mut test = Test::new();
+        test.want(1, 3);
+        test.want(2, 3);
+        let mut ids = vec![test.asked().0];
+        test.answer(&[(2, b"two")]);
+        ids.push(test.asked().0);
+        assert_eq!(test.asked().1, [1]);
+        // It dies in the midst of it, as far as anybody can tell.
+        test.ahead.lost(ids[1]);
+        ids.push(test.asked().0);
+        test.answer(&[]);
+        ids.sort_unstable();
+        assert_eq!(ids, [1, 2, 3].map(MemberId));
+        assert_eq!(test.told(), [], "the one that failed is asked once more");
+        test.answer(&[]);
+        assert_eq!(test.told(), [(1, false), (2, true)]);
+    }
+
+    #[test]
+    fn members_that_fail_each_time_are_given_up() {
+        let mut test = Test::new();
+        (1..=40).for_each(|number| test.want(number, 10));
+        let mut asked = 0;
+        while test.told().is_empty() {
+            let (from, numbers) = test.asked();
+            assert_eq!(numbers.len(), WANTED_MAX);
+            test.ahead.lost(from);
+            asked += 1;
+            assert!(asked <= 6, "each twice");
+        }
+    }
+
+    #[test]
+    fn names_that_are_none_and_objects_that_are_too_long_are_missed() {
+        let mut test = Test::new();
+        test.want(1, BYTES_MAX + 1);
+        let lapped = Lapped { subgroup: SubgroupId(0), sender: Rank(1), round: 2, is_object: true };
+        test.ahead.want(&lapped, b"rubbish", BYTES_MAX);
+        assert_eq!(test.told(), [(1, false), (2, false)]);
+        assert!(test.ahead.fetch.is_none());
+    }
+}

@@ -109,6 +109,18 @@ impl Kept {
         state.objects.get(&(view, *wanted)).cloned().or_else(on_shelf)
     }
 
+    /// One that keeps these objects of view 1, by number, of rank 1 in the first subgroup.
+    #[cfg(test)]
+    pub(super) fn of(objects: &[(u64, &[u8])]) -> Kept {
+        let kept = Kept::default();
+        kept.set_on(true);
+        for (number, bytes) in objects {
+            let wanted = Wanted { subgroup: SubgroupId(0), sender: Rank(1), number: *number };
+            kept.lock().put(ViewId(1), wanted, bytes.to_vec().into(), &mut vec![]);
+        }
+        kept
+    }
+
     /// The member ends: keeps nothing alive any more.
     pub(crate) fn end(&self) {
         let last = self.lock().current.take();

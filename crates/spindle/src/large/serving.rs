@@ -191,3 +191,85 @@ fn read_object(bytes: &mut impl Read, len: u64, cancelled: &AtomicBool) -> io::R
     }
     Ok(object)
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use spindle_core::{Rank, SubgroupId};
+    use spindle_fabric::tcp::{SocketOptions, SocketStream};
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::RecvTimeoutError;
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn wanted(numbers: &[u64]) -> Vec<Wanted> {
+        numbers.iter().map(|number| Wanted { subgroup: SubgroupId(0), sender: Rank(1), number: *number }).collect()
+    }
+
+    /// The way over which a member that keeps these objects of view 1 sends those of these numbers.
+    pub(in crate::large) fn sent(kept: Kept, numbers: &[u64], is_far: bool) -> Way {
+        let wanted = wanted(numbers);
+        if is_far {
+            let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();
+            let [near, far] =
+                sockets.map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
+            thread::spawn(move || send_afar(&kept, ViewId(1), &wanted, near));
+            return Way::Stream(far);
+        }
+        let (tell, told) = channel();
+        thread::spawn(move || send(&kept, ViewId(1), &wanted, |ends| tell.send(ends).unwrap()));
+        Way::Pipe(told.recv_timeout(PATIENCE).unwrap())
+    }
+
+    fn receive(way: Way, lengths: &[u64]) -> Receiver<Option<Vec<u8>>> {
+        receive_apart(way, lengths.to_vec(), Arc::default(), Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn objects_come_in_the_order_of_the_question_and_what_is_not_kept_is_told() {
+        let long = vec![7; 5_000_000];
+        for is_far in [false, true] {
+            let kept = Kept::of(&[(2, &long), (3, b""), (5, b"short")]);
+            let coming = receive(sent(kept, &[5, 4, 2, 3], is_far), &[5, 9, 5_000_000, 0]);
+            let next = || coming.recv_timeout(PATIENCE);
+            assert_eq!(next(), Ok(Some(b"short".to_vec())));
+            assert_eq!(next(), Ok(None));
+            assert!(next() == Ok(Some(long.clone())));
+            assert_eq!(next(), Ok(Some(vec![])));
+            assert_eq!(next(), Err(RecvTimeoutError::Disconnected));
+        }
+    }
+
+    #[test]
+    fn something_else_than_was_asked_for_and_an_early_end_are_the_end() {
+        for is_far in [false, true] {
+            let kept = || Kept::of(&[(1, b"right"), (2, b"longer than it says")]);
+            let coming = receive(sent(kept(), &[1, 2], is_far), &[5, 6]);
+            assert_eq!(coming.recv_timeout(PATIENCE), Ok(Some(b"right".to_vec())));
+            assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+            let coming = receive(sent(kept(), &[1], is_far), &[5, 6]);
+            assert_eq!(coming.recv_timeout(PATIENCE), Ok(Some(b"right".to_vec())));
+            assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+        }
+    }
+
+    #[test]
+    fn an_object_that_nobody_wants_any_more_is_not_read_on() {
+        let cancelled = Arc::new(AtomicBool::new(true));
+        let way = sent(Kept::of(&[(1, b"right")]), &[1], false);
+        let coming = receive_apart(way, vec![5], cancelled, Arc::default()).unwrap();
+        assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+    }
+
+    #[test]
+    fn who_asks_again_does_not_wait_for_what_it_asked_for_before() {
+        let mut serving = Serving::default();
+        let order = |from, reply| Order { from: MemberId(from), view: ViewId(1), reply, objects: vec![] };
+        (0..2 * WAITING_MAX as u64).for_each(|from| serving.ask(order(from, 1)));
+        assert_eq!(serving.waiting.len(), WAITING_MAX);
+        serving.ask(order(3, 2));
+        assert_eq!(serving.waiting.len(), WAITING_MAX);
+        assert!(serving.waiting.iter().filter(|order| order.from == MemberId(3)).all(|order| order.reply == 2));
+    }
+}
