@@ -89,6 +89,8 @@ pub struct Node {
     blocked: bool,
     /// When others were asked last whether they go on without this member.
     asked: Instant,
+    /// Since when everything is done.
+    finished: Option<Instant>,
 }
 
 /// What a node keeps of its configuration.
@@ -191,6 +193,8 @@ const RETIRED_MAX: Duration = Duration::from_secs(2);
 const RETIRED_LOOK: Duration = Duration::from_millis(1);
 /// How long a member that ends waits until its peers on other hosts have heard so, at most.
 const FAREWELL_MAX: Duration = Duration::from_millis(200);
+/// How long a member that has finished waits for those who follow and may want large messages of it, at most: until they go.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
 /// Streams that are kept for views to come, at most.
@@ -442,6 +446,7 @@ impl Node {
             evicting: BTreeSet::new(),
             blocked: false,
             asked: Instant::now(),
+            finished: None,
         })
     }
 
@@ -587,14 +592,23 @@ impl Node {
                 Ok(Poll::Worked)
             }
             State::Running => Ok(Poll::Idle),
-            State::Finished => {
-                self.end(End::Finished);
-                Ok(Poll::Finished)
-            }
+            State::Finished => Ok(self.finish()),
             State::Ended => self.end_view(),
             State::Evicted => Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id })),
             State::Failed(fault) => Err(self.broken(Ended::Stuck(fault.to_string()))),
         }
+    }
+
+    /// Everything is done here. Who follows may have yet to ask for the last large messages.
+    #[cold]
+    fn finish(&mut self) -> Poll {
+        let since = *self.finished.get_or_insert_with(Instant::now);
+        if self.kept.is_any() && since.elapsed() < KEPT_FOR {
+            self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
+            return Poll::Idle;
+        }
+        self.end(End::Finished);
+        Poll::Finished
     }
 
     /// Forgets the objects of messages that are delivered: others' here, my own everywhere.

@@ -213,8 +213,11 @@ fn a_joiner_with_state_comes_in_while_large_messages_never_pause() {
                     scope.spawn(move || {
                         let mut k = 0;
                         while !stop.load(Ordering::Relaxed) {
-                            publisher.send(&vec![k as u8; length(k + 3 * i as u64)], LONG).unwrap();
+                            let len = length(k + 3 * i as u64);
+                            publisher.send(&vec![k as u8; len], LONG).unwrap();
                             k += 1;
+                            // Busy machines stop any thread for a while.
+                            thread::sleep(Duration::from_millis(if len > 1000 { 10 } else { 0 }));
                         }
                         k as usize
                     })
@@ -328,25 +331,46 @@ fn a_member_that_goes_takes_no_large_message_with_it() {
     }
 }
 
+/// Nobody waits for small ones: these stand in memory that outlives the members.
+#[test]
+fn members_that_have_finished_wait_a_moment_for_who_may_want_the_last_large_message() {
+    let world = World::new("last", Place::Near, Order::Total);
+    let mut members = world.found(2, 0);
+    let mut observing = world.observe(9);
+    let begin = Instant::now();
+    members[0].publisher.send(&[1; 100_000], LONG).unwrap();
+    members.iter().for_each(|member| member.log.wait(1));
+    let finishing = thread::spawn(|| finish(members));
+    let (mut told, mut missed) = (vec![], 0);
+    while missed + told.len() as u64 == 0 {
+        missed += take(&mut observing, &mut told);
+        assert!(begin.elapsed() < LONG);
+    }
+    finishing.join().unwrap();
+    // It has not gone, and they can't know what it has.
+    assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
+    drop(observing);
+}
+
 #[test]
 fn what_no_member_keeps_any_more_is_told_as_missed() {
     let world = World::new("gone", Place::Near, Order::Total);
     let mut members = world.found(2, 0);
     let mut observing = world.observe(9);
     // More than are kept, and less than a ring.
-    for k in 0..100 {
+    for k in 0..200 {
         members[0].publisher.send(&vec![k; 100_000], LONG).unwrap();
     }
-    members.iter().for_each(|member| member.log.wait(100));
+    members.iter().for_each(|member| member.log.wait(200));
     let (mut told, mut missed) = (vec![], 0);
     let patience = Instant::now() + LONG;
-    while told.len() as u64 + missed < 100 {
+    while told.len() as u64 + missed < 200 {
         let more = take(&mut observing, &mut told);
         assert!(more == 0 || told.is_empty(), "the oldest are given up first");
         missed += more;
         assert!(Instant::now() < patience, "{missed} missed, {told:?}");
     }
-    assert!((1..100).contains(&missed), "{missed} missed");
+    assert!((1..200).contains(&missed), "{missed} missed");
     assert_eq!(told, members[0].log.messages()[missed as usize..]);
     drop(observing);
     finish(members);

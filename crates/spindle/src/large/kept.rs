@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Objects that a member keeps, at most.
-const KEPT_MAX: usize = 64;
+const KEPT_MAX: usize = 128;
 /// Their bytes, at most; the newest is kept however long it is.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 
@@ -80,6 +80,11 @@ impl Kept {
             drop(state);
             drop(objects);
         }
+    }
+
+    /// Whether anything is kept, and somebody follows.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.lock().order.is_empty()
     }
 
     /// Keeps what `forget` takes from the shelf, which are objects of `sender`: at no moment they are in neither place.
