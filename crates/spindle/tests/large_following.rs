@@ -37,6 +37,8 @@ struct Log {
     /// Bytes of ballast in a snapshot.
     ballast: u64,
     learned: Arc<AtomicU64>,
+    /// Of a member, which has to be told more before this one has restored a state.
+    ahead: Option<Arc<Mutex<Vec<Told>>>>,
 }
 
 impl Log {
@@ -92,6 +94,10 @@ impl Handler for Log {
         });
         *self.told.lock().unwrap() = told.collect();
         self.ballast = state.read_to_end(&mut vec![])? as u64;
+        if let Some(ahead) = &self.ahead {
+            let now = ahead.lock().unwrap().len();
+            until("more messages", || ahead.lock().unwrap().len() >= now + 20);
+        }
         Ok(())
     }
 
@@ -143,7 +149,7 @@ impl World {
     fn found(&self, founders: u32, ballast: u64) -> Vec<Member> {
         let starting = (1..=u64::from(founders)).map(|i| {
             let config = self.config(i, founders);
-            thread::spawn(move || Member::join(config, ballast))
+            thread::spawn(move || Member::join(config, Log { ballast, ..Log::default() }))
         });
         let starting: Vec<_> = starting.collect();
         starting.into_iter().map(|member| member.join().unwrap()).collect()
@@ -161,8 +167,7 @@ struct Member {
 }
 
 impl Member {
-    fn join(config: Config, ballast: u64) -> Member {
-        let mut log = Log { ballast, ..Log::default() };
+    fn join(config: Config, mut log: Log) -> Member {
         let mut node = config.learn(&mut log, &mut |_| {}, &AtomicBool::new(false)).unwrap();
         log.view = Some(Arc::clone(node.view()));
         let publisher = node.publisher("all").unwrap();
@@ -204,6 +209,7 @@ fn a_joiner_with_state_comes_in_while_large_messages_never_pause() {
         let world = World::new("join-large", place, Order::Total);
         let mut members = world.found(2, 8 << 20);
         let stop = AtomicBool::new(false);
+        let ahead = Some(Arc::clone(&members[0].log.told));
         let (joined, sent) = thread::scope(|scope| {
             let sending: Vec<_> = members
                 .iter_mut()
@@ -223,7 +229,7 @@ fn a_joiner_with_state_comes_in_while_large_messages_never_pause() {
                     })
                 })
                 .collect();
-            let joining = scope.spawn(|| Member::join(world.config(3, 1), 0));
+            let joining = scope.spawn(|| Member::join(world.config(3, 1), Log { ahead, ..Log::default() }));
             let mut joined = joining.join().unwrap();
             let count = joined.log.messages().len();
             joined.log.wait(count + 20);
