@@ -5,7 +5,7 @@ use crate::error::{Ended, HandleError, JoinError};
 use crate::following::ASK_EVERY;
 use crate::group::Group;
 use crate::joining::Joins;
-use crate::large::{Kept, LINK_LOOK, Large, Serving};
+use crate::large::{Kept, LINK_LOOK, Large, Order, Serving};
 use crate::line::Line;
 use crate::meeting::{self, Meeting};
 use crate::publisher::Publisher;
@@ -801,7 +801,7 @@ impl Node {
                     self.engine.abandon(1, &mut self.fabric);
                     return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
                 }
-                News::Wants(order) => self.serving.ask(order),
+                News::Wants(order) => self.wanted(order),
                 News::Lost(_)
                 | News::Objects { .. }
                 | News::Guest { .. }
@@ -914,6 +914,16 @@ impl Node {
             // It finds nobody in a directory, or not those on other hosts, and has to ask the leader, too.
             self.crew.tell_view(&self.view, [id]);
         }
+    }
+
+    /// Somebody who follows wants objects.
+    fn wanted(&mut self, order: Order) {
+        let is_in = |view: &View| view.rank_of(order.from).is_some();
+        if !is_in(&self.view) && !self.next.as_ref().is_some_and(|next| is_in(&next.view)) {
+            // It may have been forgotten, because it was slow to read its letters.
+            self.crew.add_observer(order.from);
+        }
+        self.serving.ask(order);
     }
 
     /// Another process of this user wants something.
