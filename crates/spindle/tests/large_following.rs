@@ -210,6 +210,7 @@ fn a_joiner_with_state_comes_in_while_large_messages_never_pause() {
         let mut members = world.found(2, 8 << 20);
         let stop = AtomicBool::new(false);
         let ahead = Some(Arc::clone(&members[0].log.told));
+        let begin = Instant::now();
         let (joined, sent) = thread::scope(|scope| {
             let sending: Vec<_> = members
                 .iter_mut()
@@ -218,7 +219,8 @@ fn a_joiner_with_state_comes_in_while_large_messages_never_pause() {
                     let stop = &stop;
                     scope.spawn(move || {
                         let mut k = 0;
-                        while !stop.load(Ordering::Relaxed) {
+                        // If the joiner fails, nobody stops it.
+                        while !stop.load(Ordering::Relaxed) && begin.elapsed() < LONG {
                             let len = length(k + 3 * i as u64);
                             publisher.send(&vec![k as u8; len], LONG).unwrap();
                             k += 1;
