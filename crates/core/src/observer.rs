@@ -78,15 +78,16 @@ pub struct Lapped {
     pub sender: Rank,
     /// The first round that may be missed.
     pub round: u64,
-    /// Whether it is only this round, because its message is an object, which only members have. Otherwise the observer was too slow: what
-    /// it has to read next is gone.
+    /// Whether it is only this round, because its message is an object, which does not stand in the rows: its name is the observer's
+    /// [`payload`](Observer::payload), and whoever gets the object by that has missed nothing. Otherwise the observer was too slow: what it has
+    /// to read next is gone.
     pub is_object: bool,
 }
 
 impl Lapped {
     fn why(&self) -> &'static str {
         match self.is_object {
-            true => "a large message, which only members receive",
+            true => "a large message, which no member has any more",
             false => "it was overwritten before it was read",
         }
     }
@@ -105,7 +106,7 @@ pub struct Gap {
 struct Found {
     round: u64,
     span: u64,
-    /// Bytes of payload, of a message that stands in its frame.
+    /// Bytes of what stands in the frame: a message, or the name of an object.
     len: Option<u64>,
     is_object: bool,
 }
@@ -223,7 +224,7 @@ impl Observer {
         Ok(None)
     }
 
-    /// The bytes of the message that was [yielded](Self::next) last.
+    /// The bytes of the message that was [yielded](Self::next) last, or the name of the object that could not be.
     pub fn payload(&self) -> &[u8] {
         &self.copy
     }
@@ -453,8 +454,9 @@ impl Lane {
         let (word, round) = (rows.load(self.sender, at), rows.load(self.sender, at + 8));
         // Garbage ends the lane, as it does at the members; a frame that was overwritten looks like it.
         let header = Header::decode(word, &self.ring).filter(|_| (self.next..self.trim).contains(&round))?;
-        let len = (header.kind == Kind::Message).then_some(header.len);
-        Some(Found { round, span: header.span, len, is_object: header.kind == Kind::Object })
+        let is_object = header.kind == Kind::Object;
+        let len = (is_object || header.kind == Kind::Message).then_some(header.len);
+        Some(Found { round, span: header.span, len, is_object })
     }
 
     /// Whether what was read at the position may have been written over meanwhile.

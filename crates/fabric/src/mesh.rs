@@ -11,6 +11,7 @@
 //! to wake; one with others sleeps in the system's wait for descriptors, and peers that are here wake it by its eventfd.
 use crate::barrier::Barrier;
 use crate::bell::{Announced, Bell, Doorbell};
+use crate::bulk::Object;
 use crate::fabric::Fabric;
 use crate::far::Far;
 use crate::life::{LIFE, has_ended};
@@ -252,8 +253,8 @@ impl Mesh {
     ///
     /// # Panics
     /// As there.
-    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) {
-        self.rows.forget_objects(member, ring, rounds);
+    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) -> Vec<(u64, Object)> {
+        self.rows.forget_objects(member, ring, rounds)
     }
 
     /// Whose [life line](crate::LifeLine) is broken: they are dead, or dying, and tell nobody else yet.

@@ -58,12 +58,28 @@ impl Reader {
         !self.shelf.is_empty()
     }
 
+    /// The object of this number that messages in this ring of `member` name, if it is there.
+    ///
+    /// # Panics
+    /// If `member` is not of this view, or the ring not inside its row.
+    pub fn object(&self, member: Rank, ring: &Ring, number: u64) -> Option<Object> {
+        self.shelf.clone_of(self.frames(member, ring).span.address(), number)
+    }
+
+    /// All objects that messages in this ring of `member` name, with their numbers.
+    ///
+    /// # Panics
+    /// If `member` is not of this view, or the ring not inside its row.
+    pub fn objects(&self, member: Rank, ring: &Ring) -> Vec<(u64, Object)> {
+        self.shelf.clones_of(self.frames(member, ring).span.address())
+    }
+
     /// Forgets one object, whose message every member has delivered, this one too (INV-FRAME).
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
-    pub fn forget_object(&self, member: Rank, ring: &Ring, number: u64) {
-        self.shelf.remove(self.frames(member, ring).span.address(), number);
+    pub fn forget_object(&self, member: Rank, ring: &Ring, number: u64) -> Option<Object> {
+        self.shelf.remove(self.frames(member, ring).span.address(), number)
     }
 
     /// The same rows, without objects: for somebody who only reads frames, and keeps them for long.
@@ -80,12 +96,12 @@ impl Reader {
     }
 
     /// Forgets the objects of messages in this ring of `member` whose rounds are below `rounds`, or all of them if nobody delivers there. This
-    /// member has delivered those, and so reads none of them any more (INV-FRAME).
+    /// member has delivered those, and so reads none of them any more (INV-FRAME). Answers with them, and their numbers.
     ///
     /// # Panics
     /// If `member` is not of this view, or the ring not inside its row.
-    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) {
-        self.shelf.forget(self.frames(member, ring).span.address(), rounds);
+    pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) -> Vec<(u64, Object)> {
+        self.shelf.forget(self.frames(member, ring).span.address(), rounds)
     }
 
     /// Members of the view.

@@ -99,26 +99,38 @@ impl Shelf {
         self.lock().range((ring, 0)..=(ring, u64::MAX)).count()
     }
 
-    /// Forgets those of a ring whose messages had rounds below `rounds`, or all if that is `None`. They are not lent any more.
-    pub(crate) fn forget(&self, ring: usize, rounds: Option<u64>) {
+    /// One of them.
+    pub(crate) fn clone_of(&self, ring: usize, number: u64) -> Option<Object> {
+        self.lock().get(&(ring, number)).map(|placed| placed.object.clone())
+    }
+
+    /// All of a ring, with their numbers.
+    pub(crate) fn clones_of(&self, ring: usize) -> Vec<(u64, Object)> {
+        let objects = self.lock();
+        let of_ring = objects.range((ring, 0)..=(ring, u64::MAX));
+        of_ring.map(|((_, number), placed)| (*number, placed.object.clone())).collect()
+    }
+
+    /// Forgets those of a ring whose messages had rounds below `rounds`, or all if that is `None`. They are not lent any more. Answers with
+    /// their numbers.
+    pub(crate) fn forget(&self, ring: usize, rounds: Option<u64>) -> Vec<(u64, Object)> {
         let mut objects = self.lock();
         let of_ring = (ring, 0)..=(ring, u64::MAX);
         let is_done =
             |placed: &mut Placed| rounds.is_none_or(|rounds| placed.round.is_some_and(|round| round < rounds));
         // Dropped behind the lock: that may take system calls.
-        let done: Vec<_> = objects.extract_if(of_ring, |_, placed| is_done(placed)).collect();
+        let done = objects.extract_if(of_ring, |_, placed| is_done(placed));
+        let done = done.map(|((_, number), placed)| (number, placed.object)).collect();
         self.count.store(objects.len(), Ordering::Relaxed);
-        drop(objects);
-        drop(done);
+        done
     }
 
     /// Forgets one. It is not lent any more.
-    pub(crate) fn remove(&self, ring: usize, number: u64) {
+    pub(crate) fn remove(&self, ring: usize, number: u64) -> Option<Object> {
         let mut objects = self.lock();
         let done = objects.remove(&(ring, number));
         self.count.store(objects.len(), Ordering::Relaxed);
-        drop(objects);
-        drop(done);
+        done.map(|placed| placed.object)
     }
 
     /// Where the object of this name stands, which the frame of `round` names.
@@ -155,14 +167,15 @@ mod tests {
         shelf.put(128, 0, vec![5].into());
         assert_eq!(shelf.find(64, name(2, 3), 0), None, "no such number");
         assert_eq!(shelf.find(64, name(0, 4), 0), None, "another length");
-        shelf.forget(64, Some(u64::MAX));
-        assert!(!shelf.is_empty(), "nobody has read of it");
+        assert!(shelf.forget(64, Some(u64::MAX)).is_empty() && !shelf.is_empty(), "nobody has read of it");
         shelf.find(64, name(0, 3), 9).unwrap();
         shelf.find(64, name(0, 3), 2).unwrap();
         shelf.forget(64, Some(9));
         assert!(shelf.find(64, name(0, 3), 9).is_some());
-        shelf.forget(64, Some(10));
-        assert_eq!(shelf.find(64, name(0, 3), 9), None);
+        assert_eq!(shelf.clone_of(64, 0).as_deref(), Some(&[1, 2, 3][..]));
+        let numbers = |objects: Vec<(u64, Object)>| objects.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
+        assert_eq!((numbers(shelf.clones_of(64)), numbers(shelf.forget(64, Some(10)))), (vec![0, 1], vec![0]));
+        assert_eq!((shelf.find(64, name(0, 3), 9), shelf.clone_of(64, 0).is_none()), (None, true));
         assert!(shelf.find(64, name(1, 1), 10).is_some() && shelf.find(128, name(0, 1), 0).is_some());
         assert_eq!((shelf.count_of(64), shelf.count_of(128)), (1, 1));
         shelf.put(64, 2, vec![6].into());

@@ -5,6 +5,7 @@
 //! needed to begin the next view: everybody's row, doorbell and process.
 use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
+use crate::large::Order;
 use crate::network::{Net, Network, Told};
 use crate::state::Way;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -66,6 +67,14 @@ pub(crate) enum News {
         view: ViewId,
         way: Way,
     },
+    /// Somebody who follows wants objects of a view.
+    Wants(Order),
+    /// Objects of a member begin to come, for which this process has asked.
+    Objects {
+        from: MemberId,
+        reply: u64,
+        way: Way,
+    },
     /// Somebody on another host wants to follow a view, over this stream.
     Guest {
         view: ViewId,
@@ -125,8 +134,8 @@ pub(crate) struct Crew {
     early: Vec<News>,
     /// When to read on, if there was no descriptor left for what is in the mailbox.
     starved_until: Option<Instant>,
-    /// Threads that wait for a stream over which to send a state.
-    senders: BTreeMap<(MemberId, ViewId), Sender<Connection>>,
+    /// Threads that wait for a stream to somebody: for a state, or for objects.
+    senders: BTreeMap<(MemberId, Purpose), Sender<Connection>>,
     /// Ways in bulk groups that others have handed over.
     bulk_links: Vec<(u128, ViewId, BulkLink)>,
     /// Who follows without being a member.
@@ -178,8 +187,8 @@ pub(crate) struct Notices {
     net: AtomicBool,
     deaths: Mutex<Vec<u64>>,
     doorbell: Mutex<Option<Doorbell>>,
-    /// States that can be handed over, and to whom.
-    states: Mutex<Vec<(MemberId, ViewId, [OwnedFd; 2])>>,
+    /// Pipes that can be handed over, with what letter to whom.
+    pipes: Mutex<Vec<(MemberId, Letter, [OwnedFd; 2])>>,
     /// Who waits for news without a row.
     waiter: Mutex<Option<Thread>>,
 }
@@ -193,9 +202,9 @@ impl Notices {
         self.ring();
     }
 
-    /// The pipe is made through which the state of this application, as it was in `view`, goes to `to`.
-    pub(crate) fn tell_of_state(&self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
-        lock(&self.states).push((to, view, pipe));
+    /// The pipe is made through which something goes to `to`.
+    pub(crate) fn tell_of_pipe(&self, to: MemberId, letter: Letter, pipe: [OwnedFd; 2]) {
+        lock(&self.pipes).push((to, letter, pipe));
         self.ring();
     }
 
@@ -426,9 +435,11 @@ impl Crew {
             self.dead.insert(id);
             news.push(News::Died(id));
         }
-        let states = std::mem::take(&mut *lock(&self.notices.states));
-        for (to, view, pipe) in states {
-            self.send_state(to, view, pipe);
+        let pipes = std::mem::take(&mut *lock(&self.notices.pipes));
+        for (to, letter, pipe) in pipes {
+            if let Ways::Mail { outbox, .. } = &mut self.ways {
+                let _ = outbox.push(to, letter, &pipe.map(Arc::new));
+            }
         }
         self.flush(&mut news);
         news
@@ -527,11 +538,19 @@ impl Crew {
                         news.push(News::Guest { view, stream });
                     }
                 }
-                Some(Event::Stream { with, purpose: Purpose::State { view }, stream, dialled: true }) => {
-                    if let Some(sender) = self.senders.remove(&(with.id, view)) {
+                Some(Event::Stream { with, purpose, stream, dialled: true }) if is_sent(&purpose) => {
+                    if let Some(sender) = self.senders.remove(&(with.id, purpose)) {
                         // It may have ended, when this took too long.
                         let _ = sender.send(stream);
                     }
+                }
+                Some(Event::Failed { address, purpose, .. }) if is_sent(&purpose) => {
+                    let is_it = |id: &MemberId| net.far(*id) == Some(&address);
+                    // Its thread waits no longer.
+                    self.senders.retain(|(id, of), _| *of != purpose || !is_it(id));
+                }
+                Some(Event::Stream { with, purpose: Purpose::Objects { reply, .. }, stream, .. }) => {
+                    news.push(News::Objects { from: with.id, reply, way: Way::Stream(stream) });
                 }
                 Some(Event::Stream { purpose: Purpose::State { view }, stream, .. }) => {
                     news.push(News::State { view, way: Way::Stream(stream) });
@@ -607,6 +626,14 @@ impl Crew {
             Letter::State { view, .. } => {
                 if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
                     news.push(News::State { view, way: Way::Pipe(pipe) });
+                }
+            }
+            Letter::Want { incarnation, view, from, reply, objects } if incarnation == self.incarnation => {
+                news.push(News::Wants(Order { from, view, reply, objects }));
+            }
+            Letter::Objects { from, reply } => {
+                if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
+                    news.push(News::Objects { from, reply, way: Way::Pipe(pipe) });
                 }
             }
             Letter::Bulk { incarnation, view, from, number, stream } => {
@@ -855,14 +882,14 @@ impl Crew {
         }
     }
 
-    /// Makes a stream to `to` for a state, which the answer yields when it is there.
-    pub(crate) fn dial_for_state(&mut self, to: MemberId, view: ViewId) -> Receiver<Connection> {
+    /// Makes a stream to `to` for what this process sends there, which the answer yields when it is there.
+    pub(crate) fn dial_for(&mut self, to: MemberId, purpose: Purpose) -> Receiver<Connection> {
         let (tell, told) = channel();
         if let Some(net) = self.net()
             && let Some(address) = net.far(to)
         {
-            net.endpoint().dial(address, Some(to), Purpose::State { view });
-            self.senders.insert((to, view), tell);
+            net.endpoint().dial(address, Some(to), purpose);
+            self.senders.insert((to, purpose), tell);
         }
         told
     }
@@ -948,14 +975,6 @@ impl Crew {
         Letter::Ask { from: self.me, pid: std::process::id(), config, members, observer, address }
     }
 
-    /// Hands the ends of a pipe to somebody who wants this application's state.
-    fn send_state(&mut self, to: MemberId, view: ViewId, pipe: [OwnedFd; 2]) {
-        let from = self.me;
-        if let Ways::Mail { outbox, .. } = &mut self.ways {
-            let _ = outbox.push(to, Letter::State { view, from }, &pipe.map(Arc::new));
-        }
-    }
-
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
         self.write(to, letter, &mut Enclosure { bytes: &[], fd: None });
     }
@@ -976,7 +995,8 @@ impl Crew {
             view.members.contains(id) || observers.contains(id) || parts.keys().any(|(_, from)| from == id)
         };
         self.newcomers.retain(|id, _| *id >= view.id);
-        self.senders.retain(|(_, of), _| *of >= view.id);
+        // Objects of an ended view are still wanted by those who follow it to its end.
+        self.senders.retain(|(_, of), _| !matches!(of, Purpose::State { view: of } if *of < view.id));
         if let Ways::Mail { watch, outbox, net, .. } = &mut self.ways {
             if let Some(net) = net {
                 net.retain(view.id, is_wanted);
@@ -995,6 +1015,11 @@ impl Crew {
         self.observers.retain(|id| !view.members.contains(id));
         self.members = view.members.iter().copied().collect();
     }
+}
+
+/// Whether a stream of this kind is dialled by who sends over it.
+fn is_sent(purpose: &Purpose) -> bool {
+    matches!(purpose, Purpose::State { .. } | Purpose::Objects { .. })
 }
 
 /// What goes with letters, to one or many.

@@ -2,10 +2,12 @@
 //! [learn](crate::Config::learn) its state have in common.
 //!
 //! It asks the members for the newest view and for their memory in it, reads what they deliver there, and goes with them to the
-//! next view. Nobody waits for it. If the members pass over a view before it has their memory of it, it goes on with the newest.
+//! next view. What stands in no ring it has members [send](Ahead). Nobody waits for it. If the members pass over a view before it has their
+//! memory of it, it goes on with the newest.
 use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
+use crate::large::{Ahead, Next};
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, View};
 use spindle_fabric::Watched;
 use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, RuntimeDir};
@@ -20,6 +22,9 @@ const CUT_MAX: Duration = Duration::from_secs(3);
 pub(crate) const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long the memory of a view may be on its way while the members are in a newer one already.
 const PARTS_WAIT: Duration = Duration::from_millis(200);
+
+/// Messages that are read on at once while an object is still to come, at most.
+const READ_ON_MAX: usize = 1024;
 
 /// Somebody who follows.
 #[derive(Debug)]
@@ -39,6 +44,12 @@ pub(crate) struct Follower {
     asked: Option<Instant>,
     /// In a group that spans hosts: when anything was heard from anybody last.
     heard: Instant,
+    /// What was read behind an object that has yet to come.
+    ahead: Ahead,
+    /// The newest message, if it was among that.
+    payload: Option<Vec<u8>>,
+    /// The longest object that it takes.
+    object_bytes_max: u64,
 }
 
 /// The newest view that was begun.
@@ -72,10 +83,30 @@ pub(crate) enum Begun {
 
 impl Follower {
     /// One with an address in `group`, which shows the members `digest` as its configuration's.
-    pub(crate) fn new(crew: Crew, digest: u64, founders: u32, dir: RuntimeDir, group: GroupName) -> Follower {
-        let (incarnation, followed, arriving, told, asked) = Default::default();
-        let heard = Instant::now();
-        Follower { crew, digest, founders, dir, group, incarnation, followed, arriving, told, asked, heard }
+    pub(crate) fn new(
+        crew: Crew,
+        digest: u64,
+        founders: u32,
+        object_bytes_max: u64,
+        (dir, group): (RuntimeDir, GroupName),
+    ) -> Follower {
+        let (incarnation, followed, arriving, told, asked, ahead, payload) = Default::default();
+        Follower {
+            crew,
+            digest,
+            founders,
+            dir,
+            group,
+            incarnation,
+            followed,
+            arriving,
+            told,
+            asked,
+            heard: Instant::now(),
+            ahead,
+            payload,
+            object_bytes_max,
+        }
     }
 
     pub(crate) fn me(&self) -> MemberId {
@@ -167,7 +198,13 @@ impl Follower {
                 News::Died(id) => {
                     // It may have been the last one.
                     self.ask_again();
+                    self.ahead.lost(id);
                     rest.push(News::Died(id));
+                }
+                News::Lost(id) => self.ahead.lost(id),
+                News::Objects { from, reply, way } => {
+                    let notices = Arc::clone(self.crew.notices());
+                    self.ahead.answered(from, reply, way, &notices);
                 }
                 news => rest.push(news),
             }
@@ -191,7 +228,7 @@ impl Follower {
     pub(crate) fn is_cut_off(&self) -> bool {
         let cut =
             |followed: &Followed| followed.next.is_none() && followed.cut.is_some_and(|at| at.elapsed() > CUT_MAX);
-        self.followed.as_ref().is_some_and(cut)
+        self.ahead.is_empty() && self.followed.as_ref().is_some_and(cut)
     }
 
     /// Whether there may be [`news`](Self::news).
@@ -256,6 +293,7 @@ impl Follower {
             None => (Observer::new(View::clone(&view), rows.rows())?, Begun::Newest),
         };
         self.followed = Some(Followed { observer, rows, view, next: None, cut: None });
+        self.ahead.begin();
         Ok(Some(begun))
     }
 
@@ -302,15 +340,57 @@ impl Follower {
     /// [`Lapped`], until it is told to [go on](Self::go_on).
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Seen>, Lapped> {
-        match &mut self.followed {
-            Some(Followed { observer, rows, next: None, .. }) => observer.next(rows.rows()),
-            _ => Ok(None),
+        self.payload = None;
+        if self.ahead.is_empty() {
+            match &mut self.followed {
+                Some(Followed { observer, rows, next: None, .. }) => match observer.next(rows.rows()) {
+                    Err(lapped) if lapped.is_object => {
+                        self.ahead.want(&lapped, observer.payload(), self.object_bytes_max);
+                    }
+                    next => return next,
+                },
+                _ => return Ok(None),
+            }
+        }
+        self.next_behind()
+    }
+
+    /// The same while an object is still to come.
+    fn next_behind(&mut self) -> Result<Option<Seen>, Lapped> {
+        let Some(Followed { observer, rows, view, .. }) = &mut self.followed else { return Ok(None) };
+        for _ in 0..READ_ON_MAX {
+            if !self.ahead.has_room() {
+                break;
+            }
+            match observer.next(rows.rows()) {
+                Ok(Some(seen)) => self.ahead.put(seen, observer.payload()),
+                Err(lapped) if lapped.is_object => {
+                    self.ahead.want(&lapped, observer.payload(), self.object_bytes_max);
+                }
+                // If it was lapped, it says so again when that is what comes next.
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.ahead.step(&mut self.crew, view);
+        match self.ahead.take() {
+            Some(Next::Message(seen, payload)) => {
+                self.payload = Some(payload);
+                Ok(Some(seen))
+            }
+            Some(Next::Gone(lapped)) => Err(lapped),
+            None => Ok(None),
         }
     }
 
     /// The bytes of the newest message.
     pub(crate) fn payload(&self) -> &[u8] {
-        self.followed.as_ref().map_or(&[], |followed| followed.observer.payload())
+        let in_its_frame = || self.followed.as_ref().map_or(&[][..], |followed| followed.observer.payload());
+        self.payload.as_deref().unwrap_or_else(in_its_frame)
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn take_payload(&mut self) -> Vec<u8> {
+        self.payload.take().unwrap_or_else(|| self.payload().to_vec())
     }
 
     /// Goes on at the present. What was missed by that.
@@ -321,7 +401,7 @@ impl Follower {
 
     /// If the view has ended, and everything in it was yielded: the change to the next one. Told once.
     pub(crate) fn end(&mut self) -> Option<ViewChange> {
-        let followed = self.followed.as_mut().filter(|followed| followed.next.is_none())?;
+        let followed = self.followed.as_mut().filter(|followed| followed.next.is_none() && self.ahead.is_empty())?;
         let decision = followed.observer.decision().filter(|_| followed.observer.is_at_end(followed.rows.rows()))?;
         let next = Arc::new(decision.next.clone());
         followed.next = Some((Arc::clone(&next), Instant::now()));
@@ -352,6 +432,7 @@ impl Follower {
 
     /// Whether all members have finished, and everything that they have sent was yielded.
     pub(crate) fn is_finished(&self) -> bool {
-        self.followed.as_ref().is_some_and(|followed| followed.observer.is_finished(followed.rows.rows()))
+        let is_finished = |followed: &Followed| followed.observer.is_finished(followed.rows.rows());
+        self.ahead.is_empty() && self.followed.as_ref().is_some_and(is_finished)
     }
 }

@@ -586,7 +586,8 @@ impl<'a> Candidate<'a> {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(self.seen.clone()));
         let (dir, group) = (self.dir.clone(), self.group.clone());
-        let follower = Follower::new(crew, self.digest, self.config.members, dir, group);
+        let bytes_max = self.config.object_bytes_max;
+        let follower = Follower::new(crew, self.digest, self.config.members, bytes_max, (dir, group));
         let begin = (self.bell.clone(), self.config.terms());
         let learner = Learner::new(follower, begin, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
         let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());

@@ -324,7 +324,7 @@ impl Learner {
         while got.len() < BATCH_MAX
             && let Some(seen) = self.follower.next()?
         {
-            let payload = self.follower.payload().to_vec();
+            let payload = self.follower.take_payload();
             got.push(Item::Message { subgroup: seen.subgroup, sender: seen.sender, round: seen.round, payload });
         }
         let count = got.len();

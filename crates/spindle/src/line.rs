@@ -1,6 +1,6 @@
 //! One subgroup of this member, from view to view: its handles, and what they are fed with.
 use crate::crew::Notices;
-use crate::large::Outbound;
+use crate::large::{Kept, Outbound};
 use crate::port::{Port, Relay};
 use crate::publisher::Publisher;
 use crate::receiver::{Inlet, Receiver, Stretch};
@@ -127,12 +127,12 @@ impl Line {
     }
 
     /// The view has ended; `engine` is that of it.
-    pub(crate) fn end_view(&mut self, engine: &Engine, fabric: &Mesh) {
+    pub(crate) fn end_view(&mut self, engine: &Engine, fabric: &Mesh, kept: &Kept) {
         let Some(id) = self.id else { return };
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
             // What it knows to be everywhere needs not be sent again.
-            self.look_after_objects(engine);
+            self.look_after_objects(engine, kept);
         }
         let objects = self.port.outbound.end_view();
         if let Some(room) = self.room.take() {
@@ -234,11 +234,12 @@ impl Line {
     }
 
     /// Forgets its own objects that are delivered everywhere.
-    pub(crate) fn look_after_objects(&mut self, engine: &Engine) {
-        let position = self.id.and_then(|id| engine.delivered_everywhere(id)).unwrap_or(0);
+    pub(crate) fn look_after_objects(&mut self, engine: &Engine, kept: &Kept) {
+        let Some(id) = self.id else { return };
+        let position = engine.delivered_everywhere(id).unwrap_or(0);
         if position != self.settled {
             self.settled = position;
-            self.port.outbound.settle(position);
+            kept.keep(id, engine.me(), || self.port.outbound.settle(position));
         }
     }
 

@@ -5,13 +5,13 @@ use crate::error::{Ended, HandleError, JoinError};
 use crate::following::ASK_EVERY;
 use crate::group::Group;
 use crate::joining::Joins;
-use crate::large::{LINK_LOOK, Large};
+use crate::large::{Kept, LINK_LOOK, Large, Order, Serving};
 use crate::line::Line;
 use crate::meeting::{self, Meeting};
 use crate::publisher::Publisher;
 use crate::receiver::Receiver;
 use crate::shared::{End, Shared, Upcall};
-use crate::state::{send_state, send_state_afar};
+use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
 use spindle_core::layout::{RowLayout, membership};
@@ -20,6 +20,7 @@ use spindle_core::{
     limits,
 };
 use spindle_fabric::mail::{Letter, Refusal, Request};
+use spindle_fabric::net::Purpose;
 use spindle_fabric::region::check_room;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Fabric, MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts, Retired};
@@ -44,6 +45,9 @@ pub struct Node {
     bell: MemberBell,
     view: Arc<View>,
     large: Large,
+    /// Objects for those who follow.
+    kept: Arc<Kept>,
+    serving: Serving,
     /// By name; the order is that of the first view.
     lines: Vec<Line>,
     /// By subgroup of this view: which line.
@@ -85,6 +89,8 @@ pub struct Node {
     blocked: bool,
     /// When others were asked last whether they go on without this member.
     asked: Instant,
+    /// Since when everything is done.
+    finished: Option<Instant>,
 }
 
 /// What a node keeps of its configuration.
@@ -185,10 +191,10 @@ const INSTALL_LOOK: Duration = Duration::from_millis(10);
 const RETIRED_MAX: Duration = Duration::from_secs(2);
 /// How often they are looked after.
 const RETIRED_LOOK: Duration = Duration::from_millis(1);
-/// How long to wait for a stream over which a state goes.
-const STREAM_WAIT: Duration = Duration::from_secs(7);
 /// How long a member that ends waits until its peers on other hosts have heard so, at most.
 const FAREWELL_MAX: Duration = Duration::from_millis(200);
+/// How long a member that has finished waits for those who follow and may want large messages of it, at most: until they go.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
 /// Streams that are kept for views to come, at most.
@@ -400,7 +406,8 @@ impl Node {
         let notices = crew.notices();
         let line = |spec: &SubgroupSpec| Line::new(spec.name.clone(), &shared, notices, terms.object_bytes_max);
         let mut lines: Vec<Line> = view.subgroups.iter().map(line).collect();
-        let large = Large::new(notices, &terms);
+        let (large, kept) = (Large::new(notices, &terms), Arc::new(Kept::default()));
+        kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
         let clock = Clock { start: Instant::now(), now: Time(0), polls: 0, looked: false };
         let joins = Joins::new(handover);
@@ -414,6 +421,8 @@ impl Node {
             bell,
             view,
             large,
+            kept,
+            serving: Serving::default(),
             lines,
             by_id,
             next,
@@ -437,6 +446,7 @@ impl Node {
             evicting: BTreeSet::new(),
             blocked: false,
             asked: Instant::now(),
+            finished: None,
         })
     }
 
@@ -554,7 +564,7 @@ impl Node {
         if self.had_guests && self.fabric.guests() == 0 {
             // Nobody says so, and what was kept for the last of them is free.
             self.had_guests = false;
-            self.engine.set_observed(self.is_observed());
+            self.heed_observers();
         }
         if !self.retired.is_empty() {
             self.retired.retain_mut(|(retired, since)| !retired.progress() && since.elapsed() < RETIRED_MAX);
@@ -582,20 +592,29 @@ impl Node {
                 Ok(Poll::Worked)
             }
             State::Running => Ok(Poll::Idle),
-            State::Finished => {
-                self.end(End::Finished);
-                Ok(Poll::Finished)
-            }
+            State::Finished => Ok(self.finish()),
             State::Ended => self.end_view(),
             State::Evicted => Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id })),
             State::Failed(fault) => Err(self.broken(Ended::Stuck(fault.to_string()))),
         }
     }
 
+    /// Everything is done here. Who follows may have yet to ask for the last large messages.
+    #[cold]
+    fn finish(&mut self) -> Poll {
+        let since = *self.finished.get_or_insert_with(Instant::now);
+        if self.kept.is_any() && since.elapsed() < KEPT_FOR {
+            self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
+            return Poll::Idle;
+        }
+        self.end(End::Finished);
+        Poll::Finished
+    }
+
     /// Forgets the objects of messages that are delivered: others' here, my own everywhere.
     #[cold]
     fn look_after_objects(&mut self, worked: bool) {
-        self.lines.iter_mut().for_each(|line| line.look_after_objects(&self.engine));
+        self.lines.iter_mut().for_each(|line| line.look_after_objects(&self.engine, &self.kept));
         if !worked {
             return;
         }
@@ -605,7 +624,7 @@ impl Node {
                 let ring = place.and_then(|place| place.ring).expect("it sends there");
                 let rounds = self.engine.delivered_rounds(id, sender);
                 let is_read = !self.lines[self.by_id[id.index()]].delivers_to_nobody();
-                self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds));
+                self.kept.keep(id, *member, || self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds)));
             }
         }
     }
@@ -640,6 +659,7 @@ impl Node {
     #[cold]
     fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
         let mut worked = self.attend()?;
+        self.serving.serve(&mut self.crew, &self.kept);
         if self.next.is_none() {
             self.open_large()?;
             if !self.states.is_empty() && !self.engine.is_wedged() {
@@ -681,8 +701,9 @@ impl Node {
         }
         let decided = self.engine.decision().map(|decision| decision.next.clone());
         for line in &mut self.lines {
-            line.end_view(&self.engine, &self.fabric);
+            line.end_view(&self.engine, &self.fabric, &self.kept);
         }
+        self.kept.end_view();
         self.large.end_view();
         let Some(engine) = self.engine.successor() else { return Err(self.broken(Ended::Left)) };
         let installing = Installing::new(engine, &mut self.crew, &self.bell, &self.terms, self.spare.take());
@@ -728,6 +749,7 @@ impl Node {
             }
         }
         self.by_id = begin_lines(&mut self.lines, &mut engine, &fabric, &view);
+        self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&view));
         self.retired.extend(self.fabric.retire().map(|retired| (retired, Instant::now())));
         (self.engine, self.fabric, self.view) = (engine, fabric, view);
@@ -779,7 +801,9 @@ impl Node {
                     self.engine.abandon(1, &mut self.fabric);
                     return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
                 }
+                News::Wants(order) => self.wanted(order),
                 News::Lost(_)
+                | News::Objects { .. }
                 | News::Guest { .. }
                 | News::Refused(_)
                 | News::Waits(_)
@@ -788,7 +812,7 @@ impl Node {
             }
         }
         self.let_guests_in();
-        self.engine.set_observed(self.is_observed());
+        self.heed_observers();
         if !self.had_spare && self.next.is_none() && !self.engine.is_wedged() && self.joins.is_complete() {
             self.had_spare = true;
             let joining: Vec<MemberId> = self.joins.asking().collect();
@@ -807,9 +831,11 @@ impl Node {
         Ok(worked)
     }
 
-    /// Whether somebody follows who needs what was delivered for a while yet.
-    fn is_observed(&self) -> bool {
-        !self.crew.observers().is_empty() || self.fabric.guests() > 0
+    /// Whether somebody follows who needs what was delivered for a while yet: keeps it then.
+    fn heed_observers(&mut self) {
+        let is_observed = !self.crew.observers().is_empty() || self.fabric.guests() > 0;
+        self.engine.set_observed(is_observed);
+        self.kept.set_on(is_observed);
     }
 
     /// Lets those follow the view who have made a stream for it.
@@ -890,6 +916,16 @@ impl Node {
         }
     }
 
+    /// Somebody who follows wants objects.
+    fn wanted(&mut self, order: Order) {
+        let is_in = |view: &View| view.rank_of(order.from).is_some();
+        if !is_in(&self.view) && !self.next.as_ref().is_some_and(|next| is_in(&next.view)) {
+            // It may have been forgotten, because it was slow to read its letters.
+            self.crew.add_observer(order.from);
+        }
+        self.serving.ask(order);
+    }
+
     /// Another process of this user wants something.
     fn requested(&mut self, from: MemberId, reply: u64, what: Request) {
         match what {
@@ -941,7 +977,7 @@ impl Node {
         let thread = thread::Builder::new().name("spindle-state".into());
         // Without a thread or memory for it the joiner hears nothing, and asks somebody else.
         if self.crew.is_far(to) {
-            let stream = self.crew.dial_for_state(to, view);
+            let stream = self.crew.dial_for(to, Purpose::State { view });
             let send = move || match stream.recv_timeout(STREAM_WAIT) {
                 Ok(stream) => send_state_afar(state, &places, stream),
                 Err(_) => Ok(()),
@@ -949,7 +985,8 @@ impl Node {
             let _ = thread.spawn(send);
             return;
         }
-        let _ = thread.spawn(move || send_state(state, &places, |pipe| notices.tell_of_state(to, view, pipe)));
+        let letter = Letter::State { view, from: self.crew.me };
+        let _ = thread.spawn(move || send_state(state, &places, |pipe| notices.tell_of_pipe(to, letter, pipe)));
     }
 
     /// The others are too few without somebody who is suspected. Who has no address any more writes nothing any more, whether its
@@ -1116,6 +1153,7 @@ impl Node {
             }
         }
         self.lines.iter_mut().for_each(Line::end);
+        self.kept.end();
         if let Some(mailbox) = self.crew.mailbox() {
             mailbox.leave();
         }

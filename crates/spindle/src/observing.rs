@@ -29,7 +29,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(1);
 ///
 /// It begins at the present: what was delivered before is not told, nor is any state of the application.
 /// [`next`](Self::next) has to be called again soon. How long a pause may be depends on the senders: half of each ring stays readable
-/// behind what is sent, for as long as somebody observes.
+/// behind what is sent, for as long as somebody observes. Messages that no ring holds are asked for of a member, which keeps the newest of
+/// them a while; those up to this process's [`object_bytes_max`](Config::object_bytes_max) are told.
 #[derive(Debug)]
 pub struct Observing {
     follower: Follower,
@@ -157,7 +158,7 @@ impl Config {
             }
             None => Crew::new(Mailbox::visit(&dir, &group)?, None, None)?,
         };
-        let mut follower = Follower::new(crew, self.observer_digest(), 1, dir, group);
+        let mut follower = Follower::new(crew, self.observer_digest(), 1, self.object_bytes_max, (dir, group));
         let start = Instant::now();
         let deadline = after(start, self.gather_timeout);
         let mut seen: Option<Gathering> = None;

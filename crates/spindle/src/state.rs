@@ -16,7 +16,9 @@ use std::thread;
 use std::time::Duration;
 
 /// How long one end waits for the other to do anything.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a stream over which something goes to another host.
+pub(crate) const STREAM_WAIT: Duration = Duration::from_secs(7);
 /// Subgroups that anybody has.
 const SUBGROUPS_MAX: u64 = spindle_core::limits::SUBGROUPS_MAX as u64;
 

@@ -10,6 +10,8 @@ pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(1);
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_millis(20);
 /// Bytes in one letter between mailboxes.
 pub(crate) const LETTER_BYTES_MAX: usize = 16 << 10;
+/// Objects that one letter asks for.
+pub const WANTED_MAX: usize = 16;
 /// Descriptors in one letter: a member's row, doorbell, process, and its doorbell's eventfd.
 pub(super) const LETTER_FDS_MAX: usize = 4;
 /// Letters that are no letters which one look into a mailbox throws away, so that whoever floods it does not hold its

@@ -32,11 +32,12 @@ mod wire;
 pub use dir::{DirError, GroupName, NameError, RuntimeDir};
 pub use enclosure::{disclose, enclose};
 pub use error::MailError;
+pub use limits::WANTED_MAX;
 pub use mailbox::{Delivery, Dropped, Mailbox, found_or_find};
 pub use outbox::Outbox;
 pub use place::VISITOR_IDS_FROM;
 pub use watch::{Notice, Watch};
-pub use wire::{Letter, Refusal, Request, VERSION};
+pub use wire::{Letter, Refusal, Request, VERSION, Wanted};
 
 use spindle_core::MemberId;
 

@@ -4,14 +4,14 @@
 //! for something or refuse it; so two versions of Spindle can tell each other that they differ ([`stranger`]). Whatever
 //! the bytes, decoding answers with a letter or a [`WireError`].
 use super::bytes::{Reader, WireError, Writer};
-use super::limits::LETTER_BYTES_MAX;
+use super::limits::{LETTER_BYTES_MAX, WANTED_MAX};
 use crate::net::Address;
 use crate::ofi::OfiAddress;
 use spindle_core::limits::MEMBERS_MAX;
-use spindle_core::{MemberId, ViewId};
+use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 const MAGIC: u64 = u64::from_le_bytes(*b"spndmail");
 
 const PARTS: u32 = 1;
@@ -24,6 +24,8 @@ const ANSWER: u32 = 7;
 const STATE: u32 = 8;
 const PORT: u32 = 9;
 const BULK: u32 = 10;
+const WANT: u32 = 11;
+const OBJECTS: u32 = 12;
 
 /// What processes of a group write to each other.
 ///
@@ -133,6 +135,38 @@ pub enum Letter {
         /// Whether blocks come over it. Otherwise it is the root's, and objects are lent through it.
         stream: bool,
     },
+    /// Objects of that view that who follows it needs; at most [`WANTED_MAX`](super::WANTED_MAX) of them are asked for at once.
+    Want {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+        /// Who follows.
+        from: MemberId,
+        /// Comes back in the answer; means nothing to who answers.
+        reply: u64,
+        /// Which.
+        objects: Vec<Wanted>,
+    },
+    /// The answer to [`Letter::Want`], on the same machine. With two descriptors: the data and the ends of the [pipe](crate::pipe) through
+    /// which they come.
+    Objects {
+        /// Whose objects.
+        from: MemberId,
+        /// That of the question.
+        reply: u64,
+    },
+}
+
+/// An object of a view.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Wanted {
+    /// Where.
+    pub subgroup: SubgroupId,
+    /// Whose it is.
+    pub sender: Rank,
+    /// Its number among that sender's there.
+    pub number: u64,
 }
 
 /// Why somebody can't join. The values are those of who refuses.
@@ -185,9 +219,14 @@ impl Letter {
     pub fn fds(&self) -> usize {
         match self {
             Self::Parts { event, .. } => 3 + usize::from(*event),
-            Self::State { .. } => 2,
+            Self::State { .. } | Self::Objects { .. } => 2,
             Self::View { .. } | Self::Answer { .. } | Self::Bulk { .. } => 1,
-            Self::Ask { .. } | Self::Refused { .. } | Self::Wait { .. } | Self::Request { .. } | Self::Port { .. } => 0,
+            Self::Ask { .. }
+            | Self::Refused { .. }
+            | Self::Wait { .. }
+            | Self::Request { .. }
+            | Self::Port { .. }
+            | Self::Want { .. } => 0,
         }
     }
 
@@ -200,7 +239,9 @@ impl Letter {
             | Self::Request { from, .. }
             | Self::State { from, .. }
             | Self::Port { from, .. }
-            | Self::Bulk { from, .. } => Some(*from),
+            | Self::Bulk { from, .. }
+            | Self::Want { from, .. }
+            | Self::Objects { from, .. } => Some(*from),
             Self::Refused { .. } | Self::Wait { .. } | Self::Answer { .. } => None,
         }
     }
@@ -266,6 +307,18 @@ impl Letter {
                 [view.0, from.0, *number].into_iter().for_each(|value| out.u64(value));
                 out.u32(u32::from(*stream));
             }
+            Self::Want { incarnation, view, from, reply, objects } => {
+                out.u128(*incarnation);
+                [view.0, from.0, *reply].into_iter().for_each(|value| out.u64(value));
+                let objects = &objects[..objects.len().min(WANTED_MAX)];
+                out.u32(objects.len() as u32);
+                for Wanted { subgroup, sender, number } in objects {
+                    out.u32(subgroup.0);
+                    out.u32(sender.0);
+                    out.u64(*number);
+                }
+            }
+            Self::Objects { from, reply } => [from.0, *reply].into_iter().for_each(|value| out.u64(value)),
         }
         debug_assert!(out.0.len() <= LETTER_BYTES_MAX);
         out.0
@@ -310,6 +363,8 @@ impl Letter {
                 number: from.u64()?,
                 stream: truth(&mut from, "stream of a bulk group")?,
             },
+            WANT => want(&mut from)?,
+            OBJECTS => Self::Objects { from: MemberId(from.u64()?), reply: from.u64()? },
             got => return Err(WireError::Kind { got }),
         };
         match from.0.len() {
@@ -330,6 +385,8 @@ impl Letter {
             Self::State { .. } => STATE,
             Self::Bulk { .. } => BULK,
             Self::Port { .. } => PORT,
+            Self::Want { .. } => WANT,
+            Self::Objects { .. } => OBJECTS,
         }
     }
 }
@@ -432,6 +489,20 @@ fn wait(from: &mut Reader<'_>) -> Result<Letter, WireError> {
     Ok(Letter::Wait { members, leader, present })
 }
 
+fn want(from: &mut Reader<'_>) -> Result<Letter, WireError> {
+    let (incarnation, view) = (from.u128()?, ViewId(from.u64()?));
+    let (asker, reply, count) = (MemberId(from.u64()?), from.u64()?, from.u32()?);
+    if count as usize > WANTED_MAX {
+        return Err(WireError::Value { field: "number of objects" });
+    }
+    let mut objects = Vec::new();
+    for _ in 0..count {
+        let (subgroup, sender) = (SubgroupId(from.u32()?), Rank(from.u32()?));
+        objects.push(Wanted { subgroup, sender, number: from.u64()? });
+    }
+    Ok(Letter::Want { incarnation, view, from: asker, reply, objects })
+}
+
 fn put_request(out: &mut Writer, request: Request) {
     match request {
         Request::Status => out.u32(1),
@@ -461,6 +532,11 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn wanted(count: u64) -> Vec<Wanted> {
+        let wanted = |number| Wanted { subgroup: SubgroupId(3), sender: Rank(number as u32), number: number << 40 };
+        (0..count).map(wanted).collect()
+    }
 
     fn samples() -> Vec<Letter> {
         let (view, from, incarnation) = (ViewId(7), MemberId(3), u128::MAX - 5);
@@ -495,6 +571,9 @@ mod tests {
             Letter::State { view, from },
             Letter::Bulk { incarnation, view, from, number: u64::MAX - 1, stream: true },
             Letter::Bulk { incarnation, view, from, number: 0, stream: false },
+            Letter::Want { incarnation, view, from, reply: 7, objects: vec![] },
+            Letter::Want { incarnation, view, from, reply: u64::MAX, objects: wanted(WANTED_MAX as u64) },
+            Letter::Objects { from, reply: 1 << 50 },
             Letter::Port { incarnation, view, from, address: OfiAddress::from_bytes(&[7; 68]).unwrap() },
             Letter::Port { incarnation, view, from, address: OfiAddress::from_bytes(&[9; 5]).unwrap() },
         ]
@@ -528,6 +607,12 @@ mod tests {
         let sent = Letter::Wait { members: 1, leader: MemberId(0), present: present.clone() };
         let received = Letter::Wait { members: 1, leader: MemberId(0), present: present[..MEMBERS_MAX].to_vec() };
         assert_eq!(Letter::decode(&sent.encode()), Ok(received));
+        let want = |objects| Letter::Want { incarnation: 1, view: ViewId(2), from: MemberId(3), reply: 4, objects };
+        let most = wanted(WANTED_MAX as u64);
+        let mut bytes = want(wanted(WANTED_MAX as u64 + 1)).encode();
+        assert_eq!(Letter::decode(&bytes), Ok(want(most)));
+        bytes[56] += 1;
+        assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "number of objects" }));
     }
 
     #[test]

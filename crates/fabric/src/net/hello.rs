@@ -64,6 +64,13 @@ pub enum Purpose {
         /// Which of the view's bulk groups, by the members' own count.
         number: u64,
     },
+    /// Large messages, as bytes, for somebody who follows.
+    Objects {
+        /// The view.
+        view: ViewId,
+        /// The number under which it has asked for them.
+        reply: u64,
+    },
 }
 
 /// Why somebody refused a connection. The values are those of who refuses.
@@ -321,6 +328,7 @@ fn put_purpose(out: &mut Writer, purpose: Purpose) {
         Purpose::Guest { incarnation, view } => (3, incarnation, view, 0),
         Purpose::State { view } => (4, 0, view, 0),
         Purpose::Bulk { incarnation, view, number } => (5, incarnation, view, number),
+        Purpose::Objects { view, reply } => (6, 0, view, reply),
     };
     out.u32(kind);
     out.u128(incarnation);
@@ -336,6 +344,7 @@ fn purpose(from: &mut Reader<'_>) -> Result<Purpose, WireError> {
         (3, incarnation, view, 0) => Purpose::Guest { incarnation, view },
         (4, 0, view, 0) => Purpose::State { view },
         (5, incarnation, view, number) => Purpose::Bulk { incarnation, view, number },
+        (6, 0, view, reply) => Purpose::Objects { view, reply },
         _ => return Err(WireError::Value { field: "purpose" }),
     })
 }
@@ -383,6 +392,7 @@ mod tests {
             Purpose::Guest { incarnation, view },
             Purpose::State { view },
             Purpose::Bulk { incarnation, view, number: u64::MAX },
+            Purpose::Objects { view, reply: u64::MAX },
         ];
         let hello = |purpose| Hello {
             group: GroupName::new("demo").unwrap(),

@@ -40,7 +40,7 @@ impl Parcel {
 }
 
 fn is_for_the_net(letter: &Letter) -> bool {
-    !matches!(letter, Letter::Parts { .. } | Letter::State { .. } | Letter::Bulk { .. })
+    !matches!(letter, Letter::Parts { .. } | Letter::State { .. } | Letter::Objects { .. } | Letter::Bulk { .. })
 }
 
 /// Whether an enclosure of `bytes` is what the letter says, if it says something of it.

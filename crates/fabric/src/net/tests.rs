@@ -281,11 +281,12 @@ fn large_enclosures_arrive() {
     }
 }
 
-const PURPOSES: [Purpose; 4] = [
+const PURPOSES: [Purpose; 5] = [
     Purpose::Part { incarnation: u128::MAX - 3, view: ViewId(7) },
     Purpose::Guest { incarnation: 1, view: ViewId(u64::MAX) },
     Purpose::State { view: ViewId(0) },
     Purpose::Bulk { incarnation: 3, view: ViewId(1), number: 1 << 40 },
+    Purpose::Objects { view: ViewId(1), reply: 1 << 40 },
 ];
 
 #[test]

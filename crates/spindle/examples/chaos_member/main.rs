@@ -35,8 +35,6 @@ const SUBGROUPS: [(&str, Order, u64); 4] = [
 const HEADER_BYTES: u64 = 24;
 /// Bytes of the longest message.
 const LARGE_BYTES_MAX: u64 = 2_000_000;
-/// Whether some messages are longer than a ring. Who learns a state can't follow those.
-static LARGE: AtomicBool = AtomicBool::new(false);
 /// Numbers that a sender asks for at a time.
 const RESERVE: u64 = 64;
 /// Longer than any view change should take; then the claim is tried again, since only the driver decides what is too long.
@@ -305,8 +303,7 @@ impl Sending {
         let most = SUBGROUPS[stream.subgroup as usize].2;
         let len = HEADER_BYTES + if dice.one_in(20) { most - HEADER_BYTES } else { dice.below(100) };
         let waits = !dice.one_in(3);
-        let large = LARGE.load(Ordering::Relaxed) && dice.one_in(60);
-        if large {
+        if dice.one_in(60) {
             return self.send_large(i);
         }
         let Some(mut frame) = stream.sender.claim(len, waits)? else { return Ok(false) };
@@ -436,7 +433,6 @@ fn main() -> ExitCode {
         suspect_after: Duration::from_millis(number(4)),
         states: words[6] == "states",
     };
-    LARGE.store(!orders.states, Ordering::Relaxed);
     let path = orders.dir.join(format!("{}.log", orders.instance));
     let file = OpenOptions::new().create(true).append(true).open(path).expect("the log can be made");
     let log = Log(Arc::new(file));

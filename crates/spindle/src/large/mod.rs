@@ -4,9 +4,18 @@
 //! For each sender of a subgroup that has such a message there is a [bulk group](crate::bulk) of the subgroup's members, in each view anew. On one
 //! machine objects are lent; as soon as a member is on another, blocks go over streams. The sender opens it; the others take part when its
 //! link reaches them.
+//!
+//! Who follows is no member, and asks one for the object that a message names: `Kept` is what members keep for that, `Serving` sends it, and
+//! `Ahead` is what waits for it at the other end.
+mod fetching;
+mod kept;
 mod outbound;
+mod serving;
 
+pub(crate) use fetching::{Ahead, Next};
+pub(crate) use kept::Kept;
 pub(crate) use outbound::{Outbound, Permit};
+pub(crate) use serving::{Order, Serving};
 
 use crate::bulk::{
     Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId, Upcalls,

@@ -186,18 +186,19 @@ impl Outbound {
         self.pass(names.into_iter());
     }
 
-    /// Everything below `position` in this view's ring is delivered everywhere, here too.
-    pub(crate) fn settle(&self, position: u64) {
+    /// Everything below `position` in this view's ring is delivered everywhere, here too. The objects there, with their numbers.
+    pub(crate) fn settle(&self, position: u64) -> Vec<(u64, Object)> {
         let mut state = self.lock();
-        let State { lane: Some(lane), objects, .. } = &mut *state else { return };
+        let State { lane: Some(lane), objects, .. } = &mut *state else { return vec![] };
         let rest = lane.sent.split_off(&position);
         let settled = std::mem::replace(&mut lane.sent, rest);
         let done: Vec<Object> = settled.values().filter_map(|(own, _)| objects.remove(own)).collect();
-        for (_, number) in settled.values() {
-            lane.rows.forget_object(lane.me, lane.claims.ring(), *number);
-        }
+        let numbers = settled.values().map(|(_, number)| *number);
+        let forget = |number| Some((number, lane.rows.forget_object(lane.me, lane.claims.ring(), number)?));
+        let forgotten = numbers.filter_map(forget).collect();
         drop(state);
         self.forgotten(done);
+        forgotten
     }
 
     fn forgotten(&self, objects: Vec<Object>) {

@@ -1,0 +1,275 @@
+//! Objects on their way from a member to somebody who follows: as its application's state goes, through a pipe or over a stream, and written by
+//! a thread of its own.
+//!
+//! ```text
+//! stream = for each object that was asked for: its length + 1, or 0 if it is not kept any more (u64) | its bytes
+//! ```
+use super::kept::Kept;
+use crate::carry::{CarryReader, CarryWriter};
+use crate::crew::{Crew, Notices};
+use crate::state::{PATIENCE, STREAM_WAIT, Way};
+use spindle_core::{MemberId, ViewId};
+use spindle_fabric::mail::{Letter, Wanted};
+use spindle_fabric::net::Purpose;
+use spindle_fabric::pipe::{PipeReader, PipeWriter};
+use spindle_fabric::tcp::Connection;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// Who follows and is served at once, at most. The others wait for their turn.
+const SERVED_MAX: usize = 8;
+/// Who waits, at most. Who is turned away hears nothing, and asks another member.
+const WAITING_MAX: usize = 64;
+/// Bytes that are read at once: a follower that has lost interest notices so soon.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The objects that somebody wants of a member.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) from: MemberId,
+    pub(crate) view: ViewId,
+    pub(crate) reply: u64,
+    pub(crate) objects: Vec<Wanted>,
+}
+
+/// A member's counter.
+#[derive(Debug, Default)]
+pub(crate) struct Serving {
+    waiting: VecDeque<Order>,
+    served: Arc<AtomicUsize>,
+}
+
+/// One who is served.
+struct Served {
+    count: Arc<AtomicUsize>,
+    notices: Arc<Notices>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        // Others may wait.
+        self.notices.ring();
+    }
+}
+
+impl Serving {
+    /// Somebody wants something. Whoever asks again does not wait for what it has asked for before.
+    pub(crate) fn ask(&mut self, order: Order) {
+        self.waiting.retain(|waiting| waiting.from != order.from);
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(order);
+        }
+    }
+
+    /// Serves those who wait, as far as it may.
+    pub(crate) fn serve(&mut self, crew: &mut Crew, kept: &Arc<Kept>) {
+        while self.served.load(Ordering::Relaxed) < SERVED_MAX
+            && let Some(order) = self.waiting.pop_front()
+        {
+            let Order { from, view, reply, objects } = order;
+            let (kept, notices) = (Arc::clone(kept), Arc::clone(crew.notices()));
+            self.served.fetch_add(1, Ordering::Relaxed);
+            let served = Served { count: Arc::clone(&self.served), notices: Arc::clone(&notices) };
+            let thread = thread::Builder::new().name("spindle-objects".into());
+            // Without a thread or memory for it, who follows hears nothing, and asks somebody else.
+            let _ = if crew.is_far(from) {
+                let stream = crew.dial_for(from, Purpose::Objects { view, reply });
+                thread.spawn(move || {
+                    let _served = served;
+                    let Ok(stream) = stream.recv_timeout(STREAM_WAIT) else { return Ok(()) };
+                    send_afar(&kept, view, &objects, stream)
+                })
+            } else {
+                let letter = Letter::Objects { from: crew.me, reply };
+                thread.spawn(move || {
+                    let _served = served;
+                    send(&kept, view, &objects, |pipe| notices.tell_of_pipe(from, letter, pipe))
+                })
+            };
+        }
+    }
+}
+
+/// Writes objects into a pipe, whose ends for the reader `tell` gets.
+fn send(kept: &Kept, view: ViewId, wanted: &[Wanted], tell: impl FnOnce([OwnedFd; 2])) -> io::Result<()> {
+    let expected =
+        wanted.iter().map(|wanted| 8 + kept.find(view, wanted).map_or(0, |object| object.len() as u64)).sum();
+    let (mut writer, ends) = PipeWriter::create(Some(expected), PATIENCE).map_err(io::Error::other)?;
+    tell(ends);
+    for wanted in wanted {
+        // One after the other: while it waits for its reader, it holds no more than one.
+        let object = kept.find(view, wanted);
+        writer.write_all(&head(object.as_deref()))?;
+        writer.write_from(object.as_deref().unwrap_or_default())?;
+    }
+    writer.finish();
+    Ok(())
+}
+
+/// The same over a stream, to another host.
+fn send_afar(kept: &Kept, view: ViewId, wanted: &[Wanted], connection: Connection) -> io::Result<()> {
+    let mut writer = CarryWriter::new(connection, PATIENCE);
+    for wanted in wanted {
+        let object = kept.find(view, wanted);
+        writer.write_all(&head(object.as_deref()))?;
+        writer.write_from(object.as_deref().unwrap_or_default())?;
+    }
+    writer.finish()
+}
+
+fn head(object: Option<&[u8]>) -> [u8; 8] {
+    object.map_or(0, |object| object.len() as u64 + 1).to_le_bytes()
+}
+
+/// Reads objects of these lengths on a thread of its own, which tells each: `None` if it is not kept any more. It ends early if the way breaks
+/// off, or something else comes than was asked for, or soon after `cancelled` is set.
+///
+/// # Errors
+/// When no thread can be started.
+pub(super) fn receive_apart(
+    way: Way,
+    lengths: Vec<u64>,
+    cancelled: Arc<AtomicBool>,
+    notices: Arc<Notices>,
+) -> io::Result<Receiver<Option<Vec<u8>>>> {
+    let (tell, told) = channel();
+    thread::Builder::new().name("spindle-objects".into()).spawn(move || {
+        // What went wrong shows in what is not told.
+        let _ = receive(way, &lengths, &tell, &cancelled, &notices);
+        drop(tell);
+        notices.ring();
+    })?;
+    Ok(told)
+}
+
+fn receive(
+    way: Way,
+    lengths: &[u64],
+    tell: &Sender<Option<Vec<u8>>>,
+    cancelled: &AtomicBool,
+    notices: &Notices,
+) -> io::Result<()> {
+    let mut bytes: Box<dyn Read> = match way {
+        Way::Pipe(ends) => Box::new(PipeReader::open(ends, PATIENCE).map_err(io::Error::other)?),
+        Way::Stream(connection) => Box::new(CarryReader::new(connection, PATIENCE)),
+    };
+    for len in lengths {
+        let mut word = [0; 8];
+        bytes.read_exact(&mut word)?;
+        let object = match u64::from_le_bytes(word).checked_sub(1) {
+            None => None,
+            Some(got) if got == *len => Some(read_object(&mut bytes, *len, cancelled)?),
+            Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        if tell.send(object).is_err() {
+            return Ok(());
+        }
+        notices.ring();
+    }
+    // Over a stream the writer waits until its end is read.
+    bytes.read(&mut [0]).map(drop)
+}
+
+fn read_object(bytes: &mut impl Read, len: u64, cancelled: &AtomicBool) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut object = vec![];
+    object.try_reserve_exact(len)?;
+    while object.len() < len {
+        if cancelled.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let piece = PIECE_BYTES.min(len - object.len()) as u64;
+        if bytes.by_ref().take(piece).read_to_end(&mut object)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(object)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use spindle_core::{Rank, SubgroupId};
+    use spindle_fabric::tcp::{SocketOptions, SocketStream};
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::RecvTimeoutError;
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn wanted(numbers: &[u64]) -> Vec<Wanted> {
+        numbers.iter().map(|number| Wanted { subgroup: SubgroupId(0), sender: Rank(1), number: *number }).collect()
+    }
+
+    /// The way over which a member that keeps these objects of view 1 sends those of these numbers.
+    pub(in crate::large) fn sent(kept: Kept, numbers: &[u64], is_far: bool) -> Way {
+        let wanted = wanted(numbers);
+        if is_far {
+            let sockets: [UnixStream; 2] = UnixStream::pair().unwrap().into();
+            let [near, far] =
+                sockets.map(|socket| Box::new(SocketStream::new(socket, &SocketOptions::default()).unwrap()));
+            thread::spawn(move || send_afar(&kept, ViewId(1), &wanted, near));
+            return Way::Stream(far);
+        }
+        let (tell, told) = channel();
+        thread::spawn(move || send(&kept, ViewId(1), &wanted, |ends| tell.send(ends).unwrap()));
+        Way::Pipe(told.recv_timeout(PATIENCE).unwrap())
+    }
+
+    fn receive(way: Way, lengths: &[u64]) -> Receiver<Option<Vec<u8>>> {
+        receive_apart(way, lengths.to_vec(), Arc::default(), Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn objects_come_in_the_order_of_the_question_and_what_is_not_kept_is_told() {
+        let long = vec![7; 5_000_000];
+        for is_far in [false, true] {
+            let kept = Kept::of(&[(2, &long), (3, b""), (5, b"short")]);
+            let coming = receive(sent(kept, &[5, 4, 2, 3], is_far), &[5, 9, 5_000_000, 0]);
+            let next = || coming.recv_timeout(PATIENCE);
+            assert_eq!(next(), Ok(Some(b"short".to_vec())));
+            assert_eq!(next(), Ok(None));
+            assert!(next() == Ok(Some(long.clone())));
+            assert_eq!(next(), Ok(Some(vec![])));
+            assert_eq!(next(), Err(RecvTimeoutError::Disconnected));
+        }
+    }
+
+    #[test]
+    fn something_else_than_was_asked_for_and_an_early_end_are_the_end() {
+        for is_far in [false, true] {
+            let kept = || Kept::of(&[(1, b"right"), (2, b"longer than it says")]);
+            let coming = receive(sent(kept(), &[1, 2], is_far), &[5, 6]);
+            assert_eq!(coming.recv_timeout(PATIENCE), Ok(Some(b"right".to_vec())));
+            assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+            let coming = receive(sent(kept(), &[1], is_far), &[5, 6]);
+            assert_eq!(coming.recv_timeout(PATIENCE), Ok(Some(b"right".to_vec())));
+            assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+        }
+    }
+
+    #[test]
+    fn an_object_that_nobody_wants_any_more_is_not_read_on() {
+        let cancelled = Arc::new(AtomicBool::new(true));
+        let way = sent(Kept::of(&[(1, b"right")]), &[1], false);
+        let coming = receive_apart(way, vec![5], cancelled, Arc::default()).unwrap();
+        assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+    }
+
+    #[test]
+    fn who_asks_again_does_not_wait_for_what_it_asked_for_before() {
+        let mut serving = Serving::default();
+        let order = |from, reply| Order { from: MemberId(from), view: ViewId(1), reply, objects: vec![] };
+        (0..2 * WAITING_MAX as u64).for_each(|from| serving.ask(order(from, 1)));
+        assert_eq!(serving.waiting.len(), WAITING_MAX);
+        serving.ask(order(3, 2));
+        assert_eq!(serving.waiting.len(), WAITING_MAX);
+        assert!(serving.waiting.iter().filter(|order| order.from == MemberId(3)).all(|order| order.reply == 2));
+    }
+}
