@@ -207,11 +207,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
         restored: Arc::clone(&restored),
     };
     let asked_ns = now_ns();
-    // Who joins with a state follows the group for a while, and large messages are for members.
-    let mut node = match args.object {
-        0 => config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?,
-        _ => config.join()?,
-    };
+    let mut node = config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?;
     let mut publisher = node.publisher("all")?;
     let objects = (args.object > 0).then(|| node.publisher("objects")).transpose()?;
     let group = Arc::new(node.start(witness)?);

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// What carries them: with tcp each member is on a host of its own, as far as it knows
     #[arg(long, value_enum, default_value = "shm")]
     fabric: Fabric,
-    /// Let the oldest member send large messages of so many bytes, too; then processes join without a state
+    /// Let the oldest member send large messages of so many bytes, too
     #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes, conflicts_with_all = ["state", "crowd"])]
     object: Option<u64>,
     /// Messages a second of each member
