@@ -198,7 +198,8 @@ fn racks_that_are_named_are_a_partition_in_the_order_of_their_first_members() {
             assert_eq!(seen[racks.rack_of(rank) as usize], *name, "{names:?}");
         }
         assert_eq!(racks.count() as usize, seen.len());
-        let by_hand = seen.iter().map(|of| (0..members).filter(|rank| names[*rank as usize] == *of).map(Rank).collect());
+        let by_hand =
+            seen.iter().map(|of| (0..members).filter(|rank| names[*rank as usize] == *of).map(Rank).collect());
         assert_eq!(Racks::new(by_hand.collect()), Ok(racks.clone()), "{names:?}");
         // What the names are makes no difference.
         assert_eq!(Racks::grouped(names.iter().map(|name| name.map(|name| 99 - name))), racks);

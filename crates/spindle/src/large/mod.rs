@@ -9,14 +9,15 @@ mod outbound;
 pub(crate) use outbound::{Outbound, Permit};
 
 use crate::bulk::{
-    Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId, Upcalls,
-    Waiting,
+    Algorithm, Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId,
+    Racks, Upcalls, Waiting,
 };
 use crate::crew::{BulkLink, BulkWay, Crew, Notices};
 use crate::node::Terms;
 use spindle_core::bulk::SendError;
 use spindle_core::{Engine, MemberId, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{LocalPart, Object};
+use spindle_fabric::net::RackName;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Fabric, Mesh, Reader};
 use std::collections::BTreeMap;
@@ -138,6 +139,19 @@ impl<'a> Group<'a> {
             .into_iter()
             .fold(0xcbf2_9ce4_8422_2325, |hash, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3));
         BulkSettings { slots: outbound::SLOTS, object_bytes_max, tag, ..BulkSettings::default() }
+    }
+
+    /// How blocks spread: by racks as soon as there are two of them. All members are told the same racks, and that they were is checked when their
+    /// streams begin.
+    fn algorithm<'r>(&self, rack: impl Fn(MemberId) -> Option<&'r RackName>) -> Algorithm {
+        let members = self.members();
+        // Positions begin with the root.
+        let (before, from_root) = members.split_at(self.place(self.root).index());
+        let racks = Racks::grouped(from_root.iter().chain(before).map(|member| rack(self.id(*member))));
+        match racks.count() {
+            1 => Algorithm::BinomialPipeline,
+            _ => Algorithm::Hybrid(racks),
+        }
     }
 }
 
@@ -285,7 +299,8 @@ impl Large {
             return;
         }
         let streams = std::mem::take(streams).into_iter().map(|(member, stream)| (group.place(member), stream));
-        let settings = group.settings(crew.incarnation(), self.bytes_max);
+        let algorithm = group.algorithm(|id| crew.rack(id));
+        let settings = BulkSettings { algorithm, ..group.settings(crew.incarnation(), self.bytes_max) };
         let members = group.members().len() as u32;
         let node = BulkNode::over_streams(members, group.place(group.me), group.place(group.root), &settings, streams);
         match outbound {

@@ -171,6 +171,7 @@ impl Effective {
             seeds: all("network.seeds", &network.seeds)?,
             security,
             silence: network.silence,
+            rack: None,
             transport: self.transport(network.fabric)?,
         })
     }
