@@ -433,3 +433,47 @@ impl Upcalls for Receiver {
         self.told.tell(self.view, Trouble::Lost(self.members[failure.dead.index()]));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    /// The racks of the bulk group of `root` in the one subgroup of a view of six, of whom rank i stands in `racks[i]`. None: the binomial pipeline.
+    fn racks(members: &[u32], racks: [Option<&str>; 6], root: u32) -> Option<Racks> {
+        let racks = racks.map(|rack| rack.map(|rack| rack.parse::<RackName>().unwrap()));
+        let mut config = Config::new("g", 6);
+        config.subgroups[0].members = crate::Who::Ranks(members.to_vec());
+        let view = Arc::new(config.view((10..16).map(MemberId).collect()));
+        let algorithm = |me: &u32| {
+            let number = Group { view: &view, subgroup: SubgroupId(0), root: Rank(root), me: Rank(*me) }.number();
+            let group = Group::of(&view, number, Rank(*me)).expect("it sends");
+            group.algorithm(|id| racks[id.0 as usize - 10].as_ref())
+        };
+        let mut all: Vec<Algorithm> = members.iter().map(algorithm).collect();
+        all.dedup();
+        match (all.pop(), all.is_empty()) {
+            (Some(Algorithm::Hybrid(racks)), true) => Some(racks),
+            (Some(Algorithm::BinomialPipeline), true) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn positions(list: &[&[u32]]) -> Option<Racks> {
+        Some(Racks::new(list.iter().map(|rack| rack.iter().copied().map(Rank).collect()).collect()).unwrap())
+    }
+
+    #[test]
+    fn the_senders_rack_is_the_first_and_the_sender_the_first_in_it() {
+        let (all, [a, b]) = ([0, 1, 2, 3, 4, 5], [Some("a"), Some("b")]);
+        let mixed = [a, a, b, None, b, None];
+        assert_eq!(racks(&all, mixed, 0), positions(&[&[0, 1], &[2, 4], &[3, 5]]));
+        // Ranks 4, 5, 0, 1, 2, 3 have the positions 0 to 5.
+        assert_eq!(racks(&all, mixed, 4), positions(&[&[0, 4], &[1, 5], &[2, 3]]));
+        // Only those of the subgroup count.
+        assert_eq!(racks(&[1, 3, 4], mixed, 3), positions(&[&[0], &[1], &[2]]));
+        assert_eq!(racks(&[2, 4], mixed, 4), None);
+        assert_eq!(racks(&all, [a; 6], 2), None);
+        assert_eq!(racks(&all, [None; 6], 2), None);
+    }
+}
