@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// The name of a rack: of those members between which blocks cost less than between them and others. 1 to 64 printable ASCII characters
 /// without spaces.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RackName(String);
+pub struct RackName(Box<str>);
 
 /// Why a rack can't have a name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ impl FromStr for RackName {
     fn from_str(name: &str) -> Result<RackName, RackNameError> {
         let is_fine = (1..=RACK_BYTES_MAX).contains(&name.len()) && name.chars().all(|c| c.is_ascii_graphic());
         if is_fine {
-            Ok(RackName(name.to_string()))
+            Ok(RackName(name.into()))
         } else {
             Err(RackNameError { name: name.chars().take(RACK_BYTES_MAX).collect() })
         }
