@@ -98,6 +98,8 @@ impl Hosts {
             if net != address {
                 return Err(format!("{text:?} is an address in a network; did you mean \"{net}/{bits}\"?"));
             }
+            // IPv4 in the clothes of IPv6, as far as all of the network is.
+            let address = if width - bits <= 32 { address.to_canonical() } else { address };
             return Ok(Hosts::Net(address, width - bits));
         }
         if let Ok(address) = text.parse::<IpAddr>() {
@@ -345,8 +347,8 @@ other = 2
 "row 1" = ["10.0.1.0/24"]
 a = "10.0.1.0/24"
 b = ["10.0.1.5/24", "10.0.1.0/33", "10.0.1/24", "10.0.1", "fd00::1::/64", "host:7411", "node-[a-c]", 7, "", "10.0.0.0/+8"]
-c = ["fd00:1::5/64", "10.0.1.0/24", "node-a", "::ffff:10.9.9.9"]
-d = ["10.0.1.0/24", "NODE-A", "10.9.9.9"]
+c = ["fd00:1::5/64", "10.0.1.0/24", "node-a", "::ffff:10.9.9.9", "10.8.0.0/16"]
+d = ["10.0.1.0/24", "NODE-A", "10.9.9.9", "::ffff:10.8.0.0/112"]
 "#;
         let allowed =
             "; in a rack are networks such as \"10.0.1.0/24\" or \"fd00:1::/64\", IP addresses, and names of hosts";
@@ -370,6 +372,7 @@ d = ["10.0.1.0/24", "NODE-A", "10.9.9.9"]
             "racks.toml:9:6: 10.0.1.0/24 is in rack c already (racks.toml:8); leave it in one of them".to_string(),
             "racks.toml:9:21: node-a is in rack c already (racks.toml:8); leave it in one of them".to_string(),
             "racks.toml:9:31: 10.9.9.9 is in rack c already (racks.toml:8); leave it in one of them".to_string(),
+            "racks.toml:9:43: 10.8.0.0/16 is in rack c already (racks.toml:8); leave it in one of them".to_string(),
         ];
         let mut told: Vec<Problem> = Topology::read("racks.toml", text).unwrap_err();
         told.sort_by_key(|problem| match problem.origin {
@@ -382,5 +385,41 @@ d = ["10.0.1.0/24", "NODE-A", "10.9.9.9"]
         let table = Topology::read("racks.toml", "racks = 3\n").unwrap_err();
         assert_eq!(table[0].to_string(), "racks.toml:1:9: racks is 3; it is a table: write [racks]");
         assert!(Topology::read("racks.toml", &"\n".repeat(2 << 20)).unwrap_err()[0].message.contains("no topology"));
+    }
+
+    #[test]
+    fn garbage_is_refused_and_nothing_else_happens() {
+        let mut state: u64 = 0x2545_f491_4f6c_dd1d;
+        let mut below = |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        let pieces = ["[", "]", "\"", "\n", "=", ",", "/", ":", ".", "/129", "::", "0", "9", "\u{e4}", "'"];
+        let known = host(&["10.0.1.1:1"], "x");
+        let (mut wrong, mut found) = (0, 0);
+        for _ in 0..5_000 {
+            let mut text: Vec<char> = RACKS.chars().collect();
+            for _ in 0..=below(4) {
+                let at = below(text.len());
+                match below(2) {
+                    0 => drop(text.drain(at..(at + 1 + below(3)).min(text.len()))),
+                    _ => drop(text.splice(at..at, pieces[below(pieces.len())].chars())),
+                }
+            }
+            let text: String = text.into_iter().collect();
+            let lines = text.matches('\n').count() as u32 + 1;
+            match Topology::read("racks.toml", &text) {
+                Ok(topology) => found += u32::from(topology.find(&known).is_ok()),
+                Err(problems) => {
+                    wrong += 1;
+                    for problem in problems {
+                        let Origin::File { line, column, .. } = problem.origin else { panic!("{problem} of {text}") };
+                        assert!((1..=lines).contains(&line) && column >= 1, "{problem} of {text}");
+                        assert!(!problem.message.contains('\n'), "{problem:?}");
+                    }
+                }
+            }
+        }
+        assert!(wrong > 1_000 && found > 50, "{wrong} {found}");
     }
 }
