@@ -92,7 +92,11 @@ fn check(args: &Check) -> Outcome {
 }
 
 fn explain(args: &Explain) -> Outcome {
-    let effective = args.sources.read()?.effective()?;
+    let mut effective = args.sources.read()?.effective()?;
+    // Its own line tells what is wrong; the other values count all the same.
+    if let Err(error) = effective.find_rack() {
+        eprintln!("{error}");
+    }
     let entries = chosen(&effective, args.key.as_deref())?;
     if args.json {
         let values: Vec<Json> = entries.iter().map(|entry| entry_json(entry)).collect();

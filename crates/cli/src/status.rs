@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Print one JSON object, with --watch one a second.
     ///
     /// "group", "view", "observers" (how many processes follow it, as the newest view's first member knows), "changing" (the view is coming to its end), "blocked" (it can't: too few members are there to agree),
-    /// "members", a list by rank of {id, pid, rank, answers, view (its newest, if it answers), leads, asleep, suspected,
+    /// "members", a list by rank of {id, pid, rack (or null), rank, answers, view (its newest, if it answers), leads, asleep, suspected,
     /// finished}, "subgroups", a list of {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting":
     /// ids of processes that are not in the view.
     #[arg(long)]

@@ -217,8 +217,16 @@ fn the_block_multicast_runs_among_processes() {
         for key in ["bytes_per_second", "reference_bytes_per_second", "stream_ratio", "cpu_seconds"] {
             assert!(number(run, key) > 0.0, "{key}: {run}");
         }
-        assert!(run["memcpy_ratio"].is_null(), "{run}");
+        assert!(run["memcpy_ratio"].is_null() && run["rack_crossings"].is_null(), "{run}");
     }
+    let crossings = |more: &str| {
+        let arguments = format!("bulk --fabric tcp --members 9 --bytes 8M --block 64k --trials 1 --racks 3{more}");
+        number(&bench("bulk-racks", &arguments)["runs"][0], "rack_crossings")
+    };
+    // Beside the blocks, there is what members say of them.
+    let hybrid = crossings("");
+    assert!((2.0..2.2).contains(&hybrid), "{hybrid}");
+    assert!(crossings(" --algorithm pipeline") > 2.0 * hybrid);
     let report = bench("bulk-shm", "bulk --fabric shm --members 3 --bytes 100,300000 --trials 2");
     for run in report["runs"].as_array().expect("a list") {
         for key in ["bytes_per_second", "copied_bytes_per_second", "lent_bytes_per_second", "memcpy_ratio"] {
@@ -261,6 +269,8 @@ fn what_makes_no_sense_is_refused() {
         ("bulk --fabric tcp --bytes 0", "--bytes"),
         ("bulk --fabric shm --members 100", "--members"),
         ("bulk --fabric shm --quick", "--quick"),
+        ("bulk --fabric shm --racks 2", "--racks"),
+        ("bulk --fabric tcp --algorithm hybrid", "--racks"),
         ("scale --fabric sim --members 65", "--members"),
         ("scale --fabric sim --size 1M --window 65", "window"),
         ("limits --ring 1 --size 16 --seconds 0.01", "--ring"),

@@ -55,6 +55,17 @@ fn a_check_tells_all_that_is_wrong_and_its_status_says_so() {
     let file = scratch.file("tls.toml", certificates.as_bytes());
     let checked = done(scratch.spindle(["config", "check"]).env("SPINDLE_CONFIG", &file)).expect(2);
     assert!(text(&checked).contains("tls.toml:4:6: network.tls.ca names "), "{}", text(&checked));
+    scratch.file("racks.toml", b"[racks]\nrow-1 = [\"127.0.0.2\", \"10.0.0.1/8\"]\n");
+    let racks = "[group]\nname = \"a\"\n[network]\nlisten = [\"127.0.0.2:0\"]\ntopology = \"racks.toml\"\n";
+    let file = scratch.file("racked.toml", racks.as_bytes());
+    let checked = done(scratch.spindle(["config", "check"]).arg(&file)).expect(2);
+    let wrong = "racks.toml:2:23: \"10.0.0.1/8\" is an address in a network; did you mean \"10.0.0.0/8\"?";
+    assert!(text(&checked).contains(wrong), "{}", text(&checked));
+    scratch.file("racks.toml", b"[racks]\nrow-1 = [\"127.0.0.2\", \"10.0.0.0/8\"]\n");
+    done(scratch.spindle(["config", "check"]).arg(&file)).expect(0);
+    let explained = done(scratch.spindle(["config", "explain", "network.rack", "--config"]).arg(&file)).expect(0);
+    assert!(text(&explained).starts_with("network.rack = row-1\nfrom "), "{}", text(&explained));
+    assert!(text(&explained).contains("racks.toml:2\n"), "{}", text(&explained));
     let gone = done(&mut scratch.spindle(["config", "check", "no-such-file.toml"])).expect(2);
     assert!(gone.errors[0].contains("can't read no-such-file.toml"), "{:?}", gone.errors);
 }
@@ -92,7 +103,7 @@ fn explain_says_who_said_what() {
     for part in ["group.members = 5\n", "flag --set\n", &format!("2 ({name}:3)\n"), "from 1 to 1024\n"] {
         assert!(page.contains(part), "{page} lacks {part:?}");
     }
-    assert_eq!(text(&explain(&["network"])).lines().count(), 13);
+    assert_eq!(text(&explain(&["network"])).lines().count(), 15);
     assert_eq!(text(&explain(&["window"])).lines().count(), 3);
     let unknown = done(&mut scratch.spindle(["config", "explain", "windo"])).expect(2);
     assert!(unknown.errors[0].contains("no key \"windo\""), "{:?}", unknown.errors);

@@ -175,6 +175,49 @@ fn the_hybrid_keeps_its_promises_and_crosses_once() {
     }
 }
 
+/// Whatever the names: a partition whose order everybody computes alike, and a hybrid that crosses once.
+#[test]
+fn racks_that_are_named_are_a_partition_in_the_order_of_their_first_members() {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut below = |bound: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32 % bound
+    };
+    for _ in 0..400 {
+        let (members, most) = (1 + below(40), 1 + below(9));
+        let names: Vec<Option<u32>> = (0..members).map(|_| below(most).checked_sub(1)).collect();
+        let racks = Racks::grouped(&names);
+        assert_eq!(racks.members(), members);
+        assert_eq!(racks.rack_of(Rank(0)), 0);
+        let mut seen: Vec<Option<u32>> = vec![];
+        for (rank, name) in (0..).map(Rank).zip(&names) {
+            if !seen.contains(name) {
+                assert_eq!(racks.rack_of(rank) as usize, seen.len(), "{names:?}");
+                seen.push(*name);
+            }
+            assert_eq!(seen[racks.rack_of(rank) as usize], *name, "{names:?}");
+        }
+        assert_eq!(racks.count() as usize, seen.len());
+        let by_hand =
+            seen.iter().map(|of| (0..members).filter(|rank| names[*rank as usize] == *of).map(Rank).collect());
+        assert_eq!(Racks::new(by_hand.collect()), Ok(racks.clone()), "{names:?}");
+        // What the names are makes no difference.
+        assert_eq!(Racks::grouped(names.iter().map(|name| name.map(|name| 99 - name))), racks);
+        let schedule = Schedule::new(Algorithm::Hybrid(racks.clone()), members);
+        for blocks in [1, 5] {
+            check(&schedule, blocks);
+            let across = |hop: &&Hop| racks.rack_of(hop.from) != racks.rack_of(hop.to);
+            assert_eq!(sent(&schedule, blocks).iter().filter(across).count(), (seen.len() - 1) * blocks as usize);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a root")]
+fn nobody_has_no_racks() {
+    let _ = Racks::grouped::<u32>([]);
+}
+
 #[test]
 fn block_numbers_fill_32_bits() {
     let all = [Algorithm::BinomialPipeline, Algorithm::Sequential, Algorithm::Chain, Algorithm::BinomialTree];

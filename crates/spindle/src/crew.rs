@@ -14,7 +14,7 @@ use spindle_fabric::mail::{
     GroupName, Letter, Mailbox, Notice, Outbox, Refusal, Request, RuntimeDir, VISITOR_IDS_FROM, Watch, disclose,
     enclose,
 };
-use spindle_fabric::net::{Card, Event, Purpose};
+use spindle_fabric::net::{Card, Event, Purpose, RackName};
 use spindle_fabric::ofi::OfiAddress;
 use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
 use spindle_fabric::{Doorbell, MemberBell, Peer, PeerParts};
@@ -578,15 +578,18 @@ impl Crew {
     ) {
         match letter {
             // Who waits to be let in does not know yet which group it will be.
-            Letter::Parts { incarnation, view, from, pid, .. } => {
+            Letter::Parts { incarnation, view, from, pid, rack, .. } => {
+                if let Ways::Mail { net: Some(net), .. } = &mut self.ways {
+                    net.learn_rack(from, rack);
+                }
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
-            Letter::Ask { from, pid, config, members, observer, address } => {
+            Letter::Ask { from, pid, config, members, observer, address, rack } => {
                 if let (Ways::Mail { net: Some(net), .. }, Some(address)) = (&mut self.ways, address)
                     && net.far(from).is_none()
                 {
                     let host = net.card().host;
-                    net.learn(Card { id: from, host, address });
+                    net.learn(Card { id: from, host, address, rack });
                 }
                 // A new process may have the address of a dead one, which is a member until the view has changed.
                 let process = process.map_or(Process::Near(pid), Process::Far);
@@ -811,6 +814,11 @@ impl Crew {
         matches!(&self.ways, Ways::Mail { net: Some(net), mailbox, .. } if !net.is_near(id, mailbox))
     }
 
+    /// In which rack a member of a view that has begun stands, if it has said so.
+    pub(crate) fn rack(&self, id: MemberId) -> Option<&RackName> {
+        self.net()?.rack(id)
+    }
+
     pub(crate) fn net(&self) -> Option<&Net> {
         match &self.ways {
             Ways::Mail { net, .. } => net.as_ref(),
@@ -845,7 +853,8 @@ impl Crew {
                     if net.as_ref().is_some_and(|net| !net.is_near(*other, mailbox)) {
                         continue;
                     }
-                    let letter = Letter::Parts { incarnation, view, from, pid, event };
+                    let rack = net.as_ref().and_then(|net| net.card().rack.clone());
+                    let letter = Letter::Parts { incarnation, view, from, pid, event, rack };
                     // Full: who takes no letters is suspected soon.
                     let _ = outbox.push(*other, letter, &fds);
                 }
@@ -971,8 +980,9 @@ impl Crew {
     }
 
     fn question(&self, config: u64, members: u32, observer: bool) -> Letter {
-        let address = self.net().map(|net| net.card().address.clone());
-        Letter::Ask { from: self.me, pid: std::process::id(), config, members, observer, address }
+        let card = self.net().map(Net::card);
+        let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
+        Letter::Ask { from: self.me, pid: std::process::id(), config, members, observer, address, rack }
     }
 
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {

@@ -55,7 +55,7 @@ pub use spindle_core::{
 };
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};
-pub use spindle_fabric::net::{Address, AddressError, Identity, NetError, Security, TlsError};
+pub use spindle_fabric::net::{Address, AddressError, Identity, NetError, RackName, RackNameError, Security, TlsError};
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};

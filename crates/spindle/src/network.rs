@@ -8,7 +8,7 @@ use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::OfiError;
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
-use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, Security};
+use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, RackName, Security};
 use spindle_fabric::ofi::{OfiOptions, OfiPort};
 use spindle_fabric::tcp::SocketOptions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,9 @@ pub struct Network {
     /// How long a connection may be silent in the system's eyes before it counts as broken. Members suspect those that are silent for
     /// [`suspect_after`](crate::Config::suspect_after) in any case.
     pub silence: Duration,
+    /// The rack that this process stands in, if hosts stand in racks. Each member says its own, and the others believe it: blocks of
+    /// [large messages](crate::Publisher::send_object) cross once from one rack to the next. Who names none stands in one rack with all others who name none.
+    pub rack: Option<RackName>,
     /// What carries the members' rows between hosts. Letters, and what goes to those who follow, go over streams in any case.
     pub transport: Transport,
 }
@@ -62,6 +65,7 @@ impl Network {
             seeds,
             security: Security::default(),
             silence: Duration::from_millis(SocketOptions::SILENCE_MS.into()),
+            rack: None,
             transport: Transport::Tcp,
         }
     }
@@ -93,6 +97,8 @@ pub(crate) struct Net {
     endpoint: Endpoint,
     /// Who is where, of those that matter now.
     book: BTreeMap<MemberId, Card>,
+    /// The racks of those of this host, by their own word.
+    near_racks: BTreeMap<MemberId, RackName>,
     seeds: Vec<Address>,
     /// Which of them are this process, and who is at the others.
     own_seeds: BTreeSet<usize>,
@@ -142,6 +148,7 @@ impl Net {
             host,
             listen: network.listen.clone(),
             advertise: network.advertise.clone(),
+            rack: network.rack.clone(),
             security: network.security.clone(),
             socket: SocketOptions { silence_ms: Some(silence_ms), ..SocketOptions::default() },
         };
@@ -149,8 +156,8 @@ impl Net {
         let seeds = network.seeds.clone();
         let is_own = |(_, seed): &(usize, &Address)| **seed == endpoint.card().address;
         let own_seeds = seeds.iter().enumerate().filter(is_own).map(|(i, _)| i).collect();
-        let (at_seeds, book, dialling, bulk_dialling) = Default::default();
-        Ok(Net { endpoint, book, seeds, own_seeds, at_seeds, dialling, bulk_dialling, ofi })
+        let (at_seeds, book, near_racks, dialling, bulk_dialling) = Default::default();
+        Ok(Net { endpoint, book, near_racks, seeds, own_seeds, at_seeds, dialling, bulk_dialling, ofi })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -180,6 +187,28 @@ impl Net {
         }
     }
 
+    /// In which rack a member of a view that has begun stands, if it has been told: on this host its own letter with its memory has said so, and
+    /// on another whatever it has connected with.
+    pub(crate) fn rack(&self, id: MemberId) -> Option<&RackName> {
+        let mine = self.card();
+        match self.book.get(&id) {
+            _ if id == mine.id => mine.rack.as_ref(),
+            Some(card) if card.host != mine.host => card.rack.as_ref(),
+            _ => self.near_racks.get(&id),
+        }
+    }
+
+    /// Notes in which rack a process of this host stands.
+    pub(crate) fn learn_rack(&mut self, id: MemberId, rack: Option<RackName>) {
+        if let Some(card) = self.book.get_mut(&id) {
+            card.rack.clone_from(&rack);
+        }
+        match rack {
+            Some(rack) => self.near_racks.insert(id, rack),
+            None => self.near_racks.remove(&id),
+        };
+    }
+
     /// Notes what somebody says of another. Its own word counts more.
     pub(crate) fn hear_of(&mut self, card: Card) {
         if !self.book.contains_key(&card.id) {
@@ -193,6 +222,7 @@ impl Net {
         if self.book.len() > BOOK_MAX {
             self.book.retain(|id, _| is_wanted(id));
         }
+        self.near_racks.retain(|id, _| is_wanted(id));
         self.dialling.retain(|(_, id), _| is_wanted(id));
         self.bulk_dialling.retain(|(of, ..), _| *of >= view);
     }
@@ -321,14 +351,9 @@ impl Told {
         words.extend(self.observers.iter().flat_map(|(id, pid)| [id.0, u64::from(*pid)]));
         words.push(self.cards.len() as u64);
         for card in &self.cards {
-            let address = card.address.to_string();
-            words.extend([card.id.0, card.host as u64, (card.host >> 64) as u64, address.len() as u64]);
-            let chunks = address.as_bytes().chunks(8);
-            words.extend(chunks.map(|chunk| {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                u64::from_le_bytes(word)
-            }));
+            words.extend([card.id.0, card.host as u64, (card.host >> 64) as u64]);
+            put_text(&mut words, &card.address.to_string());
+            put_text(&mut words, card.rack.as_ref().map_or("", RackName::as_str));
         }
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
@@ -348,15 +373,31 @@ impl Told {
         let mut cards = vec![];
         for _ in 0..*from.split_off_first()? {
             let [id, low, high] = *from.split_off(..3)? else { return None };
-            let bytes = *from.first()? as usize;
-            from = from.get(1..)?;
-            let text = from.split_off(..bytes.div_ceil(8))?;
-            let text: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
-            let address = str::from_utf8(text.get(..bytes)?).ok()?.parse().ok()?;
-            cards.push(Card { id: MemberId(id), host: u128::from(low) | u128::from(high) << 64, address });
+            let address = text(&mut from)?.parse().ok()?;
+            let rack = text(&mut from)?;
+            let rack = if rack.is_empty() { None } else { Some(rack.parse().ok()?) };
+            cards.push(Card { id: MemberId(id), host: u128::from(low) | u128::from(high) << 64, address, rack });
         }
         (from.is_empty() && rest.is_empty()).then_some(Told { view, newcomers, observers, cards })
     }
+}
+
+/// Its length in bytes, and then eight of them in each word.
+fn put_text(words: &mut Vec<u64>, text: &str) {
+    words.push(text.len() as u64);
+    words.extend(text.as_bytes().chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    }));
+}
+
+fn text(from: &mut &[u64]) -> Option<String> {
+    let bytes = usize::try_from(*from.split_off_first()?).ok()?;
+    let words = from.split_off(..bytes.div_ceil(8))?;
+    let mut text: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    text.truncate(bytes);
+    String::from_utf8(text).ok()
 }
 
 /// As many words as the first one says.
@@ -373,15 +414,20 @@ mod tests {
     use std::time::Instant;
 
     fn told() -> Told {
-        let card = |id, host, address: &str| Card { id: MemberId(id), host, address: address.parse().unwrap() };
+        let card = |id, host, address: &str, rack: &str| Card {
+            id: MemberId(id),
+            host,
+            address: address.parse().unwrap(),
+            rack: rack.parse().ok(),
+        };
         Told {
             view: Config::new("g", 3).view([4, 7, 9].map(MemberId).to_vec()),
             newcomers: vec![MemberId(9)],
             observers: vec![(MemberId(11), 4711), (MemberId(u64::MAX), u32::MAX)],
             cards: vec![
-                card(4, 1 << 100, "10.0.0.7:7411"),
-                card(7, 2, "[fd00::7]:1"),
-                card(9, 0, "host.name.example:65535"),
+                card(4, 1 << 100, "10.0.0.7:7411", ""),
+                card(7, 2, "[fd00::7]:1", "row-1"),
+                card(9, 0, "host.name.example:65535", "r"),
             ],
         }
     }
@@ -415,7 +461,7 @@ mod tests {
     }
 
     fn card(id: u64, address: Address) -> Card {
-        Card { id: MemberId(id), host: 1, address }
+        Card { id: MemberId(id), host: 1, address, rack: None }
     }
 
     fn net(hosts: &Hosts, name: &str, id: u64) -> Net {

@@ -1129,7 +1129,8 @@ impl Node {
     pub fn status(&self) -> Status {
         let lost = self.lines.iter().map(|line| line.lost).sum();
         let observers = self.crew.observers().len() as u64;
-        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), lost, observers)
+        let rack = |id| self.crew.rack(id).cloned();
+        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), rack, lost, observers)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

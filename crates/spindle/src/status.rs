@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use spindle_core::layout::membership;
 use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 use spindle_core::{Engine, MemberId, Rank, Rows};
+use spindle_fabric::net::RackName;
 
 /// A moment of a group, as one member knows it.
 #[derive(Clone, Debug, Default)]
@@ -28,12 +29,14 @@ pub struct Status {
 }
 
 /// One member of the view.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Standing {
     /// Its id.
     pub id: MemberId,
     /// Its process.
     pub pid: u32,
+    /// The rack that it says it stands in.
+    pub rack: Option<RackName>,
     /// Whether it leads changes of the view.
     pub leads: bool,
     /// Whether this member takes it for dead or hung.
@@ -81,6 +84,7 @@ impl Status {
         engine: &Engine,
         rows: &impl Rows,
         pid: impl Fn(MemberId) -> u32,
+        rack: impl Fn(MemberId) -> Option<RackName>,
         lost: u64,
         observers: u64,
     ) -> Status {
@@ -90,6 +94,7 @@ impl Status {
         let members = view.ranks().map(|rank| Standing {
             id: member(rank),
             pid: pid(member(rank)),
+            rack: rack(member(rank)),
             leads: engine.leader() == rank,
             suspected: engine.suspects(rank),
             asleep: flag(rank, membership::ASLEEP),
@@ -128,6 +133,7 @@ impl Status {
             json!({
                 "id": member.id.0,
                 "pid": member.pid,
+                "rack": member.rack.as_ref().map(RackName::as_str),
                 "leads": member.leads,
                 "suspected": member.suspected,
                 "asleep": member.asleep,

@@ -4,7 +4,7 @@ mod common;
 use common::Scratch;
 use spindle::{
     Address, Batch, Config, Ended, Group, Handler, JoinError, Message, Network, ObserveError, Observed, Publisher,
-    Security, Snapshot, State, SubgroupId, Transport, View, ViewChange,
+    RackName, Security, Snapshot, State, SubgroupId, Transport, View, ViewChange,
 };
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -276,6 +276,56 @@ fn a_joiner_that_finds_only_a_member_of_its_host_is_let_in_by_the_leader_of_anot
 }
 
 /// Of two, one is no majority: it may be the other that goes on.
+/// Waits until all are in a view of these ids, and take them to stand in these racks.
+fn wait_for_racks(members: &[Member], expected: &[(u64, &str)]) {
+    let start = Instant::now();
+    for member in members {
+        loop {
+            let rack = |rack: Option<RackName>| rack.map(|rack| rack.to_string()).unwrap_or_default();
+            let mut found: Vec<_> =
+                member.group.status().members.into_iter().map(|member| (member.id.0, rack(member.rack))).collect();
+            found.sort_unstable();
+            if found.iter().map(|(id, rack)| (*id, rack.as_str())).eq(expected.iter().copied()) {
+                break;
+            }
+            assert!(start.elapsed() < LONG, "{}: {found:?} instead of {expected:?}", member.group.id());
+        }
+    }
+}
+
+#[test]
+fn racks_are_known_to_all_whatever_carries_rows() {
+    let world = World::new("racks", 1);
+    let racked = |id: u64, rack: &str, config: Config| {
+        let network = config.network.map(|network| Network { rack: rack.parse().ok(), ..network });
+        start(Config { id: Some(id), network, ..config })
+    };
+    let other = |id: u64, rack: &str, host: u32, members: u32| {
+        racked(id, rack, world.other(host, &format!("{id}{rack}"), members))
+    };
+    let seed = racked(1, "r1", world.seed(0, 0, 5));
+    let mut members =
+        all(vec![seed, other(2, "r2", 1, 5), other(3, "r2", 1, 5), other(4, "r1", 2, 5), other(5, "r3", 3, 5)]);
+    wait_for_racks(&members, &[(1, "r1"), (2, "r2"), (3, "r2"), (4, "r1"), (5, "r3")]);
+    let say = |members: &[Member], topic: &str| {
+        for member in members {
+            member.send(&format!("{topic} {}", "x".repeat(400_000)));
+        }
+        for member in members {
+            let is_mine = |line: &&String| line.starts_with(topic);
+            member.log.wait("large messages", |lines| lines.iter().filter(is_mine).count() == members.len());
+        }
+    };
+    say(&members, "five");
+    // Two have gone, one of them from a host with another; and others come, one of them to that host.
+    members.drain(2..4);
+    members[0].log.wait("view", |lines| lines.contains(&"view of 3".to_string()));
+    members.extend(all(vec![other(6, "r4", 4, 1), other(7, "r2", 1, 1)]));
+    wait_for_racks(&members, &[(1, "r1"), (2, "r2"), (5, "r3"), (6, "r4"), (7, "r2")]);
+    say(&members, "again");
+    finish(members);
+}
+
 #[test]
 fn one_of_two_hosts_does_not_go_on_alone() {
     let world = World::new("half-host", 1);

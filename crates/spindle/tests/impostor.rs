@@ -100,8 +100,15 @@ fn hear<T>(mailbox: &mut Mailbox, mut what: impl FnMut(Letter, Vec<OwnedFd>) -> 
 
 /// Asks to be let in, until it is. The group, and the view with it.
 fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
-    let ask =
-        |config| Letter::Ask { from: ID, pid: std::process::id(), config, members: 1, observer: false, address: None };
+    let ask = |config| Letter::Ask {
+        from: ID,
+        pid: std::process::id(),
+        config,
+        members: 1,
+        observer: false,
+        address: None,
+        rack: None,
+    };
     let _ = mailbox.send(MemberId(1), &ask(0), &[]).unwrap();
     // Which configuration it should have is told to everybody.
     let digest = hear(mailbox, |letter, _| match letter {
@@ -157,7 +164,8 @@ fn who_is_about_to_be_dead_is_left_out() {
     let bell = MemberBell::create().unwrap();
     let (_row, parts) = OwnRow::create(&Layout::new(&view).unwrap(), me, &bell).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-    let letter = Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id(), event: false };
+    let letter =
+        Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id(), event: false, rack: None };
     let (end, ends) = std::sync::mpsc::channel::<()>();
     let heart = std::thread::spawn(move || {
         let line = LifeLine::hold(&bell).unwrap();
@@ -191,7 +199,8 @@ fn bad_memory_of_one_member_ends_no_other() {
     let layout = Layout::new(&view).unwrap();
     let (_row, parts) = OwnRow::create(&layout, me, &MemberBell::create().unwrap()).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-    let letter = Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id(), event: false };
+    let letter =
+        Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id(), event: false, rack: None };
     for other in [MemberId(1), MemberId(2)] {
         let fds = [parts.bell.as_fd(), parts.bell.as_fd(), pidfd.as_fd()];
         let _ = mailbox.send(other, &letter, &fds).unwrap();
@@ -214,7 +223,15 @@ fn who_reads_no_letters_holds_up_no_view() {
     let scratch = Scratch::new("deaf");
     let members = found(&scratch, 1, None);
     let mailbox = open(&scratch);
-    let ask = Letter::Ask { from: ID, pid: std::process::id(), config: 0, members: 1, observer: false, address: None };
+    let ask = Letter::Ask {
+        from: ID,
+        pid: std::process::id(),
+        config: 0,
+        members: 1,
+        observer: false,
+        address: None,
+        rack: None,
+    };
     // More than any mailbox holds, each of which is answered.
     for _ in 0..2000 {
         for member in [MemberId(1), MemberId(2)] {

@@ -3,8 +3,8 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Address, Batch, Config, Group, Handler, MemberId, Network, Node, Order, Poll, Publisher, SendError, SubgroupId,
-    ViewChange, ViewId,
+    Address, Batch, Config, Group, Handler, MemberId, Network, Node, Order, Poll, Publisher, RackName, SendError,
+    SubgroupId, ViewChange, ViewId,
 };
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -205,28 +205,48 @@ type Running = (Group, Publisher, Notes);
 
 /// Members that start at once, on these hosts. The first host's first is the seed.
 fn hosts(scratch: &Scratch, hosts: &[u32]) -> Vec<Running> {
+    let places: Vec<(u32, &str)> = hosts.iter().map(|host| (*host, "")).collect();
+    in_racks(scratch, &places)
+}
+
+/// The same, with the racks of these hosts.
+fn in_racks(scratch: &Scratch, places: &[(u32, &str)]) -> Vec<Running> {
     std::fs::create_dir_all(&scratch.0).unwrap();
-    let at = |i: usize| -> Address { format!("unix:{}/member{i}", scratch.0.display()).parse().unwrap() };
-    let joining: Vec<_> = hosts
-        .iter()
-        .enumerate()
-        .map(|(i, host)| {
-            let config = Config {
-                runtime_dir: Some(scratch.0.join(format!("host{host}"))),
-                network: Some(Network::new(at(i), vec![at(0)])),
-                id: Some(i as u64 + 1),
-                suspect_after: Some(LONG),
-                ..scratch.group(hosts.len() as u32, LONG)
-            };
-            thread::spawn(move || {
-                let mut node = config.join().unwrap();
-                let publisher = node.publisher("all").unwrap();
-                let notes = Notes::default();
-                (node.start(notes.clone()).unwrap(), publisher, notes)
-            })
-        })
-        .collect();
+    let members = places.len() as u32;
+    let joining: Vec<_> = (0..members).zip(places).map(|(i, place)| join(scratch, i, members, *place)).collect();
     joining.into_iter().map(|joining| joining.join().unwrap()).collect()
+}
+
+/// Member `i` joins on a thread; on which host, in which rack.
+fn join(scratch: &Scratch, i: u32, members: u32, (host, rack): (u32, &str)) -> thread::JoinHandle<Running> {
+    let at = |i: u32| -> Address { format!("unix:{}/member{i}", scratch.0.display()).parse().unwrap() };
+    let config = Config {
+        runtime_dir: Some(scratch.0.join(format!("host{host}"))),
+        network: Some(Network { rack: rack.parse().ok(), ..Network::new(at(i), vec![at(0)]) }),
+        id: Some(u64::from(i) + 1),
+        suspect_after: Some(LONG),
+        ..scratch.group(members, LONG)
+    };
+    thread::spawn(move || {
+        let mut node = config.join().unwrap();
+        let publisher = node.publisher("all").unwrap();
+        let notes = Notes::default();
+        (node.start(notes.clone()).unwrap(), publisher, notes)
+    })
+}
+
+/// Waits until a member is in a view of these, and takes them to stand in these racks; "" for none.
+fn wait_for_racks((group, ..): &Running, expected: &[(u64, &str)]) {
+    let start = Instant::now();
+    loop {
+        let members = group.status().members;
+        let rack = |rack: Option<RackName>| rack.map(|rack| rack.to_string()).unwrap_or_default();
+        let found: Vec<_> = members.into_iter().map(|member| (member.id.0, rack(member.rack))).collect();
+        if found.iter().map(|(id, rack)| (*id, rack.as_str())).eq(expected.iter().copied()) {
+            return;
+        }
+        assert!(start.elapsed() < LONG, "{found:?} instead of {expected:?}");
+    }
 }
 
 fn finish(members: Vec<Running>) {
@@ -276,6 +296,56 @@ fn between_hosts_all_or_nobody_gets_a_large_message_when_one_is_lost() {
     for (_, _, notes) in &members {
         notes.wait("rest", |lines| lines.len() == 31);
         assert_eq!(notes.messages(), expected);
+    }
+    finish(members);
+}
+
+#[test]
+fn members_of_several_racks_deliver_large_messages_in_one_order() {
+    let scratch = Scratch::new("large-racks");
+    // Those of host 1 share memory with each other and a rack with a third; one has not been told.
+    let mut members = in_racks(&scratch, &[(0, "r1"), (1, "r2"), (1, "r2"), (2, "r2"), (3, "r1"), (4, "")]);
+    let expected = [(1, "r1"), (2, "r2"), (3, "r2"), (4, "r2"), (5, "r1"), (6, "")];
+    members.iter().for_each(|member| wait_for_racks(member, &expected));
+    for (i, (_, publisher, _)) in members.iter_mut().enumerate() {
+        publisher.send(&vec![i as u8; 1_500_000], LONG).unwrap();
+        publisher.send(&[10 + i as u8; 20], LONG).unwrap();
+    }
+    for (_, _, notes) in &members {
+        notes.wait("delivery", |lines| lines.len() == 12);
+        assert_eq!(notes.messages(), members[0].2.messages());
+    }
+    finish(members);
+}
+
+#[test]
+fn the_first_of_a_rack_dies_in_the_midst_and_another_rack_comes() {
+    let scratch = Scratch::new("large-rack-lost");
+    let mut members = in_racks(&scratch, &[(0, "r1"), (1, "r1"), (2, "r2"), (3, "r2")]);
+    // It takes over what comes from the sender's rack.
+    let lost = members.remove(2);
+    let (group, mut publisher, notes) = members.remove(0);
+    let sending = thread::spawn(move || {
+        (0..20).for_each(|i| publisher.send(&vec![i; 2_000_000], LONG).unwrap());
+        publisher
+    });
+    notes.wait("beginning", |lines| lines.len() >= 3);
+    drop(lost);
+    notes.wait("rest", |lines| lines.len() == 21);
+    members.insert(0, (group, sending.join().unwrap(), notes));
+    members.push(join(&scratch, 4, 1, (4, "r3")).join().unwrap());
+    let expected = [(1, "r1"), (2, "r1"), (4, "r2"), (5, "r3")];
+    members.iter().for_each(|member| wait_for_racks(member, &expected));
+    for (i, (_, publisher, _)) in (20..).zip(&mut members) {
+        publisher.send(&vec![i; 1_500_000], LONG).unwrap();
+    }
+    let old: Vec<String> = (0..20).map(|i| format!("{i} 2000000")).collect();
+    let new = |notes: &Notes| notes.messages().split_off(notes.messages().len().saturating_sub(4));
+    for (i, (_, _, notes)) in members.iter().enumerate() {
+        let count = if i == 3 { 4 } else { 24 };
+        notes.wait("all", |lines| lines.iter().filter(|line| !line.starts_with("view")).count() == count);
+        assert_eq!(notes.messages()[..count - 4], old[..count - 4]);
+        assert_eq!(new(notes), new(&members[0].2));
     }
     finish(members);
 }

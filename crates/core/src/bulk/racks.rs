@@ -7,6 +7,7 @@
 //! blocks in a step, the chain runs at the full rate, and a rack is l + 1 steps behind the one before it.
 use super::pipeline::Pipeline;
 use crate::ids::Rank;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// A partition of the members of a bulk group into racks.
@@ -87,6 +88,30 @@ impl Racks {
         let more_steps = list.iter().map(more).max().ok_or(RacksError::Empty { rack: 0 })?;
         // As many members as places, none of them twice: every place is taken.
         Ok(Racks { racks: list, places: places.into_iter().flatten().collect(), more_steps })
+    }
+
+    /// The racks of members who each name theirs, by rank: those who give the same name stand in one. The root's rack comes first, the others
+    /// follow by their first members, and each holds its members by rank; so whoever knows the same names has the same racks.
+    ///
+    /// # Panics
+    /// If there is nobody.
+    pub fn grouped<Name: Ord>(names: impl IntoIterator<Item = Name>) -> Racks {
+        let mut racks: Vec<Vec<Rank>> = Vec::new();
+        let mut places = BTreeMap::new();
+        for (rank, name) in (0..).map(Rank).zip(names) {
+            let place = *places.entry(name).or_insert(racks.len());
+            match racks.get_mut(place) {
+                Some(rack) => rack.push(rank),
+                None => racks.push(alloc::vec![rank]),
+            }
+        }
+        assert!(!racks.is_empty(), "racks have a root");
+        Racks::new(racks).expect("each rank is in the rack that it names, the root in the first")
+    }
+
+    /// How many racks there are.
+    pub fn count(&self) -> u32 {
+        self.racks.len() as u32
     }
 
     /// How many members there are.

@@ -138,7 +138,7 @@ fn myself() -> OwnedFd {
 }
 
 fn parts(from: MemberId, view: u64) -> Letter {
-    Letter::Parts { incarnation: 1, view: ViewId(view), from, pid: std::process::id(), event: false }
+    Letter::Parts { incarnation: 1, view: ViewId(view), from, pid: std::process::id(), event: false, rack: None }
 }
 
 /// A member's memory, with its id in the first word.
@@ -482,7 +482,7 @@ fn live(dir: &RuntimeDir, group: &GroupName) {
     };
     member.iter().for_each(|incarnation| say(&format!("member {incarnation}")));
     let (me, pid) = (mailbox.id(), std::process::id());
-    let ask = Letter::Ask { from: me, pid, config: 1, members: 1, observer: false, address: None };
+    let ask = Letter::Ask { from: me, pid, config: 1, members: 1, observer: false, address: None, rack: None };
     let view = enclose(b"a view").unwrap();
     let stdin = std::io::stdin();
     while !readable(&stdin, Duration::ZERO) {
@@ -779,7 +779,7 @@ fn descriptors_arrive_and_memory_is_the_senders() {
     sender.says("sent");
     let (letter, fds) = next(&mut mine);
     let pid = sender.process.0.id();
-    let expected = Letter::Parts { incarnation: 1, view: ViewId(7), from: MemberId(2), pid, event: false };
+    let expected = Letter::Parts { incarnation: 1, view: ViewId(7), from: MemberId(2), pid, event: false, rack: None };
     assert_eq!((letter, fds.len()), (expected, 3));
     for fd in &fds {
         assert_eq!(rustix::io::fcntl_getfd(fd), Ok(rustix::io::FdFlags::CLOEXEC));
@@ -865,7 +865,8 @@ fn versions_tell_each_other_that_they_differ() {
     let town = Town::new();
     let (mut mine, mut other) = (town.open(1), town.open(2));
     let other_fd = other.as_fd().try_clone_to_owned().unwrap();
-    let ask = Letter::Ask { from: MemberId(2), pid: 1, config: 1, members: 1, observer: false, address: None };
+    let ask =
+        Letter::Ask { from: MemberId(2), pid: 1, config: 1, members: 1, observer: false, address: None, rack: None };
     for (asked, letter) in [&ask, &status(2, 1)].into_iter().enumerate() {
         // Whatever a letter of that version has after its header.
         assert!(throw(&other_fd, &mine, &town, &letter.encode_as(VERSION + 1)[..21], &[]));

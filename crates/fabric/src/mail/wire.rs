@@ -5,7 +5,7 @@
 //! the bytes, decoding answers with a letter or a [`WireError`].
 use super::bytes::{Reader, WireError, Writer};
 use super::limits::{LETTER_BYTES_MAX, WANTED_MAX};
-use crate::net::Address;
+use crate::net::{Address, RackName, put_rack, rack};
 use crate::ofi::OfiAddress;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
@@ -45,6 +45,8 @@ pub enum Letter {
         pid: u32,
         /// Whether the doorbell has an eventfd.
         event: bool,
+        /// The rack that it stands in, if it has been told.
+        rack: Option<RackName>,
     },
     /// May I join?
     Ask {
@@ -60,6 +62,8 @@ pub enum Letter {
         observer: bool,
         /// Where it can be reached from other hosts, if it can.
         address: Option<Address>,
+        /// The rack that it stands in, if it has been told.
+        rack: Option<RackName>,
     },
     /// No. The answer to [`Letter::Ask`], and to any request of another version.
     Refused {
@@ -257,20 +261,22 @@ impl Letter {
         out.u32(version);
         out.u32(self.kind());
         match self {
-            Self::Parts { incarnation, view, from, pid, event } => {
+            Self::Parts { incarnation, view, from, pid, event, rack } => {
                 out.u128(*incarnation);
                 out.u64(view.0);
                 out.u64(from.0);
                 out.u32(*pid);
                 out.u32(u32::from(*event));
+                put_rack(&mut out, rack.as_ref());
             }
-            Self::Ask { from, pid, config, members, observer, address } => {
+            Self::Ask { from, pid, config, members, observer, address, rack } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 out.u64(*config);
                 out.u32(*members);
                 out.u32(u32::from(*observer));
                 out.text(&address.as_ref().map(Address::to_string).unwrap_or_default());
+                put_rack(&mut out, rack.as_ref());
             }
             Self::Refused { why } => put_refusal(&mut out, *why),
             Self::Wait { members, leader, present } => {
@@ -337,6 +343,7 @@ impl Letter {
                 from: MemberId(from.u64()?),
                 pid: from.u32()?,
                 event: truth(&mut from, "eventfd of a doorbell")?,
+                rack: rack(&mut from)?,
             },
             ASK => ask(&mut from)?,
             REFUSED => Self::Refused { why: refusal(&mut from)? },
@@ -434,6 +441,7 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
                 Some(address.ok_or(WireError::Value { field: "address" })?)
             }
         },
+        rack: rack(from)?,
     })
 }
 
@@ -542,9 +550,9 @@ mod tests {
         let (view, from, incarnation) = (ViewId(7), MemberId(3), u128::MAX - 5);
         let present = |count: u64| (0..count).map(|i| (MemberId(i << 40), i as u32)).collect();
         vec![
-            Letter::Parts { incarnation, view, from, pid: 4242, event: false },
-            Letter::Parts { incarnation, view, from, pid: 1, event: true },
-            Letter::Ask { from, pid: 1, config: 0xfeed, members: 2, observer: true, address: None },
+            Letter::Parts { incarnation, view, from, pid: 4242, event: false, rack: None },
+            Letter::Parts { incarnation, view, from, pid: 1, event: true, rack: Some("r".repeat(64).parse().unwrap()) },
+            Letter::Ask { from, pid: 1, config: 0xfeed, members: 2, observer: true, address: None, rack: None },
             Letter::Ask {
                 from,
                 pid: u32::MAX,
@@ -552,6 +560,7 @@ mod tests {
                 members: 0,
                 observer: false,
                 address: Some("[fd00::7]:7411".parse().unwrap()),
+                rack: Some("row-1".parse().unwrap()),
             },
             Letter::Refused { why: Refusal::Version(9) },
             Letter::Refused { why: Refusal::Config(u64::MAX) },
@@ -617,7 +626,8 @@ mod tests {
 
     #[test]
     fn wrong_fields_are_named() {
-        let ask = Letter::Ask { from: MemberId(1), pid: 1, config: 1, members: 1, observer: true, address: None };
+        let ask =
+            Letter::Ask { from: MemberId(1), pid: 1, config: 1, members: 1, observer: true, address: None, rack: None };
         let mut bytes = ask.encode();
         bytes[40] = 2;
         assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "wish to observe" }), "{bytes:?}");

@@ -6,6 +6,7 @@ use super::hello::{Card, Purpose};
 use super::letters::Parcel;
 use super::listen::listen;
 use super::poller::Poller;
+use super::rack::RackName;
 use super::switch::Switch;
 use super::tls::{Identity, TlsStream};
 use crate::mail::kernel::random;
@@ -32,6 +33,8 @@ pub struct Options {
     /// Where others are told to connect to; port 0 stands for that of the first address with a port to listen at. `None`: the first address
     /// to listen at, which must not be a wildcard then.
     pub advertise: Option<Address>,
+    /// The rack that it stands in, which others are told.
+    pub rack: Option<RackName>,
     /// Who may connect, and to whom this process does.
     pub security: Security,
     /// For every connection.
@@ -155,12 +158,12 @@ impl Endpoint {
     /// [`NetError::Nowhere`], [`NetError::Advertise`], [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or what else the
     /// system refuses.
     pub fn open(options: Options, tell: impl Fn() + Send + Sync + 'static) -> Result<Endpoint, NetError> {
-        let Options { group, me, host, listen: addresses, advertise, security, socket } = options;
+        let Options { group, me, host, listen: addresses, advertise, rack, security, socket } = options;
         let os = |doing| move |source| NetError::Os { doing, source };
         let only_here = matches!(security, Security::Local);
         let (listeners, bound) = listen(&addresses, only_here)?;
         let address = advertised(advertise, &bound)?;
-        let card = Card { id: me, host, address };
+        let card = Card { id: me, host, address, rack };
         let process = random().map_err(os("get random bits"))?;
         let (poller, waker) = Poller::new().map_err(os("set up the network's thread"))?;
         let exchange = Arc::new(Exchange::new(waker.clone()));

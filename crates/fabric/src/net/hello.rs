@@ -5,6 +5,7 @@
 //! ends with a body or a [`HelloError`].
 use super::address::Address;
 use super::limits::HELLO_BYTES_MAX;
+use super::rack::{RackName, put_rack, rack};
 use crate::mail::bytes::{Reader, WireError, Writer};
 use crate::mail::{GroupName, VERSION};
 use crate::tcp::{Space, Stream};
@@ -29,6 +30,8 @@ pub struct Card {
     pub host: u128,
     /// Where it can be reached.
     pub address: Address,
+    /// The rack that it stands in, if it has been told.
+    pub rack: Option<RackName>,
 }
 
 /// What a connection is for, from its beginning to its end.
@@ -307,6 +310,7 @@ fn put_card(out: &mut Writer, card: &Card) {
     out.u64(card.id.0);
     out.u128(card.host);
     out.text(&card.address.to_string());
+    put_rack(out, card.rack.as_ref());
 }
 
 fn card(from: &mut Reader<'_>) -> Result<Card, WireError> {
@@ -318,7 +322,7 @@ fn card(from: &mut Reader<'_>) -> Result<Card, WireError> {
     if address.to_string() != text {
         return Err(WireError::Value { field });
     }
-    Ok(Card { id, host, address })
+    Ok(Card { id, host, address, rack: rack(from)? })
 }
 
 fn put_purpose(out: &mut Writer, purpose: Purpose) {
@@ -377,11 +381,12 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn a_card() -> Card {
-        Card { id: MemberId(u64::MAX), host: u128::MAX - 7, address: "[::1]:4117".parse().unwrap() }
+        Card { id: MemberId(u64::MAX), host: u128::MAX - 7, address: "[::1]:4117".parse().unwrap(), rack: None }
     }
 
     fn longest_card() -> Card {
-        Card { address: format!("unix:/{}", "x".repeat(106)).parse().unwrap(), ..a_card() }
+        let address = format!("unix:/{}", "x".repeat(106)).parse().unwrap();
+        Card { address, rack: Some("r".repeat(64).parse().unwrap()), ..a_card() }
     }
 
     fn hellos() -> Vec<Hello> {

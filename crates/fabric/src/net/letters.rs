@@ -258,7 +258,7 @@ mod tests {
         };
         let other = MemberId(4);
         let bytes = [
-            raw(&Letter::Parts { incarnation: 1, view: ViewId(1), from: ME, pid: 1, event: false }, &[]),
+            raw(&Letter::Parts { incarnation: 1, view: ViewId(1), from: ME, pid: 1, event: false, rack: None }, &[]),
             raw(&Letter::State { view: ViewId(1), from: ME }, &[]),
             raw(&view(ME, 3), b"four"),
             raw(&view(other, 4), b"four"),
@@ -319,7 +319,7 @@ mod tests {
         let refused = |letter: Letter, enclosure: &[u8]| {
             assert!(std::panic::catch_unwind(|| Parcel::new(None, &letter, enclosure)).is_err(), "{letter:?}");
         };
-        refused(Letter::Parts { incarnation: 1, view: ViewId(1), from: ME, pid: 1, event: false }, &[]);
+        refused(Letter::Parts { incarnation: 1, view: ViewId(1), from: ME, pid: 1, event: false, rack: None }, &[]);
         refused(Letter::State { view: ViewId(1), from: ME }, &[]);
         refused(view(ME, 3), b"four");
         refused(request(1), &vec![0; ENCLOSURE_BYTES_MAX + 1]);

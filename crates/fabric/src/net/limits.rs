@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(super) const ADDRESS_BYTES_MAX: usize = 260;
 /// Bytes in the path of a Unix socket, without the final zero.
 pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Bytes in the name of a rack.
+pub(super) const RACK_BYTES_MAX: usize = 64;
 /// Bytes in a hello, or in the answer to one, without their heads.
 pub(super) const HELLO_BYTES_MAX: usize = 1024;
 /// Bytes in what goes with a letter; views of the most members have less.
@@ -64,7 +66,7 @@ pub(super) const SENDS_MAX: usize = 64;
 /// Events taken from the system at once.
 pub(super) const EVENTS_PER_WAIT: usize = 64;
 
-const _: () = assert!(ADDRESS_BYTES_MAX + GROUP_NAME_BYTES_MAX + 200 <= HELLO_BYTES_MAX);
+const _: () = assert!(ADDRESS_BYTES_MAX + GROUP_NAME_BYTES_MAX + RACK_BYTES_MAX + 200 <= HELLO_BYTES_MAX);
 const _: () = assert!(SOCKET_PATH_BYTES_MAX + "unix:".len() <= ADDRESS_BYTES_MAX);
 // Whatever waits, a letter with the largest enclosure finds an empty queue large enough.
 const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < QUEUE_BYTES_MAX);

@@ -40,6 +40,7 @@ fn options(id: u64, listen: &str) -> Options {
         host: u128::from(id) << 100,
         listen: vec![listen.parse().unwrap()],
         advertise: None,
+        rack: None,
         security: Security::Local,
         socket: SocketOptions::default(),
     }
@@ -187,7 +188,7 @@ fn raw(to: &Address) -> TcpStream {
 }
 
 fn hello(purpose: Purpose, id: u64, process: u128) -> Hello {
-    let card = Card { id: MemberId(id), host: 1, address: "127.0.0.1:1".parse().unwrap() };
+    let card = Card { id: MemberId(id), host: 1, address: "127.0.0.1:1".parse().unwrap(), rack: None };
     Hello { group: GroupName::new("net-tests").unwrap(), purpose, card, process, wanted: None }
 }
 
@@ -540,7 +541,7 @@ fn letters_of_others_are_forged() {
     let far = host(2);
     let hello = hello(Purpose::Mail, 5, 5);
     let mut socket = greeted(far.address(), &hello);
-    let parts = Letter::Parts { incarnation: 1, view: ViewId(1), from: MemberId(5), pid: 1, event: false };
+    let parts = Letter::Parts { incarnation: 1, view: ViewId(1), from: MemberId(5), pid: 1, event: false, rack: None };
     socket.write_all(&[bytes_of(&request(6, 1)), bytes_of(&parts), bytes_of(&request(5, 2))].concat()).unwrap();
     assert_eq!(far.letter(), (hello.card, request(5, 2), vec![]));
     assert_eq!(far.dropped(), Dropped { garbage: 1, forged: 1, ..Dropped::default() });

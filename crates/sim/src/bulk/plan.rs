@@ -1,7 +1,6 @@
 //! What a scene consists of, and how one is drawn from a seed.
 use super::network::{Network, SlowLink, Uplinks};
 use crate::random::Random;
-use spindle_core::Rank;
 use spindle_core::bulk::{Algorithm, Racks, blocks};
 use std::fmt;
 
@@ -111,7 +110,7 @@ fn group(random: &mut Random, hosts: u32, rack_of: &[u32]) -> GroupPlan {
         0 => Algorithm::Sequential,
         1 => Algorithm::Chain,
         2 => Algorithm::BinomialTree,
-        3 => Algorithm::Hybrid(racks(&order, rack_of)),
+        3 => Algorithm::Hybrid(Racks::grouped(order.iter().map(|host| rack_of[*host as usize]))),
         _ => Algorithm::BinomialPipeline,
     };
     let block_bytes = random.range(1, 100_000);
@@ -134,19 +133,6 @@ fn group(random: &mut Random, hosts: u32, rack_of: &[u32]) -> GroupPlan {
         objects,
         room_ns: random.below(2) * random.below(300_000),
     }
-}
-
-/// The racks of a group whose ranks have these hosts. The root's comes first.
-fn racks(hosts: &[u32], rack_of: &[u32]) -> Racks {
-    let mut racks: Vec<(u32, Vec<Rank>)> = vec![];
-    for (rank, host) in (0..).map(Rank).zip(hosts) {
-        let rack = rack_of[*host as usize];
-        match racks.iter_mut().find(|(number, _)| *number == rack) {
-            Some((_, members)) => members.push(rank),
-            None => racks.push((rack, vec![rank])),
-        }
-    }
-    Racks::new(racks.into_iter().map(|(_, members)| members).collect()).expect("each rank is in its host's rack")
 }
 
 /// Somebody dies within so many events, and at least one other is told by the network.

@@ -1,11 +1,14 @@
 //! Groups over real streams: all schedules, deaths, nonsense, many at once.
 use super::*;
 use spindle_core::Rank;
+use spindle_fabric::tcp::Space;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -199,6 +202,64 @@ fn so_it_does_over_tcp_and_through_the_narrowest_buffers() {
     }
     let large = BulkSettings { block_bytes: 100_000, ..settings(Algorithm::Chain) };
     check_delivery(4, 0, &large, Kind::Tiny, &[1_234_567, 99_999]);
+}
+
+/// A stream that counts what is sent over it.
+#[derive(Debug)]
+struct Counted(Connection, Arc<AtomicU64>);
+
+impl Stream for Counted {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send(parts).inspect(|bytes| _ = self.1.fetch_add(*bytes as u64, Ordering::Relaxed))
+    }
+
+    fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
+        self.0.receive(spaces)
+    }
+
+    fn finish(&mut self) {
+        self.0.finish();
+    }
+
+    fn holds_back(&self) -> bool {
+        self.0.holds_back()
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.0.has_arrived()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+/// Bytes that go from one rack to another, for an object of so many, by `algorithm`.
+fn bytes_across(rack_of: &[u32], algorithm: Algorithm, bytes: u64) -> u64 {
+    let (members, across) = (rack_of.len() as u32, Arc::new(AtomicU64::new(0)));
+    let count = |from: u32, (to, stream): (Rank, Connection)| {
+        let crosses = rack_of[from as usize] != rack_of[to.index()];
+        let counts = if crosses { Arc::clone(&across) } else { Arc::default() };
+        (to, Box::new(Counted(stream, counts)) as Connection)
+    };
+    let nodes = (0..).zip(mesh(members, Kind::Unix)).map(|(me, streams)| {
+        let streams = streams.into_iter().map(|stream| count(me, stream));
+        BulkNode::over_streams(members, Rank(me), Rank(0), &settings(algorithm.clone()), streams).unwrap()
+    });
+    check_objects(&mut Crowd::new(nodes.collect()), 0, &[bytes]);
+    across.load(Ordering::Relaxed)
+}
+
+#[test]
+fn between_racks_every_block_crosses_once() {
+    // As hosts stand that nobody has sorted.
+    let rack_of: Vec<u32> = (0..12).map(|rank| rank % 3).collect();
+    let bytes = 400 * BLOCK;
+    let hybrid = bytes_across(&rack_of, Algorithm::Hybrid(Racks::grouped(&rack_of)), bytes);
+    // Twice, as there are three; what is said beside the blocks is little.
+    assert!((2 * bytes..3 * bytes).contains(&hybrid), "{hybrid}");
+    let pipeline = bytes_across(&rack_of, Algorithm::BinomialPipeline, bytes);
+    assert!(pipeline > 2 * hybrid, "{pipeline}, {hybrid}");
 }
 
 #[test]
@@ -435,12 +496,20 @@ fn nonsense_from_one_is_no_trouble_between_others_but_the_end_of_the_group() {
 
 #[test]
 fn who_has_other_settings_is_told_so() {
-    let [near, far] = ends(Kind::Unix);
     let ours = settings(Algorithm::Chain);
-    let theirs = BulkSettings { block_bytes: BLOCK + 1, ..ours.clone() };
+    are_told(&ours, &BulkSettings { block_bytes: BLOCK + 1, ..ours.clone() });
+    // Files that differ, say.
+    let in_racks = |racks: &[u32]| settings(Algorithm::Hybrid(Racks::grouped(racks)));
+    are_told(&in_racks(&[1, 1]), &in_racks(&[1, 2]));
+    are_told(&in_racks(&[1, 2]), &settings(Algorithm::BinomialPipeline));
+}
+
+/// Two with these settings learn that they are not the same.
+fn are_told(ours: &BulkSettings, theirs: &BulkSettings) {
+    let [near, far] = ends(Kind::Unix);
     let mut crowd = Crowd::new(vec![
-        BulkNode::over_streams(2, Rank(0), Rank(0), &ours, [(Rank(1), near)]).unwrap(),
-        BulkNode::over_streams(2, Rank(1), Rank(0), &theirs, [(Rank(0), far)]).unwrap(),
+        BulkNode::over_streams(2, Rank(0), Rank(0), ours, [(Rank(1), near)]).unwrap(),
+        BulkNode::over_streams(2, Rank(1), Rank(0), theirs, [(Rank(0), far)]).unwrap(),
     ]);
     crowd.run_until("the end", |told| !failures(told).is_empty());
     let is_greeting =

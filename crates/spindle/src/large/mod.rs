@@ -18,14 +18,15 @@ pub(crate) use outbound::{Outbound, Permit};
 pub(crate) use serving::{Order, Serving};
 
 use crate::bulk::{
-    Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId, Upcalls,
-    Waiting,
+    Algorithm, Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId,
+    Racks, Upcalls, Waiting,
 };
 use crate::crew::{BulkLink, BulkWay, Crew, Notices};
 use crate::node::Terms;
 use spindle_core::bulk::SendError;
 use spindle_core::{Engine, MemberId, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{LocalPart, Object};
+use spindle_fabric::net::RackName;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Fabric, Mesh, Reader};
 use std::collections::BTreeMap;
@@ -147,6 +148,19 @@ impl<'a> Group<'a> {
             .into_iter()
             .fold(0xcbf2_9ce4_8422_2325, |hash, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3));
         BulkSettings { slots: outbound::SLOTS, object_bytes_max, tag, ..BulkSettings::default() }
+    }
+
+    /// How blocks spread: by racks as soon as there are two of them. All members are told the same racks, and that they were is checked when their
+    /// streams begin.
+    fn algorithm<'r>(&self, rack: impl Fn(MemberId) -> Option<&'r RackName>) -> Algorithm {
+        let members = self.members();
+        // Positions begin with the root.
+        let (before, from_root) = members.split_at(self.place(self.root).index());
+        let racks = Racks::grouped(from_root.iter().chain(before).map(|member| rack(self.id(*member))));
+        match racks.count() {
+            1 => Algorithm::BinomialPipeline,
+            _ => Algorithm::Hybrid(racks),
+        }
     }
 }
 
@@ -294,7 +308,8 @@ impl Large {
             return;
         }
         let streams = std::mem::take(streams).into_iter().map(|(member, stream)| (group.place(member), stream));
-        let settings = group.settings(crew.incarnation(), self.bytes_max);
+        let algorithm = group.algorithm(|id| crew.rack(id));
+        let settings = BulkSettings { algorithm, ..group.settings(crew.incarnation(), self.bytes_max) };
         let members = group.members().len() as u32;
         let node = BulkNode::over_streams(members, group.place(group.me), group.place(group.root), &settings, streams);
         match outbound {
@@ -425,5 +440,49 @@ impl Upcalls for Receiver {
 
     fn failed(&mut self, failure: Failure) {
         self.told.tell(self.view, Trouble::Lost(self.members[failure.dead.index()]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    /// The racks of the bulk group of `root` in the one subgroup of a view of six, of whom rank i stands in `racks[i]`. None: the binomial pipeline.
+    fn racks(members: &[u32], racks: [Option<&str>; 6], root: u32) -> Option<Racks> {
+        let racks = racks.map(|rack| rack.map(|rack| rack.parse::<RackName>().unwrap()));
+        let mut config = Config::new("g", 6);
+        config.subgroups[0].members = crate::Who::Ranks(members.to_vec());
+        let view = Arc::new(config.view((10..16).map(MemberId).collect()));
+        let algorithm = |me: &u32| {
+            let number = Group { view: &view, subgroup: SubgroupId(0), root: Rank(root), me: Rank(*me) }.number();
+            let group = Group::of(&view, number, Rank(*me)).expect("it sends");
+            group.algorithm(|id| racks[id.0 as usize - 10].as_ref())
+        };
+        let mut all: Vec<Algorithm> = members.iter().map(algorithm).collect();
+        all.dedup();
+        match (all.pop(), all.is_empty()) {
+            (Some(Algorithm::Hybrid(racks)), true) => Some(racks),
+            (Some(Algorithm::BinomialPipeline), true) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn positions(list: &[&[u32]]) -> Option<Racks> {
+        Some(Racks::new(list.iter().map(|rack| rack.iter().copied().map(Rank).collect()).collect()).unwrap())
+    }
+
+    #[test]
+    fn the_senders_rack_is_the_first_and_the_sender_the_first_in_it() {
+        let (all, [a, b]) = ([0, 1, 2, 3, 4, 5], [Some("a"), Some("b")]);
+        let mixed = [a, a, b, None, b, None];
+        assert_eq!(racks(&all, mixed, 0), positions(&[&[0, 1], &[2, 4], &[3, 5]]));
+        // Ranks 4, 5, 0, 1, 2, 3 have the positions 0 to 5.
+        assert_eq!(racks(&all, mixed, 4), positions(&[&[0, 4], &[1, 5], &[2, 3]]));
+        // Only those of the subgroup count.
+        assert_eq!(racks(&[1, 3, 4], mixed, 3), positions(&[&[0], &[1], &[2]]));
+        assert_eq!(racks(&[2, 4], mixed, 4), None);
+        assert_eq!(racks(&all, [a; 6], 2), None);
+        assert_eq!(racks(&all, [None; 6], 2), None);
     }
 }

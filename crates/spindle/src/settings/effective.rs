@@ -1,9 +1,10 @@
 //! The values that count, and what they mean to the library.
 use super::keys::{RING_BYTES, WINDOW_MIN};
 use super::problem::{Origin, Problem, SettingsError};
+use super::topology::{Host, Topology};
 use super::value::{Kind, Value};
-use super::{KEYS, Key, Settings, path_of, paths};
-use crate::{Address, Config, Identity, Network, OfiOptions, Order, Security, Subgroup, Transport, Who};
+use super::{KEYS, Key, Settings, path_of, paths, utf8};
+use crate::{Address, Config, Identity, Network, OfiOptions, Order, RackName, Security, Subgroup, Transport, Who};
 use spindle_core::ring::HEADER_BYTES;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -45,6 +46,10 @@ pub struct NetworkSettings {
     pub insecure: bool,
     /// How long a connection may be dead until it counts as broken.
     pub silence: Duration,
+    /// The rack of this member, if it was said.
+    pub rack: Option<String>,
+    /// The file that says which hosts stand in which rack, if there is one.
+    pub topology: Option<PathBuf>,
     /// Certificates; `None`: no TLS.
     pub tls: Option<TlsFiles>,
     /// What carries the messages.
@@ -130,7 +135,7 @@ impl Effective {
     /// What to join with.
     ///
     /// # Errors
-    /// No group is named, certificates can't be used, or an address is none.
+    /// No group is named, certificates can't be used, an address is none, or the topology does not say in which rack this host stands.
     pub fn config(&self) -> Result<Config, SettingsError> {
         let Some(name) = self.text("group.name") else {
             let message =
@@ -171,8 +176,56 @@ impl Effective {
             seeds: all("network.seeds", &network.seeds)?,
             security,
             silence: network.silence,
+            rack: self.rack()?.map(|(rack, _)| rack),
             transport: self.transport(network.fabric)?,
         })
+    }
+
+    /// The rack that this member stands in and who says so: `network.rack`, or else the file that `network.topology` names, by the addresses
+    /// at which this member is reached and what the host calls itself. `None`: nobody has said anything about racks.
+    ///
+    /// # Errors
+    /// That file can't be read, something is wrong with it, or it does not say in which one rack this host stands.
+    pub fn rack(&self) -> Result<Option<(RackName, Origin)>, SettingsError> {
+        let said = self.entry("network.rack").expect("a key of the schema");
+        if let Some(rack) = self.text("network.rack").and_then(|rack| rack.parse().ok()) {
+            return Ok(Some((rack, said.origin.clone())));
+        }
+        let Some(path) = self.path("network.topology") else { return Ok(None) };
+        let name = path.display().to_string();
+        let bytes = std::fs::read(&path).map_err(|source| SettingsError::Read { path, source })?;
+        let text = utf8(&name, &bytes).map_err(|problem| SettingsError::Wrong(vec![problem]))?;
+        let topology = Topology::read(&name, text).map_err(SettingsError::Wrong)?;
+        let found = topology.find(&self.host());
+        found.map(|(rack, origin)| Some((rack.clone(), origin.clone()))).map_err(|what| {
+            let entry = self.entry("network.topology").expect("a key of the schema");
+            let message = format!("{name}: {what}; change that, or name the rack in network.rack");
+            SettingsError::Wrong(vec![entry.problem(message, true)])
+        })
+    }
+
+    /// Notes what [`rack`](Self::rack) finds as the value of `network.rack`.
+    ///
+    /// # Errors
+    /// Those of [`rack`](Self::rack).
+    pub fn find_rack(&mut self) -> Result<(), SettingsError> {
+        if let Some((rack, origin)) = self.rack()?
+            && let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == "network.rack")
+        {
+            (entry.value, entry.origin) = (Some(Value::Text(rack.to_string())), origin);
+        }
+        Ok(())
+    }
+
+    /// What a topology knows this host by.
+    fn host(&self) -> Host {
+        // Without a name, it is known by its addresses.
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let listen = self.list("network.listen");
+        match self.text("network.advertise") {
+            Some(address) => Host::new(&[address.to_string()], &name),
+            None => Host::new(&listen, &name),
+        }
     }
 
     fn transport(&self, fabric: FabricSettings) -> Result<Transport, SettingsError> {
@@ -240,12 +293,14 @@ impl Effective {
             seeds: self.list("network.seeds"),
             insecure: self.value("network.insecure") == Some(&Value::Switch(true)),
             silence: self.time("network.silence").unwrap_or_default(),
+            rack: self.text("network.rack").map(str::to_string),
+            topology: self.path("network.topology"),
             tls: tls(),
             fabric,
         })
     }
 
-    /// Whether the files that are named can be opened.
+    /// Whether the files that are named can be opened, and the topology says in which rack this host stands.
     pub fn check_files(&self) -> Vec<Problem> {
         let files = self.entries.iter().filter(|entry| entry.path.starts_with("network.tls."));
         let wrong = files.filter_map(|entry| {
@@ -258,7 +313,15 @@ impl Effective {
             let message = format!("{} names {}, which can't be read: {error}", entry.path, path.display());
             Some(entry.problem(message, true))
         });
-        wrong.collect()
+        let rack = match self.rack() {
+            Ok(_) => vec![],
+            Err(SettingsError::Wrong(problems)) => problems,
+            Err(error) => {
+                let entry = self.entry("network.topology").expect("a key of the schema");
+                vec![entry.problem(format!("network.topology: {error}"), true)]
+            }
+        };
+        wrong.chain(rack).collect()
     }
 
     fn asks_for_network(&self) -> Option<&Entry> {

@@ -11,23 +11,41 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Bytes of the longest file that is read.
-const FILE_BYTES_MAX: usize = 1 << 20;
+pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 /// Problems of one file that are told.
-const PROBLEMS_MAX: usize = 100;
+pub(super) const PROBLEMS_MAX: usize = 100;
 
-/// A file that is being read.
-struct Reading<'a> {
+/// What stands in a file, with its places.
+pub(super) struct Text<'a> {
     name: &'a str,
     text: &'a str,
     /// Where its lines begin.
     lines: Vec<usize>,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn new(name: &'a str, text: &'a str) -> Text<'a> {
+        let lines = [0].into_iter().chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Text { name, text, lines }
+    }
+
+    pub(super) fn place(&self, span: Range<usize>) -> Origin {
+        let line = self.lines.partition_point(|start| *start <= span.start);
+        let before = self.text.get(self.lines[line - 1]..span.start).unwrap_or("");
+        let column = before.chars().count() as u32 + 1;
+        Origin::File { name: self.name.to_string(), line: line as u32, column }
+    }
+}
+
+/// A file that is being read.
+struct Reading<'a> {
+    text: Text<'a>,
     settings: &'a mut Settings,
     problems: Vec<Problem>,
 }
 
 pub(super) fn read(settings: &mut Settings, name: &str, text: &str) {
-    let lines = [0].into_iter().chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-    let mut reading = Reading { name, text, lines, settings, problems: Vec::new() };
+    let mut reading = Reading { text: Text::new(name, text), settings, problems: Vec::new() };
     if text.len() > FILE_BYTES_MAX {
         let message = format!("{} bytes are no configuration; it may have {FILE_BYTES_MAX}", text.len());
         reading.wrong(0..0, None, message);
@@ -105,7 +123,7 @@ impl Reading<'_> {
                 _ => None,
             },
         };
-        let origin = self.place(span);
+        let origin = self.text.place(span);
         let listed = name.clone().map(|(name, _)| name);
         if let Some(name) = &listed {
             self.settings.subgroups.push(Listed { name: name.clone(), origin });
@@ -120,7 +138,7 @@ impl Reading<'_> {
     }
 
     fn value(&mut self, key: &'static Key, subgroup: Option<&str>, value: &Spanned<DeValue<'_>>) {
-        let origin = self.place(value.span());
+        let origin = self.text.place(value.span());
         match key.kind.read(value.get_ref()) {
             Some(read) => {
                 let value = self.settled(read);
@@ -142,7 +160,7 @@ impl Reading<'_> {
     fn settled(&self, value: Value) -> Value {
         match value {
             Value::Path(path) => {
-                let dir = Path::new(self.name).parent().unwrap_or(Path::new(""));
+                let dir = Path::new(self.text.name).parent().unwrap_or(Path::new(""));
                 Value::Path(dir.join(path))
             }
             other => other,
@@ -176,15 +194,8 @@ impl Reading<'_> {
 
     fn wrong(&mut self, span: Range<usize>, key: Option<String>, message: String) {
         if self.problems.len() < PROBLEMS_MAX {
-            let origin = self.place(span);
+            let origin = self.text.place(span);
             self.problems.push(Problem { origin, key, message, is_error: true });
         }
-    }
-
-    fn place(&self, span: Range<usize>) -> Origin {
-        let line = self.lines.partition_point(|start| *start <= span.start);
-        let before = self.text.get(self.lines[line - 1]..span.start).unwrap_or("");
-        let column = before.chars().count() as u32 + 1;
-        Origin::File { name: self.name.to_string(), line: line as u32, column }
     }
 }

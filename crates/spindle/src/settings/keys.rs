@@ -194,6 +194,20 @@ pub const KEYS: &[Key] = &[
         example: "\"10s\"",
     },
     Key {
+        path: "network.rack",
+        about: "The rack that this member stands in; blocks of large messages cross once from one rack to the next",
+        standard: "what the topology says, if there is one",
+        kind: Kind::Rack,
+        example: "\"row-1\"",
+    },
+    Key {
+        path: "network.topology",
+        about: "TOML file of which hosts stand in which rack, the same at all members; if it is given, this host has to be in it",
+        standard: "",
+        kind: Kind::Path,
+        example: "\"racks.toml\"",
+    },
+    Key {
         path: "network.tls.ca",
         about: "PEM file of the authority that signs the members' certificates",
         standard: "",

@@ -6,7 +6,7 @@
 //!                                                                        \-- network()  how to meet over a network
 //! ```
 //!
-//! Nothing is read here but one file, if [`Settings::file`] is called: the environment and the flags are the caller's to bring.
+//! Nothing is read here but files: one if [`Settings::file`] is called, and those that it names when there is a use for them. The environment and the flags are the caller's to bring.
 //! Read [`Settings`] first, then [`KEYS`]. Mistakes are collected, so that all are told at once.
 mod checks;
 mod effective;
@@ -15,6 +15,7 @@ mod file;
 mod keys;
 mod problem;
 mod quantity;
+mod topology;
 mod value;
 
 pub use effective::{Effective, Entry, FabricSettings, NetworkSettings, TlsFiles};
@@ -111,17 +112,9 @@ impl Settings {
         let name = path.display().to_string();
         let failed = |source| SettingsError::Read { path: path.into(), source };
         let bytes = fs::read(path).map_err(failed)?;
-        match str::from_utf8(&bytes) {
+        match utf8(&name, &bytes) {
             Ok(text) => file::read(self, &name, text),
-            Err(error) => {
-                let before = &bytes[..error.valid_up_to()];
-                let line = before.iter().filter(|byte| **byte == b'\n').count() as u32 + 1;
-                let last = before.rsplit(|byte| *byte == b'\n').next().unwrap_or(before);
-                let column = String::from_utf8_lossy(last).chars().count() as u32 + 1;
-                let message = "these bytes are no UTF-8, as TOML has to be".to_string();
-                let origin = Origin::File { name, line, column };
-                self.problems.push(Problem { origin, key: None, message, is_error: true });
-            }
+            Err(problem) => self.problems.push(problem),
         }
         Ok(())
     }
@@ -269,6 +262,18 @@ fn paths<'a>(
         .into_iter()
         .flat_map(move |name| keys.iter().filter(is_of_subgroup).map(move |key| (key, Some(name))));
     before.chain(within).chain(keys[at..].iter().filter(move |key| !is_of_subgroup(key)).map(|key| (key, None)))
+}
+
+/// The text of a file.
+fn utf8<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Problem> {
+    str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() as u32 + 1;
+        let last = before.rsplit(|byte| *byte == b'\n').next().unwrap_or(before);
+        let column = String::from_utf8_lossy(last).chars().count() as u32 + 1;
+        let message = "these bytes are no UTF-8, as TOML has to be".to_string();
+        Problem { origin: Origin::File { name: name.to_string(), line, column }, key: None, message, is_error: true }
+    })
 }
 
 fn path_of(key: &Key, subgroup: Option<&str>) -> String {

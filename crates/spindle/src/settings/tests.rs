@@ -34,6 +34,8 @@ listen = ["127.0.0.1:7411", "[::1]:7411"]
 advertise = "host:7411"
 seeds = ["a:7411", "b.example.org:7412"]
 silence = "20s"
+rack = "row-1"
+topology = "racks.toml"
 
 [network.tls]
 ca = "/etc/ca.pem"
@@ -83,6 +85,8 @@ fn a_file_says_all_there_is_to_say() {
         seeds: vec!["a:7411".into(), "b.example.org:7412".into()],
         insecure: false,
         silence: Duration::from_secs(20),
+        rack: Some("row-1".into()),
+        topology: Some("/etc/spindle/racks.toml".into()),
         tls: Some(TlsFiles {
             ca: "/etc/ca.pem".into(),
             cert: "/etc/spindle/member.pem".into(),
@@ -95,7 +99,10 @@ fn a_file_says_all_there_is_to_say() {
     assert!(error.contains("/etc/ca.pem"), "{error}");
     let (open, _) = FULL.split_once("[network.tls]").unwrap();
     let config = Settings::from_toml("x", open).effective().unwrap().config().unwrap();
-    assert_eq!(config.network.unwrap().transport, Transport::Tcp);
+    let network = config.network.unwrap();
+    assert_eq!(network.transport, Transport::Tcp);
+    // It was said, so the file is not looked at.
+    assert_eq!(network.rack.unwrap().as_str(), "row-1");
     let effective = Settings::from_toml("x", &format!("{open}{OFI}")).effective().unwrap();
     assert!(effective.warnings().is_empty(), "{:?}", effective.warnings());
     let network = effective.config().unwrap().network.unwrap();
@@ -344,6 +351,69 @@ fn files_that_are_not_there_are_told() {
     assert_eq!(told.len(), 2, "{told:#?}");
     assert_eq!(told[0], "x.toml:4:6: network.tls.ca names /, which can't be read: it is no file");
     assert!(told[1].starts_with("x.toml:5:8: network.tls.cert names gone.pem, which"), "{told:#?}");
+}
+
+#[test]
+fn the_rack_comes_from_the_topology_unless_somebody_says_it() {
+    let dir = std::env::temp_dir().join(format!("spindle-topology-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let racks = dir.join("racks.toml");
+    fs::write(&racks, "[racks]\nrow-1 = [\"10.0.1.0/24\"]\nrow-2 = [\"127.0.0.0/8\", \"host-z\"]\n").unwrap();
+    let settings = |rest: &str| {
+        let file = dir.join("x.toml").display().to_string();
+        let text = format!("[group]\nname = \"a\"\n[network]\ntopology = \"racks.toml\"\n{rest}");
+        Settings::from_toml(&file, &text)
+    };
+    let listen = "listen = [\"127.0.0.1:0\"]\n";
+    let told = |settings: Settings| {
+        let mut effective = settings.effective().unwrap();
+        let checked: Vec<String> = effective.check_files().iter().map(Problem::to_string).collect();
+        match effective.find_rack() {
+            Ok(()) => {
+                assert_eq!(checked, Vec::<String>::new());
+                let entry = effective.entry("network.rack").unwrap();
+                let said = entry.value.as_ref().map(Value::to_string);
+                let rack = effective.config().unwrap().network.and_then(|network| network.rack);
+                assert!(rack.is_none() || rack.map(|rack| rack.to_string()) == said);
+                (said, entry.origin.to_string())
+            }
+            Err(error) => {
+                assert_eq!(checked.len(), 1, "{checked:?}");
+                assert_eq!(effective.config().unwrap_err().to_string(), error.to_string());
+                (None, error.to_string())
+            }
+        }
+    };
+    let path = racks.display().to_string();
+    assert_eq!(told(settings(listen)), (Some("row-2".to_string()), format!("{path}:3")));
+    let (_, error) = told(settings("listen = [\"127.0.0.1:0\"]\nadvertise = \"10.0.3.9:7411\"\n"));
+    assert!(
+        error.contains("x.toml:4:12: ") && error.contains("none of its racks has this host, which is 10.0.3.9"),
+        "{error}"
+    );
+    assert!(error.contains(&path) && error.contains("network.rack"), "{error}");
+    let advertised = settings("listen = [\"127.0.0.1:0\"]\nadvertise = \"10.0.1.9:7411\"\n");
+    assert_eq!(told(advertised).0.as_deref(), Some("row-1"));
+    let mut said = settings(listen);
+    said.variables(vars(&[("SPINDLE_NETWORK_RACK", "row-9")]));
+    assert_eq!(told(said), (Some("row-9".to_string()), "variable SPINDLE_NETWORK_RACK".to_string()));
+    fs::write(&racks, "[rack]\n").unwrap();
+    let (_, error) = told(settings(listen));
+    assert!(error.contains("racks.toml:1:2: unknown key \"rack\" in a topology; did you mean racks?"), "{error}");
+    fs::write(&racks, b"[racks]\n\xff").unwrap();
+    let (_, error) = told(settings(listen));
+    assert!(error.contains("racks.toml:2:1: these bytes are no UTF-8"), "{error}");
+    fs::remove_dir_all(&dir).unwrap();
+    let (_, error) = told(settings(listen));
+    assert!(error.contains("can't read") && error.contains("racks.toml"), "{error}");
+    // Where nobody has said anything, nothing is looked for.
+    let none = Settings::from_toml("x.toml", &format!("[group]\nname = \"a\"\n[network]\n{listen}"));
+    assert_eq!(told(none), (None, "default".to_string()));
+    let wrong =
+        errors("[group]\nname = \"a\"\n[network]\nlisten = [\"127.0.0.1:0\"]\nrack = \"row 1\"\ntopology = 3\n");
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+    assert!(wrong[0].starts_with("x.toml:5:8: network.rack is \"row 1\"; allowed is 1 to 64 letters"), "{wrong:?}");
+    assert!(wrong[1].starts_with("x.toml:6:12: network.topology is 3; allowed is a path"), "{wrong:?}");
 }
 
 #[test]

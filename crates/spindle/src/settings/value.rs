@@ -1,7 +1,6 @@
 //! What a key may be set to, and how that is written: in TOML with types, in variables and flags as text.
 use super::quantity::{parse_bytes, parse_time, show_bytes, show_time};
-use crate::Address;
-use crate::Who;
+use crate::{Address, RackName, Who};
 use serde_json::{Value as Json, json};
 use spindle_core::limits::{MEMBERS_MAX, NAME_BYTES_MAX};
 use spindle_fabric::mail::GroupName;
@@ -96,6 +95,8 @@ pub(super) enum Kind {
     /// `host:port`.
     Address,
     Addresses,
+    /// The name of a rack.
+    Rack,
     /// A word, for somebody else to understand.
     Word,
 }
@@ -128,6 +129,7 @@ impl Kind {
             Kind::Path => "a path; in a file, one that is relative counts from the file's directory".to_string(),
             Kind::Address => "an address such as \"host:7411\", \"10.0.0.1:7411\" or \"[::1]:7411\"".to_string(),
             Kind::Addresses => "addresses such as [\"host:7411\", \"[::1]:7411\"]".to_string(),
+            Kind::Rack => "1 to 64 letters, digits and signs, all of them ASCII and no spaces".to_string(),
             Kind::Word => "a word".to_string(),
         }
     }
@@ -194,6 +196,7 @@ impl Kind {
             Kind::SubgroupName => (1..=NAME_BYTES_MAX).contains(&text.len()),
             Kind::Choice(words) => words.contains(&text),
             Kind::Address => is_address(text),
+            Kind::Rack => text.parse::<RackName>().is_ok(),
             Kind::Word => !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()),
             Kind::Bytes { .. } => return self.number(parse_bytes(text)?),
             Kind::Time { never: true, .. } if text == "never" => return Some(Value::Time(None)),

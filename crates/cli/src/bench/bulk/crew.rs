@@ -32,6 +32,8 @@ pub(super) struct Took {
     pub(super) seconds: f64,
     /// Of all processes.
     pub(super) cpu_seconds: f64,
+    /// Bytes that went from one rack to another.
+    pub(super) across: u64,
 }
 
 impl Crew {
@@ -64,12 +66,13 @@ impl Crew {
         self.tell(taking_part, &Order::Trial { bytes, job })?;
         self.ready(taking_part)?;
         self.tell(1, &Order::Go)?;
-        let (mut begin, mut end, mut cpu, mut first) = (0, 0, 0, None);
+        let (mut begin, mut end, mut cpu, mut across, mut first) = (0, 0, 0, 0, None);
         for process in &mut self.processes[..taking_part as usize] {
-            let Reply::Done { begin_ns, end_ns, cpu_ns, digest } = process.reply()? else {
+            let Reply::Done { begin_ns, end_ns, cpu_ns, across: sent, digest } = process.reply()? else {
                 bail!("process {} has not done its trial", process.rank);
             };
             cpu += cpu_ns;
+            across += sent;
             if process.rank == 0 {
                 begin = begin_ns;
             }
@@ -81,7 +84,8 @@ impl Crew {
                 bail!("process {} has other bytes than the root: the figures don't count", process.rank);
             }
         }
-        Ok(Took { seconds: end.saturating_sub(begin).max(1) as f64 / 1e9, cpu_seconds: cpu as f64 / 1e9 })
+        let seconds = end.saturating_sub(begin).max(1) as f64 / 1e9;
+        Ok(Took { seconds, cpu_seconds: cpu as f64 / 1e9, across })
     }
 
     pub(super) fn finish(mut self) -> anyhow::Result<()> {

@@ -8,11 +8,16 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
 };
 use spindle::Rank;
-use spindle::bulk::{self, BulkNode, BulkSettings, Connection, Event, LocalPart, Object, SocketOptions, SocketStream};
+use spindle::bulk::{
+    self, BulkNode, BulkSettings, Connection, Event, LocalPart, Object, Racks, SocketOptions, SocketStream, Stream,
+};
+use spindle_fabric::tcp::Space;
 use std::hint::black_box;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
@@ -121,6 +126,9 @@ struct Member {
     /// Memory to receive into, to copy into, and for the root to make objects of.
     buffer: Vec<u8>,
     made: u64,
+    /// Bytes sent to other racks, so far, and before this trial.
+    across: Arc<AtomicU64>,
+    across_before: u64,
 }
 
 impl Member {
@@ -153,10 +161,13 @@ impl Member {
             }
         }
         let settings = settings(setup);
+        let across = Arc::new(AtomicU64::new(0));
         let node = match setup.plan.fabric {
             Fabric::Tcp => {
                 let open = |(rank, stream): (Rank, TcpStream)| -> io::Result<(Rank, Connection)> {
-                    Ok((rank, Box::new(SocketStream::new(stream, &SocketOptions::default())?)))
+                    let stream = SocketStream::new(stream, &SocketOptions::default())?;
+                    let stays = rack(setup, setup.rank) == rack(setup, rank.0);
+                    Ok((rank, if stays { Box::new(stream) } else { Box::new(Counted(stream, Arc::clone(&across))) }))
                 };
                 let streams = streams.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
                 BulkNode::over_streams(setup.members, Rank(setup.rank), Rank(0), &settings, streams)?
@@ -172,6 +183,8 @@ impl Member {
             object: None,
             buffer: vec![],
             made: 0,
+            across,
+            across_before: 0,
         })
     }
 
@@ -213,7 +226,7 @@ impl Member {
         }
         let (end_ns, cpu_ns) = (now_ns(), cpu_ns() - before);
         let digest = XxHash3_64::oneshot(self.object.as_deref().unwrap_or(&self.buffer));
-        Ok(Reply::Done { begin_ns, end_ns, cpu_ns, digest })
+        Ok(Reply::Done { begin_ns, end_ns, cpu_ns, across: 0, digest })
     }
 
     fn multicast(&mut self, bytes: u64, job: Job, begin_ns: u64, before: u64) -> anyhow::Result<Reply> {
@@ -277,8 +290,37 @@ impl Member {
         } else if let Ok(buffer) = data.into_vec() {
             self.buffer = buffer;
         }
-        Reply::Done { begin_ns, end_ns, cpu_ns, digest }
+        let across = self.across.load(Ordering::Relaxed);
+        let sent = across - std::mem::replace(&mut self.across_before, across);
+        Reply::Done { begin_ns, end_ns, cpu_ns, across: sent, digest }
     }
+}
+
+/// A stream that counts what is sent over it.
+#[derive(Debug)]
+struct Counted(SocketStream, Arc<AtomicU64>);
+
+impl Stream for Counted {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send(parts).inspect(|bytes| _ = self.1.fetch_add(*bytes as u64, Ordering::Relaxed))
+    }
+
+    fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
+        self.0.receive(spaces)
+    }
+
+    fn finish(&mut self) {
+        self.0.finish();
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+/// The rack in which a rank stands.
+fn rack(setup: &Setup, rank: u32) -> u32 {
+    setup.plan.racks.map_or(0, |racks| rank % racks)
 }
 
 fn settings(setup: &Setup) -> BulkSettings {
@@ -290,6 +332,9 @@ fn settings(setup: &Setup) -> BulkSettings {
             Algorithm::Chain => bulk::Algorithm::Chain,
             Algorithm::Tree => bulk::Algorithm::BinomialTree,
             Algorithm::Sequential => bulk::Algorithm::Sequential,
+            Algorithm::Hybrid => {
+                bulk::Algorithm::Hybrid(Racks::grouped((0..setup.members).map(|rank| rack(setup, rank))))
+            }
         },
         block_bytes: plan.block.unwrap_or(usual.block_bytes),
         ahead: plan.ahead.unwrap_or(usual.ahead),

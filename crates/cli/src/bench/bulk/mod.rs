@@ -35,9 +35,12 @@ pub(super) struct Args {
     /// How many blocks a member has on the way at the most [default: as for --block]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
     posts: Option<u32>,
-    /// How blocks spread; the model tries all [default: pipeline]
+    /// How blocks spread; the model tries all [default: pipeline, or with --racks hybrid]
     #[arg(long, value_enum)]
     algorithm: Option<Algorithm>,
+    /// For tcp: deal the members to so many racks in turns, and count what goes from one to another
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=64))]
+    racks: Option<u32>,
     /// Objects of fewer bytes, and of one block, go from the root to everybody [default: that of the library]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     direct: Option<u64>,
@@ -79,6 +82,8 @@ enum Algorithm {
     Tree,
     /// The root sends all of it to one after the other
     Sequential,
+    /// A chain of racks, and a pipeline inside each
+    Hybrid,
 }
 
 /// How processes wait.
@@ -114,7 +119,14 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
     if args.block.is_some_and(|block| block == 0 || block > spindle_core::limits::BULK_BLOCK_BYTES_MAX) {
         return Some("--block has to be from 1 to 1G".to_string());
     }
+    if args.algorithm == Some(Algorithm::Hybrid) && args.racks.is_none() {
+        return Some("--algorithm hybrid needs --racks".to_string());
+    }
     match args.fabric {
+        Fabric::Sim | Fabric::Shm if args.racks.is_some() => Some(
+            "--racks is for tcp: the model has its own, and in shared memory nothing goes from one to another"
+                .to_string(),
+        ),
         Fabric::Sim if args.bytes.len() > 1 => Some("--bytes takes one length in the model".to_string()),
         Fabric::Sim if args.algorithm.is_some() => Some("--algorithm is for tcp: the model tries all".to_string()),
         Fabric::Sim if args.direct.is_some() => {

@@ -13,7 +13,6 @@ use super::super::tell;
 use super::Fabric;
 use crate::exit::{FAILED, Failure};
 use serde::Serialize;
-use spindle_core::Rank;
 use spindle_core::bulk::{Algorithm, Racks, blocks};
 use spindle_sim::Violation;
 use spindle_sim::bulk::{Bench, Network, Uplinks};
@@ -200,10 +199,9 @@ fn measure(args: &Args) -> Result<Report, Violation> {
 fn in_racks(usual: &Bench, bytes_per_us: u64) -> Result<InRacks, Violation> {
     let (racks, size) = (4, 16);
     let members = racks * size;
-    let rack_of = (0..members).map(|host| host / size).collect();
+    let rack_of: Vec<u32> = (0..members).map(|host| host / size).collect();
+    let hybrid = Algorithm::Hybrid(Racks::grouped(&rack_of));
     let network = Network { uplinks: Some(Uplinks { rack_of, bytes_per_us }), ..Network::rdma(members) };
-    let list = (0..racks).map(|rack| (rack * size..(rack + 1) * size).map(Rank).collect()).collect();
-    let hybrid = Algorithm::Hybrid(Racks::new(list).expect("each rank is in one rack"));
     let run = |algorithm| {
         let bench = Bench { algorithm, network: network.clone(), ..usual.clone() };
         bench.run().map(|timing| timing.ns)

@@ -13,7 +13,7 @@
 //!
 //! JSON: `fabric`, `cores`, `block_bytes`, `ahead`, `posts`, `direct_below`, `waiting`; `runs`, one for each of `--members` and `--bytes`: `algorithm` (tcp), `members`,
 //! `receivers`, `bytes`, `trials`, `bytes_per_second` (with `_min`, `_max`; shm: of `read`), `reference_bytes_per_second`, and `stream_ratio` (tcp) or `memcpy_ratio` (shm), of the
-//! first to the second; `cpu_seconds`, of all processes together, for one object; shm: `copied_bytes_per_second`, `lent_bytes_per_second`.
+//! first to the second; with `--racks`, `rack_crossings`: bytes that went from one rack to another, over those of the object; `cpu_seconds`, of all processes together, for one object; shm: `copied_bytes_per_second`, `lent_bytes_per_second`.
 use super::super::args::cores;
 use super::super::pairing::quantile;
 use super::super::table::{Table, short};
@@ -58,6 +58,8 @@ struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    rack_crossings: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     memcpy_ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     copied_bytes_per_second: Option<f64>,
@@ -72,13 +74,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn measure(args: &Args) -> anyhow::Result<Report> {
-    let Args { fabric, block, ahead, posts, direct, waiting, .. } = *args;
+    let Args { fabric, racks, block, ahead, posts, direct, waiting, .. } = *args;
     let members = if args.members.is_empty() { &[5, 9, 17][..] } else { &args.members };
     let bytes = if args.bytes.is_empty() { &[1 << 20, 16 << 20, 64 << 20, 256 << 20][..] } else { &args.bytes };
     let mut runs = vec![];
     for members in members {
-        let algorithm = args.algorithm.unwrap_or(Algorithm::Pipeline);
-        let mut crew = Crew::start(*members, Plan { fabric, algorithm, block, ahead, posts, direct, waiting })?;
+        let usual = if racks.is_some() { Algorithm::Hybrid } else { Algorithm::Pipeline };
+        let algorithm = args.algorithm.unwrap_or(usual);
+        let mut crew = Crew::start(*members, Plan { fabric, algorithm, racks, block, ahead, posts, direct, waiting })?;
         for bytes in bytes {
             let algorithm = (fabric == Fabric::Tcp).then_some(algorithm);
             runs.push(Run { algorithm, ..trials(&mut crew, *members, *bytes, args)? });
@@ -102,11 +105,12 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
 fn trials(crew: &mut Crew, members: u32, bytes: u64, args: &Args) -> anyhow::Result<Run> {
     let is_shm = args.fabric == Fabric::Shm;
     let (job, reference) = if is_shm { (Job::Read, Job::Memcpy) } else { (Job::Multicast, Job::Stream) };
-    let mut cpu = vec![];
+    let (mut cpu, mut crossings) = (vec![], vec![]);
     let mut rate = |what| {
         let took = crew.run(bytes, what)?;
         if what == job {
             cpu.push(took.cpu_seconds);
+            crossings.push(took.across as f64 / bytes as f64);
         }
         Ok::<_, anyhow::Error>(bytes as f64 / took.seconds)
     };
@@ -138,6 +142,7 @@ fn trials(crew: &mut Crew, members: u32, bytes: u64, args: &Args) -> anyhow::Res
         reference_bytes_per_second: quantile(&references, 0.5),
         cpu_seconds: quantile(&cpu, 0.5),
         stream_ratio: (!is_shm).then_some(ratio),
+        rack_crossings: args.racks.map(|_| quantile(&crossings, 0.5)),
         memcpy_ratio: is_shm.then_some(ratio),
         copied_bytes_per_second: is_shm.then(|| quantile(&copied, 0.5)),
         lent_bytes_per_second: is_shm.then(|| quantile(&lent, 0.5)),
@@ -167,9 +172,20 @@ impl Report {
                 "lent B/s",
             ]
         } else {
-            &["schedule, receivers", "bytes", "B/s", "slowest", "fastest", "one stream B/s", "ratio", "CPU ms"]
+            &[
+                "schedule, receivers",
+                "bytes",
+                "B/s",
+                "slowest",
+                "fastest",
+                "one stream B/s",
+                "ratio",
+                "CPU ms",
+                "between racks",
+            ]
         };
-        let mut table = Table::new(heads);
+        let has_racks = self.runs.iter().any(|run| run.rack_crossings.is_some());
+        let mut table = Table::new(if is_shm || has_racks { heads } else { &heads[..heads.len() - 1] });
         for run in &self.runs {
             let receivers = match run.algorithm {
                 Some(algorithm) => format!("{algorithm:?}, {}", run.receivers).to_lowercase(),
@@ -180,6 +196,7 @@ impl Report {
             cells.extend(rates.into_iter().chain([run.reference_bytes_per_second]).map(short));
             cells.extend(run.stream_ratio.or(run.memcpy_ratio).map(|ratio| format!("{ratio:.2}")));
             cells.push(format!("{:.1}", run.cpu_seconds * 1e3));
+            cells.extend(run.rack_crossings.map(|times| format!("{times:.2} times")));
             cells.extend([run.copied_bytes_per_second, run.lent_bytes_per_second].into_iter().flatten().map(short));
             table.row(cells);
         }

@@ -21,6 +21,7 @@ pub(super) struct Setup {
 pub(super) struct Plan {
     pub(super) fabric: Fabric,
     pub(super) algorithm: Algorithm,
+    pub(super) racks: Option<u32>,
     pub(super) block: Option<u64>,
     pub(super) ahead: Option<u32>,
     pub(super) posts: Option<u32>,
@@ -76,6 +77,8 @@ pub(super) enum Reply {
         end_ns: u64,
         /// CPU time that it took.
         cpu_ns: u64,
+        /// Bytes that it has sent to other racks.
+        across: u64,
         /// Of the object as it was sent, or has come.
         digest: u64,
     },

@@ -1,0 +1,76 @@
+//! What a rack is called.
+use super::limits::RACK_BYTES_MAX;
+use crate::mail::bytes::{Reader, WireError, Writer};
+use std::fmt;
+use std::str::FromStr;
+
+/// The name of a rack: of those members between which blocks cost less than between them and others. 1 to 64 printable ASCII characters
+/// without spaces.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RackName(Box<str>);
+
+/// Why a rack can't have a name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a rack's name is 1 to {max} letters, digits and signs, all of them ASCII and no spaces; {name:?} is none",
+    max = RACK_BYTES_MAX
+)]
+pub struct RackNameError {
+    /// The beginning of what was said.
+    pub name: String,
+}
+
+impl RackName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for RackName {
+    type Err = RackNameError;
+
+    fn from_str(name: &str) -> Result<RackName, RackNameError> {
+        let is_fine = (1..=RACK_BYTES_MAX).contains(&name.len()) && name.chars().all(|c| c.is_ascii_graphic());
+        if is_fine {
+            Ok(RackName(name.into()))
+        } else {
+            Err(RackNameError { name: name.chars().take(RACK_BYTES_MAX).collect() })
+        }
+    }
+}
+
+impl fmt::Display for RackName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Says which rack somebody stands in; no name is empty.
+pub(crate) fn put_rack(out: &mut Writer, rack: Option<&RackName>) {
+    out.text(rack.map_or("", RackName::as_str));
+}
+
+pub(crate) fn rack(from: &mut Reader<'_>) -> Result<Option<RackName>, WireError> {
+    let field = "name of a rack";
+    match from.text(field)? {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| WireError::Value { field }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_of_one_word() {
+        for good in ["r", "row-1", "a/b:c", "\"", &"x".repeat(64)] {
+            assert_eq!(good.parse::<RackName>().unwrap().to_string(), good);
+        }
+        for bad in ["", "row 1", "r\u{e4}ck", "a\n", "\0", &"x".repeat(65)] {
+            let error = bad.parse::<RackName>().unwrap_err().to_string();
+            assert!(error.contains("1 to 64 letters"), "{error}");
+        }
+    }
+}
