@@ -189,6 +189,9 @@ const RETIRED_LOOK: Duration = Duration::from_millis(1);
 const STREAM_WAIT: Duration = Duration::from_secs(7);
 /// How long a member that ends waits until its peers on other hosts have heard so, at most.
 const FAREWELL_MAX: Duration = Duration::from_millis(200);
+/// How long it waits for those to whom its last words are still on their way: their links may be down. Without them they count it among those
+/// who may live and go on elsewhere.
+const UNHEARD_MAX: Duration = Duration::from_secs(3);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
 /// Streams that are kept for views to come, at most.
@@ -1126,7 +1129,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         // A member that is gone can't acknowledge: the others go on without it.
         self.engine.abandon(1, &mut self.fabric);
-        self.fabric.finish(FAREWELL_MAX);
+        self.fabric.finish_heard(FAREWELL_MAX, UNHEARD_MAX);
         // Before the crew tells that nothing moves any more.
         self.next = None;
         self.end(End::Broken(Ended::Dropped));
