@@ -144,7 +144,7 @@ impl Ranks {
     }
 
     /// What stands from `at` on in the row of `member`, in a view of so many.
-    fn read<T: Table>(member: Rank, at: u64, members: usize, table: &T) -> Ranks {
+    fn read<R: Rows>(member: Rank, at: u64, members: usize, table: &R) -> Ranks {
         let ats = (at..).step_by(8).take(members.div_ceil(64));
         Ranks { words: ats.map(|at| table.load(member, at)).collect() }
     }
@@ -257,6 +257,20 @@ impl Membership {
     /// Blocked, and all others are gone: nobody can ever tell me how the view went on.
     pub(crate) fn is_stranded(&self) -> bool {
         self.blocked && self.unsuspected().count() + self.dead.count() + self.gone.count() == self.everyone.len()
+    }
+
+    /// Blocked, and one of those whom I lead would not be without me: it has heard the last words of more. Those before it would give up as I do.
+    pub(crate) fn is_outdone<R: Rows>(&self, rows: &R) -> bool {
+        let members = self.everyone.len();
+        let led: Vec<Rank> = self.unsuspected().filter(|rank| *rank != self.me).collect();
+        let could_go_on = |(before, next): (usize, &Rank)| {
+            let stopped = Ranks::read(*next, membership::stopped(members), members, rows);
+            let (heard, unheard): (Vec<Rank>, Vec<Rank>) =
+                self.everyone.iter().filter(|rank| self.suspected.has(**rank)).partition(|rank| stopped.has(**rank));
+            let has_rival = unheard.iter().any(|rank| rank > next);
+            !has_rival && 2 * (led.len() - before) > members - heard.len() - 1 - before
+        };
+        self.blocked && led.iter().enumerate().any(could_go_on)
     }
 
     pub(crate) fn admit(&mut self, view: &View, joiner: MemberId) -> bool {

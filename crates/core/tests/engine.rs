@@ -997,6 +997,38 @@ fn who_can_go_on_is_believed_by_those_who_have_not_heard_of_all_deaths() {
     assert_eq!(*group.engines[1].state(), State::Evicted);
 }
 
+/// 2 and 3 have given up, and to 0 their last words never came. It leads 1, which has heard them and could go on without it.
+#[test]
+fn a_leader_that_has_heard_less_than_those_it_leads_lets_them_go_on() {
+    let group = |broken: &[(usize, usize)]| {
+        let mut group = Group::new(4, &[0], Order::Total, Ablation::default());
+        group.broken = broken.to_vec();
+        for gone in [2, 3] {
+            group.engines[gone].abandon(1, &mut group.memories[gone]);
+            group.pass_on(gone);
+            group.engines[0].suspect(Rank(gone as u32));
+        }
+        for _ in 0..20 {
+            [0, 1].iter().for_each(|member| _ = group.poll(*member));
+        }
+        group
+    };
+    // It has heard one of them, and that is enough.
+    assert!(group(&[(2, 0)]).engines[..2].iter().all(|engine| engine.decision().is_some()));
+    // The other knows no more.
+    let both = group(&[(2, 0), (3, 0), (2, 1), (3, 1)]);
+    assert!(both.engines[0].is_blocked() && !both.engines[0].is_outdone(&both.memories[0]));
+    let mut group = group(&[(2, 0), (3, 0)]);
+    assert!(group.engines[0].is_outdone(&group.memories[0]) && !group.engines[0].is_stranded());
+    assert!(!group.engines[1].is_outdone(&group.memories[1]));
+    group.engines[0].abandon(1, &mut group.memories[0]);
+    group.pass_on(0);
+    for _ in 0..20 {
+        group.poll(1);
+    }
+    assert_eq!(*group.engines[1].state(), State::Ended);
+}
+
 #[test]
 fn what_is_kept_for_observers_counts_as_delivered() {
     for order in [Order::Total, Order::Fifo] {

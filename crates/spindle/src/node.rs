@@ -81,8 +81,9 @@ pub struct Node {
     absent: BTreeSet<MemberId>,
     /// Members that have to go, until a view without them has begun.
     evicting: BTreeSet<MemberId>,
-    /// Whether the handler was told that this member is blocked.
+    /// Whether the handler was told that this member is blocked, and when it was or was not any more.
     blocked: bool,
+    blocked_since: Instant,
     /// When others were asked last whether they go on without this member.
     asked: Instant,
 }
@@ -439,6 +440,7 @@ impl Node {
             absent,
             evicting: BTreeSet::new(),
             blocked: false,
+            blocked_since: Instant::now(),
             asked: Instant::now(),
         })
     }
@@ -571,7 +573,7 @@ impl Node {
             self.tell_blocked(handler);
         }
         if self.blocked {
-            if self.engine.is_stranded() {
+            if self.engine.is_stranded() || self.is_outdone() {
                 // Who follows need not wait until this node is dropped.
                 self.engine.abandon(1, &mut self.fabric);
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
@@ -634,7 +636,7 @@ impl Node {
 
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
-        self.blocked = !self.blocked;
+        (self.blocked, self.blocked_since) = (!self.blocked, Instant::now());
         let _running = Upcall::enter();
         handler.blocked(self.blocked);
     }
@@ -968,6 +970,12 @@ impl Node {
         let gone = self.crew.look_for(&ids);
         gone.iter().for_each(|id| self.died(*id));
         !gone.is_empty()
+    }
+
+    /// Whether others would not be blocked without this member, for so long that the last words that it lacks are not on their way any more.
+    fn is_outdone(&self) -> bool {
+        let patience = self.terms.suspect_after.map(|after| UNHEARD_MAX + after);
+        patience.is_some_and(|patience| self.blocked_since.elapsed() > patience) && self.engine.is_outdone(&self.fabric)
     }
 
     /// Who was cut off has lost the streams over which it would have heard that the others decided to go on without it.
