@@ -160,6 +160,10 @@ impl Ranks {
         new
     }
 
+    fn remove(&mut self, rank: Rank) {
+        self.words[rank.index() / 64] &= !(1 << (rank.0 % 64));
+    }
+
     fn add_all(&mut self, others: &Ranks) {
         self.words.iter_mut().zip(&others.words).for_each(|(mine, theirs)| *mine |= theirs);
     }
@@ -243,6 +247,7 @@ impl Membership {
     /// `member` is dead beyond doubt, and its row final.
     pub(crate) fn died(&mut self, member: Rank) {
         self.dead.add(member);
+        self.gone.remove(member);
         self.suspect(member);
     }
 

@@ -86,6 +86,8 @@ pub struct Node {
     blocked_since: Instant,
     /// When others were asked last whether they go on without this member.
     asked: Instant,
+    /// The newest view that others have told of, which has this member in it and can't be reached from this one; and since when.
+    missed: Option<(View, Instant)>,
 }
 
 /// What a node keeps of its configuration.
@@ -442,6 +444,7 @@ impl Node {
             blocked: false,
             blocked_since: Instant::now(),
             asked: Instant::now(),
+            missed: None,
         })
     }
 
@@ -578,6 +581,11 @@ impl Node {
                 self.engine.abandon(1, &mut self.fabric);
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
             }
+            if self.has_missed() {
+                self.tell_of_the_missed();
+                self.engine.abandon(1, &mut self.fabric);
+                return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
+            }
             worked |= self.look_for_the_suspected();
             self.ask_whether_they_go_on();
         }
@@ -637,6 +645,7 @@ impl Node {
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
         (self.blocked, self.blocked_since) = (!self.blocked, Instant::now());
+        self.missed = None;
         let _running = Upcall::enter();
         handler.blocked(self.blocked);
     }
@@ -748,6 +757,7 @@ impl Node {
             // The old view's engine heard of it when this one had been made already.
             self.engine.admit(id);
         }
+        self.missed = None;
         self.evicting.retain(|id| self.view.members.contains(id));
         for rank in self.evicting.iter().filter_map(|id| self.view.rank_of(*id)) {
             self.engine.suspect(rank);
@@ -784,12 +794,8 @@ impl Node {
                     self.engine.abandon(1, &mut self.fabric);
                     return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
                 }
-                News::Lost(_)
-                | News::Guest { .. }
-                | News::Refused(_)
-                | News::Waits(_)
-                | News::View { .. }
-                | News::State { .. } => {}
+                News::View { incarnation, view } => self.hear_of(incarnation, view),
+                News::Lost(_) | News::Guest { .. } | News::Refused(_) | News::Waits(_) | News::State { .. } => {}
             }
         }
         self.let_guests_in();
@@ -906,6 +912,7 @@ impl Node {
             }
             Request::Evict(id) => self.evict(id),
             Request::View => return self.crew.tell_view(&self.view, [from]),
+            Request::Missed { incarnation, view } => return self.is_missed_by(from, incarnation, view),
             _ => {}
         }
         let text = self.status().to_json().to_string();
@@ -990,6 +997,42 @@ impl Node {
     fn is_left_behind(&self, incarnation: u128, view: &View) -> bool {
         let is_later = incarnation == self.crew.incarnation() && view.id > self.view.id;
         self.blocked && is_later && view.rank_of(self.crew.me).is_none()
+    }
+
+    /// Others tell of a view. They may have decided it with what this member has acknowledged, and the decision has not come; if it does not,
+    /// this member is too late for that view, and they can't know whether it begins it.
+    fn hear_of(&mut self, incarnation: u128, view: View) {
+        let is_later = incarnation == self.crew.incarnation() && view.id > self.view.id;
+        if self.blocked && self.next.is_none() && is_later && view.rank_of(self.crew.me).is_some() {
+            let since = self.missed.take().map_or_else(Instant::now, |(_, since)| since);
+            self.missed = Some((view, since));
+        }
+    }
+
+    /// Whether it has waited long enough for the decision that others know.
+    fn has_missed(&self) -> bool {
+        let patience = self.terms.suspect_after.filter(|_| self.next.is_none());
+        patience.zip(self.missed.as_ref()).is_some_and(|(patience, (_, since))| since.elapsed() > patience)
+    }
+
+    /// Says that this member is in that view for nothing: to those in it that is its last word there.
+    fn tell_of_the_missed(&mut self) {
+        let Some((view, _)) = self.missed.take() else { return };
+        let what = Request::Missed { incarnation: self.crew.incarnation(), view: view.id };
+        let (me, letter) = (self.crew.me, Letter::Request { from: self.crew.me, reply: 0, what });
+        for id in view.members.iter().filter(|id| **id != me) {
+            self.crew.post(*id, letter.clone());
+        }
+        self.crew.flush_now();
+    }
+
+    /// `id` has never begun `view`, so it has written nothing there: its row is zeros, whether there is a stream to it or not. Of this host the kernel
+    /// tells who is dead.
+    fn is_missed_by(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+        let is_here = incarnation == self.crew.incarnation() && view == self.view.id && self.next.is_none();
+        if let Some(rank) = self.view.rank_of(id).filter(|_| is_here && self.crew.is_far(id)) {
+            self.engine.member_died(rank);
+        }
     }
 
     /// `id` writes nothing any more.

@@ -178,6 +178,14 @@ pub enum Request {
     Forget,
     /// To know the view. Answered by [`Letter::View`].
     View,
+    /// That you go on without the one who asks, in this view of the group of this incarnation: it has not begun that and never will. Not
+    /// answered.
+    Missed {
+        /// Which group.
+        incarnation: u128,
+        /// Which view.
+        view: ViewId,
+    },
 }
 
 impl Letter {
@@ -443,6 +451,11 @@ fn put_request(out: &mut Writer, request: Request) {
             out.u32(3);
             out.u64(id.0);
         }
+        Request::Missed { incarnation, view } => {
+            out.u32(7);
+            out.u128(incarnation);
+            out.u64(view.0);
+        }
     }
 }
 
@@ -454,6 +467,7 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
         4 => Request::State,
         5 => Request::Forget,
         6 => Request::View,
+        7 => Request::Missed { incarnation: from.u128()?, view: ViewId(from.u64()?) },
         _ => return Err(WireError::Value { field: "request" }),
     })
 }
@@ -492,6 +506,7 @@ mod tests {
             Letter::Request { from, reply: 9, what: Request::State },
             Letter::Request { from, reply: 0, what: Request::Forget },
             Letter::Request { from, reply: 0, what: Request::View },
+            Letter::Request { from, reply: 0, what: Request::Missed { incarnation, view } },
             Letter::State { view, from },
             Letter::Bulk { incarnation, view, from, number: u64::MAX - 1, stream: true },
             Letter::Bulk { incarnation, view, from, number: 0, stream: false },
