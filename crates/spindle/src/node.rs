@@ -86,8 +86,8 @@ pub struct Node {
     blocked_since: Instant,
     /// When others were asked last whether they go on without this member.
     asked: Instant,
-    /// The newest view that others have told of, which has this member in it and can't be reached from this one; and since when.
-    missed: Option<(View, Instant)>,
+    /// Since when others have told of views that have this member in them and can't be reached from this one.
+    missed: Option<Instant>,
 }
 
 /// What a node keeps of its configuration.
@@ -285,7 +285,8 @@ impl Installing {
     /// Who has not come and may still.
     fn missing<'a>(&'a self, crew: &'a Crew) -> impl Iterator<Item = MemberId> + 'a {
         let others = self.view.members.iter().copied().filter(|id| *id != crew.me);
-        others.filter(|id| !crew.has_parts(self.view.id, *id) && !self.has_met(*id) && !crew.is_dead(*id))
+        let never_comes = |id| crew.is_dead(id) || crew.never_begins(self.view.id, id);
+        others.filter(move |id| !crew.has_parts(self.view.id, *id) && !self.has_met(*id) && !never_comes(*id))
     }
 
     /// Whether the row of `id` comes through libfabric, and can.
@@ -370,6 +371,9 @@ impl Installing {
             // One bad member must not end all others.
             let theirs = theirs.filter(|peer| peer.check(self.engine.layout(), rank).is_ok());
             let is_here = theirs.is_some() || self.has_met(id);
+            if crew.never_begins(self.view.id, id) {
+                self.engine.member_died(rank);
+            }
             match (is_here, crew.is_dead(id)) {
                 (true, true) => self.engine.member_died(rank),
                 // It may have come to others, and have agreed with them on a view without this member.
@@ -582,7 +586,6 @@ impl Node {
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
             }
             if self.has_missed() {
-                self.tell_of_the_missed();
                 self.engine.abandon(1, &mut self.fabric);
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
             }
@@ -794,7 +797,7 @@ impl Node {
                     self.engine.abandon(1, &mut self.fabric);
                     return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
                 }
-                News::View { incarnation, view } => self.hear_of(incarnation, view),
+                News::View { incarnation, view } => self.hear_of(incarnation, &view),
                 News::Lost(_) | News::Guest { .. } | News::Refused(_) | News::Waits(_) | News::State { .. } => {}
             }
         }
@@ -912,7 +915,7 @@ impl Node {
             }
             Request::Evict(id) => self.evict(id),
             Request::View => return self.crew.tell_view(&self.view, [from]),
-            Request::Missed { incarnation, view } => return self.is_missed_by(from, incarnation, view),
+            Request::Stopped { incarnation, view } => return self.has_stopped(from, incarnation, view),
             _ => {}
         }
         let text = self.status().to_json().to_string();
@@ -1000,37 +1003,25 @@ impl Node {
     }
 
     /// Others tell of a view. They may have decided it with what this member has acknowledged, and the decision has not come; if it does not,
-    /// this member is too late for that view, and they can't know whether it begins it.
-    fn hear_of(&mut self, incarnation: u128, view: View) {
+    /// this member is too late for that view, and they can't know whether it begins it before it says that it has stopped.
+    fn hear_of(&mut self, incarnation: u128, view: &View) {
         let is_later = incarnation == self.crew.incarnation() && view.id > self.view.id;
         if self.blocked && self.next.is_none() && is_later && view.rank_of(self.crew.me).is_some() {
-            let since = self.missed.take().map_or_else(Instant::now, |(_, since)| since);
-            self.missed = Some((view, since));
+            self.missed.get_or_insert_with(Instant::now);
         }
     }
 
     /// Whether it has waited long enough for the decision that others know.
     fn has_missed(&self) -> bool {
         let patience = self.terms.suspect_after.filter(|_| self.next.is_none());
-        patience.zip(self.missed.as_ref()).is_some_and(|(patience, (_, since))| since.elapsed() > patience)
+        patience.zip(self.missed).is_some_and(|(patience, since)| since.elapsed() > patience)
     }
 
-    /// Says that this member is in that view for nothing: to those in it that is its last word there.
-    fn tell_of_the_missed(&mut self) {
-        let Some((view, _)) = self.missed.take() else { return };
-        let what = Request::Missed { incarnation: self.crew.incarnation(), view: view.id };
-        let (me, letter) = (self.crew.me, Letter::Request { from: self.crew.me, reply: 0, what });
-        for id in view.members.iter().filter(|id| **id != me) {
-            self.crew.post(*id, letter.clone());
-        }
-        self.crew.flush_now();
-    }
-
-    /// `id` has never begun `view`, so it has written nothing there: its row is zeros, whether there is a stream to it or not. Of this host the kernel
-    /// tells who is dead.
-    fn is_missed_by(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
-        let is_here = incarnation == self.crew.incarnation() && view == self.view.id && self.next.is_none();
-        if let Some(rank) = self.view.rank_of(id).filter(|_| is_here && self.crew.is_far(id)) {
+    /// Somebody begins no view any more. It has written nothing in this one if it has not begun it: its row is zeros, whether there is a stream to it
+    /// or not.
+    fn has_stopped(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+        self.crew.note_stopped(id, incarnation, view);
+        if let Some(rank) = self.view.rank_of(id).filter(|_| self.crew.never_begins(self.view.id, id)) {
             self.engine.member_died(rank);
         }
     }
@@ -1180,6 +1171,10 @@ impl Drop for Node {
     fn drop(&mut self) {
         // A member that is gone can't acknowledge: the others go on without it.
         self.engine.abandon(1, &mut self.fabric);
+        if !matches!(self.engine.state(), State::Finished) {
+            // They may be in the next view already.
+            self.crew.say_stopped(self.view.id);
+        }
         self.fabric.finish_heard(FAREWELL_MAX, UNHEARD_MAX);
         // Before the crew tells that nothing moves any more.
         self.next = None;
