@@ -184,6 +184,8 @@ struct Clock {
 const POLLS_PER_LOOK: u32 = 64;
 /// How often a node looks whether a view that begins is complete, beside being woken for it.
 const INSTALL_LOOK: Duration = Duration::from_millis(10);
+/// So many times the silence that is suspected a node waits for most of the members of a view.
+const HOPELESS: u32 = 2;
 /// How long the streams of an ended view are kept for what is on its way, at most.
 const RETIRED_MAX: Duration = Duration::from_secs(2);
 /// How often they are looked after.
@@ -319,8 +321,12 @@ impl Installing {
         let waited = self.since.elapsed();
         // Who is on another host sees no life of this member before the view begins, and would suspect it first.
         let has_far = || self.view.members.iter().any(|id| *id != crew.me && crew.is_far(*id));
-        let late = self.suspect_after.is_some_and(|after| waited >= after || waited >= after / 2 && has_far());
         let missing: Vec<MemberId> = self.missing(crew).collect();
+        // With less than most of them it could only wait for ever for those whom it suspects by then.
+        let is_hopeless = 2 * missing.len() >= self.view.members.len() && has_far();
+        let patience = |after: Duration| if is_hopeless { HOPELESS * after } else { after };
+        let late = |after: Duration| waited >= patience(after) || (waited >= after / 2 && !is_hopeless && has_far());
+        let late = self.suspect_after.is_some_and(late);
         if late || (crew.has_sent_all(&self.view) && missing.is_empty()) {
             return true;
         }
