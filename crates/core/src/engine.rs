@@ -14,7 +14,7 @@ use crate::planted::planted;
 use crate::resend::Resend;
 use crate::stats::{EngineStats, Frontier, SubgroupStats};
 use crate::subgroup::{Changes, Subgroup};
-use crate::table::Table;
+use crate::table::{Rows, Table};
 use crate::upcalls::Upcalls;
 use crate::view::{Change, View, ViewError};
 use alloc::sync::Arc;
@@ -275,6 +275,13 @@ impl Engine {
     /// Whether the view can never change any more at this member: it is blocked, and all whom it would need are gone.
     pub fn is_stranded(&self) -> bool {
         self.membership.is_stranded()
+    }
+
+    /// Whether this member is [blocked](Self::is_blocked), and one of those whom it leads could go on without it: that one has heard the last words of
+    /// members whom this one has not heard to the end. If it stays so although everything had time to arrive, the links are broken over which
+    /// they were to come; then who gives up lets the others go on.
+    pub fn is_outdone<R: Rows>(&self, rows: &R) -> bool {
+        self.membership.is_outdone(rows)
     }
 
     /// Whether I suspect `member`.

@@ -47,6 +47,11 @@ pub mod membership {
     pub const ENDED: u64 = 80;
     /// The first word of the bits that say whom the member suspects.
     pub const SUSPECTED: u64 = 128;
+
+    /// The first word of the bits that say of whom the member knows that they do nothing any more, in a view of so many.
+    pub fn stopped(members: usize) -> u64 {
+        SUSPECTED + 8 * members.div_ceil(64) as u64
+    }
 }
 
 /// Words of a subgroup's entry, by offset in the entry. All are counts: zero means "nothing yet".
@@ -142,8 +147,8 @@ impl RowLayout {
 
     fn new(view: &View, member: Rank, slot_words: u64) -> RowLayout {
         let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
-        let suspected = view.members.len().div_ceil(64) as u64 * 8;
-        let mut at = (membership::SUSPECTED + suspected).next_multiple_of(LINE_BYTES);
+        let sets = 2 * (membership::stopped(view.members.len()) - membership::SUSPECTED);
+        let mut at = (membership::SUSPECTED + sets).next_multiple_of(LINE_BYTES);
         for (id, spec) in view.subgroups_of(member) {
             let by_sender = at + LINE_BYTES;
             let extra = match spec.order {

@@ -143,9 +143,9 @@ impl Ranks {
         Ranks { words: alloc::vec![0; members.div_ceil(64)].into() }
     }
 
-    /// Whom `member` says that it suspects, in a view of so many.
-    fn read<T: Table>(member: Rank, members: usize, table: &T) -> Ranks {
-        let ats = (membership::SUSPECTED..).step_by(8).take(members.div_ceil(64));
+    /// What stands from `at` on in the row of `member`, in a view of so many.
+    fn read<R: Rows>(member: Rank, at: u64, members: usize, table: &R) -> Ranks {
+        let ats = (at..).step_by(8).take(members.div_ceil(64));
         Ranks { words: ats.map(|at| table.load(member, at)).collect() }
     }
 
@@ -158,6 +158,14 @@ impl Ranks {
         let new = !self.has(rank);
         self.words[rank.index() / 64] |= 1 << (rank.0 % 64);
         new
+    }
+
+    fn remove(&mut self, rank: Rank) {
+        self.words[rank.index() / 64] &= !(1 << (rank.0 % 64));
+    }
+
+    fn add_all(&mut self, others: &Ranks) {
+        self.words.iter_mut().zip(&others.words).for_each(|(mine, theirs)| *mine |= theirs);
     }
 
     fn count(&self) -> usize {
@@ -239,6 +247,7 @@ impl Membership {
     /// `member` is dead beyond doubt, and its row final.
     pub(crate) fn died(&mut self, member: Rank) {
         self.dead.add(member);
+        self.gone.remove(member);
         self.suspect(member);
     }
 
@@ -253,6 +262,20 @@ impl Membership {
     /// Blocked, and all others are gone: nobody can ever tell me how the view went on.
     pub(crate) fn is_stranded(&self) -> bool {
         self.blocked && self.unsuspected().count() + self.dead.count() + self.gone.count() == self.everyone.len()
+    }
+
+    /// Blocked, and one of those whom I lead would not be without me: it has heard the last words of more. Those before it would give up as I do.
+    pub(crate) fn is_outdone<R: Rows>(&self, rows: &R) -> bool {
+        let members = self.everyone.len();
+        let led: Vec<Rank> = self.unsuspected().filter(|rank| *rank != self.me).collect();
+        let could_go_on = |(before, next): (usize, &Rank)| {
+            let stopped = Ranks::read(*next, membership::stopped(members), members, rows);
+            let (heard, unheard): (Vec<Rank>, Vec<Rank>) =
+                self.everyone.iter().filter(|rank| self.suspected.has(**rank)).partition(|rank| stopped.has(**rank));
+            let has_rival = unheard.iter().any(|rank| rank > next);
+            !has_rival && 2 * (led.len() - before) > members - heard.len() - 1 - before
+        };
+        self.blocked && led.iter().enumerate().any(could_go_on)
     }
 
     pub(crate) fn admit(&mut self, view: &View, joiner: MemberId) -> bool {
@@ -444,8 +467,23 @@ impl Membership {
         }
     }
 
+    /// Whom I suspect, and who of them has stopped: that first, so that nobody sees me worse off than I am.
     fn store_suspected<T: Table>(&self, table: &mut T) {
-        self.write(membership::SUSPECTED, &self.suspected.words, table);
+        let stopped = membership::stopped(self.everyone.len());
+        (stopped..).step_by(8).zip(self.stopped()).for_each(|(at, word)| table.store(at, word));
+        let words = &self.suspected.words;
+        (membership::SUSPECTED..).step_by(8).zip(words).for_each(|(at, word)| table.store(at, *word));
+        table.post(&self.peers, membership::SUSPECTED..stopped + 8 * words.len() as u64);
+    }
+
+    /// Of whom I know that they do nothing any more, as words of a row.
+    fn stopped(&self) -> impl Iterator<Item = u64> {
+        self.dead.words.iter().zip(&self.gone.words).map(|(dead, gone)| dead | gone)
+    }
+
+    /// Whether `member` does nothing any more, as far as I know.
+    fn has_stopped(&self, member: Rank) -> bool {
+        self.dead.has(member) || self.gone.has(member)
     }
 
     /// Stores `words` from `at` on in my row, and posts them.
@@ -481,14 +519,18 @@ impl Membership {
     fn spread<T: Table>(&mut self, table: &mut T) -> bool {
         let before = self.suspected.count();
         self.see_the_gone(table);
+        let members = self.everyone.len();
+        let told = self.hearsay(table);
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
             // Once, since more may arrive between two looks.
-            let theirs = Ranks::read(peer, self.everyone.len(), table);
-            let is_outvoted = self.standing(&theirs) == Standing::Outvoted && !planted!(OutvotedBelieved);
-            let am_outvoted = self.standing(&self.suspected) == Standing::Outvoted;
+            let theirs = Ranks::read(peer, membership::SUSPECTED, members, table);
+            let stopped = Ranks::read(peer, membership::stopped(members), members, table);
+            let is_outvoted = self.standing_of(&theirs, &stopped) == Standing::Outvoted && !planted!(OutvotedBelieved);
+            let standing = self.standing(&told);
+            let am_outvoted = standing == Standing::Outvoted;
             if theirs.has(self.me) && !self.dead.has(peer) {
-                match self.judge(peer, is_outvoted, table) {
+                match self.judge(peer, is_outvoted, standing, table) {
                     Verdict::GiveUp => self.evicted = !planted!(EvictedGoesOn),
                     Verdict::Suspect => _ = self.suspect(peer),
                     Verdict::GoOn => {}
@@ -512,11 +554,31 @@ impl Membership {
         changed
     }
 
-    /// How a member stands that suspects these.
-    fn standing(&self, suspects: &Ranks) -> Standing {
-        let may_live = |rank: &Rank| !self.dead.has(*rank) && !self.gone.has(*rank);
+    /// Who has stopped, as those tell whom I trust.
+    fn hearsay<T: Table>(&self, table: &T) -> Ranks {
+        let members = self.everyone.len();
+        let mut told = Ranks::none(members);
+        for peer in self.peers.iter().filter(|peer| !self.suspected.has(**peer)) {
+            told.add_all(&Ranks::read(*peer, membership::stopped(members), members, table));
+        }
+        told
+    }
+
+    /// How I stand. Whom others have `told` to have stopped counts as if I knew it: one of them may lead me that does.
+    fn standing(&self, told: &Ranks) -> Standing {
+        let has_stopped = |rank| self.has_stopped(rank) || (told.has(rank) && self.suspected.has(rank));
+        self.standing_among(&self.suspected, |rank| !has_stopped(rank))
+    }
+
+    /// How another stands that suspects these, and knows of those who have `stopped`. It is what it knows itself that says whether it can go
+    /// on: the last words of the dead may have come to it and not to me, or the other way round. But nobody has stopped whom I still trust.
+    fn standing_of(&self, suspects: &Ranks, stopped: &Ranks) -> Standing {
+        self.standing_among(suspects, |rank| !(stopped.has(rank) && self.suspected.has(rank)))
+    }
+
+    fn standing_among(&self, suspects: &Ranks, may_live: impl Fn(Rank) -> bool) -> Standing {
         let (mut with_it, mut lost) = (0, 0);
-        for rank in self.everyone.iter().copied().filter(may_live) {
+        for rank in self.everyone.iter().copied().filter(|rank| may_live(*rank)) {
             *(if suspects.has(rank) { &mut lost } else { &mut with_it }) += 1;
         }
         match lost.cmp(&with_it) {
@@ -526,9 +588,8 @@ impl Membership {
         }
     }
 
-    /// What I do about a live member that suspects me.
-    fn judge<T: Table>(&self, peer: Rank, is_outvoted: bool, table: &T) -> Verdict {
-        let standing = self.standing(&self.suspected);
+    /// What I, who stand so, do about a live member that suspects me.
+    fn judge<T: Table>(&self, peer: Rank, is_outvoted: bool, standing: Standing, table: &T) -> Verdict {
         let am_outvoted = standing == Standing::Outvoted;
         let is_lower = peer < self.me;
         if self.suspected.has(peer) && !planted!(ReadsSuspected) {
@@ -552,10 +613,10 @@ impl Membership {
         }
     }
 
-    /// Whether my row holds all my suspicions.
+    /// Whether my row holds all my suspicions, and what I know of those who have stopped.
     fn stored<T: Table>(&self, table: &T) -> bool {
-        let words = (membership::SUSPECTED..).step_by(8).zip(&self.suspected.words);
-        words.into_iter().all(|(at, word)| table.load(self.me, at) == *word)
+        let words = self.suspected.words.iter().copied().chain(self.stopped());
+        (membership::SUSPECTED..).step_by(8).zip(words).all(|(at, word)| table.load(self.me, at) == word)
     }
 
     /// Those whose rows I may read: who is unsuspected, and who is dead beyond doubt.
@@ -644,8 +705,9 @@ impl Membership {
     fn lead<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> bool {
         let others: Vec<Rank> = self.unsuspected().filter(|rank| *rank != self.me).collect();
         // INV-FENCE: nobody whom I lead reads, or acknowledges, a former leader any more.
-        let behind_fence =
-            |rank: &Rank| (0..self.me.0).map(Rank).all(|lower| bit(table, *rank, lower)) || planted!(NoFence);
+        let behind_fence = |rank: &Rank| {
+            (0..self.me.0).map(Rank).all(|lower| bit(table, *rank, membership::SUSPECTED, lower)) || planted!(NoFence)
+        };
         let is_wedged = |rank: &Rank| table.load(*rank, membership::WEDGED) != 0;
         if !others.iter().all(|rank| behind_fence(rank) && is_wedged(rank)) {
             return false;
@@ -684,7 +746,8 @@ impl Membership {
     fn is_quorum<T: Table>(&self, unsuspected: usize, table: &T) -> bool {
         let has_rival =
             self.everyone.iter().any(|rank| *rank > self.me && self.suspected.has(*rank) && !self.dead.has(*rank));
-        let left_out = |rank: &&Rank| self.dead.has(**rank) && !(has_rival && bit(table, **rank, self.me));
+        let left_out =
+            |rank: &&Rank| self.dead.has(**rank) && !(has_rival && bit(table, **rank, membership::SUSPECTED, self.me));
         let left_out = self.everyone.iter().filter(left_out).count();
         let dead = if planted!(DeadCountAsPresent) { 0 } else { left_out };
         let present = if planted!(DeadCountAsPresent) { unsuspected + self.dead.count() } else { unsuspected };
@@ -842,9 +905,9 @@ fn ballot_in<R: Rows>(rows: &R, rank: Rank, at: u64) -> Option<Ballot> {
     Ballot::decode(rows.load(rank, at)).map(|(ballot, _)| ballot)
 }
 
-/// Whether `rank` says that it suspects `other`.
-fn bit<T: Table>(table: &T, rank: Rank, other: Rank) -> bool {
-    let word = table.load(rank, membership::SUSPECTED + 8 * (other.0 as u64 / 64));
+/// Whether `other` is in the set that begins at `at` in the row of `rank`.
+fn bit<T: Table>(table: &T, rank: Rank, at: u64, other: Rank) -> bool {
+    let word = table.load(rank, at + 8 * (other.0 as u64 / 64));
     word >> (other.0 % 64) & 1 == 1
 }
 

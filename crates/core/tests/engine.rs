@@ -48,6 +48,8 @@ struct Group {
     /// How often each was told that it has room.
     rooms: Vec<u64>,
     take: usize,
+    /// Of each of these the second gets nothing any more of what the first posts.
+    broken: Vec<(usize, usize)>,
 }
 
 /// What one engine tells.
@@ -99,7 +101,7 @@ impl Group {
         let ranks = engines[0].view().ranks();
         let memories = ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![] }).collect();
         let (delivered, rooms) = (vec![vec![]; engines.len()], vec![0; engines.len()]);
-        Group { delivered, rooms, engines, memories, take: usize::MAX }
+        Group { delivered, rooms, engines, memories, take: usize::MAX, broken: vec![] }
     }
 
     fn try_send(&mut self, member: usize, payload: &[u8], kind: Kind) -> bool {
@@ -118,11 +120,18 @@ impl Group {
         let (delivered, rooms) = (&mut self.delivered[member], &mut self.rooms[member]);
         let mut told = Told { delivered, rooms, take: self.take };
         let progress = self.engines[member].poll(Time(0), &mut self.memories[member], &mut told);
-        for (peer, at, bytes) in std::mem::take(&mut self.memories[member].posts) {
-            let at = at as usize;
-            self.memories[peer.index()].rows[member][at..at + bytes.len()].copy_from_slice(&bytes);
-        }
+        self.pass_on(member);
         progress
+    }
+
+    /// Takes what `member` has posted to where it goes.
+    fn pass_on(&mut self, member: usize) {
+        for (peer, at, bytes) in std::mem::take(&mut self.memories[member].posts) {
+            if !self.broken.contains(&(member, peer.index())) {
+                let at = at as usize;
+                self.memories[peer.index()].rows[member][at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
     }
 
     /// Polls all until nobody works any more.
@@ -963,6 +972,61 @@ fn the_dead_who_were_against_a_leader_are_no_help_to_it() {
     }
     let decided: Vec<_> = [0, 5, 6].iter().filter_map(|member| group.engines[*member].decision()).collect();
     assert!(decided.windows(2).all(|pair| pair[0].next == pair[1].next), "{decided:?}");
+}
+
+/// Chaos among hosts: 1 and 4 were cut off for about as long as silence may last. 4 hears 3 and 6 again in time, and not 0, 2 and 5, who find
+/// that it suspects them and give up; their last words reach 3 and 6. These have more than half with them of those who may live, as they know
+/// and 4 does not. 1 suspects all but 4. 4, which hears all who are left, has to go with those who can go on, and not with 1, which leads it.
+#[test]
+fn who_can_go_on_is_believed_by_those_who_have_not_heard_of_all_deaths() {
+    let mut group = Group::new(7, &[0], Order::Total, Ablation::default());
+    let lost = [(0, 1), (2, 1), (5, 1), (0, 4), (2, 4), (5, 4)];
+    group.broken = lost.into_iter().flat_map(|(one, other)| [(one, other), (other, one)]).collect();
+    for (member, suspects) in [(1, &[0, 2, 3, 5, 6][..]), (4, &[0, 2, 5]), (3, &[1]), (6, &[1])] {
+        suspects.iter().for_each(|rank| group.engines[member].suspect(Rank(*rank)));
+    }
+    for gone in [0, 2, 5] {
+        group.engines[gone].abandon(1, &mut group.memories[gone]);
+        group.pass_on(gone);
+    }
+    for _ in 0..20 {
+        [1, 3, 4, 6].iter().for_each(|member| _ = group.poll(*member));
+    }
+    let decided = |member: usize| group.engines[member].decision().map(|decision| decision.next.members.len());
+    assert_eq!([3, 4, 6].map(decided), [Some(3); 3]);
+    assert_eq!(*group.engines[1].state(), State::Evicted);
+}
+
+/// 2 and 3 have given up, and to 0 their last words never came. It leads 1, which has heard them and could go on without it.
+#[test]
+fn a_leader_that_has_heard_less_than_those_it_leads_lets_them_go_on() {
+    let group = |broken: &[(usize, usize)]| {
+        let mut group = Group::new(4, &[0], Order::Total, Ablation::default());
+        group.broken = broken.to_vec();
+        for gone in [2, 3] {
+            group.engines[gone].abandon(1, &mut group.memories[gone]);
+            group.pass_on(gone);
+            group.engines[0].suspect(Rank(gone as u32));
+        }
+        for _ in 0..20 {
+            [0, 1].iter().for_each(|member| _ = group.poll(*member));
+        }
+        group
+    };
+    // It has heard one of them, and that is enough.
+    assert!(group(&[(2, 0)]).engines[..2].iter().all(|engine| engine.decision().is_some()));
+    // The other knows no more.
+    let both = group(&[(2, 0), (3, 0), (2, 1), (3, 1)]);
+    assert!(both.engines[0].is_blocked() && !both.engines[0].is_outdone(&both.memories[0]));
+    let mut group = group(&[(2, 0), (3, 0)]);
+    assert!(group.engines[0].is_outdone(&group.memories[0]) && !group.engines[0].is_stranded());
+    assert!(!group.engines[1].is_outdone(&group.memories[1]));
+    group.engines[0].abandon(1, &mut group.memories[0]);
+    group.pass_on(0);
+    for _ in 0..20 {
+        group.poll(1);
+    }
+    assert_eq!(*group.engines[1].state(), State::Ended);
 }
 
 #[test]

@@ -82,6 +82,11 @@ impl Far {
         self.streams.as_ref().is_none_or(Links::is_flushed) && self.ofi.as_ref().is_none_or(OfiLinks::is_flushed)
     }
 
+    /// Whether the peers' systems have confirmed all that was handed to this one. Connections of libfabric don't say.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.streams.as_ref().is_none_or(Links::is_confirmed)
+    }
+
     /// Whether everything is handed to the system that is for guests.
     pub(crate) fn has_served(&self) -> bool {
         self.streams.as_ref().is_none_or(Links::has_served)

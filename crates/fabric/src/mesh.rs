@@ -312,16 +312,23 @@ impl Mesh {
     /// As [`retire`](Self::retire), and waits `at_most` that long until every peer has closed its side, too. Then everything has
     /// arrived, which is what the answer says.
     pub fn finish(&mut self, at_most: Duration) -> bool {
+        self.finish_heard(at_most, at_most)
+    }
+
+    /// As [`finish`](Self::finish), but waits up to `unheard` for peers on other machines whose systems have not confirmed all that was
+    /// posted: what a process has left behind when it ends is lost if the peer's next bytes come before the system has sent it again.
+    pub fn finish_heard(&mut self, at_most: Duration, unheard: Duration) -> bool {
         let start = Instant::now();
         let Some(mut retired) = self.retire() else { return true };
         let all = retired.far.open() > 0;
         self.bell.clear();
         while !retired.progress() {
-            let left = at_most.saturating_sub(start.elapsed());
+            let limit = if retired.is_heard() { at_most } else { at_most.max(unheard) };
+            let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return false;
             }
-            // Not all providers say when something has left.
+            // Not all providers say when something has left, and the system does not say what was confirmed.
             retired.far.wait(left.min(LOOK_AGAIN));
         }
         all
@@ -469,6 +476,13 @@ impl Retired {
             self.told = true;
         }
         self.told && self.far.open() == 0
+    }
+}
+
+impl Retired {
+    /// Whether the systems of all peers have confirmed what was posted, as far as this one knows.
+    fn is_heard(&self) -> bool {
+        self.told && self.far.is_confirmed()
     }
 }
 

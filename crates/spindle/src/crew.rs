@@ -138,6 +138,8 @@ pub(crate) struct Crew {
     senders: BTreeMap<(MemberId, Purpose), Sender<Connection>>,
     /// Ways in bulk groups that others have handed over.
     bulk_links: Vec<(u128, ViewId, BulkLink)>,
+    /// Members on other hosts that begin no more views, with the last that they have begun.
+    stopped: BTreeMap<MemberId, ViewId>,
     /// Who follows without being a member.
     observers: BTreeSet<MemberId>,
     /// Who of them does not read its letters, since when.
@@ -260,7 +262,7 @@ impl Crew {
     }
 
     fn with(ways: Ways, me: MemberId, notices: Arc<Notices>) -> Crew {
-        let (parts, newcomers, pids, processes, watched, dead) = Default::default();
+        let (parts, newcomers, pids, processes, watched, dead, stopped) = Default::default();
         let (members, early, starved_until, senders, bulk_links, observers, deaf) = Default::default();
         Crew {
             ways,
@@ -278,6 +280,7 @@ impl Crew {
             starved_until,
             senders,
             bulk_links,
+            stopped,
             observers,
             deaf,
             notices,
@@ -826,6 +829,26 @@ impl Crew {
         }
     }
 
+    /// Notes that `id` says that it begins no view behind `view` of this group.
+    pub(crate) fn note_stopped(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+        // Of this host the kernel tells who is dead.
+        if incarnation == self.incarnation && self.is_far(id) {
+            self.stopped.insert(id, view);
+        }
+    }
+
+    /// Whether `id` never begins `view`, which it is in. It was in the one before, which says that this is the process of that id that has said so.
+    pub(crate) fn never_begins(&self, view: ViewId, id: MemberId) -> bool {
+        let was_there = self.newcomers.get(&view).is_some_and(|newcomers| !newcomers.contains(&id));
+        was_there && self.stopped.get(&id).is_some_and(|last| last.0 + 1 == view.0)
+    }
+
+    /// Tells all whom it knows on other hosts that this process begins no view behind `view`.
+    pub(crate) fn say_stopped(&self, view: ViewId) {
+        let what = Request::Stopped { incarnation: self.incarnation, view };
+        self.write_afar(&Letter::Request { from: self.me, reply: 0, what });
+    }
+
     /// Forgets what was handed over for views before this one.
     pub(crate) fn pass_over_until(&mut self, view: ViewId) {
         self.parts.retain(|(id, _), _| *id >= view);
@@ -1005,6 +1028,7 @@ impl Crew {
             view.members.contains(id) || observers.contains(id) || parts.keys().any(|(_, from)| from == id)
         };
         self.newcomers.retain(|id, _| *id >= view.id);
+        self.stopped.retain(|_, last| last.0 + 1 >= view.id.0);
         // Objects of an ended view are still wanted by those who follow it to its end.
         self.senders.retain(|(_, of), _| !matches!(of, Purpose::State { view: of } if *of < view.id));
         if let Ways::Mail { watch, outbox, net, .. } = &mut self.ways {

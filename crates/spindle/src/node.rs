@@ -85,12 +85,15 @@ pub struct Node {
     absent: BTreeSet<MemberId>,
     /// Members that have to go, until a view without them has begun.
     evicting: BTreeSet<MemberId>,
-    /// Whether the handler was told that this member is blocked.
+    /// Whether the handler was told that this member is blocked, and when it was or was not any more.
     blocked: bool,
+    blocked_since: Instant,
     /// When others were asked last whether they go on without this member.
     asked: Instant,
     /// Since when everything is done.
     finished: Option<Instant>,
+    /// Since when others have told of views that have this member in them and can't be reached from this one.
+    missed: Option<Instant>,
 }
 
 /// What a node keeps of its configuration.
@@ -187,6 +190,8 @@ struct Clock {
 const POLLS_PER_LOOK: u32 = 64;
 /// How often a node looks whether a view that begins is complete, beside being woken for it.
 const INSTALL_LOOK: Duration = Duration::from_millis(10);
+/// So many times the silence that is suspected a node waits for most of the members of a view.
+const HOPELESS: u32 = 2;
 /// How long the streams of an ended view are kept for what is on its way, at most.
 const RETIRED_MAX: Duration = Duration::from_secs(2);
 /// How often they are looked after.
@@ -195,6 +200,9 @@ const RETIRED_LOOK: Duration = Duration::from_millis(1);
 const FAREWELL_MAX: Duration = Duration::from_millis(200);
 /// How long a member that has finished waits for those who follow and may want large messages of it, at most: until they go.
 const KEPT_FOR: Duration = Duration::from_secs(1);
+/// How long it waits for those to whom its last words are still on their way: their links may be down. Without them they count it among those
+/// who may live and go on elsewhere.
+const UNHEARD_MAX: Duration = Duration::from_secs(3);
 /// How many of the oldest members tell a view to those who join it.
 const TELLERS: u32 = 3;
 /// Streams that are kept for views to come, at most.
@@ -285,7 +293,8 @@ impl Installing {
     /// Who has not come and may still.
     fn missing<'a>(&'a self, crew: &'a Crew) -> impl Iterator<Item = MemberId> + 'a {
         let others = self.view.members.iter().copied().filter(|id| *id != crew.me);
-        others.filter(|id| !crew.has_parts(self.view.id, *id) && !self.has_met(*id) && !crew.is_dead(*id))
+        let never_comes = |id| crew.is_dead(id) || crew.never_begins(self.view.id, id);
+        others.filter(move |id| !crew.has_parts(self.view.id, *id) && !self.has_met(*id) && !never_comes(*id))
     }
 
     /// Whether the row of `id` comes through libfabric, and can.
@@ -318,8 +327,12 @@ impl Installing {
         let waited = self.since.elapsed();
         // Who is on another host sees no life of this member before the view begins, and would suspect it first.
         let has_far = || self.view.members.iter().any(|id| *id != crew.me && crew.is_far(*id));
-        let late = self.suspect_after.is_some_and(|after| waited >= after || waited >= after / 2 && has_far());
         let missing: Vec<MemberId> = self.missing(crew).collect();
+        // With less than most of them it could only wait for ever for those whom it suspects by then.
+        let is_hopeless = 2 * missing.len() >= self.view.members.len() && has_far();
+        let patience = |after: Duration| if is_hopeless { HOPELESS * after } else { after };
+        let late = |after: Duration| waited >= patience(after) || (waited >= after / 2 && !is_hopeless && has_far());
+        let late = self.suspect_after.is_some_and(late);
         if late || (crew.has_sent_all(&self.view) && missing.is_empty()) {
             return true;
         }
@@ -370,6 +383,9 @@ impl Installing {
             // One bad member must not end all others.
             let theirs = theirs.filter(|peer| peer.check(self.engine.layout(), rank).is_ok());
             let is_here = theirs.is_some() || self.has_met(id);
+            if crew.never_begins(self.view.id, id) {
+                self.engine.member_died(rank);
+            }
             match (is_here, crew.is_dead(id)) {
                 (true, true) => self.engine.member_died(rank),
                 // It may have come to others, and have agreed with them on a view without this member.
@@ -445,8 +461,10 @@ impl Node {
             absent,
             evicting: BTreeSet::new(),
             blocked: false,
+            blocked_since: Instant::now(),
             asked: Instant::now(),
             finished: None,
+            missed: None,
         })
     }
 
@@ -578,8 +596,12 @@ impl Node {
             self.tell_blocked(handler);
         }
         if self.blocked {
-            if self.engine.is_stranded() {
+            if self.engine.is_stranded() || self.is_outdone() {
                 // Who follows need not wait until this node is dropped.
+                self.engine.abandon(1, &mut self.fabric);
+                return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
+            }
+            if self.has_missed() {
                 self.engine.abandon(1, &mut self.fabric);
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
             }
@@ -650,7 +672,8 @@ impl Node {
 
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
-        self.blocked = !self.blocked;
+        (self.blocked, self.blocked_since) = (!self.blocked, Instant::now());
+        self.missed = None;
         let _running = Upcall::enter();
         handler.blocked(self.blocked);
     }
@@ -765,6 +788,7 @@ impl Node {
             // The old view's engine heard of it when this one had been made already.
             self.engine.admit(id);
         }
+        self.missed = None;
         self.evicting.retain(|id| self.view.members.contains(id));
         for rank in self.evicting.iter().filter_map(|id| self.view.rank_of(*id)) {
             self.engine.suspect(rank);
@@ -802,12 +826,12 @@ impl Node {
                     return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.view.id }));
                 }
                 News::Wants(order) => self.wanted(order),
+                News::View { incarnation, view } => self.hear_of(incarnation, &view),
                 News::Lost(_)
                 | News::Objects { .. }
                 | News::Guest { .. }
                 | News::Refused(_)
                 | News::Waits(_)
-                | News::View { .. }
                 | News::State { .. } => {}
             }
         }
@@ -937,6 +961,7 @@ impl Node {
             }
             Request::Evict(id) => self.evict(id),
             Request::View => return self.crew.tell_view(&self.view, [from]),
+            Request::Stopped { incarnation, view } => return self.has_stopped(from, incarnation, view),
             _ => {}
         }
         let text = self.status().to_json().to_string();
@@ -1004,6 +1029,12 @@ impl Node {
         !gone.is_empty()
     }
 
+    /// Whether others would not be blocked without this member, for so long that the last words that it lacks are not on their way any more.
+    fn is_outdone(&self) -> bool {
+        let patience = self.terms.suspect_after.map(|after| UNHEARD_MAX + after);
+        patience.is_some_and(|patience| self.blocked_since.elapsed() > patience) && self.engine.is_outdone(&self.fabric)
+    }
+
     /// Who was cut off has lost the streams over which it would have heard that the others decided to go on without it.
     fn ask_whether_they_go_on(&mut self) {
         if self.asked.elapsed() >= ASK_EVERY {
@@ -1016,6 +1047,30 @@ impl Node {
     fn is_left_behind(&self, incarnation: u128, view: &View) -> bool {
         let is_later = incarnation == self.crew.incarnation() && view.id > self.view.id;
         self.blocked && is_later && view.rank_of(self.crew.me).is_none()
+    }
+
+    /// Others tell of a view. They may have decided it with what this member has acknowledged, and the decision has not come; if it does not,
+    /// this member is too late for that view, and they can't know whether it begins it before it says that it has stopped.
+    fn hear_of(&mut self, incarnation: u128, view: &View) {
+        let is_later = incarnation == self.crew.incarnation() && view.id > self.view.id;
+        if self.blocked && self.next.is_none() && is_later && view.rank_of(self.crew.me).is_some() {
+            self.missed.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Whether it has waited long enough for the decision that others know.
+    fn has_missed(&self) -> bool {
+        let patience = self.terms.suspect_after.filter(|_| self.next.is_none());
+        patience.zip(self.missed).is_some_and(|(patience, since)| since.elapsed() > patience)
+    }
+
+    /// Somebody begins no view any more. It has written nothing in this one if it has not begun it: its row is zeros, whether there is a stream to it
+    /// or not.
+    fn has_stopped(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+        self.crew.note_stopped(id, incarnation, view);
+        if let Some(rank) = self.view.rank_of(id).filter(|_| self.crew.never_begins(self.view.id, id)) {
+            self.engine.member_died(rank);
+        }
     }
 
     /// `id` writes nothing any more.
@@ -1165,7 +1220,11 @@ impl Drop for Node {
     fn drop(&mut self) {
         // A member that is gone can't acknowledge: the others go on without it.
         self.engine.abandon(1, &mut self.fabric);
-        self.fabric.finish(FAREWELL_MAX);
+        if !matches!(self.engine.state(), State::Finished) {
+            // They may be in the next view already.
+            self.crew.say_stopped(self.view.id);
+        }
+        self.fabric.finish_heard(FAREWELL_MAX, UNHEARD_MAX);
         // Before the crew tells that nothing moves any more.
         self.next = None;
         self.end(End::Broken(Ended::Dropped));

@@ -207,6 +207,9 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     if options.hosts.is_some() && options.seconds >= SMOKE_HOSTS_SECONDS && disturbances < SMOKE_DISTURBANCES {
         bail!("the network was disturbed {disturbances} times, not {SMOKE_DISTURBANCES}");
     }
+    if 2 * total.unjudged > u64::from(rounds) {
+        bail!("{} of {rounds} rounds were not judged: this machine has too much else to do", total.unjudged);
+    }
     if options.hosts.is_none()
         && options.seconds >= SMOKE_SECONDS
         && (total.kills < SMOKE_KILLS || total.stops < SMOKE_STOPS)
@@ -241,6 +244,7 @@ impl Tally {
             (&mut self.restarts, other.restarts),
             (&mut self.evictions, other.evictions),
             (&mut self.unprovoked, other.unprovoked),
+            (&mut self.unjudged, other.unjudged),
             (&mut self.cuts, other.cuts),
             (&mut self.one_ways, other.one_ways),
             (&mut self.flaps, other.flaps),
@@ -270,8 +274,12 @@ fn line(tally: &Tally) -> String {
             tally.cuts, tally.one_ways, tally.flaps, tally.slows, tally.shatters
         )
     };
+    let unjudged = match tally.unjudged {
+        0 => String::new(),
+        rounds => format!("{rounds} rounds not judged, in which the machine stood still, "),
+    };
     format!(
-        "{network}{} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} evictions ({} unprovoked), {} groups, {} views, \
+        "{unjudged}{network}{} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} evictions ({} unprovoked), {} groups, {} views, \
          {} messages, {} deliveries, {} lost that leavers sent after they had asked",
         tally.kills,
         tally.stops,
@@ -311,7 +319,7 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
         let value = json!({
             "rounds": rounds, "seconds": seconds, "kills": total.kills, "stops": total.stops, "long_stops": total.long_stops,
             "joins": total.joins, "leaves": total.leaves, "restarts": total.restarts, "evictions": total.evictions,
-            "unprovoked_evictions": total.unprovoked, "groups": total.sums.eras, "views": total.sums.views,
+            "unprovoked_evictions": total.unprovoked, "unjudged_rounds": total.unjudged, "groups": total.sums.eras, "views": total.sums.views,
             "messages": total.sums.accepted, "messages_per_second": per_second, "deliveries": total.sums.deliveries,
             "cuts": total.cuts, "one_way_cuts": total.one_ways, "flaps": total.flaps, "slow_links": total.slows,
             "shatters": total.shatters, "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),

@@ -33,6 +33,9 @@ const UNPROVOKED_MAX_AFAR: u64 = 8;
 /// A kill is alone if nothing else happens for so long before and after it.
 const ALONE: Duration = Duration::from_millis(400);
 
+/// When the driver itself stood still for so many times the silence that is suspected, the machine has done to the members what nobody has
+/// planned: nothing of a group that is lost then is judged but that it was safe.
+const STANDSTILL: u32 = 2;
 /// So many times the silence that is suspected after a disturbance of a network the group has got over it.
 const DOUBTS: u32 = 2;
 /// A process that was killed while it joined may still be let in for so long.
@@ -56,6 +59,8 @@ pub(super) struct Tally {
     pub(super) shatters: u64,
     /// Of members that had been stopped for less than they may be silent.
     pub(super) unprovoked: u64,
+    /// Rounds in which the living were not in one view in the end, on a machine that had stood still.
+    pub(super) unjudged: u64,
     pub(super) sums: Sums,
     /// From kills to the next delivery at each survivor, in ns; whether nothing else happened meanwhile.
     pub(super) gaps: Vec<(u64, bool)>,
@@ -96,6 +101,9 @@ pub(super) struct Round<'a> {
     /// When all are killed whose network is shattered.
     kill_all_at: Option<Instant>,
     next_instance: u32,
+    /// When the driver looked at everything last, and the longest time for which it did not since the group was founded.
+    ticked: Instant,
+    held_up: Duration,
     judge: Judge,
     tally: Tally,
     /// When somebody is started instead of those lost.
@@ -134,6 +142,8 @@ impl<'a> Round<'a> {
             doubts: vec![Instant::now(); plan_hosts],
             kill_all_at: None,
             next_instance: 1,
+            ticked: Instant::now(),
+            held_up: Duration::ZERO,
             judge: Judge::default(),
             tally: Tally::default(),
             replace_at: None,
@@ -147,12 +157,19 @@ impl<'a> Round<'a> {
     pub(super) fn play(mut self) -> Result<Tally, Failure> {
         let result = self.storm().and_then(|()| self.calm()).and_then(|()| self.finish());
         match result {
+            Err(Trouble::Apart) if self.stood_still() => {
+                self.tally.unjudged += 1;
+                Ok(self.tally)
+            }
             Ok(()) => {
                 self.tally.gaps = std::mem::take(&mut self.judge.measured);
                 Ok(self.tally)
             }
             Err(Trouble::Breach(breach)) => Err(self.broken(&breach.to_string())),
             Err(Trouble::Stuck(what)) => Err(self.broken(&what)),
+            Err(Trouble::Apart) => {
+                Err(self.broken(&format!("{CALM_MAX:?} after the storm the living are not in one view")))
+            }
             Err(Trouble::Other(error)) => Err(Failure::Other(error)),
         }
     }
@@ -181,6 +198,7 @@ impl<'a> Round<'a> {
 
     fn found(&mut self) -> Result<(), Trouble> {
         self.founding = true;
+        (self.ticked, self.held_up) = (Instant::now(), Duration::ZERO);
         (0..self.plan.founders).try_for_each(|_| self.spawn())
     }
 
@@ -487,6 +505,7 @@ impl<'a> Round<'a> {
             return Err(Trouble::Other(Interrupted.into()));
         }
         let now = Instant::now();
+        self.look_at_the_clock(now);
         // The dead first: a group that is founded anew begins after them.
         for i in 0..self.processes.len() {
             let process = &mut self.processes[i];
@@ -511,6 +530,22 @@ impl<'a> Round<'a> {
             self.rebuild()?;
         }
         self.replace(now)
+    }
+
+    /// Whoever held the driver up may have held up members, too, and what is done to networks has lasted longer than it should.
+    fn look_at_the_clock(&mut self, now: Instant) {
+        let late = now - std::mem::replace(&mut self.ticked, now);
+        if self.hosts.is_none() || late < self.options.suspect_after / 2 {
+            return;
+        }
+        self.held_up = self.held_up.max(late);
+        self.note(format!("this process stood still for {} ms", late.as_millis()));
+        let until = now + DOUBTS * self.options.suspect_after;
+        self.doubts.iter_mut().for_each(|doubt| *doubt = (*doubt).max(until));
+    }
+
+    fn stood_still(&self) -> bool {
+        self.held_up >= STANDSTILL * self.options.suspect_after
     }
 
     /// The network is whole again, and all who were in it are replaced.
@@ -602,7 +637,7 @@ impl<'a> Round<'a> {
         let begin = Instant::now();
         while !self.is_calm() {
             if begin.elapsed() > CALM_MAX {
-                return Err(Trouble::Stuck(format!("{CALM_MAX:?} after the storm the living are not in one view")));
+                return Err(Trouble::Apart);
             }
             self.tick()?;
             sleep(TICK);
@@ -687,6 +722,8 @@ impl<'a> Round<'a> {
 enum Trouble {
     Breach(Breach),
     Stuck(String),
+    /// The living are not in one view, long after the storm.
+    Apart,
     Other(anyhow::Error),
 }
 

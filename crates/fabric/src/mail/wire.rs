@@ -216,6 +216,13 @@ pub enum Request {
     Forget,
     /// To know the view. Answered by [`Letter::View`].
     View,
+    /// That you count on nothing of the one who asks in any view behind this one: it has begun none of them and never will. Not answered.
+    Stopped {
+        /// Of which group.
+        incarnation: u128,
+        /// The last view that it has begun.
+        view: ViewId,
+    },
 }
 
 impl Letter {
@@ -522,6 +529,11 @@ fn put_request(out: &mut Writer, request: Request) {
             out.u32(3);
             out.u64(id.0);
         }
+        Request::Stopped { incarnation, view } => {
+            out.u32(7);
+            out.u128(incarnation);
+            out.u64(view.0);
+        }
     }
 }
 
@@ -533,6 +545,7 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
         4 => Request::State,
         5 => Request::Forget,
         6 => Request::View,
+        7 => Request::Stopped { incarnation: from.u128()?, view: ViewId(from.u64()?) },
         _ => return Err(WireError::Value { field: "request" }),
     })
 }
@@ -577,6 +590,7 @@ mod tests {
             Letter::Request { from, reply: 9, what: Request::State },
             Letter::Request { from, reply: 0, what: Request::Forget },
             Letter::Request { from, reply: 0, what: Request::View },
+            Letter::Request { from, reply: 0, what: Request::Stopped { incarnation, view } },
             Letter::State { view, from },
             Letter::Bulk { incarnation, view, from, number: u64::MAX - 1, stream: true },
             Letter::Bulk { incarnation, view, from, number: 0, stream: false },

@@ -3,7 +3,7 @@ use super::address::{Address, is_loopback};
 use super::endpoint::{Me, Security};
 use super::error::NetError;
 use super::hello::{Answer, Card, Declined, Hello, HelloError, Incoming, Magic, Outgoing, Purpose};
-use super::limits::{CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER};
+use super::limits::{CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEATS_MAX};
 use super::poller::{IN, OUT, Poller, Token, Wire};
 use super::resolve::{Found, Target};
 use super::tls;
@@ -38,8 +38,10 @@ enum Stage {
 #[derive(Debug)]
 struct Connecting {
     rest: VecDeque<Target>,
+    /// Those that have not answered, and may be tried once more.
+    silent: VecDeque<Target>,
     next_at: Instant,
-    pending: Vec<OwnedFd>,
+    pending: Vec<(OwnedFd, Target)>,
     failed: io::Error,
 }
 
@@ -69,7 +71,7 @@ impl Attempt {
     /// When it wants to be looked at, if nothing happens before.
     pub(super) fn wake_at(&self) -> Instant {
         match &self.stage {
-            Stage::Connecting(Connecting { rest, next_at, .. }) if !rest.is_empty() => self.deadline.min(*next_at),
+            Stage::Connecting(connecting) if connecting.goes_on() => self.deadline.min(connecting.next_at),
             _ => self.deadline,
         }
     }
@@ -86,7 +88,9 @@ impl Attempt {
         }
         let now = Instant::now();
         let failed = io::ErrorKind::NotFound.into();
-        self.stage = Stage::Connecting(Connecting { rest: targets.into(), next_at: now, pending: vec![], failed });
+        let silent = VecDeque::new();
+        self.stage =
+            Stage::Connecting(Connecting { rest: targets.into(), silent, next_at: now, pending: vec![], failed });
         self.deadline = now + CONNECT_DEADLINE;
         self.progress(me, poller)
     }
@@ -202,6 +206,11 @@ fn is_end(error: &io::Error) -> bool {
 }
 
 impl Connecting {
+    /// Whether there is something to try, sooner or later.
+    fn goes_on(&self) -> bool {
+        !self.rest.is_empty() || !self.silent.is_empty()
+    }
+
     /// The first socket that is connected.
     ///
     /// # Errors
@@ -209,16 +218,21 @@ impl Connecting {
     fn progress(&mut self, token: Token, poller: &Poller) -> io::Result<Option<OwnedFd>> {
         let mut i = 0;
         while i < self.pending.len() {
-            match is_connected(&self.pending[i]) {
-                Ok(true) => return Ok(Some(self.pending.swap_remove(i))),
+            match is_connected(&self.pending[i].0) {
+                Ok(true) => return Ok(Some(self.pending.swap_remove(i).0)),
                 Ok(false) => i += 1,
                 Err(error) => {
                     self.failed = error;
-                    self.pending.swap_remove(i);
+                    let (_, target) = self.pending.swap_remove(i);
+                    self.silent.retain(|silent| *silent != target);
                 }
             }
         }
         let now = Instant::now();
+        // What was sent to it first may have got lost, and the system waits for a second before it sends that again: too long for a view.
+        if self.rest.is_empty() && now >= self.next_at {
+            self.rest.extend(self.silent.pop_front());
+        }
         // At most once round.
         for _ in 0..self.rest.len() {
             if !self.pending.is_empty() && now < self.next_at {
@@ -229,7 +243,12 @@ impl Connecting {
             match begin(&target) {
                 Ok((socket, true)) => return Ok(Some(socket)),
                 Ok((socket, false)) => match poller.add(&socket, token, IN | OUT) {
-                    Ok(()) => self.pending.push(socket),
+                    Ok(()) => {
+                        if self.pending.iter().filter(|(_, other)| *other == target).count() < REPEATS_MAX {
+                            self.silent.push_back(target.clone());
+                        }
+                        self.pending.push((socket, target));
+                    }
                     Err(error) => self.failed = error,
                 },
                 // A Unix socket's queue is full.
@@ -285,7 +304,8 @@ mod tests {
 
     fn connecting(targets: Vec<Target>) -> Connecting {
         let failed = io::ErrorKind::NotFound.into();
-        Connecting { rest: targets.into(), next_at: Instant::now(), pending: vec![], failed }
+        let silent = VecDeque::new();
+        Connecting { rest: targets.into(), silent, next_at: Instant::now(), pending: vec![], failed }
     }
 
     fn until_connected(connecting: &mut Connecting) -> io::Result<OwnedFd> {
@@ -325,6 +345,23 @@ mod tests {
         assert_eq!(SocketAddr::try_from(peer).unwrap(), answering);
         let refused = until_connected(&mut connecting(vec![Target::Ip(refusing)])).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        drop(crowd);
+    }
+
+    /// As one whose first packet got lost: the system answers nothing.
+    #[test]
+    fn who_does_not_answer_is_tried_again_and_not_for_ever() {
+        let (_silent, silent) = bound(Some(0));
+        let crowd: Vec<_> = (0..4).map(|_| begin(&Target::Ip(silent)).unwrap()).collect();
+        let (poller, _waker) = Poller::new().unwrap();
+        let mut connecting = connecting(vec![Target::Ip(silent)]);
+        let start = Instant::now();
+        while connecting.pending.len() <= REPEATS_MAX || connecting.goes_on() {
+            assert!(connecting.progress(Token::Attempt(1), &poller).unwrap().is_none());
+            assert!(start.elapsed() < PATIENCE, "tried {} times", connecting.pending.len());
+            poller.wait(Some(NEXT_ADDRESS_AFTER)).unwrap();
+        }
+        assert_eq!(connecting.pending.len(), REPEATS_MAX + 1);
         drop(crowd);
     }
 

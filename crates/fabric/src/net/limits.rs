@@ -20,6 +20,8 @@ pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 pub(super) const HELLO_DEADLINE: Duration = Duration::from_secs(2);
 /// After so long the next of a name's addresses is tried beside those that have not answered.
 pub(super) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// So often one that has not answered is tried once more, after as long.
+pub(super) const REPEATS_MAX: usize = 3;
 /// Of a name's addresses, so many are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
 /// Names that are resolved at the same time; others wait for their turn.

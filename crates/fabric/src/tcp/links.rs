@@ -3,7 +3,7 @@ use super::backlog::{Backlog, Image};
 use super::error::Down;
 use super::guest::Guest;
 use super::inbox::{self, Inbox};
-use super::stream::Connection;
+use super::stream::{Connection, is_confirmed};
 use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
@@ -185,6 +185,11 @@ impl Links {
     /// Whether everything is handed to the system that is for peers.
     pub(crate) fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(Link::is_flushed)
+    }
+
+    /// Whether the peers' systems have confirmed all that was handed to this one.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.links.iter().flatten().all(|link| is_confirmed(link.stream.fd()))
     }
 
     /// Posts control words and frames of my row. Words are sent at once if that is possible, with the frames before them; frames alone can

@@ -43,6 +43,15 @@ pub trait Stream: Debug + Send {
     fn fd(&self) -> BorrowedFd<'_>;
 }
 
+/// Whether the system at the other end of the socket `fd` has confirmed all that was handed to this one.
+pub(super) fn is_confirmed(fd: BorrowedFd<'_>) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open, and the call writes nothing but this number.
+    let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    // Where nobody says there is nothing to wait for.
+    asked != 0 || bytes == 0
+}
+
 /// A stream of any kind.
 pub type Connection = Box<dyn Stream>;
 

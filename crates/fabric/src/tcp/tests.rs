@@ -529,7 +529,36 @@ fn who_finishes_loses_nothing() {
     }
 }
 
-/// A finish is bounded.
+/// Whose peer takes nothing for a while is heard all the same, and waits no longer than for that.
+#[test]
+fn who_ends_waits_until_it_is_heard() {
+    let layout = layout(2);
+    let ring = ring(&layout);
+    for pair in [|| socket_ends(unix_pair(), &TINY), || socket_ends(tcp_pair(Ipv4Addr::LOCALHOST), &TINY)] {
+        let mut fabrics = connect(&layout, pair);
+        let (mut second, mut first) = (fabrics.pop().unwrap(), fabrics.pop().unwrap());
+        ring.clone().step_by(8).for_each(|at| first.store(at, at));
+        first.post(&EVERYONE[..2], ring.clone());
+        first.store(COUNT, 1);
+        first.post(&EVERYONE[..2], COUNT..COUNT + 8);
+        assert!(
+            second.traffic(Rank(0)).unwrap().received_bytes < ring.end - ring.start,
+            "there is no room for so much"
+        );
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            // The other goes on, and so it never closes its side.
+            let finish = scope.spawn(move || first.finish_heard(Duration::ZERO, 2 * PATIENCE));
+            while second.load(Rank(0), COUNT) == 0 {
+                second.progress();
+                assert!(start.elapsed() < PATIENCE, "the last word never came");
+            }
+            assert!(!finish.join().unwrap(), "the other has not closed its side");
+        });
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
 /// Whoever follows learns from the row how the view has ended: all of it leaves before the streams are closed, with peers that have long got it
 /// and without any.
 #[test]
@@ -578,10 +607,13 @@ fn a_guest_gets_the_end_of_a_view() {
     }
 }
 
+/// A finish is bounded.
 #[test]
 fn a_peer_that_hangs_does_not_hold_a_finish() {
     let (_, mut fabric, _stranger) = with_stranger();
     assert!(!fabric.finish(Duration::from_millis(5)));
+    let (_, mut fabric, _stranger) = with_stranger();
+    assert!(!fabric.finish_heard(Duration::ZERO, Duration::from_millis(5)));
 }
 
 /// Bytes, an end, and room for what is waiting end a sleep.

@@ -195,6 +195,8 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
     name(membership::ENDED, Word::Membership("through with the view", Some(Step::Ends)));
     for i in 0..view.members.len().div_ceil(64) as u64 {
         name(membership::SUSPECTED + 8 * i, Word::Membership("suspicious", Some(Step::Suspects)));
+        let stopped = membership::stopped(view.members.len());
+        name(stopped + 8 * i, Word::Membership("told who has stopped", None));
     }
     for at in layout.row(me).proposals.clone().step_by(8) {
         name(at, Word::Proposal);
