@@ -1033,7 +1033,9 @@ impl Crew {
         self.senders.retain(|(_, of), _| !matches!(of, Purpose::State { view: of } if *of < view.id));
         if let Ways::Mail { watch, outbox, net, .. } = &mut self.ways {
             if let Some(net) = net {
-                net.retain(view.id, is_wanted);
+                // `members` are those of the view before, and of this one.
+                let members = &self.members;
+                net.retain(view.id, is_wanted, |id| members.contains(id) && !view.members.contains(id));
             }
             for id in self.watched.extract_if(.., |id| !is_wanted(id)) {
                 watch.unwatch(id.0);

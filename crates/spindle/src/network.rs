@@ -216,8 +216,15 @@ impl Net {
         }
     }
 
-    /// Forgets those who do not matter any more in `view`, which has begun.
-    pub(crate) fn retain(&mut self, view: ViewId, is_wanted: impl Fn(&MemberId) -> bool) {
+    /// Forgets those who do not matter any more in `view`, which has begun, and those that `have_gone`: who has their id next is another process,
+    /// somewhere else.
+    pub(crate) fn retain(
+        &mut self,
+        view: ViewId,
+        is_wanted: impl Fn(&MemberId) -> bool,
+        have_gone: impl Fn(&MemberId) -> bool,
+    ) {
+        self.book.retain(|id, _| !have_gone(id));
         // Who waits to be let in is needed soon.
         if self.book.len() > BOOK_MAX {
             self.book.retain(|id, _| is_wanted(id));
@@ -524,10 +531,10 @@ mod tests {
         for id in ids.clone() {
             net.learn(card(id, hosts.at("somewhere")));
         }
-        net.retain(ViewId(0), |_| false);
+        net.retain(ViewId(0), |_| false, |_| false);
         assert!(ids.clone().all(|id| net.far(MemberId(id)).is_some()));
         net.learn(card(ids.end, hosts.at("somewhere")));
-        net.retain(ViewId(0), |id| id.0 % 2 == 0);
+        net.retain(ViewId(0), |id| id.0 % 2 == 0, |_| false);
         assert!((2..=ids.end).all(|id| net.far(MemberId(id)).is_some() == (id % 2 == 0)));
     }
 

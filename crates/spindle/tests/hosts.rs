@@ -317,11 +317,13 @@ fn racks_are_known_to_all_whatever_carries_rows() {
         }
     };
     say(&members, "five");
-    // Two have gone, one of them from a host with another; and others come, one of them to that host.
+    // Two have gone, one of them from a host with another; and their ids come again, in other racks.
     members.drain(2..4);
     members[0].log.wait("view", |lines| lines.contains(&"view of 3".to_string()));
-    members.extend(all(vec![other(6, "r4", 4, 1), other(7, "r2", 1, 1)]));
-    wait_for_racks(&members, &[(1, "r1"), (2, "r2"), (5, "r3"), (6, "r4"), (7, "r2")]);
+    members.extend(all(vec![other(3, "r4", 4, 1)]));
+    wait_for_racks(&members, &[(1, "r1"), (2, "r2"), (3, "r4"), (5, "r3")]);
+    members.extend(all(vec![other(4, "r2", 1, 1)]));
+    wait_for_racks(&members, &[(1, "r1"), (2, "r2"), (3, "r4"), (4, "r2"), (5, "r3")]);
     say(&members, "again");
     finish(members);
 }

@@ -21,15 +21,21 @@ fn installing(crew: &mut Crew, view: View, suspect_after: Option<Duration>) -> I
     Installing::first(view, &[], crew, &bell, &terms, None).unwrap()
 }
 
-/// Those who have begun see no life of a member of another host that has not, and suspect it soon.
+/// Those who have begun see no life of a member of another host that has not, and suspect it soon. But without half of the members nobody gets
+/// anywhere.
 #[test]
-fn who_misses_members_of_other_hosts_begins_before_it_is_suspected() {
+fn who_misses_few_members_of_other_hosts_begins_before_it_is_suspected() {
     let hosts = Hosts::new("half");
     let after = Duration::from_secs(80);
-    for (host_of_other, begins_at) in [(0, after), (1, after / 2)] {
+    let cases: [(u32, &[u64], Duration); 3] = [(0, &[1, 2], after), (1, &[1, 2, 3], after / 2), (1, &[1, 2], 2 * after)];
+    for (host_of_other, members, begins_at) in cases {
         let mut crew = hosts.crew(0, 1, "a", &[]);
         let _other = hosts.crew(host_of_other, 2, "b", &[]);
-        let mut installing = installing(&mut crew, view(2, &[1, 2]), Some(after));
+        crew.set_incarnation(7);
+        crew.begin(&view(1, members));
+        let mut installing = installing(&mut crew, view(2, members), Some(after));
+        // It is waited for no more.
+        crew.note_stopped(MemberId(3), 7, ViewId(1));
         assert!(!installing.look(&mut crew));
         installing.since -= begins_at / 2;
         assert!(!installing.look(&mut crew), "on host {host_of_other}");
