@@ -57,7 +57,7 @@ fn limits() {
 
 #[test]
 fn throughput_in_poll_drive() {
-    let report = bench("poll", "throughput --seconds 0.05 --size 16,1k");
+    let report = bench("poll", "throughput --seconds 0.2 --size 16,1k");
     let runs = report["runs"].as_array().expect("a list");
     assert_eq!(runs.len(), 2);
     for run in runs {
@@ -73,7 +73,7 @@ fn throughput_in_poll_drive() {
 
 #[test]
 fn throughput_in_thread_drive_from_all_in_some_subgroups() {
-    let arguments = "throughput --seconds 0.05 --size 128 --drive thread --senders all --subgroups 3 --active 2 \
+    let arguments = "throughput --seconds 0.2 --size 128 --drive thread --senders all --subgroups 3 --active 2 \
                      --delivery receiver --against one-subgroup";
     let report = bench("thread", arguments);
     let run = &report["runs"][0];
@@ -94,7 +94,7 @@ fn throughput_between_hosts() {
 /// Whether members can go through libfabric; says so if not.
 fn has_libfabric() -> bool {
     let temp = Temp::new("libfabric");
-    let out = spindle(&temp.0, "throughput --fabric ofi --seconds 0.05 --size 128 --json");
+    let out = spindle(&temp.0, "throughput --fabric ofi --seconds 0.2 --size 128 --json");
     let why = String::from_utf8_lossy(&out.stderr).into_owned();
     if !out.status.success()
         && ["libfabric could not be loaded", "libfabric has no provider"].iter().any(|it| why.contains(it))
@@ -117,7 +117,7 @@ fn throughput_and_latency_through_libfabric() {
         assert!(run["ratios"].as_object().expect("an object").contains_key("stream"), "{run}");
     }
     for wait in ["polling", "hybrid", "interrupt"] {
-        let report = bench(&format!("ofi-{wait}"), &format!("latency --seconds 0.1 --fabric ofi --wait {wait}"));
+        let report = bench(&format!("ofi-{wait}"), &format!("latency --seconds 0.3 --fabric ofi --wait {wait}"));
         let run = &report["runs"][0];
         assert_eq!((run["fabric"].as_str(), run["wait"].as_str()), (Some("ofi"), Some(wait)));
         assert!(number(run, "samples") > 0.0 && number(run, "own_p50_ns") > 0.0, "{run}");
@@ -161,7 +161,7 @@ fn an_idle_group() {
 #[test]
 fn latency() {
     for senders in ["one", "all"] {
-        let report = bench(&format!("latency-{senders}"), &format!("latency --seconds 0.1 --senders {senders}"));
+        let report = bench(&format!("latency-{senders}"), &format!("latency --seconds 0.3 --senders {senders}"));
         let run = &report["runs"][0];
         assert!(number(run, "samples") > 0.0 && number(run, "p50_ns") <= number(run, "p999_ns"), "{run}");
         assert!(run["wake_ratio"].is_null(), "{run}");
@@ -173,7 +173,7 @@ fn latency_by_the_way_of_waiting() {
     for fabric in ["shm", "tcp"] {
         for wait in ["polling", "hybrid", "interrupt"] {
             let name = format!("{fabric}-{wait}");
-            let report = bench(&name, &format!("latency --seconds 0.1 --fabric {fabric} --wait {wait}"));
+            let report = bench(&name, &format!("latency --seconds 0.3 --fabric {fabric} --wait {wait}"));
             let run = &report["runs"][0];
             assert_eq!((run["fabric"].as_str(), run["wait"].as_str()), (Some(fabric), Some(wait)));
             assert!(number(run, "samples") > 0.0 && number(run, "cpu_percent") > 0.0, "{run}");
@@ -184,7 +184,7 @@ fn latency_by_the_way_of_waiting() {
 
 #[test]
 fn latency_between_hosts() {
-    let report = bench("latency-tcp", "latency --seconds 0.1 --fabric tcp");
+    let report = bench("latency-tcp", "latency --seconds 0.3 --fabric tcp");
     let run = &report["runs"][0];
     assert!(number(run, "samples") > 0.0 && number(run, "own_p50_ns") > 0.0, "{run}");
     assert!(run["hops"].is_null() && run["wake_ratio"].is_null(), "{run}");
@@ -192,7 +192,7 @@ fn latency_between_hosts() {
 
 #[test]
 fn latency_of_sleepers() {
-    let report = bench("sleeping", "latency --seconds 0.1 --sleeping --senders all");
+    let report = bench("sleeping", "latency --seconds 0.3 --sleeping --senders all");
     let run = &report["runs"][0];
     assert!(number(run, "samples") > 0.0 && number(run, "p50_ns") <= number(run, "max_ns"), "{run}");
     assert!(run["hops"].is_null(), "{run}");
