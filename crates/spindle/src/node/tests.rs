@@ -27,7 +27,8 @@ fn installing(crew: &mut Crew, view: View, suspect_after: Option<Duration>) -> I
 fn who_misses_few_members_of_other_hosts_begins_before_it_is_suspected() {
     let hosts = Hosts::new("half");
     let after = Duration::from_secs(80);
-    let cases: [(u32, &[u64], Duration); 3] = [(0, &[1, 2], after), (1, &[1, 2, 3], after / 2), (1, &[1, 2], 2 * after)];
+    let cases: [(u32, &[u64], Duration); 3] =
+        [(0, &[1, 2], after), (1, &[1, 2, 3], after / 2), (1, &[1, 2], 2 * after)];
     for (host_of_other, members, begins_at) in cases {
         let mut crew = hosts.crew(0, 1, "a", &[]);
         let _other = hosts.crew(host_of_other, 2, "b", &[]);
