@@ -10,7 +10,7 @@ const WORST_MAX: u64 = 2_000;
 
 /// They need several things to happen in one order within a few microseconds, which chance hardly ever brings about. The search
 /// through all orders finds them: `crates/core/tests/scope/planted.rs`.
-const SEARCHED: [Bug; 3] = [Bug::NoFence, Bug::NeverAdopts, Bug::ReadsSuspected];
+const SEARCHED: [Bug; 4] = [Bug::NoFence, Bug::NeverAdopts, Bug::OneSlot, Bug::ReadsSuspected];
 
 /// It makes others wait for a member that hangs, and nothing else: found below.
 const SCENE: Bug = Bug::SuspicionKept;
