@@ -235,10 +235,14 @@ impl<'a> Round<'a> {
     }
 
     /// On which host the next process is started, and whether others look for the group there. Once the group is founded nobody takes the
-    /// first seed's place, whose part it is to found one.
+    /// first seed's place, whose part it is to found one. When all seeds are gone, the group is found only from hosts on which members live.
     fn seat(&self) -> (usize, bool) {
         let on = |host: usize| self.processes.iter().filter(move |process| process.is_alive() && process.host == host);
-        let host = (0..self.doubts.len()).min_by_key(|host| on(*host).count()).unwrap_or(0);
+        let is_found_at_seeds =
+            |process: &Process| process.is_alive() && process.is_seed && self.judge.view_of(process.instance).is_some();
+        let anywhere = self.founding || self.processes.iter().any(is_found_at_seeds);
+        let hosts = (0..self.doubts.len()).filter(|host| anywhere || on(*host).count() > 0);
+        let host = hosts.min_by_key(|host| on(*host).count()).unwrap_or(0);
         (host, (self.founding || host > 0) && !on(host).any(|process| process.is_seed))
     }
 
