@@ -204,6 +204,10 @@ impl Crew {
         Ok(Joined { asked_ns, at_ns, view, restore_ns, restored_bytes })
     }
 
+    pub(super) fn sends_objects(&self) -> bool {
+        self.args.object.is_some()
+    }
+
     /// Large messages of so many bytes that were delivered, as far as members have told.
     pub(super) fn objects(&self, bytes: u64) -> Objects {
         let member::Objects { delivered, from_ns, to_ns } = self.objects;

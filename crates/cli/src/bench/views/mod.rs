@@ -34,7 +34,11 @@ use rustix::process::Signal;
 use serde::Serialize;
 use spindle_fabric::probe;
 use std::io::{self, Write};
+use std::thread;
 use std::time::Duration;
+
+/// For how long large messages flow between two events, if there are some.
+const FLOW: Duration = Duration::from_millis(150);
 
 /// Arguments of `spindle bench views`.
 #[derive(Clone, Debug, clap::Args)]
@@ -249,7 +253,12 @@ fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
     let at_ns = now_ns();
     let id = crew.add()?;
     times.add(at_ns, &crew.told(&[], &[id])?);
-    crew.joined(id).map(drop)
+    crew.joined(id)?;
+    if crew.sends_objects() {
+        // Some are delivered, and the next event comes amid another.
+        thread::sleep(FLOW);
+    }
+    Ok(())
 }
 
 /// The stall of a join with a large state, and how fast that came, beside copies of memory in the same run; and of the death of a member
