@@ -7,10 +7,11 @@ use std::thread;
 pub(super) const RING_BYTES: u64 = 1 << 20;
 
 /// What carries messages between members.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fabric {
     /// Shared memory: all members are on this host
+    #[default]
     Shm,
     /// TCP streams: each member is on a host of its own, as far as it knows
     Tcp,

@@ -113,7 +113,7 @@ struct Objects {
     bytes_per_second: f64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Report {
     members: u32,
     fabric: Fabric,
@@ -221,13 +221,8 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
         stop: stopped.event(),
         leave: left.event(),
         join: joined.event(),
-        join_with_state_mapped: None,
-        join_with_state: None,
-        kill_with_state: None,
-        memcpy_bytes_per_second: None,
-        memcpy_fresh_bytes_per_second: None,
-        crowd: None,
         objects: args.object.map(|bytes| crew.objects(bytes)),
+        ..Report::default()
     };
     crew.finish()?;
     if let Some(bytes) = args.state {
