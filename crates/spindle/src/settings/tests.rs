@@ -450,13 +450,18 @@ fn the_example_is_right_and_says_the_defaults() {
     assert!(effective.entries().iter().all(|entry| entry.origin != Origin::Standard));
 }
 
-#[test]
-fn garbage_is_refused_and_nothing_else_happens() {
+/// Numbers below a bound, by chance, the same each time.
+pub(super) fn chance() -> impl FnMut(usize) -> usize {
     let mut state: u64 = 0x2545_f491_4f6c_dd1d;
-    let mut below = |bound: usize| {
+    move |bound| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % bound
-    };
+    }
+}
+
+#[test]
+fn garbage_is_refused_and_nothing_else_happens() {
+    let mut below = chance();
     let pieces =
         ["[", "]", "[[", "\"", "\n", "=", ",", "{", "}", ".", "#", "'", "\u{e4}", "\0", "\t", "1e9", "-", "nan", "0x"];
     let mut wrong = 0;

@@ -389,11 +389,7 @@ d = ["10.0.1.0/24", "NODE-A", "10.9.9.9", "::ffff:10.8.0.0/112"]
 
     #[test]
     fn garbage_is_refused_and_nothing_else_happens() {
-        let mut state: u64 = 0x2545_f491_4f6c_dd1d;
-        let mut below = |bound: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut below = crate::settings::tests::chance();
         let pieces = ["[", "]", "\"", "\n", "=", ",", "/", ":", ".", "/129", "::", "0", "9", "\u{e4}", "'"];
         let known = host(&["10.0.1.1:1"], "x");
         let (mut wrong, mut found) = (0, 0);
