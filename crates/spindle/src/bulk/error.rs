@@ -27,6 +27,16 @@ pub enum BulkError {
         /// How many there are.
         members: u32,
     },
+    /// It has no [`LocalPart`](super::LocalPart) among the members of its host, or another's.
+    #[error("rank {me} shares its host with {others} others, of whom {head} lends: it needs its part among these")]
+    Part {
+        /// This member.
+        me: Rank,
+        /// How many others are on its host.
+        others: u32,
+        /// The head of the host.
+        head: Rank,
+    },
     /// A setting is out of its range.
     #[error(transparent)]
     Settings(#[from] SessionError),
@@ -136,6 +146,9 @@ pub enum Cause {
         /// Who.
         by: Rank,
     },
+    /// It is this member, which can't share an object with the others of its host.
+    #[error("it has no memory to share an object in: {0}")]
+    Memory(std::sync::Arc<RegionError>),
     /// It has destroyed the group, and something was to be sent to it.
     #[error("it has destroyed the group, and there is more for it")]
     Left,

@@ -1,5 +1,6 @@
 //! A member of a bulk group on one machine: the root lends its objects, the others map them.
 use super::error::{BulkError, BulkSendError, Cause, Failure};
+use super::hosts::Hosts;
 use super::node::{Event, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
@@ -15,6 +16,7 @@ use std::time::Duration;
 pub(super) struct Lender {
     links: LocalLinks,
     me: Rank,
+    /// Who lends: the root of the group, or what receives it for this host.
     root: Rank,
     slots: u32,
     direct_below: u64,
@@ -34,14 +36,15 @@ pub(super) struct Lender {
 }
 
 impl Lender {
-    pub(super) fn new(settings: &BulkSettings, part: LocalPart) -> Result<Lender, BulkError> {
+    /// The part of a member among those of its host, of which the head lends.
+    pub(super) fn new(hosts: &Hosts, settings: &BulkSettings, part: LocalPart) -> Result<Lender, BulkError> {
         let (members, me, root) = (part.members(), part.me(), part.root());
         // What would be refused over streams is refused here.
-        Session::new(settings.session(members, me), &mut vec![])?;
-        let mut have = vec![0; members as usize];
-        have[root.index()] = u64::MAX;
+        Session::new(settings.session(hosts, me), &mut vec![])?;
+        let links = LocalLinks::new(part, settings.digest(hosts))?;
+        let have = (0..members).map(|rank| if links.is_open(Rank(rank)) { 0 } else { u64::MAX }).collect();
         Ok(Lender {
-            links: LocalLinks::new(part, settings.digest(members, root))?,
+            links,
             me,
             root,
             slots: settings.slots,
@@ -83,11 +86,15 @@ impl Lender {
         self.links.segment(bytes)
     }
 
+    /// Whether an object of so many bytes goes inside a message, and needs no segment.
+    pub(super) fn goes_inside(&self, bytes: u64) -> bool {
+        bytes < self.direct_below && LocalLinks::fits(bytes)
+    }
+
     /// The object in a segment of its own, unless it goes inside a message.
-    fn shareable(&mut self, object: Object) -> Result<Object, BulkSendError> {
+    pub(super) fn shareable(&mut self, object: Object) -> Result<Object, RegionError> {
         let bytes = object.len() as u64;
-        let goes_inside = bytes < self.direct_below && LocalLinks::fits(bytes);
-        if object.segment().is_some() || goes_inside {
+        if object.segment().is_some() || self.goes_inside(bytes) {
             return Ok(object);
         }
         let mut segment = self.segment(bytes)?;
@@ -151,6 +158,11 @@ impl Lender {
         self.links.is_flushed()
     }
 
+    /// Ends all connections at once.
+    pub(super) fn desert(&mut self) {
+        (0..self.have.len() as u32).for_each(|rank| self.links.end(Rank(rank)));
+    }
+
     /// Peers that have not done their part, as far as they have said.
     pub(super) fn open(&self) -> u32 {
         let is_open = |rank: &usize| self.links.is_open(Rank(*rank as u32)) && !self.finished[*rank];
@@ -210,7 +222,8 @@ impl Lender {
         }
     }
 
-    fn close(&mut self, dead: Rank, cause: Cause) {
+    /// Closes the group, because of what it is told from elsewhere.
+    pub(super) fn close(&mut self, dead: Rank, cause: Cause) {
         if self.failure.is_some() {
             return;
         }

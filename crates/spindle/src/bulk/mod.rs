@@ -14,7 +14,9 @@
 //!
 //! Over streams, members pass on what they receive, in blocks, by a [`Schedule`](spindle_core::bulk::Schedule); the protocol stands in
 //! docs/protocol/bulk.md. On one machine the object stays in the memory of its root, and is read there by all.
+mod bridge;
 mod error;
+mod hosts;
 mod lender;
 mod node;
 mod relay;
@@ -24,6 +26,7 @@ mod tests;
 mod thread;
 
 pub use error::{BulkError, BulkSendError, Cause, DestroyError, Failure, PostError};
+pub use hosts::Hosts;
 pub use node::{BulkNode, Event, ObjectId};
 pub use settings::{BulkSettings, Waiting};
 pub use spindle_core::bulk::{Algorithm, Racks, RacksError};

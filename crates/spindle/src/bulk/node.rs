@@ -1,5 +1,7 @@
 //! One member of a bulk group, polled by whoever made it.
+use super::bridge::Bridge;
 use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
+use super::hosts::Hosts;
 use super::lender::Lender;
 use super::relay::Relay;
 use super::settings::BulkSettings;
@@ -56,6 +58,7 @@ pub struct BulkNode {
 enum Carrier {
     Streams(Box<Relay>),
     Local(Box<Lender>),
+    Both(Box<Bridge>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +73,7 @@ macro_rules! carrier {
         match &mut $self.carrier {
             Carrier::Streams($carrier) => $what,
             Carrier::Local($carrier) => $what,
+            Carrier::Both($carrier) => $what,
         }
     };
 }
@@ -87,9 +91,8 @@ impl BulkNode {
         settings: &BulkSettings,
         streams: impl IntoIterator<Item = (Rank, Connection)>,
     ) -> Result<BulkNode, BulkError> {
-        check(members, me, root, settings)?;
-        let relay = Relay::new(members, me, root, settings, streams)?;
-        Ok(BulkNode { carrier: Carrier::Streams(Box::new(relay)), finishing: Finishing::No })
+        check_ranks(members, me, root)?;
+        BulkNode::across_hosts(me, Hosts::apart(members, root), settings, streams, None)
     }
 
     /// A member of a group whose members are all on this machine; `part` says who it is ([`LocalPart::parts`]). Objects are lent: a receiver is asked for no
@@ -98,9 +101,51 @@ impl BulkNode {
     /// # Errors
     /// [`BulkError`].
     pub fn on_one_machine(settings: &BulkSettings, part: LocalPart) -> Result<BulkNode, BulkError> {
-        check(part.members(), part.me(), part.root(), settings)?;
-        let lender = Lender::new(settings, part)?;
-        Ok(BulkNode { carrier: Carrier::Local(Box::new(lender)), finishing: Finishing::No })
+        check_ranks(part.members(), part.me(), part.root())?;
+        let (me, hosts) = (part.me(), Hosts::one(part.members(), part.root()));
+        BulkNode::across_hosts(me, hosts, settings, [], Some(part))
+    }
+
+    /// The member `me` of a group of which some members share hosts. Who is the [head](Hosts::head) of its host gives a stream to every other head, in any
+    /// order, and nobody else does. Who shares its host gives its `part` among the members of that ([`LocalPart::parts_among`]), to whom the head lends:
+    /// as [on one machine](Self::on_one_machine), none of them is asked for a buffer. A head has an object when all of its host do.
+    ///
+    /// # Errors
+    /// [`BulkError`].
+    pub fn across_hosts(
+        me: Rank,
+        hosts: Hosts,
+        settings: &BulkSettings,
+        streams: impl IntoIterator<Item = (Rank, Connection)>,
+        part: Option<LocalPart>,
+    ) -> Result<BulkNode, BulkError> {
+        let members = hosts.members();
+        check_ranks(members, me, hosts.root())?;
+        if let Algorithm::Hybrid(racks) = &settings.algorithm
+            && racks.members() != hosts.count()
+        {
+            return Err(BulkError::Racks { found: racks.members(), members: hosts.count() });
+        }
+        let (head, is_root) = (hosts.head(me), me == hosts.root());
+        let others: Vec<Rank> = hosts.on_the_host_of(me).filter(|other| *other != me).collect();
+        let peers = if me == head { &others[..] } else { &[head] };
+        let is_mine = |part: &LocalPart| {
+            (part.members(), part.me(), part.root()) == (members, me, head) && part.peers().eq(peers.iter().copied())
+        };
+        if !part.as_ref().map_or(others.is_empty(), is_mine) {
+            return Err(BulkError::Part { me, others: others.len() as u32, head });
+        }
+        let lender = part.map(|part| Lender::new(&hosts, settings, part)).transpose()?;
+        let has_streams = me == head && hosts.count() > 1;
+        let carrier = match lender {
+            Some(lender) if !has_streams => Carrier::Local(Box::new(lender)),
+            None => Carrier::Streams(Box::new(Relay::new(me, hosts, settings, streams)?)),
+            Some(lender) => {
+                let relay = Relay::new(me, hosts, settings, streams)?;
+                Carrier::Both(Box::new(Bridge::new(relay, lender, me, is_root, settings.slots)?))
+            }
+        };
+        Ok(BulkNode { carrier, finishing: Finishing::No })
     }
 
     /// The root begins to send an object. On one machine an object that stands in no [`Segment`] is copied into one, once.
@@ -124,6 +169,7 @@ impl BulkNode {
         match &mut self.carrier {
             Carrier::Streams(_) => Segment::create(bytes),
             Carrier::Local(lender) => lender.segment(bytes),
+            Carrier::Both(bridge) => bridge.segment(bytes),
         }
     }
 
@@ -135,7 +181,7 @@ impl BulkNode {
         let buffer = buffer.into();
         match &mut self.carrier {
             Carrier::Streams(relay) => relay.post_receive_buffer(object, buffer),
-            Carrier::Local(_) => Err(PostError::NotAwaited { object }),
+            Carrier::Local(_) | Carrier::Both(_) => Err(PostError::NotAwaited { object }),
         }
     }
 
@@ -165,6 +211,7 @@ impl BulkNode {
         match &self.carrier {
             Carrier::Streams(relay) => relay.failure(),
             Carrier::Local(lender) => lender.failure(),
+            Carrier::Both(bridge) => bridge.failure(),
         }
     }
 
@@ -223,18 +270,14 @@ impl AsFd for BulkNode {
         match &self.carrier {
             Carrier::Streams(relay) => relay.as_fd(),
             Carrier::Local(lender) => lender.as_fd(),
+            Carrier::Both(bridge) => bridge.as_fd(),
         }
     }
 }
 
-fn check(members: u32, me: Rank, root: Rank, settings: &BulkSettings) -> Result<(), BulkError> {
-    if let Some(rank) = [me, root].into_iter().find(|rank| rank.0 >= members) {
-        return Err(BulkError::Rank { rank, members });
-    }
-    match &settings.algorithm {
-        Algorithm::Hybrid(racks) if racks.members() != members => {
-            Err(BulkError::Racks { found: racks.members(), members })
-        }
-        _ => Ok(()),
+fn check_ranks(members: u32, me: Rank, root: Rank) -> Result<(), BulkError> {
+    match [me, root].into_iter().find(|rank| rank.0 >= members) {
+        Some(rank) => Err(BulkError::Rank { rank, members }),
+        None => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! A member of a bulk group over streams: the core's session, the memory of objects, and the links.
 use super::error::{BulkError, BulkSendError, Cause, Failure, PostError};
+use super::hosts::Hosts;
 use super::node::{Event, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
@@ -15,7 +16,7 @@ pub(super) struct Relay {
     links: BulkLinks,
     side: Side,
     /// Counters for the root. They may say that an object is complete here, so they go only when the application has been told, with the
-    /// poll after that.
+    /// poll after that; and those of slots that are withheld, when they are not any more.
     due: Vec<(Slot, Columns)>,
     /// Kept for their memory.
     ready: Vec<Ready>,
@@ -26,9 +27,8 @@ pub(super) struct Relay {
 #[derive(Debug)]
 struct Side {
     session: Session,
-    members: u32,
     me: Rank,
-    root: Rank,
+    hosts: Hosts,
     object_bytes_max: u64,
     /// By slot.
     cargo: Vec<Cargo>,
@@ -37,10 +37,8 @@ struct Side {
     events: Vec<Event>,
     /// By rank: who has said that it has done its part.
     finished: Vec<bool>,
-    /// Why the session is being told of a death.
-    cause: Option<Cause>,
-    /// Whether it has been told.
-    is_over: bool,
+    /// Whose death closes the group, and how it was noticed.
+    loss: Option<(Rank, Cause)>,
     failed: Vec<ObjectId>,
     /// Objects that the root has sent and that are not everywhere.
     on_the_way: u64,
@@ -55,6 +53,8 @@ struct Cargo {
     memory: Memory,
     /// Whether the session waits for room.
     is_room_wanted: bool,
+    /// Whether the slot's last object is complete here and not at those of this host, so that the root is not to be told.
+    is_withheld: bool,
     /// The first block, as long as there is no buffer: where it begins in the object.
     first: Option<u64>,
     first_bytes: Vec<u8>,
@@ -69,36 +69,34 @@ enum Memory {
 }
 
 impl Relay {
+    /// The part of `me`, which is the head of its host, over a stream to every other head.
     pub(super) fn new(
-        members: u32,
         me: Rank,
-        root: Rank,
+        hosts: Hosts,
         settings: &BulkSettings,
         streams: impl IntoIterator<Item = (Rank, Connection)>,
     ) -> Result<Relay, BulkError> {
         let mut outputs = vec![];
-        let position = position(members, root, me);
-        let session = Session::new(settings.session(members, position), &mut outputs)?;
-        let links = BulkLinks::new(members, me, settings.digest(members, root), streams)?;
+        let session = Session::new(settings.session(&hosts, me), &mut outputs)?;
+        let peers: Vec<Rank> = hosts.heads().iter().copied().filter(|head| *head != me).collect();
+        let links = BulkLinks::new(me, &peers, settings.digest(&hosts), streams)?;
         let side = Side {
             session,
-            members,
             me,
-            root,
             object_bytes_max: settings.object_bytes_max,
             cargo: (0..settings.slots).map(|_| Cargo::default()).collect(),
             outputs,
             events: vec![],
-            finished: vec![false; members as usize],
-            cause: None,
-            is_over: false,
+            finished: vec![false; hosts.members() as usize],
+            hosts,
+            loss: None,
             failed: vec![],
             on_the_way: 0,
             failure: None,
         };
         let mut relay = Relay { links, side, due: vec![], ready: vec![], gone: vec![] };
         relay.act();
-        (0..members).for_each(|rank| relay.send_to(Rank(rank)));
+        relay.send_to_all();
         relay.act();
         Ok(relay)
     }
@@ -126,15 +124,15 @@ impl Relay {
         if ready.is_empty() {
             self.links.ready(Duration::ZERO, &mut ready);
         }
-        let mut worked = !self.side.events.is_empty() || !self.due.is_empty();
+        let mut worked = self.has_news();
         // What was found between two polls is told by this one.
         if self.side.events.is_empty() {
-            let due = std::mem::take(&mut self.due);
-            for (slot, columns) in &due {
-                self.links.post_columns(self.side.root, *slot, *columns);
+            let root = self.side.hosts.root();
+            for (slot, columns) in self.due.extract_if(.., |(slot, _)| !self.side.is_withheld(*slot)) {
+                self.links.post_columns(root, slot, columns);
             }
-            if !due.is_empty() {
-                self.send_to(self.side.root);
+            if worked {
+                self.send_to(root);
                 self.act();
             }
         }
@@ -158,13 +156,43 @@ impl Relay {
     }
 
     pub(super) fn wait(&mut self, at_most: Duration) {
-        if self.due.is_empty() && self.side.events.is_empty() && self.ready.is_empty() {
+        if !self.has_news() && self.ready.is_empty() {
             self.links.ready(at_most, &mut self.ready);
         }
     }
 
     pub(super) fn has_unread(&self) -> bool {
-        !self.due.is_empty() || self.links.has_unread() || !self.side.events.is_empty() || !self.ready.is_empty()
+        self.has_news() || self.links.has_unread() || !self.ready.is_empty()
+    }
+
+    /// Whether there is something to tell.
+    fn has_news(&self) -> bool {
+        !self.side.events.is_empty() || self.due.iter().any(|(slot, _)| !self.side.is_withheld(*slot))
+    }
+
+    /// The root is not to be told that an object is here, of which the application is being told, before [`release`](Self::release).
+    pub(super) fn withhold(&mut self, object: ObjectId) {
+        let slot = self.side.slot_of(object);
+        self.side.cargo[slot].is_withheld = true;
+    }
+
+    /// The root may be told, with the next poll.
+    pub(super) fn release(&mut self, object: ObjectId) {
+        let slot = self.side.slot_of(object);
+        self.side.cargo[slot].is_withheld = false;
+    }
+
+    /// Closes the group, because somebody is dead to whom there is no stream.
+    pub(super) fn close(&mut self, dead: Rank, cause: Cause) {
+        self.side.bury(dead, cause);
+        self.act();
+    }
+
+    /// Ends all connections at once.
+    pub(super) fn desert(&mut self) {
+        for head in self.side.hosts.heads() {
+            self.links.end(*head, BulkDown::Closed);
+        }
     }
 
     pub(super) fn failure(&self) -> Option<&Failure> {
@@ -173,14 +201,14 @@ impl Relay {
 
     /// Whether nothing is on the way: the root knows it, and the others when it has said so.
     pub(super) fn is_at_rest(&self) -> bool {
-        let Side { me, root, ref cargo, ref finished, on_the_way, .. } = self.side;
-        let is_said = me == root || finished[root.index()];
+        let Side { me, ref hosts, ref cargo, ref finished, on_the_way, .. } = self.side;
+        let is_said = me == hosts.root() || finished[hosts.root().index()];
         is_said && self.due.is_empty() && on_the_way == 0 && cargo.iter().all(|cargo| cargo.object.is_none())
     }
 
     pub(super) fn tell_finished(&mut self) {
         self.links.post_finished();
-        (0..self.side.members).for_each(|rank| self.send_to(Rank(rank)));
+        self.send_to_all();
     }
 
     pub(super) fn is_flushed(&self) -> bool {
@@ -189,8 +217,8 @@ impl Relay {
 
     /// Peers that have not done their part, as far as they have said.
     pub(super) fn open(&self) -> u32 {
-        let is_open = |rank: &u32| self.links.is_open(Rank(*rank)) && !self.side.finished[*rank as usize];
-        (0..self.side.members).filter(is_open).count() as u32
+        let is_open = |head: &&Rank| self.links.is_open(**head) && !self.side.finished[head.index()];
+        self.side.hosts.heads().iter().filter(is_open).count() as u32
     }
 
     fn lose(&mut self, peer: Rank, down: BulkDown) {
@@ -205,6 +233,12 @@ impl Relay {
     fn send_to(&mut self, peer: Rank) {
         if !self.links.is_blocked(peer) {
             self.links.send(peer, &self.side, &mut self.gone);
+        }
+    }
+
+    fn send_to_all(&mut self) {
+        for position in (0..self.side.hosts.count()).map(Rank) {
+            self.send_to(self.side.rank(position));
         }
     }
 
@@ -224,7 +258,7 @@ impl Relay {
             for output in outputs {
                 match output {
                     Output::Block { to, .. } | Output::Columns { to, .. } => self.send_to(self.side.rank(to)),
-                    Output::Closed { .. } => (0..self.side.members).for_each(|rank| self.send_to(Rank(rank))),
+                    Output::Closed { .. } => self.send_to_all(),
                     _ => {}
                 }
             }
@@ -242,7 +276,9 @@ impl Relay {
                     side.bury(to, Cause::Left);
                 }
             }
-            Output::Columns { to: Rank(0), slot, columns } if !side.events.is_empty() || !self.due.is_empty() => {
+            Output::Columns { to: Rank(0), slot, columns }
+                if !side.events.is_empty() || !self.due.is_empty() || side.is_withheld(slot) =>
+            {
                 self.due.push((slot, columns));
             }
             Output::Columns { to, slot, columns } => self.links.post_columns(side.rank(to), slot, columns),
@@ -254,9 +290,10 @@ impl Relay {
             }
             Output::Failed { object } => side.failed.push(ObjectId(object.0)),
             Output::Closed { dead } => {
-                let dead = side.rank(dead);
+                // The session knows whose host it is.
+                let (dead, cause) = side.loss.clone().unwrap_or((side.rank(dead), Cause::Left));
                 self.links.close(dead);
-                side.close(dead);
+                side.close(dead, cause);
             }
         }
     }
@@ -268,18 +305,22 @@ impl AsFd for Relay {
     }
 }
 
-/// Where a rank stands in the session: the root first.
-fn position(members: u32, root: Rank, rank: Rank) -> Rank {
-    Rank((rank.0 + members - root.0) % members)
-}
-
 impl Side {
-    fn position(&self, rank: Rank) -> Rank {
-        position(self.members, self.root, rank)
+    /// Where a member's head stands in the session.
+    fn position(&self, member: Rank) -> Rank {
+        self.hosts.position(member)
     }
 
     fn rank(&self, position: Rank) -> Rank {
-        Rank((position.0 + self.root.0) % self.members)
+        self.hosts.heads()[position.index()]
+    }
+
+    fn is_withheld(&self, slot: Slot) -> bool {
+        self.cargo[slot.0 as usize].is_withheld
+    }
+
+    fn is_over(&self) -> bool {
+        self.loss.is_some()
     }
 
     fn slot_of(&self, object: ObjectId) -> usize {
@@ -294,8 +335,8 @@ impl Side {
 
     /// A member is taken for dead.
     fn bury(&mut self, dead: Rank, cause: Cause) {
-        if !std::mem::replace(&mut self.is_over, true) {
-            self.cause = Some(cause);
+        if !self.is_over() {
+            self.loss = Some((dead, cause));
             self.tell(Input::Died { rank: self.position(dead) });
         }
     }
@@ -322,10 +363,10 @@ impl Side {
     }
 
     fn take_buffer(&mut self, object: ObjectId, mut buffer: Buffer) -> Result<(), PostError> {
-        let slot = self.slot_of(object);
+        let (slot, is_over) = (self.slot_of(object), self.is_over());
         let cargo = &mut self.cargo[slot];
         let expected = match (cargo.object, &cargo.memory) {
-            (Some((awaited, bytes)), Memory::None) if awaited == object && !self.is_over => bytes,
+            (Some((awaited, bytes)), Memory::None) if awaited == object && !is_over => bytes,
             _ => return Err(PostError::NotAwaited { object }),
         };
         let found = buffer.len() as u64;
@@ -355,8 +396,7 @@ impl Side {
         self.events.push(Event::Complete { object, data });
     }
 
-    fn close(&mut self, dead: Rank) {
-        let cause = self.cause.take().unwrap_or(Cause::Left);
+    fn close(&mut self, dead: Rank, cause: Cause) {
         let failure = Failure { dead, cause, objects: std::mem::take(&mut self.failed) };
         self.cargo.iter_mut().for_each(|cargo| *cargo = Cargo::default());
         self.failure = Some(failure.clone());
@@ -383,7 +423,7 @@ impl Store for Side {
     }
 
     fn expect(&mut self, from: Rank, block: &BlockHead) -> Result<bool, BulkDown> {
-        if self.is_over {
+        if self.is_over() {
             return Ok(true);
         }
         let &BlockHead { slot, at, bytes, .. } = block;
@@ -401,7 +441,7 @@ impl Store for Side {
     }
 
     fn place(&mut self, _: Rank, block: &BlockHead) -> Option<&mut [u8]> {
-        if self.is_over {
+        if self.is_over() {
             return None;
         }
         let cargo = &mut self.cargo[block.slot.0 as usize];
@@ -419,7 +459,7 @@ impl Store for Side {
 
     fn arrived(&mut self, from: Rank, word: Word) -> Result<(), BulkDown> {
         let (slot, columns) = match word {
-            _ if self.is_over && word != Word::Finished => return Ok(()),
+            _ if self.is_over() && word != Word::Finished => return Ok(()),
             Word::Block(BlockHead { slot, columns, .. }) => (slot, columns),
             Word::Columns { slot, .. } if slot.0 as usize >= self.cargo.len() => {
                 return Err(BulkDown::Garbage { word: slot.0.into() });
@@ -430,12 +470,11 @@ impl Store for Side {
                 }
                 (slot, columns)
             }
-            Word::Closed { dead } if dead.0 >= self.members || dead == from => {
+            Word::Closed { dead } if dead.0 >= self.hosts.members() || dead == from => {
                 return Err(BulkDown::Garbage { word: dead.0.into() });
             }
             Word::Closed { dead } => {
-                self.is_over = true;
-                self.cause = Some(Cause::Told { by: from });
+                self.loss = Some((dead, Cause::Told { by: from }));
                 self.tell(Input::Closed { dead: self.position(dead) });
                 return Ok(());
             }

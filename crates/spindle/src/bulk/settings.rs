@@ -1,4 +1,5 @@
 //! What a bulk group is set to.
+use super::hosts::Hosts;
 use spindle_core::Rank;
 use spindle_core::bulk::{Algorithm, Schedule, Settings};
 use std::time::Duration;
@@ -6,8 +7,8 @@ use std::time::Duration;
 /// What the members of a bulk group have to agree on; that they do is checked when their connections begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BulkSettings {
-    /// How blocks spread. The racks of [`Algorithm::Hybrid`] hold positions: the root's is 0, and the others follow by rank, from
-    /// the one after the root, beginning anew behind the last. Default: the binomial pipeline.
+    /// How blocks spread among the [heads](Hosts::heads) of hosts. The racks of [`Algorithm::Hybrid`] hold their positions: the root's is 0, and the
+    /// others follow by rank, from the one after the root, beginning anew behind the last. Default: the binomial pipeline.
     pub algorithm: Algorithm,
     /// Bytes of a block, up to 1 GiB. Large blocks cost less each, small ones let members begin earlier to pass on, and stay in the processor's
     /// caches on their way.
@@ -51,18 +52,17 @@ impl Default for BulkSettings {
 }
 
 impl BulkSettings {
-    pub(super) fn session(&self, members: u32, position: Rank) -> Settings {
+    pub(super) fn session(&self, hosts: &Hosts, me: Rank) -> Settings {
         let BulkSettings { block_bytes, slots, ahead, posts_max, direct_below, .. } = *self;
-        let schedule = Schedule::new(self.algorithm.clone(), members);
-        Settings { schedule, me: position, block_bytes, slots, ahead, posts_max, direct_below }
+        let schedule = Schedule::new(self.algorithm.clone(), hosts.count());
+        Settings { schedule, me: hosts.position(me), block_bytes, slots, ahead, posts_max, direct_below }
     }
 
     /// Of all that has to be the same at all members.
-    pub(super) fn digest(&self, members: u32, root: Rank) -> u64 {
+    pub(super) fn digest(&self, hosts: &Hosts) -> u64 {
         let BulkSettings { algorithm, block_bytes, slots, ahead, posts_max, direct_below, tag, object_bytes_max: _ } =
             self;
-        let all =
-            [u64::from(members), root.0.into(), *block_bytes, (*slots).into(), (*ahead).into(), (*posts_max).into()];
+        let all = [*block_bytes, (*slots).into(), (*ahead).into(), (*posts_max).into(), *direct_below, *tag];
         let algorithm = match algorithm {
             Algorithm::BinomialPipeline => "binomial pipeline".to_string(),
             Algorithm::Sequential => "sequential".to_string(),
@@ -70,7 +70,8 @@ impl BulkSettings {
             Algorithm::BinomialTree => "binomial tree".to_string(),
             Algorithm::Hybrid(racks) => format!("{racks:?}"),
         };
-        let words = all.into_iter().chain([*direct_below, *tag]).flat_map(u64::to_le_bytes);
+        let members = (0..hosts.members()).map(|rank| u64::from(hosts.head(Rank(rank)).0));
+        let words = all.into_iter().chain([hosts.root().0.into()]).chain(members).flat_map(u64::to_le_bytes);
         // FNV-1a: against mistakes, not against attacks.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         words.chain(algorithm.into_bytes()).fold(0xcbf2_9ce4_8422_2325, mix)

@@ -678,6 +678,144 @@ fn who_leaves_before_the_others_is_told_who_is_left() {
     assert!(matches!(destroyed, Err(DestroyError::TimedOut { open: 1, .. })), "{destroyed:?}");
 }
 
+/// A group whose members of the same number in `hosts` share one.
+fn across(hosts: &[u32], root: u32, settings: &BulkSettings, kind: Kind) -> Vec<BulkNode> {
+    let members = hosts.len() as u32;
+    let hosts = Hosts::new(Rank(root), hosts);
+    let mut parts: Vec<Option<LocalPart>> = (0..members).map(|_| None).collect();
+    for head in hosts.heads() {
+        let here: Vec<Rank> = hosts.on_the_host_of(*head).collect();
+        if here.len() > 1 {
+            for part in LocalPart::parts_among(&here, members, *head).unwrap() {
+                let me = part.me().index();
+                parts[me] = Some(part);
+            }
+        }
+    }
+    let node = |(me, (streams, part)): (u32, (Vec<(Rank, Connection)>, _))| {
+        let is_head = |rank: &Rank| hosts.heads().contains(rank);
+        let streams = streams.into_iter().filter(|(peer, _)| is_head(&Rank(me)) && is_head(peer));
+        BulkNode::across_hosts(Rank(me), hosts.clone(), settings, streams, part).unwrap()
+    };
+    (0..).zip(mesh(members, kind).into_iter().zip(parts)).map(node).collect()
+}
+
+#[test]
+fn across_hosts_heads_pass_blocks_on_and_lend_to_the_others() {
+    for hosts in [&[1, 1, 2, 2, 2][..], &[1, 2, 1, 2, 3], &[1, 2, 2, 2], &[2, 1, 1, 3, 3, 4, 4], &[1, 1, 1]] {
+        for root in 0..hosts.len() as u32 {
+            let count = Hosts::new(Rank(root), hosts).count();
+            for algorithm in algorithms(count) {
+                let settings = BulkSettings { slots: 1 + root % 3, direct_below: BLOCK, ..settings(algorithm) };
+                let mut crowd = Crowd::new(across(hosts, root, &settings, Kind::Unix));
+                check_objects(&mut crowd, root, &SIZES);
+            }
+        }
+    }
+    // What a head receives stands in memory that it lends.
+    let mut crowd = Crowd::new(across(&[1, 2, 2], 0, &settings(Algorithm::Chain), Kind::Unix));
+    crowd.posts = false;
+    crowd.root(0).send(content(0, 20 * BLOCK)).unwrap();
+    crowd.run_until("delivery", |told| completed(told).len() == 1);
+    assert!(completed(&crowd.members[1].1)[0].1.segment().is_some());
+}
+
+#[test]
+fn a_head_has_an_object_when_all_of_its_host_have() {
+    let mut crowd = Crowd::new(across(&[1, 2, 2, 3], 0, &settings(Algorithm::BinomialPipeline), Kind::Unix));
+    let idle = crowd.members[2].0.take();
+    for object in 0..2 {
+        crowd.root(0).send(content(object, 20 * BLOCK)).unwrap();
+    }
+    crowd.run_until("delivery elsewhere", |told| completed(told).len() == 2 || told.is_empty());
+    crowd.run_to_rest();
+    let has = |crowd: &Crowd, member: usize| completed(&crowd.members[member].1).len();
+    assert_eq!([0, 1, 3].map(|member| has(&crowd, member)), [2, 0, 2]);
+    let everywhere =
+        |crowd: &Crowd| crowd.members[0].1.iter().filter(|event| matches!(event, Event::Everywhere { .. })).count();
+    assert_eq!(everywhere(&crowd), 0, "one of the second host has nothing");
+    assert!(crowd.root(0).send(vec![1]).is_err(), "so its slots are in use");
+    crowd.members[2].0 = idle;
+    crowd.run_until("delivery", |told| completed(told).len() == 2);
+    crowd.run_to_rest();
+    assert_eq!(everywhere(&crowd), 2);
+}
+
+#[test]
+fn across_hosts_a_death_fails_the_group_once_at_everybody() {
+    let hosts = [1, 1, 2, 2, 2, 3];
+    for (root, dead) in (0..6).flat_map(|root| (0..6).map(move |dead| (root, dead))) {
+        let mut crowd = Crowd::new(across(&hosts, root, &settings(Algorithm::BinomialPipeline), Kind::Unix));
+        crowd.root(root).send(content(0, 3)).unwrap();
+        crowd.run_until("delivery", |told| completed(told).len() == 1);
+        for object in 1..3 {
+            let sent = crowd.root(root).send(content(object, 400 * BLOCK));
+            assert!(sent.is_ok() || object == 2);
+        }
+        (0..3 + dead).for_each(|_| _ = crowd.turn());
+        crowd.kill(dead);
+        crowd.run_until("the end", |told| !failures(told).is_empty());
+        crowd.run_to_rest();
+        for (member, (node, told)) in (0..).zip(&mut crowd.members).filter(|(member, _)| *member != dead) {
+            let [failure] = failures(told)[..] else { panic!("{member} of root {root}: {told:?}") };
+            assert_eq!(failure.dead, Rank(dead), "{member} of root {root}: {failure}");
+            let complete = completed(told);
+            for (i, (object, data)) in (0..).zip(&complete) {
+                assert_eq!(*object, i, "a prefix");
+                assert!(**data == *content(i, data.len() as u64));
+            }
+            assert!(matches!(told.last(), Some(Event::Failed(_))), "it is the last");
+            assert!(node.as_mut().unwrap().send(vec![1]).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_head_without_memory_is_dead_to_the_others() {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let stream: Connection = Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap());
+    let settings = BulkSettings { object_bytes_max: u64::MAX, ..BulkSettings::default() };
+    let hosts = Hosts::new(Rank(0), &[1, 2, 2]);
+    let mut parts = LocalPart::parts_among(&[Rank(1), Rank(2)], 3, Rank(1)).unwrap();
+    let mate = BulkNode::across_hosts(Rank(2), hosts.clone(), &settings, [], parts.pop()).unwrap();
+    let head = BulkNode::across_hosts(Rank(1), hosts, &settings, [(Rank(0), stream)], parts.pop()).unwrap();
+    let mut crowd = Crowd::new(vec![head, mate]);
+    crowd.turn();
+    let mut greeting = [0; 56];
+    far.read_exact(&mut greeting).unwrap();
+    let (from, to) = (greeting[4], greeting[24]);
+    (greeting[4], greeting[24]) = (to, from);
+    far.write_all(&greeting).unwrap();
+    // The head of the first block of an object of 2^48 bytes, for which no machine has memory.
+    far.write_all(&frame(3, 0, [0, BulkSettings::BLOCK_BYTES], [(1 << 48) + 1, 1, 0, 0])).unwrap();
+    crowd.run_until("the end", |told| !failures(told).is_empty());
+    let failure = failures(&crowd.members[0].1)[0].clone();
+    assert!(matches!(failure, Failure { dead: Rank(1), cause: Cause::Memory(_), .. }), "{failure}");
+    assert_eq!(failures(&crowd.members[1].1)[0].dead, Rank(1));
+    assert_eq!(far.read(&mut [0; 4096]).map(|_| far.read(&mut [0; 1]).unwrap_or(0)).unwrap_or(0), 0, "it is gone");
+}
+
+#[test]
+fn across_hosts_everybody_leaves_in_order() {
+    let nodes = across(&[1, 1, 2, 2], 2, &BulkSettings::default(), Kind::Unix);
+    let (upcalls, told) = channel();
+    let thread = BulkThread::start(Waiting::Interrupt).unwrap();
+    let groups: Vec<BulkGroup> = (0..)
+        .zip(nodes)
+        .map(|(member, node)| thread.run(node, Told { group: member, upcalls: upcalls.clone() }).unwrap())
+        .collect();
+    for object in 0..4 {
+        while groups[2].send(content(object, 300_000)).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let leave = |group: BulkGroup| std::thread::spawn(move || group.destroy(PATIENCE));
+    let left: Vec<_> = groups.into_iter().map(leave).collect();
+    left.into_iter().for_each(|left| left.join().unwrap().unwrap());
+    let complete = told.try_iter().filter(|(_, upcall)| matches!(upcall, Upcall::Complete(..))).count();
+    assert_eq!(complete, 16);
+}
+
 fn local(members: u32, root: u32, settings: &BulkSettings) -> Vec<BulkNode> {
     let part = |part| BulkNode::on_one_machine(settings, part).unwrap();
     LocalPart::parts(members, Rank(root)).unwrap().into_iter().map(part).collect()
@@ -888,7 +1026,14 @@ fn play(seed: u64) {
     let mut chance = Chance(seed);
     let members = 2 + chance.below(8) as u32;
     let root = chance.below(members.into()) as u32;
-    let mut algorithms = algorithms(members);
+    let mut hosts: Vec<u32> = (0..members).collect();
+    let is_local = chance.one_in(4);
+    match is_local {
+        true => hosts.fill(0),
+        false if chance.one_in(2) => hosts.iter_mut().for_each(|host| *host = chance.below(4) as u32),
+        false => {}
+    }
+    let mut algorithms = algorithms(Hosts::new(Rank(root), &hosts).count());
     let algorithm = algorithms.swap_remove(chance.below(algorithms.len() as u64) as usize);
     let settings = BulkSettings {
         slots: 1 + chance.below(4) as u32,
@@ -897,9 +1042,8 @@ fn play(seed: u64) {
         direct_below: chance.below(2) * (BLOCK + 1),
         ..settings(algorithm)
     };
-    let is_local = chance.one_in(4);
     let kind = [Kind::Unix, Kind::Tiny][chance.below(2) as usize];
-    let nodes = if is_local { local(members, root, &settings) } else { nodes(members, root, &settings, kind) };
+    let nodes = if is_local { local(members, root, &settings) } else { across(&hosts, root, &settings, kind) };
     let mut sizes: Vec<u64> = (0..1 + chance.below(6))
         .map(|_| [0, 1, BLOCK, BLOCK + 1, 9 * BLOCK, 40 * BLOCK][chance.below(6) as usize])
         .collect();

@@ -1,9 +1,9 @@
 //! Messages of a group that are too long for a ring: they go as objects, in blocks or lent, and are announced when every member has them
 //! ([ADR 0023](../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)).
 //!
-//! For each sender of a subgroup that has such a message there is a [bulk group](crate::bulk) of the subgroup's members, in each view anew. On one
-//! machine objects are lent; as soon as a member is on another, blocks go over streams. The sender opens it; the others take part when its
-//! link reaches them.
+//! For each sender of a subgroup that has such a message there is a [bulk group](crate::bulk) of the subgroup's members, in each view anew. One member
+//! of each host, its head, takes part in what goes over streams, and lends it to the others of its host. The sender opens the group; the other heads take
+//! part when its stream reaches them, and who is no head when its head's socket does.
 //!
 //! Who follows is no member, and asks one for the object that a message names: `Kept` is what members keep for that, `Serving` sends it, and
 //! `Ahead` is what waits for it at the other end.
@@ -18,8 +18,8 @@ pub(crate) use outbound::{Outbound, Permit};
 pub(crate) use serving::{Order, Serving};
 
 use crate::bulk::{
-    Algorithm, Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Failure, ObjectId,
-    Racks, Upcalls, Waiting,
+    Algorithm, Buffer, BulkError, BulkGroup, BulkLinksError, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause,
+    Failure, Hosts, ObjectId, Racks, Upcalls, Waiting,
 };
 use crate::crew::{BulkLink, BulkWay, Crew, Notices};
 use crate::node::Terms;
@@ -30,6 +30,7 @@ use spindle_fabric::net::RackName;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Fabric, Mesh, Reader};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,16 @@ enum Trouble {
     Unable(String),
 }
 
+impl Trouble {
+    /// What the failure of a group is whose `members` these are.
+    fn of(failure: &Failure, members: &[Rank]) -> Trouble {
+        match failure.cause {
+            Cause::Memory(_) => Trouble::Unable(format!("large messages: {failure}")),
+            _ => Trouble::Lost(members[failure.dead.index()]),
+        }
+    }
+}
+
 impl Told {
     fn tell(&self, view: ViewId, trouble: Trouble) {
         self.list.lock().unwrap_or_else(PoisonError::into_inner).push((view, trouble));
@@ -130,33 +141,35 @@ impl<'a> Group<'a> {
         self.view.members[member.index()]
     }
 
-    fn others(&self) -> impl Iterator<Item = Rank> + use<'a> {
-        let me = self.me;
-        self.members().iter().copied().filter(move |rank| *rank != me)
-    }
-
-    /// Whether the link between me and `other` is mine to make: the root makes all of its own, so that the others hear of the group; of two
-    /// others it is the one of the lower rank.
+    /// Whether the stream between me and `other`, heads of two hosts, is mine to make: the root makes all of its own, so that the others hear of the group;
+    /// of two others it is the one of the lower rank.
     fn is_mine(&self, other: Rank) -> bool {
         self.me == self.root || (other != self.root && self.me < other)
     }
 
-    fn settings(&self, incarnation: u128, object_bytes_max: u64) -> BulkSettings {
+    /// Which of the members share a host, by their ranks in the bulk group. Of whom nothing is known stands alone.
+    fn hosts(&self, crew: &Crew) -> Hosts {
+        let keys: Vec<Result<u128, MemberId>> =
+            self.members().iter().map(|member| self.id(*member)).map(|id| crew.host(id).ok_or(id)).collect();
+        Hosts::new(self.place(self.root), &keys)
+    }
+
+    fn settings(&self, hosts: &Hosts, crew: &Crew, object_bytes_max: u64) -> BulkSettings {
+        let incarnation = crew.incarnation();
         let words = [incarnation as u64, (incarnation >> 64) as u64, self.view.id.0, self.number()];
         // FNV-1a, word by word.
         let tag = words
             .into_iter()
             .fold(0xcbf2_9ce4_8422_2325, |hash, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3));
-        BulkSettings { slots: outbound::SLOTS, object_bytes_max, tag, ..BulkSettings::default() }
+        let algorithm = self.algorithm(hosts, |id| crew.rack(id));
+        BulkSettings { algorithm, slots: outbound::SLOTS, object_bytes_max, tag, ..BulkSettings::default() }
     }
 
-    /// How blocks spread: by racks as soon as there are two of them. All members are told the same racks, and that they were is checked when their
-    /// streams begin.
-    fn algorithm<'r>(&self, rack: impl Fn(MemberId) -> Option<&'r RackName>) -> Algorithm {
-        let members = self.members();
-        // Positions begin with the root.
-        let (before, from_root) = members.split_at(self.place(self.root).index());
-        let racks = Racks::grouped(from_root.iter().chain(before).map(|member| rack(self.id(*member))));
+    /// How blocks spread from host to host: by racks as soon as there are two of them. All members are told the same racks, and that they were is
+    /// checked when their streams begin.
+    fn algorithm<'r>(&self, hosts: &Hosts, rack: impl Fn(MemberId) -> Option<&'r RackName>) -> Algorithm {
+        let heads = hosts.heads().iter().map(|place| self.id(self.members()[place.index()]));
+        let racks = Racks::grouped(heads.map(rack));
         match racks.count() {
             1 => Algorithm::BinomialPipeline,
             _ => Algorithm::Hybrid(racks),
@@ -219,17 +232,11 @@ impl Large {
         let me = engine.me();
         for BulkLink { number, from, way, .. } in crew.take_bulk_links(view.id) {
             let (Some(from), Some(group)) = (view.rank_of(from), Group::of(view, number, me)) else { continue };
+            if !group.members().contains(&from) {
+                continue;
+            }
             match way {
-                // The root lends, and nobody else.
-                BulkWay::Lend(socket) if from == group.root => {
-                    let (members, place) = (group.members().len() as u32, group.place(me));
-                    let part = LocalPart::from_fds(members, place, group.place(group.root), vec![socket]);
-                    let settings = group.settings(crew.incarnation(), self.bytes_max);
-                    let node = part.map_err(Into::into).and_then(|part| BulkNode::on_one_machine(&settings, part));
-                    self.receive(&group, node, engine, fabric);
-                }
-                BulkWay::Lend(_) => {}
-                BulkWay::Stream(_) if !group.members().contains(&from) => {}
+                BulkWay::Lend(socket) => self.borrow(&group, from, socket, crew, engine, fabric),
                 BulkWay::Stream(stream) => {
                     if let State::Opening { streams, .. } = self.groups.entry(number).or_insert_with(State::opening) {
                         streams.insert(from, stream);
@@ -238,11 +245,9 @@ impl Large {
             }
         }
         let wanted: Vec<(SubgroupId, &Arc<Outbound>)> = wanted.collect();
-        for (subgroup, outbound) in &wanted {
-            let group = Group { view, subgroup: *subgroup, root: me, me };
-            if !self.groups.contains_key(&group.number()) {
-                self.found(&group, outbound, crew);
-            }
+        for (subgroup, _) in &wanted {
+            let number = Group { view, subgroup: *subgroup, root: me, me }.number();
+            self.groups.entry(number).or_insert_with(State::opening);
         }
         let opening: Vec<u64> =
             self.groups.iter().filter(|(_, s)| matches!(s, State::Opening { .. })).map(|(n, _)| *n).collect();
@@ -254,28 +259,18 @@ impl Large {
         }
     }
 
-    /// Opens a group of my own.
-    fn found(&mut self, group: &Group<'_>, outbound: &Arc<Outbound>, crew: &mut Crew) {
-        if group.others().any(|member| crew.is_far(group.id(member))) {
-            self.groups.insert(group.number(), State::opening());
+    /// Takes part in a group in which `from` lends.
+    fn borrow(&mut self, group: &Group<'_>, from: Rank, socket: OwnedFd, crew: &Crew, engine: &Engine, fabric: &Mesh) {
+        let (hosts, me) = (group.hosts(crew), group.place(group.me));
+        // The head of this host lends, and nobody else.
+        if hosts.head(me) != group.place(from) || from == group.me {
             return;
         }
-        let settings = group.settings(crew.incarnation(), self.bytes_max);
-        let place = group.place(group.me);
-        let parts = LocalPart::parts(group.members().len() as u32, place);
-        let node = parts.map_err(Into::into).and_then(|parts| {
-            let mut mine = None;
-            for (member, part) in group.members().iter().zip(parts) {
-                match *member == group.me {
-                    true => mine = Some(part),
-                    false => part.into_fds().into_iter().for_each(|socket| {
-                        crew.send_bulk_link(group.id(*member), group.view.id, group.number(), BulkWay::Lend(socket));
-                    }),
-                }
-            }
-            BulkNode::on_one_machine(&settings, mine.expect("one part is mine"))
-        });
-        self.send(group, node, outbound);
+        let settings = group.settings(&hosts, crew, self.bytes_max);
+        let part = LocalPart::from_fds(hosts.members(), me, hosts.head(me), vec![socket]);
+        let node =
+            part.map_err(Into::into).and_then(|part| BulkNode::across_hosts(me, hosts, &settings, [], Some(part)));
+        self.receive(group, node, engine, fabric);
     }
 
     /// Makes the streams that are mine to make, and begins when all are there.
@@ -288,34 +283,52 @@ impl Large {
         fabric: &Mesh,
     ) {
         let Some(State::Opening { streams, since }) = self.groups.get_mut(&group.number()) else { return };
+        let (hosts, me) = (group.hosts(crew), group.place(group.me));
         let is_late = since.elapsed() >= self.grace;
-        for member in group.others().filter(|member| group.is_mine(*member)) {
-            if streams.contains_key(&member) {
-                continue;
-            }
-            if let Some(stream) = crew.make_bulk_stream(group.id(member), group.view.id, group.number()) {
-                streams.insert(member, stream);
-            } else if is_late {
+        let heads = hosts.heads().iter().filter(|place| **place != me).map(|place| group.members()[place.index()]);
+        for head in heads.clone().filter(|head| group.is_mine(*head) && !streams.contains_key(head)) {
+            crew.make_bulk_stream(group.id(head), group.view.id, group.number());
+            if is_late {
                 // Whoever has to make a link judges, and not who waits for it.
-                self.lost.push((member, Instant::now()));
+                self.lost.push((head, Instant::now()));
             }
         }
         if is_late {
             *since = Instant::now();
         }
-        if group.others().any(|member| !streams.contains_key(&member)) || (group.root == group.me && outbound.is_none())
-        {
+        if heads.clone().any(|head| !streams.contains_key(&head)) || (group.root == group.me && outbound.is_none()) {
             return;
         }
-        let streams = std::mem::take(streams).into_iter().map(|(member, stream)| (group.place(member), stream));
-        let algorithm = group.algorithm(|id| crew.rack(id));
-        let settings = BulkSettings { algorithm, ..group.settings(crew.incarnation(), self.bytes_max) };
-        let members = group.members().len() as u32;
-        let node = BulkNode::over_streams(members, group.place(group.me), group.place(group.root), &settings, streams);
+        let heads: Vec<Rank> = heads.collect();
+        let streams = std::mem::take(streams).into_iter().filter(|(member, _)| heads.contains(member));
+        let streams = streams.map(|(member, stream)| (group.place(member), stream));
+        let settings = group.settings(&hosts, crew, self.bytes_max);
+        let node = Self::lend(group, &hosts, crew)
+            .and_then(|part| BulkNode::across_hosts(me, hosts, &settings, streams, part));
         match outbound {
             Some(outbound) => self.send(group, node, outbound),
             None => self.receive(group, node, engine, fabric),
         }
+    }
+
+    /// Hands the others of this host the sockets through which I lend, if there are others: my part among them.
+    fn lend(group: &Group<'_>, hosts: &Hosts, crew: &mut Crew) -> Result<Option<LocalPart>, BulkError> {
+        let me = group.place(group.me);
+        let here: Vec<Rank> = hosts.on_the_host_of(me).collect();
+        if here.len() == 1 {
+            return Ok(None);
+        }
+        let mut mine = None;
+        for part in LocalPart::parts_among(&here, hosts.members(), me)? {
+            let member = group.members()[part.me().index()];
+            match member == group.me {
+                true => mine = Some(part),
+                false => part.into_fds().into_iter().for_each(|socket| {
+                    crew.send_bulk_link(group.id(member), group.view.id, group.number(), socket);
+                }),
+            }
+        }
+        Ok(mine)
     }
 
     fn send(&mut self, group: &Group<'_>, node: Result<BulkNode, BulkError>, outbound: &Arc<Outbound>) {
@@ -364,7 +377,8 @@ impl Large {
             Ok(running) => Some(running),
             Err(error) => {
                 // What others have handed over is theirs to answer for.
-                let is_theirs = group.root != group.me && matches!(error, BulkError::Links(_));
+                let is_handed_over = matches!(error, BulkError::Links(BulkLinksError::Connections { .. }));
+                let is_theirs = group.root != group.me && is_handed_over;
                 self.told.tell(group.view.id, if is_theirs { Trouble::Lost(group.root) } else { unable(error) });
                 None
             }
@@ -400,7 +414,7 @@ impl Upcalls for Sender {
     }
 
     fn failed(&mut self, failure: Failure) {
-        self.told.tell(self.view, Trouble::Lost(self.members[failure.dead.index()]));
+        self.told.tell(self.view, Trouble::of(&failure, &self.members));
     }
 }
 
@@ -439,7 +453,7 @@ impl Upcalls for Receiver {
     }
 
     fn failed(&mut self, failure: Failure) {
-        self.told.tell(self.view, Trouble::Lost(self.members[failure.dead.index()]));
+        self.told.tell(self.view, Trouble::of(&failure, &self.members));
     }
 }
 
@@ -457,7 +471,8 @@ mod tests {
         let algorithm = |me: &u32| {
             let number = Group { view: &view, subgroup: SubgroupId(0), root: Rank(root), me: Rank(*me) }.number();
             let group = Group::of(&view, number, Rank(*me)).expect("it sends");
-            group.algorithm(|id| racks[id.0 as usize - 10].as_ref())
+            let hosts = Hosts::new(group.place(group.root), members);
+            group.algorithm(&hosts, |id| racks[id.0 as usize - 10].as_ref())
         };
         let mut all: Vec<Algorithm> = members.iter().map(algorithm).collect();
         all.dedup();

@@ -1,0 +1,262 @@
+//! A head whose host has more members: it takes part in what goes over streams, and lends the objects to those of its host.
+//!
+//! The session over streams takes what is complete here for complete on this host. So a head that receives does not say so before those to whom
+//! it lends the object have it, too.
+use super::error::{BulkSendError, Cause, Failure};
+use super::lender::Lender;
+use super::node::{Event, ObjectId};
+use super::relay::Relay;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spindle_core::Rank;
+use spindle_core::bulk::SendError;
+use spindle_fabric::RegionError;
+use spindle_fabric::bulk::{Buffer, BulkLinksError, Object, Segment};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Bridge {
+    relay: Relay,
+    lender: Lender,
+    me: Rank,
+    is_root: bool,
+    slots: u64,
+    /// Readable when one of the two is.
+    epoll: OwnedFd,
+    /// Objects that are lent and of which the application has not been told that they are complete, the oldest first.
+    lent: VecDeque<Object>,
+    /// How many the application has been told of: as complete, and, at the root, as everywhere.
+    told: u64,
+    told_everywhere: u64,
+    /// How many are complete at this member.
+    complete: u64,
+    /// How many those of this host have, and how many all heads say they have.
+    near: u64,
+    far: u64,
+    failure: Option<Failure>,
+    events: Vec<Event>,
+    /// Kept for its memory.
+    heard: Vec<Event>,
+}
+
+impl Bridge {
+    pub(super) fn new(
+        relay: Relay,
+        lender: Lender,
+        me: Rank,
+        is_root: bool,
+        slots: u32,
+    ) -> Result<Bridge, BulkLinksError> {
+        let os = |call| move |errno: rustix::io::Errno| BulkLinksError::Os { call, source: errno.into() };
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
+        for (i, fd) in [relay.as_fd(), lender.as_fd()].into_iter().enumerate() {
+            epoll::add(&epoll, fd, EventData::new_u64(i as u64), EventFlags::IN).map_err(os("epoll_ctl"))?;
+        }
+        let (lent, events, heard) = Default::default();
+        let (told, told_everywhere, complete, near, far, failure) = (0, 0, 0, 0, 0, None);
+        let slots = slots.into();
+        Ok(Bridge {
+            relay,
+            lender,
+            me,
+            is_root,
+            slots,
+            epoll,
+            lent,
+            told,
+            told_everywhere,
+            complete,
+            near,
+            far,
+            failure,
+            events,
+            heard,
+        })
+    }
+
+    pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
+        if let Some(failure) = &self.failure {
+            return Err(SendError::Closed { dead: failure.dead }.into());
+        }
+        // One side may have a slot again before the other.
+        let sent = self.told + self.lent.len() as u64;
+        if self.is_root && sent - self.told_everywhere >= self.slots {
+            return Err(SendError::Full { slots: self.slots as u32 }.into());
+        }
+        let object = if self.is_root { self.lender.shareable(object)? } else { object };
+        let id = self.relay.send(object.clone())?;
+        self.lend(object);
+        Ok(id)
+    }
+
+    /// Lends an object that is sent, or complete here.
+    fn lend(&mut self, object: Object) {
+        self.lent.push_back(object.clone());
+        match self.lender.send(object) {
+            // Who has closed it tells so.
+            Ok(_) | Err(BulkSendError::Session(SendError::Closed { .. })) => {}
+            Err(error) => unreachable!("it stands in memory that can be lent, and there is a slot for it: {error}"),
+        }
+    }
+
+    pub(super) fn segment(&mut self, bytes: u64) -> Result<Segment, RegionError> {
+        self.lender.segment(bytes)
+    }
+
+    pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
+        let mut worked = !self.events.is_empty();
+        let mut heard = std::mem::take(&mut self.heard);
+        if self.failure.is_none() {
+            worked |= self.relay.poll(&mut heard);
+            heard.drain(..).for_each(|event| self.hear_from_afar(event));
+        }
+        if self.failure.is_none() {
+            worked |= self.lender.poll(&mut heard);
+            heard.drain(..).for_each(|event| self.hear_from_mates(event));
+        } else {
+            // They end what they have begun: tell others, and take what these say.
+            worked |= self.relay.poll(&mut heard) | self.lender.poll(&mut heard);
+            heard.clear();
+        }
+        self.heard = heard;
+        events.append(&mut self.events);
+        worked
+    }
+
+    fn hear_from_afar(&mut self, event: Event) {
+        match event {
+            Event::Allocate { object, bytes } => {
+                let memory: Result<Buffer, RegionError> = match self.lender.goes_inside(bytes) {
+                    true => Ok(vec![0; bytes as usize].into()),
+                    false => self.lender.segment(bytes).map(Into::into),
+                };
+                match memory {
+                    // It may be closed by now, and need none.
+                    Ok(buffer) => _ = self.relay.post_receive_buffer(object, buffer),
+                    Err(error) => self.give_up(error),
+                }
+            }
+            Event::Complete { object, data } => {
+                self.complete = object.0 + 1;
+                if !self.is_root {
+                    self.relay.withhold(object);
+                    self.lend(data);
+                }
+                self.settle();
+            }
+            Event::Everywhere { object } => {
+                self.far = object.0 + 1;
+                self.settle();
+            }
+            Event::Failed(failure) => {
+                self.lender.close(failure.dead, failure.cause.clone());
+                self.fail(failure);
+            }
+        }
+    }
+
+    fn hear_from_mates(&mut self, event: Event) {
+        match event {
+            Event::Everywhere { object } => {
+                self.near = object.0 + 1;
+                if !self.is_root {
+                    self.relay.release(object);
+                }
+                self.settle();
+            }
+            Event::Failed(failure) => {
+                self.relay.close(failure.dead, failure.cause.clone());
+                // What it says of that has what is incomplete here.
+                let mut last = vec![];
+                self.relay.poll(&mut last);
+                last.into_iter().for_each(|event| self.hear_from_afar(event));
+            }
+            Event::Allocate { .. } | Event::Complete { .. } => {}
+        }
+    }
+
+    /// Tells the application what both sides have done.
+    fn settle(&mut self) {
+        while self.told < self.near.min(self.complete)
+            && let Some(data) = self.lent.pop_front()
+        {
+            self.events.push(Event::Complete { object: ObjectId(self.told), data });
+            self.told += 1;
+        }
+        while self.is_root && self.told_everywhere < self.near.min(self.far) {
+            self.events.push(Event::Everywhere { object: ObjectId(self.told_everywhere) });
+            self.told_everywhere += 1;
+        }
+    }
+
+    fn fail(&mut self, mut failure: Failure) {
+        if self.failure.is_some() {
+            return;
+        }
+        let lent = std::mem::take(&mut self.lent);
+        if self.is_root {
+            failure.objects = (self.told_everywhere..self.told + lent.len() as u64).map(ObjectId).collect();
+        } else {
+            // They are complete here, whoever else has them.
+            for data in lent {
+                self.events.push(Event::Complete { object: ObjectId(self.told), data });
+                self.told += 1;
+            }
+        }
+        self.events.push(Event::Failed(failure.clone()));
+        self.failure = Some(failure);
+    }
+
+    /// This member can't go on: to the others it is dead.
+    fn give_up(&mut self, error: RegionError) {
+        self.relay.desert();
+        self.lender.desert();
+        let (dead, cause, objects) = (self.me, Cause::Memory(Arc::new(error)), vec![]);
+        self.fail(Failure { dead, cause, objects });
+    }
+
+    pub(super) fn wait(&mut self, at_most: Duration) {
+        if self.has_unread() {
+            return;
+        }
+        let tv_sec = at_most.as_secs().min(i32::MAX as u64) as i64;
+        let timeout = Timespec { tv_sec, tv_nsec: at_most.subsec_nanos().into() };
+        // Interrupted is as good as timed out.
+        let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout));
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        !self.events.is_empty() || self.relay.has_unread() || self.lender.has_unread()
+    }
+
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.events.is_empty() && self.relay.is_at_rest() && self.lender.is_at_rest()
+    }
+
+    pub(super) fn tell_finished(&mut self) {
+        self.relay.tell_finished();
+        self.lender.tell_finished();
+    }
+
+    pub(super) fn is_flushed(&self) -> bool {
+        self.relay.is_flushed() && self.lender.is_flushed()
+    }
+
+    /// Peers that have not done their part, as far as they have said.
+    pub(super) fn open(&self) -> u32 {
+        self.relay.open() + self.lender.open()
+    }
+}
+
+impl AsFd for Bridge {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
