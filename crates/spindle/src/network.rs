@@ -8,7 +8,7 @@ use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::OfiError;
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
-use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, RackName, Security};
+use spindle_fabric::net::{Address, Card, Endpoint, Event, Names, NetError, Options, Purpose, RackName, Security};
 use spindle_fabric::ofi::{OfiOptions, OfiPort};
 use spindle_fabric::tcp::SocketOptions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,6 +151,7 @@ impl Net {
             rack: network.rack.clone(),
             security: network.security.clone(),
             socket: SocketOptions { silence_ms: Some(silence_ms), ..SocketOptions::default() },
+            names: Names::default(),
         };
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = network.seeds.clone();
