@@ -40,6 +40,11 @@ pub(crate) struct Membership {
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     seeds: Option<String>,
 
+    /// How many processes the seeds stand for, if a name among them stands for several: each of its addresses is a seed then, and the lowest of
+    /// all founds the group
+    #[arg(long, value_name = "N", help_heading = "Several hosts")]
+    seed_count: Option<String>,
+
     /// Listen beyond this host without TLS: whoever reaches the port can then read and send
     #[arg(long, help_heading = "Several hosts")]
     insecure: bool,
@@ -57,6 +62,7 @@ impl Membership {
             ("network.listen", &self.listen),
             ("network.advertise", &self.advertise),
             ("network.seeds", &self.seeds),
+            ("network.seed_count", &self.seed_count),
             ("network.insecure", &insecure),
         ];
         for (path, text) in said {

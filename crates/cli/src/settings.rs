@@ -9,7 +9,7 @@ use std::env;
 use std::path::PathBuf;
 
 /// The flags that set a key. Those of a subgroup are for the one that the member sends in.
-pub(crate) const FLAGS: [(&str, &str); 14] = [
+pub(crate) const FLAGS: [(&str, &str); 15] = [
     ("runtime_dir", "--runtime-dir"),
     ("group.name", "GROUP"),
     ("group.members", "--members"),
@@ -23,6 +23,7 @@ pub(crate) const FLAGS: [(&str, &str); 14] = [
     ("network.listen", "--listen"),
     ("network.advertise", "--advertise"),
     ("network.seeds", "--seeds"),
+    ("network.seed_count", "--seed-count"),
     ("network.insecure", "--insecure"),
 ];
 

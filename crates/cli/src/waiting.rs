@@ -1,6 +1,6 @@
 //! Says on stderr who is there while a member waits for the others, if that takes long enough to wonder.
 use serde_json::json;
-use spindle::Gathering;
+use spindle::{Gathering, SeedsKnown};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -80,7 +80,13 @@ impl Board {
         if self.json {
             let here = gathering.present.iter().map(|p| json!({"id": p.id.0, "pid": p.pid}));
             let here: Vec<_> = here.collect();
-            eprintln!("{}", json!({"event": "waiting", "members": gathering.members, "here": here}));
+            let mut object = json!({"event": "waiting", "members": gathering.members, "here": here});
+            if let Some(seeds) = &gathering.seeds {
+                let SeedsKnown { wanted, known, failed, unlike, .. } = &**seeds;
+                let known: Vec<_> = known.iter().map(|seed| seed.to_string()).collect();
+                object["seeds"] = json!({"wanted": wanted, "known": known, "failed": failed, "unlike": unlike});
+            }
+            eprintln!("{object}");
         } else {
             eprintln!("group {}: {gathering}", self.group);
         }

@@ -40,6 +40,22 @@ fn every_file_with_settings_can_be_used() {
 }
 
 #[test]
+fn the_settings_that_the_guide_shows_for_one_name_can_be_used() {
+    let guide = fs::read_to_string(deploy().join("../docs/guide/deployment.md")).unwrap();
+    let (_, shown) = guide.split_once("```toml\n[network]\n").unwrap();
+    let (shown, _) = shown.split_once("```").unwrap();
+    // In place of those of the pods' names.
+    let file = fs::read_to_string(deploy().join("kubernetes/spindle.toml")).unwrap();
+    let (before, network) = file.split_once("[network]\n").unwrap();
+    let (_, tls) = network.split_once("[network.tls]\n").unwrap();
+    let text = format!("{before}[network]\n{shown}\n[network.tls]\n{tls}");
+    let effective = Settings::from_toml("spindle.toml", &text).effective().unwrap_or_else(|error| panic!("{error}"));
+    assert!(effective.warnings().is_empty(), "{:?}", effective.warnings());
+    let network = effective.network().unwrap();
+    assert_eq!((network.seeds, network.seed_count), (vec!["spindle:7411".to_string()], Some(3)));
+}
+
+#[test]
 fn every_variable_in_a_file_is_that_of_a_key() {
     let mut count = 0;
     for path in ["yaml", ".sh", ".service"].iter().flat_map(|end| files(&deploy(), end)) {

@@ -7,6 +7,7 @@ use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
 use crate::large::Order;
 use crate::network::{Net, Network, Told};
+use crate::seeds::Claim;
 use crate::state::Way;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::{MemberId, View, ViewId};
@@ -60,6 +61,8 @@ pub(crate) enum News {
         /// How many members it would found the group with; 1 if it minds no number.
         members: u32,
         observer: bool,
+        /// Among which seeds it waits.
+        seeds: Claim,
     },
     /// The state of an application begins to come.
     State {
@@ -586,7 +589,7 @@ impl Crew {
                 }
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
-            Letter::Ask { from, pid, config, members, observer, address, rack } => {
+            Letter::Ask { from, pid, config, members, observer, address, rack, seeds } => {
                 if let (Ways::Mail { net: Some(net), .. }, Some(address)) = (&mut self.ways, address)
                     && net.far(from).is_none()
                 {
@@ -603,12 +606,12 @@ impl Crew {
                     self.processes.insert(from, process);
                     self.dead.remove(&from);
                 }
-                news.push(News::Asks { id: from, pid, process, config, members, observer });
+                news.push(News::Asks { id: from, pid, process, config, members, observer, seeds });
             }
             Letter::Refused { why } => news.push(News::Refused(why)),
             Letter::Wait { members, present, .. } => {
                 let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
-                news.push(News::Waits(Gathering { members, present }));
+                news.push(News::Waits(Gathering { members, present, seeds: None }));
             }
             Letter::View { incarnation, bytes, .. } => {
                 let disclosed = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());
@@ -976,12 +979,22 @@ impl Crew {
 
     /// Asks everybody on other hosts: the seeds, and those who were heard of.
     pub(crate) fn ask_afar(&mut self, config: u64, members: u32, observer: bool) {
-        self.write_afar(&self.question(config, members, observer));
+        self.look_up();
+        let question = self.question(config, members, observer);
+        self.write_afar(&question);
     }
 
     /// Asks everybody on other hosts for the view.
-    pub(crate) fn ask_view_afar(&self) {
+    pub(crate) fn ask_view_afar(&mut self) {
+        self.look_up();
         self.write_afar(&Letter::Request { from: self.me, reply: 0, what: Request::View });
+    }
+
+    /// Whoever asks wants to know whom.
+    fn look_up(&mut self) {
+        if let Ways::Mail { net: Some(net), .. } = &mut self.ways {
+            net.look_up();
+        }
     }
 
     fn write_afar(&self, letter: &Letter) {
@@ -990,10 +1003,14 @@ impl Crew {
         }
     }
 
-    fn question(&self, config: u64, members: u32, observer: bool) -> Letter {
+    fn question(&mut self, config: u64, members: u32, observer: bool) -> Letter {
+        let seeds = match &mut self.ways {
+            Ways::Mail { net: Some(net), .. } => net.make_claim(),
+            _ => None,
+        };
         let card = self.net().map(Net::card);
         let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
-        Letter::Ask { from: self.me, pid: std::process::id(), config, members, observer, address, rack }
+        Letter::Ask { from: self.me, pid: std::process::id(), config, members, observer, address, rack, seeds }
     }
 
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {

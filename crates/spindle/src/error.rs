@@ -48,6 +48,14 @@ pub enum JoinError {
         /// Where it would listen.
         address: String,
     },
+    /// The number of seeds can't be that of the seeds that are given.
+    #[error("seed_count is {count}: {why}")]
+    SeedCount {
+        /// The number.
+        count: u32,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The host could not be told from others.
     #[error("can't tell this host from others: {0}; see that /proc is there")]
     Host(io::Error),

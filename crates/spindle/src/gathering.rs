@@ -1,5 +1,6 @@
 //! Who is there while a group is being founded, or while somebody waits to be let in.
 use spindle_core::MemberId;
+use spindle_fabric::net::Address;
 use std::fmt;
 
 /// Somebody who waits for the group to be complete, or is in it.
@@ -18,6 +19,23 @@ pub struct Gathering {
     pub members: u32,
     /// Who is here, by id.
     pub present: Vec<Present>,
+    /// What is known of the seeds, if names stand for several ([`Network::seed_count`](crate::Network::seed_count)).
+    pub seeds: Option<Box<SeedsKnown>>,
+}
+
+/// What is known of seeds that names stand for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SeedsKnown {
+    /// The seeds as they were given: names, and perhaps addresses.
+    pub given: Vec<Address>,
+    /// How many processes they stand for. Only while so many are known the group can be founded.
+    pub wanted: u32,
+    /// The addresses that are known, in their order. Who is at the first of them founds the group.
+    pub known: Vec<Address>,
+    /// Why nothing new is known of a name.
+    pub failed: Option<String>,
+    /// To who founds the group: how many of those who wait have other addresses in mind, and so don't count.
+    pub unlike: u32,
 }
 
 impl Gathering {
@@ -35,8 +53,59 @@ impl fmt::Display for Gathering {
             write!(f, "{comma}member {id}: process {pid}")?;
         }
         match self.missing() {
-            0 => write!(f, "), not all of them ready"),
-            missing => write!(f, "), {missing} missing"),
+            0 => write!(f, "), not all of them ready")?,
+            missing => write!(f, "), {missing} missing")?,
         }
+        self.seeds.iter().try_for_each(|seeds| write!(f, "; {seeds}"))
+    }
+}
+
+impl fmt::Display for SeedsKnown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SeedsKnown { given, wanted, known, failed, unlike } = self;
+        let given: Vec<String> = given.iter().map(Address::to_string).collect();
+        let given = given.join(", ");
+        match known.first() {
+            Some(first) if known.len() == *wanted as usize => {
+                write!(f, "all {wanted} addresses of {given} are known, of which {first} founds the group")?;
+            }
+            _ if known.len() > *wanted as usize => {
+                write!(f, "{} addresses of {given} are known, and {wanted} of them could found a group", known.len())?;
+            }
+            _ => write!(f, "{} of {wanted} addresses of {given} are known", known.len())?,
+        }
+        if let Some(why) = failed {
+            write!(f, " ({why})")?;
+        }
+        match unlike {
+            0 => Ok(()),
+            unlike => write!(f, ", and {unlike} of those who wait have other addresses in mind"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_is_told_what_for() {
+        let present = vec![Present { id: MemberId(4), pid: 77 }];
+        let mut gathering = Gathering { members: 3, present, seeds: None };
+        let here = "1 of 3 members are here (member 4: process 77), 2 missing";
+        assert_eq!(gathering.to_string(), here);
+        let addresses = |count: u8| (1..=count).map(|last| format!("10.0.0.{last}:7411").parse().unwrap()).collect();
+        let mut told = |known, failed: Option<&str>, unlike| {
+            let (given, failed) = (vec!["spindle:7411".parse().unwrap()], failed.map(str::to_string));
+            let seeds = SeedsKnown { given, wanted: 3, known: addresses(known), failed, unlike };
+            gathering.seeds = Some(Box::new(seeds));
+            gathering.to_string().strip_prefix(here).unwrap().to_string()
+        };
+        assert_eq!(told(2, None, 0), "; 2 of 3 addresses of spindle:7411 are known");
+        assert_eq!(told(0, Some("no such name"), 0), "; 0 of 3 addresses of spindle:7411 are known (no such name)");
+        let all = "; all 3 addresses of spindle:7411 are known, of which 10.0.0.1:7411 founds the group";
+        assert_eq!(told(3, None, 0), all);
+        assert_eq!(told(3, None, 1), format!("{all}, and 1 of those who wait have other addresses in mind"));
+        assert_eq!(told(5, None, 0), "; 5 addresses of spindle:7411 are known, and 3 of them could found a group");
     }
 }

@@ -3,10 +3,11 @@ use crate::config::Config;
 use crate::crew::{Crew, Handover, News, after};
 use crate::error::JoinError;
 use crate::following::{ASK_EVERY, Follower};
-use crate::gathering::{Gathering, Present};
+use crate::gathering::{Gathering, Present, SeedsKnown};
 use crate::learning::{Admitted, Item, Learner, Queue};
-use crate::network::{Net, Network};
+use crate::network::Network;
 use crate::node::{Installing, Node, Terms};
+use crate::seeds::{CLAIM_FOR, Claim};
 use crate::{Batch, Handler};
 use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, View, limits};
@@ -162,15 +163,39 @@ struct Founding {
     /// How many are needed to found the group, and how many it can be founded by.
     members: u32,
     room: u32,
-    /// With their processes.
-    asking: BTreeMap<MemberId, u32>,
-    /// When a member of a group that exists answered last.
+    /// Who waits among the same seeds.
+    asking: BTreeMap<MemberId, Waiter>,
+    /// Among which seeds this process founds it.
+    claim: Claim,
+    /// Who waits among others, and when it asked last.
+    unlike: BTreeMap<MemberId, Instant>,
+    /// When a member of a group that exists answered last, or somebody who founds one among other seeds.
     answered: Option<Instant>,
+}
+
+struct Waiter {
+    pid: u32,
+    asked: Instant,
 }
 
 impl Founding {
     fn new(digest: u64, members: u32, room: u32) -> Founding {
-        Founding { digest, members, room, asking: BTreeMap::new(), answered: None }
+        let (asking, claim, unlike, answered) = Default::default();
+        Founding { digest, members, room, asking, claim, unlike, answered }
+    }
+
+    /// The group is founded among these seeds, if it `founds` by this process. Who waited before asks again.
+    fn take_up(&mut self, founds: bool, claim: Claim) {
+        if !founds || claim != self.claim {
+            self.asking.clear();
+            self.unlike.clear();
+        }
+        self.claim = claim;
+        self.unlike.retain(|_, asked| asked.elapsed() < CLAIM_FOR);
+        if claim.is_some() {
+            // Who does not repeat its claim may be about to make another.
+            self.asking.retain(|_, waiter| waiter.asked.elapsed() < CLAIM_FOR);
+        }
     }
 
     /// Takes in what has happened since these were `seen`, and tells all who wait if somebody has come or gone. Who is here, and whether
@@ -183,13 +208,13 @@ impl Founding {
             self.tell(crew, &present);
         }
         let is_complete = present.len() as u32 >= self.members && self.has_seeds(crew) && !self.exists();
-        (Gathering { members: self.members, present }, is_settled && is_complete)
+        (Gathering { members: self.members, present, seeds: None }, is_settled && is_complete)
     }
 
     /// Whether more than half of the seeds are here, so that no two processes can found the group.
     fn has_seeds(&self, crew: &Crew) -> bool {
         let ids: Vec<MemberId> = self.asking.keys().copied().collect();
-        let (here, all) = crew.net().map_or((0, 0), |net| net.seeds_among(&ids));
+        let (here, all) = crew.net().map_or((0, 0), |net| net.seeds().among(&ids));
         all == 0 || here > all / 2
     }
 
@@ -214,13 +239,26 @@ impl Founding {
                     let present = seen.present.iter().map(|present| (present.id, present.pid)).collect();
                     crew.post(id, Letter::Wait { members: wanted, leader: crew.me, present });
                 }
+                // It may found a group, or be needed for another one. The answer keeps it from founding while this process is about to.
+                News::Asks { id, seeds, .. } if seeds != self.claim => {
+                    changed |= self.asking.remove(&id).is_some();
+                    if self.unlike.contains_key(&id) || (self.unlike.len() as u32) < self.room {
+                        self.unlike.insert(id, Instant::now());
+                    }
+                    let present = seen.present.iter().map(|present| (present.id, present.pid)).collect();
+                    crew.post(id, Letter::Wait { members: wanted, leader: crew.me, present });
+                }
                 News::Asks { id, pid, .. } => {
                     changed = true;
+                    self.unlike.remove(&id);
                     if self.asking.contains_key(&id) || (self.asking.len() as u32) + 1 < self.room {
-                        self.asking.insert(id, pid);
+                        self.asking.insert(id, Waiter { pid, asked: Instant::now() });
                     }
                 }
-                News::Died(id) | News::Lost(id) => changed |= self.asking.remove(&id).is_some(),
+                News::Died(id) | News::Lost(id) => {
+                    changed |= self.asking.remove(&id).is_some();
+                    self.unlike.remove(&id);
+                }
                 _ => {}
             }
         }
@@ -228,7 +266,7 @@ impl Founding {
     }
 
     fn present(&self, crew: &Crew) -> Vec<Present> {
-        let others = self.asking.iter().map(|(id, pid)| Present { id: *id, pid: *pid });
+        let others = self.asking.iter().map(|(id, waiter)| Present { id: *id, pid: waiter.pid });
         let mut present: Vec<Present> = others.chain([present(crew, crew.me)]).collect();
         present.sort_by_key(|present| present.id);
         present
@@ -375,7 +413,7 @@ impl<'a> Candidate<'a> {
         let bell = if config.network.is_some() { MemberBell::with_event() } else { MemberBell::create() };
         let (digest, bell) = (config.digest(), bell.map_err(no_bell)?);
         let deadline = after(Instant::now(), config.gather_timeout);
-        let seen = Gathering { members: config.members, present: vec![] };
+        let seen = Gathering { members: config.members, present: vec![], seeds: None };
         Ok(Candidate {
             config,
             dir,
@@ -409,7 +447,7 @@ impl<'a> Candidate<'a> {
             Role::Joiner { mailbox, members } => (mailbox, Standing::Joiner { members }),
         };
         let mut crew = Crew::new(mailbox, Some(&self.bell), None)?;
-        self.see(Gathering { members: self.config.members, present: vec![present(&crew, crew.me)] });
+        self.see_myself(&crew);
         let view = loop {
             let came = match standing {
                 // A new group begins with nothing, and what the handler holds by now is the dead one's state.
@@ -445,11 +483,13 @@ impl<'a> Candidate<'a> {
         };
         let mailbox = Mailbox::open(&self.dir, &self.group, id)?;
         let mut crew = Crew::new(mailbox, Some(&self.bell), Some((network, &self.dir, &self.group)))?;
-        self.see(Gathering { members: self.config.members, present: vec![present(&crew, crew.me)] });
+        self.see_myself(&crew);
         // Who has a state to learn only follows, and is let in by those who found the group as by those who are it.
-        let founds = handler.is_none() || crew.net().is_some_and(Net::founds);
+        let founds = handler.is_none() || crew.net().is_some_and(|net| net.seeds().may_found(Instant::now()));
         let view = if founds { self.meet(&mut crew, handler.is_some())? } else { None };
         let Some(view) = view else {
+            // They have nothing to do with what is waited for from now on.
+            self.seen.seeds = None;
             let handler = handler.as_mut().expect("only who learns has met a group without being let in");
             let Admitted { crew, installing } = self.learn(crew, *handler)?;
             return self.install(crew, installing);
@@ -476,13 +516,18 @@ impl<'a> Candidate<'a> {
                 }
             }
             let news = self.news(crew)?;
-            let founds = crew.net().is_some_and(Net::founds);
+            let now = Instant::now();
+            let seeds = crew.net().map(|net| (net.seeds().founds(now), net.seeds().claim(now)));
+            let (founds, claim) = seeds.unwrap_or_default();
+            founding.take_up(founds, claim);
+            let unlike = founding.unlike.len() as u32;
+            self.see_seeds(crew.net().and_then(|net| Some(SeedsKnown { unlike, ..net.seeds_known()? })));
             let mut rest = vec![];
             for news in news {
                 match news {
                     News::Refused(why) => return Err(JoinError::Refused(why)),
                     News::Waits(gathering) => {
-                        // Nobody but members answers who founds.
+                        // Nobody but members answers who founds, and who founds among other seeds.
                         founding.answered = Some(Instant::now());
                         if !founds {
                             self.see(gathering);
@@ -685,6 +730,21 @@ impl<'a> Candidate<'a> {
     }
 
     fn see(&mut self, gathering: Gathering) {
+        let seeds = self.seen.seeds.clone();
+        self.show(Gathering { seeds, ..gathering });
+    }
+
+    fn see_myself(&mut self, crew: &Crew) {
+        self.see(Gathering { members: self.config.members, present: vec![present(crew, crew.me)], seeds: None });
+    }
+
+    /// What is known of the seeds.
+    fn see_seeds(&mut self, seeds: Option<SeedsKnown>) {
+        let gathering = Gathering { seeds: seeds.map(Box::new), ..self.seen.clone() };
+        self.show(gathering);
+    }
+
+    fn show(&mut self, gathering: Gathering) {
         if gathering != self.seen {
             (self.progress)(&gathering);
             self.seen = gathering;
@@ -717,9 +777,11 @@ pub(crate) fn random_id() -> Result<MemberId, JoinError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crew::Process;
     use crate::crew::tests::{Hosts, PATIENCE};
     use spindle_fabric::PeerParts;
     use std::fs::File;
+    use std::num::NonZeroU64;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -801,6 +863,57 @@ mod tests {
         assert_eq!(joins.due(now + QUIET), [MemberId(6)]);
         joins.begin(handover(), &Config::new("g", 1).view([1, 6].map(MemberId).to_vec()));
         assert!(!joins.is_pending() && joins.admitted().next().is_none());
+    }
+
+    #[test]
+    fn who_waits_among_other_seeds_is_told_and_founds_nothing_here() {
+        let hosts = Hosts::new("unlike");
+        let mut crew = hosts.crew(0, 1, "a", &[]);
+        let seen = Gathering { members: 2, present: vec![], seeds: None };
+        let claim = |number| NonZeroU64::new(number);
+        let asks = |id, seeds| News::Asks {
+            id: MemberId(id),
+            pid: 7,
+            process: Process::Far(id.into()),
+            config: 9,
+            members: 2,
+            observer: false,
+            seeds,
+        };
+        let mut founding = Founding::new(9, 2, 10);
+        founding.take_up(true, claim(5));
+        let heard = |founding: &mut Founding, crew: &mut Crew, news| {
+            founding.hear(crew, &seen, news);
+            let ids = |ids: Vec<&MemberId>| ids.into_iter().map(|id| id.0).collect::<Vec<_>>();
+            (ids(founding.asking.keys().collect()), ids(founding.unlike.keys().collect()))
+        };
+        let news = vec![asks(2, claim(5)), asks(3, claim(6)), asks(4, None)];
+        assert_eq!(heard(&mut founding, &mut crew, news), (vec![2], vec![3, 4]));
+        // They change their minds.
+        let news = vec![asks(2, claim(6)), asks(3, claim(5)), asks(4, claim(5))];
+        assert_eq!(heard(&mut founding, &mut crew, news), (vec![3, 4], vec![2]));
+        assert_eq!(heard(&mut founding, &mut crew, vec![News::Lost(MemberId(2))]), (vec![3, 4], vec![]));
+        // So does this process. Who waits among the same has not said so yet.
+        founding.take_up(true, claim(6));
+        assert_eq!(heard(&mut founding, &mut crew, vec![]), (vec![], vec![]));
+        // Where each seed is one process, none is counted that takes it for several.
+        founding.take_up(true, None);
+        let news = vec![asks(2, claim(6)), asks(3, None)];
+        assert_eq!(heard(&mut founding, &mut crew, news), (vec![3], vec![2]));
+        founding.take_up(false, None);
+        assert_eq!(heard(&mut founding, &mut crew, vec![]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn who_does_not_repeat_its_claim_is_not_waiting_any_more() {
+        let mut founding = Founding::new(9, 2, 10);
+        let claim = NonZeroU64::new(5);
+        founding.take_up(true, claim);
+        let asked = Instant::now() - CLAIM_FOR;
+        founding.asking.insert(MemberId(2), Waiter { pid: 7, asked });
+        founding.asking.insert(MemberId(3), Waiter { pid: 7, asked: asked + 100 * CLAIM_FOR });
+        founding.take_up(true, claim);
+        assert!(founding.asking.keys().eq(&[MemberId(3)]));
     }
 
     /// More than half of the seeds start again while the group goes on: one of them that `answers` is in it, and asks.

@@ -34,6 +34,7 @@ mod pace;
 mod port;
 mod publisher;
 mod receiver;
+mod seeds;
 pub mod settings;
 mod shared;
 mod state;
@@ -42,7 +43,7 @@ mod status;
 pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
-pub use gathering::{Gathering, Present};
+pub use gathering::{Gathering, Present, SeedsKnown};
 pub use group::Group;
 pub use network::{Network, Transport};
 pub use node::{Node, Poll};
@@ -55,7 +56,9 @@ pub use spindle_core::{
 };
 pub use spindle_fabric::Frame;
 pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};
-pub use spindle_fabric::net::{Address, AddressError, Identity, NetError, RackName, RackNameError, Security, TlsError};
+pub use spindle_fabric::net::{
+    Address, AddressError, Identity, Names, NetError, RackName, RackNameError, Security, TlsError,
+};
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};

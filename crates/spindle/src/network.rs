@@ -4,14 +4,16 @@
 //! a [`Card`] in the book, gets letters over the network, and a stream or a [connection of libfabric](crate::meeting) for each view.
 //! Everything else about a group is the same.
 use crate::error::JoinError;
+use crate::gathering::SeedsKnown;
+use crate::seeds::{self, Claim, Seeds};
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, View, ViewId};
 use spindle_fabric::OfiError;
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
-use spindle_fabric::net::{Address, Card, Endpoint, Event, NetError, Options, Purpose, RackName, Security};
+use spindle_fabric::net::{Address, Card, Endpoint, Event, Names, NetError, Options, Purpose, RackName, Security};
 use spindle_fabric::ofi::{OfiOptions, OfiPort};
 use spindle_fabric::tcp::SocketOptions;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -30,8 +32,16 @@ pub struct Network {
     /// translation of addresses it must be given.
     pub advertise: Option<Address>,
     /// Where to look for the group: addresses of processes that start with it. All members give the same ones in the same order. The
-    /// first founds the group, when more than half of them are there, itself included; it may be down later, when the group runs.
+    /// first founds the group, when more than half of them are there, itself included; it may be down later, when the group runs. Each is one
+    /// process, also a name with several addresses, unless `seed_count` says otherwise.
     pub seeds: Vec<Address>,
+    /// How many processes the seeds stand for, if names among them stand for several, as that of a headless service does. Then each address of a name is
+    /// a seed, and they are sorted by address instead of standing in the order in which they were given. Names are looked up for as long as the group is looked for, and
+    /// it is founded only while exactly so many addresses are known, of which the IPv4 ones count if a name has both kinds.
+    /// All members give the same number. It has to be the number of all processes at these names when a group is founded.
+    pub seed_count: Option<u32>,
+    /// Who knows the addresses of names: the system, unless the application knows better.
+    pub names: Names,
     /// Who is trusted.
     pub security: Security,
     /// How long a connection may be silent in the system's eyes before it counts as broken. Members suspect those that are silent for
@@ -63,6 +73,8 @@ impl Network {
             listen: vec![listen],
             advertise: None,
             seeds,
+            seed_count: None,
+            names: Names::default(),
             security: Security::default(),
             silence: Duration::from_millis(SocketOptions::SILENCE_MS.into()),
             rack: None,
@@ -99,10 +111,7 @@ pub(crate) struct Net {
     book: BTreeMap<MemberId, Card>,
     /// The racks of those of this host, by their own word.
     near_racks: BTreeMap<MemberId, RackName>,
-    seeds: Vec<Address>,
-    /// Which of them are this process, and who is at the others.
-    own_seeds: BTreeSet<usize>,
-    at_seeds: BTreeMap<usize, MemberId>,
+    seeds: Seeds,
     /// The streams that are being made.
     dialling: BTreeMap<(ViewId, MemberId), Address>,
     /// Those for bulk groups, by number as well; since when, if the last attempt has failed.
@@ -138,6 +147,11 @@ impl Net {
         has_row: bool,
         tell: impl Fn() + Send + Sync + 'static,
     ) -> Result<Net, JoinError> {
+        if let Some((count, why)) =
+            network.seed_count.and_then(|count| Some((count, seeds::mistake(&network.seeds, count)?)))
+        {
+            return Err(JoinError::SeedCount { count, why });
+        }
         // Who only follows has streams in any case.
         let ofi = if has_row { network.ofi()? } else { None };
         let host = host_key(dir).map_err(JoinError::Host)?;
@@ -151,13 +165,12 @@ impl Net {
             rack: network.rack.clone(),
             security: network.security.clone(),
             socket: SocketOptions { silence_ms: Some(silence_ms), ..SocketOptions::default() },
+            names: network.names.clone(),
         };
         let endpoint = Endpoint::open(options, tell)?;
-        let seeds = network.seeds.clone();
-        let is_own = |(_, seed): &(usize, &Address)| **seed == endpoint.card().address;
-        let own_seeds = seeds.iter().enumerate().filter(is_own).map(|(i, _)| i).collect();
-        let (at_seeds, book, near_racks, dialling, bulk_dialling) = Default::default();
-        Ok(Net { endpoint, book, near_racks, seeds, own_seeds, at_seeds, dialling, bulk_dialling, ofi })
+        let seeds = Seeds::new(network.seeds.clone(), network.seed_count, endpoint.card().address.clone());
+        let (book, near_racks, dialling, bulk_dialling) = Default::default();
+        Ok(Net { endpoint, book, near_racks, seeds, dialling, bulk_dialling, ofi })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -168,8 +181,7 @@ impl Net {
     /// letters to it.
     pub(crate) fn far(&self, id: MemberId) -> Option<&Address> {
         let card = self.book.get(&id).filter(|card| card.host != self.card().host)?;
-        let seed = self.at_seeds.iter().find(|(_, at)| **at == id).map(|(i, _)| &self.seeds[*i]);
-        Some(seed.unwrap_or(&card.address))
+        Some(self.seeds.place(id).unwrap_or(&card.address))
     }
 
     /// The key of the host on which `id` is. Newcomers need not be in the book: who has a mailbox here is here.
@@ -247,21 +259,31 @@ impl Net {
 
     /// Where others may be, on other hosts: the seeds but for this process, and everybody in the book; with who it is there.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Address, Option<MemberId>)> {
-        let seeds = self.seeds.iter().enumerate().filter(|(i, _)| !self.own_seeds.contains(i));
+        let seeds = self.seeds.list().iter().filter(|seed| !self.seeds.is_own(seed));
         let far = self.book.keys().filter_map(|id| Some((self.far(*id)?, Some(*id))));
-        let far = far.filter(|(address, _)| !self.seeds.contains(address));
-        seeds.map(|(_, seed)| (seed, None)).chain(far)
+        let far = far.filter(|(address, _)| !self.seeds.list().contains(address));
+        seeds.map(|seed| (seed, None)).chain(far)
     }
 
-    /// Whether the group is founded by this process.
-    pub(crate) fn founds(&self) -> bool {
-        self.own_seeds.contains(&0) || self.seeds.is_empty()
+    pub(crate) fn seeds(&self) -> &Seeds {
+        &self.seeds
     }
 
-    /// How many of the seeds are this process or among `ids`; and how many there are.
-    pub(crate) fn seeds_among(&self, ids: &[MemberId]) -> (usize, usize) {
-        let is_here = |i: &usize| self.own_seeds.contains(i) || self.at_seeds.get(i).is_some_and(|id| ids.contains(id));
-        ((0..self.seeds.len()).filter(is_here).count(), self.seeds.len())
+    /// What is known of the seeds, if they stand for a number that was given.
+    pub(crate) fn seeds_known(&self) -> Option<SeedsKnown> {
+        self.seeds.known(Instant::now())
+    }
+
+    /// Among which seeds this process waits, to be told to others.
+    pub(crate) fn make_claim(&mut self) -> Claim {
+        self.seeds.make_claim(Instant::now())
+    }
+
+    /// Looks up the names of seeds for which that is due.
+    pub(crate) fn look_up(&mut self) {
+        for name in self.seeds.begin_look_ups(Instant::now()) {
+            self.endpoint.look_up(&name);
+        }
     }
 
     /// Who did not get letters that came to nothing at `address`.
@@ -308,9 +330,10 @@ impl Net {
         let event = self.endpoint.receive()?;
         match &event {
             Event::Letter { from, .. } => self.learn(from.clone()),
-            Event::Reached { address, with } => {
-                let there = (0..).zip(&self.seeds).filter(|(_, seed)| *seed == address);
-                self.at_seeds.extend(there.map(|(i, _)| (i, with.id)));
+            Event::Reached { address, with } => self.seeds.reached(address, with.id),
+            Event::LookedUp { address, found } => {
+                let found = found.as_ref().map(Vec::as_slice).map_err(NetError::to_string);
+                self.seeds.found(address, found);
             }
             Event::Stream { with, purpose, .. } => {
                 self.learn(with.clone());
@@ -320,7 +343,7 @@ impl Net {
             }
             Event::Failed { address, purpose, why } => {
                 if let NetError::Myself { .. } = why {
-                    self.own_seeds.extend((0..).zip(&self.seeds).filter(|(_, seed)| *seed == address).map(|(i, _)| i));
+                    self.seeds.is_myself(address);
                 }
                 if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
                     self.dialling.retain(|(of, _), dialled| of != view || dialled != address);
@@ -520,13 +543,13 @@ mod tests {
         let dir = RuntimeDir::new(hosts.dir(1)).unwrap();
         let network = hosts.network("near", &["near", "./near", "far"]);
         let mut net = Net::open(&network, GroupName::new("g").unwrap(), &dir, MemberId(1), true, || {}).unwrap();
-        assert!(net.founds());
+        assert!(net.seeds().founds(Instant::now()));
         let letter = spindle_fabric::mail::Letter::Refused { why: spindle_fabric::mail::Refusal::NoState };
         net.endpoint().send(&network.seeds[1], None, &letter, &[]);
         let failed = next(&mut net);
         assert!(matches!(failed, Event::Failed { why: NetError::Myself { .. }, .. }), "{failed:?}");
-        assert!(net.founds());
-        assert_eq!(net.seeds_among(&[]), (2, 3));
+        assert!(net.seeds().founds(Instant::now()));
+        assert_eq!(net.seeds().among(&[]), (2, 3));
         assert_eq!(net.addresses().collect::<Vec<_>>(), [(&network.seeds[2], None)]);
     }
 

@@ -188,7 +188,7 @@ impl Config {
             let left = deadline.saturating_duration_since(Instant::now());
             match (cancelled.load(Ordering::Relaxed), seen.clone()) {
                 (true, seen) => {
-                    let nobody = Gathering { members: 1, present: vec![] };
+                    let nobody = Gathering { members: 1, present: vec![], seeds: None };
                     return Err(JoinError::Cancelled { gathering: seen.unwrap_or(nobody) });
                 }
                 (false, Some(gathering)) if left.is_zero() => return Err(JoinError::TimedOut { gathering }),

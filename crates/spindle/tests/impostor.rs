@@ -108,6 +108,7 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
         observer: false,
         address: None,
         rack: None,
+        seeds: None,
     };
     let _ = mailbox.send(MemberId(1), &ask(0), &[]).unwrap();
     // Which configuration it should have is told to everybody.
@@ -231,6 +232,7 @@ fn who_reads_no_letters_holds_up_no_view() {
         observer: false,
         address: None,
         rack: None,
+        seeds: None,
     };
     // More than any mailbox holds, each of which is answered.
     for _ in 0..2000 {

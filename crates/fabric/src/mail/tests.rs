@@ -482,7 +482,8 @@ fn live(dir: &RuntimeDir, group: &GroupName) {
     };
     member.iter().for_each(|incarnation| say(&format!("member {incarnation}")));
     let (me, pid) = (mailbox.id(), std::process::id());
-    let ask = Letter::Ask { from: me, pid, config: 1, members: 1, observer: false, address: None, rack: None };
+    let (address, rack, seeds) = (None, None, None);
+    let ask = Letter::Ask { from: me, pid, config: 1, members: 1, observer: false, address, rack, seeds };
     let view = enclose(b"a view").unwrap();
     let stdin = std::io::stdin();
     while !readable(&stdin, Duration::ZERO) {
@@ -865,8 +866,8 @@ fn versions_tell_each_other_that_they_differ() {
     let town = Town::new();
     let (mut mine, mut other) = (town.open(1), town.open(2));
     let other_fd = other.as_fd().try_clone_to_owned().unwrap();
-    let ask =
-        Letter::Ask { from: MemberId(2), pid: 1, config: 1, members: 1, observer: false, address: None, rack: None };
+    let (address, rack, seeds) = (None, None, None);
+    let ask = Letter::Ask { from: MemberId(2), pid: 1, config: 1, members: 1, observer: false, address, rack, seeds };
     for (asked, letter) in [&ask, &status(2, 1)].into_iter().enumerate() {
         // Whatever a letter of that version has after its header.
         assert!(throw(&other_fd, &mine, &town, &letter.encode_as(VERSION + 1)[..21], &[]));

@@ -9,6 +9,7 @@ use crate::net::{Address, RackName, put_rack, rack};
 use crate::ofi::OfiAddress;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
+use std::num::NonZeroU64;
 
 /// The version of everything in a letter after its header.
 pub const VERSION: u32 = 5;
@@ -64,6 +65,8 @@ pub enum Letter {
         address: Option<Address>,
         /// The rack that it stands in, if it has been told.
         rack: Option<RackName>,
+        /// The digest of the seeds among which it waits, if it has them from names that stand for several.
+        seeds: Option<NonZeroU64>,
     },
     /// No. The answer to [`Letter::Ask`], and to any request of another version.
     Refused {
@@ -274,7 +277,7 @@ impl Letter {
                 out.u32(u32::from(*event));
                 put_rack(&mut out, rack.as_ref());
             }
-            Self::Ask { from, pid, config, members, observer, address, rack } => {
+            Self::Ask { from, pid, config, members, observer, address, rack, seeds } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 out.u64(*config);
@@ -282,6 +285,7 @@ impl Letter {
                 out.u32(u32::from(*observer));
                 out.text(&address.as_ref().map(Address::to_string).unwrap_or_default());
                 put_rack(&mut out, rack.as_ref());
+                out.u64(seeds.map_or(0, NonZeroU64::get));
             }
             Self::Refused { why } => put_refusal(&mut out, *why),
             Self::Wait { members, leader, present } => {
@@ -445,6 +449,7 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
             }
         },
         rack: rack(from)?,
+        seeds: NonZeroU64::new(from.u64()?),
     })
 }
 
@@ -561,7 +566,16 @@ mod tests {
         vec![
             Letter::Parts { incarnation, view, from, pid: 4242, event: false, rack: None },
             Letter::Parts { incarnation, view, from, pid: 1, event: true, rack: Some("r".repeat(64).parse().unwrap()) },
-            Letter::Ask { from, pid: 1, config: 0xfeed, members: 2, observer: true, address: None, rack: None },
+            Letter::Ask {
+                from,
+                pid: 1,
+                config: 0xfeed,
+                members: 2,
+                observer: true,
+                address: None,
+                rack: None,
+                seeds: None,
+            },
             Letter::Ask {
                 from,
                 pid: u32::MAX,
@@ -570,6 +584,7 @@ mod tests {
                 observer: false,
                 address: Some("[fd00::7]:7411".parse().unwrap()),
                 rack: Some("row-1".parse().unwrap()),
+                seeds: Some(NonZeroU64::MAX),
             },
             Letter::Refused { why: Refusal::Version(9) },
             Letter::Refused { why: Refusal::Config(u64::MAX) },
@@ -635,8 +650,8 @@ mod tests {
 
     #[test]
     fn wrong_fields_are_named() {
-        let ask =
-            Letter::Ask { from: MemberId(1), pid: 1, config: 1, members: 1, observer: true, address: None, rack: None };
+        let (from, address, rack, seeds) = (MemberId(1), None, None, None);
+        let ask = Letter::Ask { from, pid: 1, config: 1, members: 1, observer: true, address, rack, seeds };
         let mut bytes = ask.encode();
         bytes[40] = 2;
         assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "wish to observe" }), "{bytes:?}");

@@ -83,6 +83,11 @@ impl Address {
         }
     }
 
+    /// Whether it has a name, which may stand for any number of addresses.
+    pub fn is_name(&self) -> bool {
+        matches!(self.0, Place::Name { .. })
+    }
+
     /// The one IP address that it has, if that is what it names.
     pub fn ip(&self) -> Option<IpAddr> {
         match self.0 {
@@ -221,6 +226,8 @@ mod tests {
         assert_eq!(address("unix:/a").unwrap().with_port(7).port(), None);
         assert!(address("0.0.0.0:1").unwrap().is_wildcard() && address("[::]:1").unwrap().is_wildcard());
         assert!(!address("10.0.0.1:1").unwrap().is_wildcard() && !address("a:1").unwrap().is_wildcard());
+        assert!(address("a:1").unwrap().is_name());
+        assert!(!address("10.0.0.1:1").unwrap().is_name() && !address("unix:/a").unwrap().is_name());
         for (text, expected) in
             [("127.3.2.1:1", true), ("[::1]:1", true), ("[::ffff:127.0.0.1]:1", true), ("[::2]:1", false)]
         {

@@ -3,7 +3,7 @@ use super::address::{Address, is_loopback};
 use super::endpoint::{Me, Security};
 use super::error::NetError;
 use super::hello::{Answer, Card, Declined, Hello, HelloError, Incoming, Magic, Outgoing, Purpose};
-use super::limits::{CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEATS_MAX};
+use super::limits::{ADDRESSES_MAX, CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEATS_MAX};
 use super::poller::{IN, OUT, Poller, Token, Wire};
 use super::resolve::{Found, Target};
 use super::tls;
@@ -78,10 +78,11 @@ impl Attempt {
 
     /// What its address leads to.
     pub(super) fn found(&mut self, found: Found, me: &Me, poller: &Poller) -> Option<Outcome> {
-        let targets = match found {
+        let mut targets = match found {
             Ok(targets) => targets,
             Err(source) => return self.fail(NetError::Resolve { address: self.address.clone(), source }),
         };
+        targets.truncate(ADDRESSES_MAX);
         let off_host = |target: &Target| matches!(target, Target::Ip(ip) if !is_loopback(ip));
         if matches!(me.security, Security::Local) && targets.iter().any(off_host) {
             return self.fail(NetError::Insecure { address: self.address.clone() });

@@ -7,6 +7,7 @@ use super::letters::Parcel;
 use super::listen::listen;
 use super::poller::Poller;
 use super::rack::RackName;
+use super::resolve::Names;
 use super::switch::Switch;
 use super::tls::{Identity, TlsStream};
 use crate::mail::kernel::random;
@@ -39,6 +40,8 @@ pub struct Options {
     pub security: Security,
     /// For every connection.
     pub socket: SocketOptions,
+    /// Who knows names.
+    pub names: Names,
 }
 
 /// What protects connections.
@@ -95,6 +98,13 @@ pub enum Event {
         purpose: Purpose,
         /// Why.
         why: NetError,
+    },
+    /// What a name stands for that was to be [looked up](Endpoint::look_up).
+    LookedUp {
+        /// The name, with its port.
+        address: Address,
+        /// Its addresses, with the same port, in no order that means anything; never none.
+        found: Result<Vec<Address>, NetError>,
     },
     /// The connection for letters to it has ended or is broken, and nobody asked for that: a reason to suspect it, never a proof. Letters
     /// that had left may be lost.
@@ -158,17 +168,17 @@ impl Endpoint {
     /// [`NetError::Nowhere`], [`NetError::Advertise`], [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or what else the
     /// system refuses.
     pub fn open(options: Options, tell: impl Fn() + Send + Sync + 'static) -> Result<Endpoint, NetError> {
-        let Options { group, me, host, listen: addresses, advertise, rack, security, socket } = options;
+        let Options { group, me, host, listen: addresses, advertise, rack, security, socket, names } = options;
         let os = |doing| move |source| NetError::Os { doing, source };
         let only_here = matches!(security, Security::Local);
-        let (listeners, bound) = listen(&addresses, only_here)?;
+        let (listeners, bound) = listen(&addresses, &names, only_here)?;
         let address = advertised(advertise, &bound)?;
         let card = Card { id: me, host, address, rack };
         let process = random().map_err(os("get random bits"))?;
         let (poller, waker) = Poller::new().map_err(os("set up the network's thread"))?;
         let exchange = Arc::new(Exchange::new(waker.clone()));
         let me = Me { group, card: card.clone(), process, security, socket };
-        let switch = Switch::new(me, Arc::clone(&exchange), listeners, poller, waker, Box::new(tell));
+        let switch = Switch::new(me, Arc::clone(&exchange), listeners, names, poller, waker, Box::new(tell));
         let thread = std::thread::Builder::new()
             .name("spindle-net".into())
             .spawn(move || switch.run())
@@ -203,6 +213,12 @@ impl Endpoint {
     pub fn dial(&self, to: &Address, whom: Option<MemberId>, purpose: Purpose) {
         assert!(purpose != Purpose::Mail, "letters are sent, not dialled");
         self.exchange.ask(Command::Dial { to: to.clone(), whom, purpose });
+    }
+
+    /// Looks up what `address` stands for: [`Event::LookedUp`] tells. If that is being done already it is not begun again, so somebody who does not
+    /// answer is asked once. An address without a name stands for itself.
+    pub fn look_up(&self, address: &Address) {
+        self.exchange.ask(Command::LookUp { address: address.clone() });
     }
 
     /// What has happened; `None`: nothing since. If 4096 events wait, or 256 MiB, nothing more is read or accepted until they are

@@ -17,6 +17,7 @@ pub(super) enum Command {
     Send { to: Address, parcel: Parcel },
     Dial { to: Address, whom: Option<MemberId>, purpose: Purpose },
     Forget { to: Address },
+    LookUp { address: Address },
 }
 
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl Command {
     fn bytes(&self) -> usize {
         match self {
             Command::Send { parcel, .. } => parcel.len(),
-            Command::Dial { .. } | Command::Forget { .. } => 0,
+            Command::Dial { .. } | Command::Forget { .. } | Command::LookUp { .. } => 0,
         }
     }
 }

@@ -24,6 +24,8 @@ pub(super) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 pub(super) const REPEATS_MAX: usize = 3;
 /// Of a name's addresses, so many are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
+/// So many of them are looked at.
+pub(super) const NAME_ADDRESSES_MAX: usize = 4 * MEMBERS_MAX;
 /// Names that are resolved at the same time; others wait for their turn.
 pub(super) const RESOLVING_MAX: usize = 8;
 /// Letters that find no connection for so long are given up.

@@ -2,7 +2,7 @@
 use super::address::{Address, is_loopback};
 use super::error::NetError;
 use super::limits::BACKLOG;
-use super::resolve::{Target, resolve_now};
+use super::resolve::{Names, Target, resolve_now};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -22,11 +22,16 @@ pub(super) struct Listener {
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Sockets that listen at `addresses`, and these with the ports that the system chose. With `only_here`, none may lead off this host.
-pub(super) fn listen(addresses: &[Address], only_here: bool) -> Result<(Vec<Listener>, Vec<Address>), NetError> {
+pub(super) fn listen(
+    addresses: &[Address],
+    names: &Names,
+    only_here: bool,
+) -> Result<(Vec<Listener>, Vec<Address>), NetError> {
     let (mut listeners, mut bound) = (vec![], vec![]);
     for address in addresses {
         let failed = |source: io::Error| NetError::Listen { address: address.clone(), source };
-        let targets = resolve_now(address).map_err(|source| NetError::Resolve { address: address.clone(), source })?;
+        let targets =
+            resolve_now(names, address).map_err(|source| NetError::Resolve { address: address.clone(), source })?;
         let off_host = |target: &Target| matches!(target, Target::Ip(ip) if !is_loopback(ip));
         if only_here && targets.iter().any(off_host) {
             return Err(NetError::Insecure { address: address.clone() });

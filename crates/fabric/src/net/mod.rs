@@ -42,4 +42,5 @@ pub use error::NetError;
 pub use hello::{Card, Declined, Purpose};
 pub use rack::{RackName, RackNameError};
 pub(crate) use rack::{put_rack, rack};
+pub use resolve::Names;
 pub use tls::{Identity, TlsError, TlsStream};

@@ -1,11 +1,39 @@
 //! From an [`Address`] to what can be connected to. Names are looked up on threads of their own, because the system may take its time; a
 //! thread that it never answers stays until then, even after its endpoint.
 use super::address::{Address, Place};
-use super::limits::{ADDRESSES_MAX, RESOLVING_MAX};
-use std::collections::VecDeque;
+use super::limits::{NAME_ADDRESSES_MAX, RESOLVING_MAX};
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Who knows the addresses of a host by its name: the system, or the application if it knows better.
+#[derive(Clone, Default)]
+pub struct Names(Option<Arc<LookUp>>);
+
+type LookUp = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+
+impl Names {
+    /// Names that `look_up` knows, and nobody else is asked. It is called on threads of its own, several of them at once, and may take its time.
+    pub fn known_by(look_up: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Names {
+        Names(Some(Arc::new(look_up)))
+    }
+
+    fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let Some(look_up) = &self.0 else { return Ok((host, port).to_socket_addrs()?.collect()) };
+        // The thread serves others, too.
+        let found = catch_unwind(AssertUnwindSafe(|| look_up(host)));
+        let found = found.unwrap_or_else(|_| Err(io::Error::other("the application's look-up of names panicked")))?;
+        Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+    }
+}
+
+impl std::fmt::Debug for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Names(the application's)" } else { "Names(the system's)" })
+    }
+}
 
 /// Something that a socket can be connected to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +53,7 @@ pub(super) struct Resolver {
 
 #[derive(Default)]
 struct Shared {
+    names: Names,
     waiting: VecDeque<(u64, String, u16)>,
     found: VecDeque<(u64, Found)>,
     threads: usize,
@@ -39,8 +68,8 @@ impl std::fmt::Debug for Shared {
 
 impl Resolver {
     /// One that calls `wake`, on any thread, when there is something to [take](Self::take).
-    pub(super) fn new(wake: impl Fn() + Send + Sync + 'static) -> Resolver {
-        let shared = Shared { wake: Some(Arc::new(wake)), ..Shared::default() };
+    pub(super) fn new(names: Names, wake: impl Fn() + Send + Sync + 'static) -> Resolver {
+        let shared = Shared { names, wake: Some(Arc::new(wake)), ..Shared::default() };
         Resolver { shared: Arc::new(Mutex::new(shared)) }
     }
 
@@ -96,17 +125,17 @@ fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
 /// One thread's life: as long as there is something to look up.
 fn look_up_all(shared: &Mutex<Shared>) {
     loop {
-        let (ticket, host, port) = {
+        let (names, (ticket, host, port)) = {
             let mut shared = lock(shared);
             match shared.waiting.pop_front() {
-                Some(next) => next,
+                Some(next) => (shared.names.clone(), next),
                 None => {
                     shared.threads -= 1;
                     return;
                 }
             }
         };
-        let found = look_up(&host, port);
+        let found = look_up(&names, &host, port);
         let wake = {
             let mut shared = lock(shared);
             let wake = shared.wake.clone();
@@ -122,16 +151,16 @@ fn look_up_all(shared: &Mutex<Shared>) {
 }
 
 /// The addresses of a name, the kinds in turns, so that one that leads nowhere does not hold up the other.
-fn look_up(host: &str, port: u16) -> Found {
-    let all: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+fn look_up(names: &Names, host: &str, port: u16) -> Found {
+    let all = names.addresses(host, port)?;
     let first_is_v4 = all.first().is_some_and(SocketAddr::is_ipv4);
     let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
         all.into_iter().partition(|ip| ip.is_ipv4() == first_is_v4);
-    let mut targets: Vec<Target> = vec![];
-    while targets.len() < ADDRESSES_MAX {
+    let (mut targets, mut seen) = (vec![], BTreeSet::new());
+    while targets.len() < NAME_ADDRESSES_MAX {
         let Some(ip) = first.pop_front().or_else(|| second.pop_front()) else { break };
         // The system names one as often as there are kinds of sockets.
-        if !targets.contains(&Target::Ip(ip)) {
+        if seen.insert(ip) {
             targets.push(Target::Ip(ip));
             std::mem::swap(&mut first, &mut second);
         }
@@ -143,11 +172,11 @@ fn look_up(host: &str, port: u16) -> Found {
 }
 
 /// What `address` leads to, waiting for it.
-pub(super) fn resolve_now(address: &Address) -> Found {
+pub(super) fn resolve_now(names: &Names, address: &Address) -> Found {
     match address.place() {
         Place::Ip(ip) => Ok(vec![Target::Ip(*ip)]),
         Place::Unix(path) => Ok(vec![Target::Unix(path.clone())]),
-        Place::Name { host, port } => look_up(host, *port),
+        Place::Name { host, port } => look_up(names, host, *port),
     }
 }
 
@@ -159,7 +188,7 @@ mod tests {
     #[test]
     fn names_are_looked_up_elsewhere_and_the_rest_at_once() {
         let (tell, told) = mpsc::channel();
-        let resolver = Resolver::new(move || tell.send(()).unwrap());
+        let resolver = Resolver::new(Names::default(), move || tell.send(()).unwrap());
         let at_once = |text: &str| resolver.resolve(0, &text.parse().unwrap()).unwrap().unwrap();
         assert_eq!(at_once("127.0.0.1:5"), [Target::Ip("127.0.0.1:5".parse().unwrap())]);
         assert_eq!(at_once("unix:/a"), [Target::Unix("/a".into())]);
@@ -179,5 +208,19 @@ mod tests {
         }
         tickets.sort_unstable();
         assert!(tickets.into_iter().eq(1..=20));
+    }
+
+    #[test]
+    fn who_knows_names_may_take_turns_with_kinds_repeat_itself_and_panic() {
+        let names = Names::known_by(|host| match host {
+            "both" => Ok(["10.0.0.1", "10.0.0.2", "10.0.0.1", "fd00::1"].map(|ip| ip.parse().unwrap()).to_vec()),
+            "none" => Ok(vec![]),
+            _ => panic!("{host}"),
+        });
+        let found = look_up(&names, "both", 7).unwrap();
+        let expected = ["10.0.0.1:7", "[fd00::1]:7", "10.0.0.2:7"].map(|ip| Target::Ip(ip.parse().unwrap()));
+        assert_eq!(found, expected);
+        assert_eq!(look_up(&names, "none", 7).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(look_up(&names, "worse", 7).unwrap_err().to_string().contains("panicked"));
     }
 }

@@ -10,7 +10,7 @@ use super::limits::{ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, REA
 use super::listen::Listener;
 use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
-use super::resolve::Resolver;
+use super::resolve::{Found, Names, Resolver, Target};
 use super::stranger::{Stranger, Turn};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -34,6 +34,8 @@ pub(super) struct Switch {
     /// Ids of what follows. None is given twice.
     next_id: u64,
     attempts: BTreeMap<u64, Attempt>,
+    /// Names that are looked up for the caller.
+    look_ups: BTreeMap<u64, Address>,
     strangers: BTreeMap<u64, Stranger>,
     inlets: BTreeMap<u64, Inlet>,
     posts: BTreeMap<u64, Post>,
@@ -60,6 +62,7 @@ impl Switch {
         me: Me,
         exchange: Arc<Exchange>,
         listeners: Vec<Listener>,
+        names: Names,
         poller: Poller,
         waker: Waker,
         tell: Box<dyn Fn() + Send + Sync>,
@@ -71,12 +74,13 @@ impl Switch {
             tell,
             poller,
             waker,
-            resolver: Resolver::new(move || resolved.wake()),
+            resolver: Resolver::new(names, move || resolved.wake()),
             listeners,
             listens: false,
             refused_until: None,
             next_id: 0,
             attempts: BTreeMap::new(),
+            look_ups: BTreeMap::new(),
             strangers: BTreeMap::new(),
             inlets: BTreeMap::new(),
             posts: BTreeMap::new(),
@@ -96,6 +100,10 @@ impl Switch {
                 self.obey(command);
             }
             while let Some((id, found)) = self.resolver.take() {
+                if let Some(address) = self.look_ups.remove(&id) {
+                    self.looked_up(address, found);
+                    continue;
+                }
                 let outcome =
                     self.attempts.get_mut(&id).and_then(|attempt| attempt.found(found, &self.me, &self.poller));
                 self.attempted(id, outcome);
@@ -221,6 +229,7 @@ impl Switch {
                 }
             }
             Command::Dial { to, whom, purpose } => self.attempt(to, whom, purpose, None),
+            Command::LookUp { address } => self.look_up(address),
             Command::Forget { to } => {
                 if let Some(id) = self.posts_by_address.remove(&to) {
                     self.posts.remove(&id);
@@ -233,6 +242,27 @@ impl Switch {
                 }
             }
         }
+    }
+
+    fn look_up(&mut self, address: Address) {
+        if self.look_ups.values().any(|other| *other == address) {
+            return;
+        }
+        let id = self.id();
+        match self.resolver.resolve(id, &address) {
+            Some(found) => self.looked_up(address, found),
+            None => drop(self.look_ups.insert(id, address)),
+        }
+    }
+
+    fn looked_up(&self, address: Address, found: Found) {
+        let address_of = |target| match target {
+            Target::Ip(ip) => Address::from(ip),
+            Target::Unix(_) => address.clone(),
+        };
+        let found = found.map(|targets| targets.into_iter().map(address_of).collect());
+        let found = found.map_err(|source| NetError::Resolve { address: address.clone(), source });
+        self.exchange.tell(Event::LookedUp { address, found });
     }
 
     fn add_post(&mut self, address: Address) -> u64 {

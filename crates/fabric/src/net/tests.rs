@@ -3,7 +3,7 @@ use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
 use super::hello::{Answer, Card, Declined, Hello, Incoming, Magic, Purpose};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
 use super::test_authority::Authority;
-use super::{Address, NetError};
+use super::{Address, Names, NetError};
 use crate::conformance::PATIENCE;
 use crate::mail::tests::TempDir;
 use crate::mail::{GroupName, Letter, Request, VERSION};
@@ -11,9 +11,10 @@ use crate::tcp::{Connection, SocketOptions, SocketStream, Space, Stream};
 use rustix::net::{AddressFamily, SocketType};
 use spindle_core::{MemberId, ViewId};
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
@@ -43,6 +44,7 @@ fn options(id: u64, listen: &str) -> Options {
         rack: None,
         security: Security::Local,
         socket: SocketOptions::default(),
+        names: Names::default(),
     }
 }
 
@@ -375,6 +377,35 @@ fn who_stays_away_fails_its_letters_and_dials() {
     near.dial(&Address::of_name("no..name", 1), None, PURPOSES[1]);
     let why = near.failed().2;
     assert!(matches!(why, NetError::Resolve { .. }), "{why}");
+}
+
+#[test]
+fn a_name_is_looked_up_with_all_its_addresses_and_by_one_at_a_time() {
+    let (asked, was_asked) = channel();
+    let (answer, answers) = channel::<io::Result<Vec<IpAddr>>>();
+    let answers = Mutex::new(answers);
+    let names = Names::known_by(move |host| {
+        asked.send(host.to_string()).unwrap();
+        answers.lock().unwrap().recv().unwrap()
+    });
+    let near = open(Options { names, ..options(1, LOOPBACK) });
+    let looked_up = |address: &str| match near.next() {
+        Event::LookedUp { address: of, found } if of.to_string() == address => found,
+        other => panic!("{other:?}"),
+    };
+    let many: Vec<IpAddr> = (1..=100).map(|last| Ipv4Addr::new(127, 0, 0, last).into()).collect();
+    for name in ["many:7", "many:7", "127.0.0.1:9"] {
+        near.look_up(&name.parse().unwrap());
+    }
+    // Asked behind the others, it is answered before them: nobody waits for who knows names.
+    assert_eq!(looked_up("127.0.0.1:9").unwrap(), ["127.0.0.1:9".parse().unwrap()]);
+    answer.send(Ok(many.clone())).unwrap();
+    let expected: Vec<Address> = many.into_iter().map(|ip| SocketAddr::new(ip, 7).into()).collect();
+    assert_eq!(looked_up("many:7").unwrap(), expected);
+    assert_eq!(was_asked.try_iter().collect::<Vec<_>>(), ["many"]);
+    answer.send(Err(io::ErrorKind::TimedOut.into())).unwrap();
+    near.look_up(&"many:7".parse().unwrap());
+    assert!(matches!(looked_up("many:7"), Err(NetError::Resolve { .. })));
 }
 
 #[test]

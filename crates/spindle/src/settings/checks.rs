@@ -3,7 +3,7 @@ use super::Listed;
 use super::effective::{Effective, Entry};
 use super::problem::{Origin, Problem};
 use super::value::{Value, is_loopback};
-use crate::{Config, Subgroup, Who};
+use crate::{Address, Config, Subgroup, Who};
 use spindle_core::MemberId;
 
 /// Adds to the problems what is found.
@@ -84,6 +84,12 @@ fn check_network(effective: &Effective, found: &mut Vec<Problem>) {
     if let (true, Some(entry)) = (listen.is_empty(), said("network.seeds")) {
         let message = "network.seeds is set, and network.listen is not: no member of another host can reach this one";
         found.push(entry.problem(message.to_string(), false));
+    }
+    if let (Some(entry), Some(count)) = (said("network.seed_count"), effective.number("network.seed_count")) {
+        let given: Vec<Address> = seeds.iter().filter_map(|seed| seed.parse().ok()).collect();
+        if let Some(why) = crate::seeds::mistake(&given, count as u32) {
+            found.push(entry.problem(format!("network.seed_count is {count}: {why}"), true));
+        }
     }
     let patience = (effective.time("network.silence"), effective.time("group.suspect_after"));
     if let (Some(entry), (Some(silence), Some(suspect_after))) = (entry("network.silence"), patience)

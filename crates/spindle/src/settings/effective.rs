@@ -4,7 +4,9 @@ use super::problem::{Origin, Problem, SettingsError};
 use super::topology::{Host, Topology};
 use super::value::{Kind, Value};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
-use crate::{Address, Config, Identity, Network, OfiOptions, Order, RackName, Security, Subgroup, Transport, Who};
+use crate::{
+    Address, Config, Identity, Names, Network, OfiOptions, Order, RackName, Security, Subgroup, Transport, Who,
+};
 use spindle_core::ring::HEADER_BYTES;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -40,8 +42,10 @@ pub struct NetworkSettings {
     pub listen: Vec<String>,
     /// Where the others reach this member, if not there.
     pub advertise: Option<String>,
-    /// Where to look for members: `host:port` each, of which the host may be a name of many addresses.
+    /// Where to look for members: `host:port` each.
     pub seeds: Vec<String>,
+    /// How many processes they stand for, if a name among them stands for several.
+    pub seed_count: Option<u32>,
     /// Whether to listen beyond this host without TLS.
     pub insecure: bool,
     /// How long a connection may be dead until it counts as broken.
@@ -174,6 +178,8 @@ impl Effective {
             listen: all("network.listen", &network.listen)?,
             advertise: network.advertise.iter().map(|text| parse("network.advertise", text)).next().transpose()?,
             seeds: all("network.seeds", &network.seeds)?,
+            seed_count: network.seed_count,
+            names: Names::default(),
             security,
             silence: network.silence,
             rack: self.rack()?.map(|(rack, _)| rack),
@@ -291,6 +297,7 @@ impl Effective {
             listen: self.list("network.listen"),
             advertise: self.text("network.advertise").map(str::to_string),
             seeds: self.list("network.seeds"),
+            seed_count: self.number("network.seed_count").map(|count| count as u32),
             insecure: self.value("network.insecure") == Some(&Value::Switch(true)),
             silence: self.time("network.silence").unwrap_or_default(),
             rack: self.text("network.rack").map(str::to_string),
@@ -354,7 +361,7 @@ impl Effective {
         }
     }
 
-    fn number(&self, path: &str) -> Option<u64> {
+    pub(super) fn number(&self, path: &str) -> Option<u64> {
         match self.value(path) {
             Some(Value::Number(number) | Value::Bytes(number)) => Some(*number),
             _ => None,

@@ -180,6 +180,14 @@ pub const KEYS: &[Key] = &[
         example: "[\"host-a:7411\", \"host-b:7411\", \"host-c:7411\"]",
     },
     Key {
+        path: "network.seed_count",
+        about: "How many processes the seeds stand for, if a name among them stands for several: each of its addresses is a seed then, and the \
+                lowest of all founds the group",
+        standard: "as many as there are seeds",
+        kind: Kind::Number { least: 1, most: MEMBERS_MAX as u64 },
+        example: "3",
+    },
+    Key {
         path: "network.insecure",
         about: "Whether members may listen beyond this host without TLS: whoever reaches the port can then read and send",
         standard: "false",

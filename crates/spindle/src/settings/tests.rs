@@ -33,6 +33,7 @@ message_bytes_max = "1KiB"
 listen = ["127.0.0.1:7411", "[::1]:7411"]
 advertise = "host:7411"
 seeds = ["a:7411", "b.example.org:7412"]
+seed_count = 5
 silence = "20s"
 rack = "row-1"
 topology = "racks.toml"
@@ -83,6 +84,7 @@ fn a_file_says_all_there_is_to_say() {
         listen: vec!["127.0.0.1:7411".into(), "[::1]:7411".into()],
         advertise: Some("host:7411".into()),
         seeds: vec!["a:7411".into(), "b.example.org:7412".into()],
+        seed_count: Some(5),
         insecure: false,
         silence: Duration::from_secs(20),
         rack: Some("row-1".into()),
@@ -116,6 +118,7 @@ fn a_file_says_all_there_is_to_say() {
     assert!(matches!(&errors(&both)[..], [error] if error.contains("encrypts nothing")), "{:?}", errors(&both));
     assert_eq!(network.seeds[1].to_string(), "b.example.org:7412");
     assert_eq!((network.listen.len(), network.silence), (2, Duration::from_secs(20)));
+    assert_eq!(network.seed_count, Some(5));
 
     let at_home = FULL.split("[network]").next().unwrap();
     let config = Settings::from_toml("/etc/spindle/x.toml", at_home).effective().unwrap().config().unwrap();
@@ -327,6 +330,23 @@ fn values_that_do_not_go_together_are_told() {
         told.len() == 1 && told[0].contains("warning: network.seeds is set, and network.listen is not"),
         "{told:#?}"
     );
+    let seeds = |seeds: &str, count: &str| {
+        let mut told = network(&format!("listen = [\"127.0.0.1:1\"]\nseeds = [{seeds}]\nseed_count = {count}\n"));
+        assert!(told.len() < 2, "{told:#?}");
+        told.pop().unwrap_or_default()
+    };
+    assert_eq!(seeds("\"spindle:7411\"", "3"), "");
+    assert_eq!(seeds("\"10.0.0.1:1\", \"10.0.0.2:1\"", "2"), "");
+    let told = seeds("\"spindle:7411\"", "0");
+    assert_eq!(told, "x.toml:6:14: network.seed_count is 0; allowed is a whole number from 1 to 1024");
+    let told = seeds("\"a:1\", \"b:1\", \"c:1\"", "2");
+    assert!(told.starts_with("x.toml:6:14: network.seed_count is 2: 3 seeds are named"), "{told}");
+    let told = seeds("\"10.0.0.1:1\"", "3");
+    assert!(told.starts_with("x.toml:6:14: network.seed_count is 3: the seeds are 1 addresses, and no name"), "{told}");
+    let told = seeds("", "3");
+    assert!(told.starts_with("x.toml:6:14: network.seed_count is 3: there are no seeds to count"), "{told}");
+    let told = network("seed_count = 3\n");
+    assert!(told.len() == 1 && told[0].contains("warning: network.seed_count has no effect without"), "{told:#?}");
     let told = network("insecure = true\n");
     assert!(told.len() == 1 && told[0].contains("warning: network.insecure has no effect without"), "{told:#?}");
     let told = network("listen = [\"127.0.0.1:1\"]\nfabric = { provider = \"verbs\" }\n");

@@ -1,0 +1,256 @@
+//! Groups whose seeds are behind one name: members at loopback addresses of their own, and names that the test knows.
+mod common;
+
+use common::Scratch;
+use spindle::{
+    Batch, Config, Gathering, Group, Handler, JoinError, Names, Network, Node, Publisher, SeedsKnown, Snapshot, State,
+    SubgroupId,
+};
+use std::io::{Cursor, Read};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn ip(last: u8) -> IpAddr {
+    Ipv4Addr::new(127, 0, 0, last).into()
+}
+
+/// What the name stands for, as some processes are told.
+#[derive(Clone, Default)]
+struct Book(Arc<Mutex<Vec<IpAddr>>>);
+
+impl Book {
+    fn of(lasts: &[u8]) -> Book {
+        let book = Book::default();
+        book.say(lasts);
+        book
+    }
+
+    fn say(&self, lasts: &[u8]) {
+        *self.0.lock().unwrap() = lasts.iter().copied().map(ip).collect();
+    }
+
+    fn names(&self) -> Names {
+        let book = Arc::clone(&self.0);
+        Names::known_by(move |host| match host {
+            "spindle" => Ok(book.lock().unwrap().clone()),
+            other => Err(std::io::Error::other(format!("nobody knows {other}"))),
+        })
+    }
+}
+
+struct World {
+    name: &'static str,
+    scratch: Scratch,
+    port: u16,
+    /// Who is asked to stop.
+    cancelled: Arc<AtomicBool>,
+}
+
+impl World {
+    /// With a port that is free at all these addresses.
+    fn new(name: &'static str, lasts: &[u8]) -> World {
+        let free = || {
+            let first = TcpListener::bind((ip(lasts[0]), 0)).unwrap();
+            let port = first.local_addr().unwrap().port();
+            let rest: Result<Vec<_>, _> = lasts[1..].iter().map(|last| TcpListener::bind((ip(*last), port))).collect();
+            rest.is_ok().then_some(port)
+        };
+        let port = (0..100).find_map(|_| free()).expect("a port that is free everywhere");
+        World { name, scratch: Scratch::new(name), port, cancelled: Arc::default() }
+    }
+
+    fn config(&self, last: u8, members: u32, count: u32, book: &Book) -> Config {
+        let listen = format!("127.0.0.{last}:{}", self.port).parse().unwrap();
+        let seeds = vec![format!("spindle:{}", self.port).parse().unwrap()];
+        let network = Network { seed_count: Some(count), names: book.names(), ..Network::new(listen, seeds) };
+        Config {
+            group: self.name.to_string(),
+            runtime_dir: Some(self.scratch.0.join(format!("host{last}"))),
+            network: Some(network),
+            suspect_after: Some(LONG),
+            ..self.scratch.group(members, LONG)
+        }
+    }
+
+    fn start(&self, config: Config) -> Joining {
+        let (tell, told) = channel();
+        let cancelled = Arc::clone(&self.cancelled);
+        let joins =
+            move || config.join_with(&mut |gathering| drop(tell.send((Instant::now(), gathering.clone()))), &cancelled);
+        Joining { told, thread: thread::spawn(joins) }
+    }
+}
+
+/// A process that looks for its group.
+struct Joining {
+    told: Receiver<(Instant, Gathering)>,
+    thread: JoinHandle<Result<Node, JoinError>>,
+}
+
+impl Joining {
+    /// Waits until it knows that of its seeds.
+    fn knows(&self, what: &str, is_it: impl Fn(&SeedsKnown) -> bool) {
+        let (start, mut last) = (Instant::now(), None);
+        loop {
+            match self.told.recv_timeout(LONG.saturating_sub(start.elapsed())) {
+                Ok((_, Gathering { seeds, .. })) if seeds.as_deref().is_some_and(&is_it) => return,
+                Ok((_, gathering)) => last = Some(gathering.to_string()),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("not {what}: {last:?}"),
+            }
+        }
+    }
+
+    fn joined(self) -> Node {
+        self.thread.join().unwrap().unwrap()
+    }
+}
+
+/// All of them deliver what one of them sends.
+fn talk(mut nodes: Vec<Node>) {
+    let mut publisher = nodes[0].publisher("all").unwrap();
+    let (tell, told) = channel();
+    let groups = nodes.into_iter().map(|node| {
+        let tell = tell.clone();
+        node.start(move |_: SubgroupId, batch: &mut Batch<'_>| {
+            batch.for_each(|message| drop(tell.send(message.payload.to_vec())));
+        })
+    });
+    let groups: Vec<_> = groups.collect::<Result<_, _>>().unwrap();
+    publisher.send(b"hello", LONG).unwrap();
+    for _ in &groups {
+        assert_eq!(told.recv_timeout(LONG).unwrap(), b"hello");
+    }
+    drop(publisher);
+    let ending = groups.into_iter().map(|group| thread::spawn(move || group.finish(LONG).map(|_| ())));
+    ending.collect::<Vec<_>>().into_iter().for_each(|group| group.join().unwrap().unwrap());
+}
+
+fn view(nodes: &[Node]) -> Vec<u64> {
+    let view = nodes[0].view();
+    assert!(nodes.iter().all(|node| node.view().members == view.members));
+    view.members.iter().map(|id| id.0).collect()
+}
+
+#[test]
+fn three_members_behind_one_name_found_one_group_when_all_of_them_are_known() {
+    let world = World::new("one-name", &[2, 3, 20]);
+    let book = Book::of(&[20, 3]);
+    let joining: Vec<_> = [2, 3, 20].map(|last| world.start(world.config(last, 3, 3, &book))).into();
+    for member in &joining {
+        member.knows("that one is missing", |seeds| seeds.known.len() == 2 && seeds.wanted == 3);
+    }
+    // The one at 127.0.0.3 is the first, and another one waits with it: more than half.
+    assert!(joining.iter().all(|member| !member.thread.is_finished()));
+    book.say(&[20, 2, 3]);
+    for member in &joining {
+        member.knows("all", |seeds| seeds.known[0].to_string().starts_with("127.0.0.2:") && seeds.known.len() == 3);
+    }
+    let nodes: Vec<Node> = joining.into_iter().map(Joining::joined).collect();
+    assert_eq!(view(&nodes).len(), 3);
+    talk(nodes);
+}
+
+#[test]
+fn one_that_answers_is_enough_to_join_whatever_else_the_name_stands_for() {
+    let world = World::new("any-seed", &[2, 3, 4, 5, 6]);
+    let book = Book::of(&[3, 4]);
+    let founders = [3, 4].map(|last| world.start(world.config(last, 2, 2, &book)));
+    // As long as somebody may send, the group goes on.
+    let go_on = |mut node: Node| {
+        let publisher = node.publisher("all").unwrap();
+        (node.start(|_: SubgroupId, _: &mut Batch<'_>| {}).unwrap(), publisher)
+    };
+    let mut groups: Vec<(Group, Publisher)> = founders.map(|founder| go_on(founder.joined())).into();
+    // More than there were to be, with nobody at the first of them and the next one joining; and fewer.
+    for (last, lasts) in [(5, &[2, 3, 4, 5][..]), (6, &[4])] {
+        let node = world.start(world.config(last, 2, 2, &Book::of(lasts))).joined();
+        assert_eq!(node.view().members.len(), groups.len() + 1);
+        groups.push(go_on(node));
+    }
+}
+
+/// As pods are whose names are answered from other caches.
+#[test]
+fn who_has_other_addresses_in_mind_is_not_counted_until_it_has_the_same() {
+    let world = World::new("other-minds", &[2, 3, 4]);
+    let (new, old) = (Book::of(&[2, 4]), Book::of(&[3, 4]));
+    // The second one waits for who was at 127.0.0.3, and knows of the first because that one looks for it.
+    let (first, second) = (world.start(world.config(2, 2, 2, &new)), world.start(world.config(4, 2, 2, &old)));
+    first.knows("that another list is in somebody's mind", |seeds| seeds.unlike == 1);
+    assert!(!first.thread.is_finished() && !second.thread.is_finished());
+    old.say(&[2, 4]);
+    let nodes = vec![first.joined(), second.joined()];
+    assert_eq!(view(&nodes).len(), 2);
+    talk(nodes);
+}
+
+/// Its state is all that it has delivered.
+#[derive(Clone, Default)]
+struct Keeper(Arc<Mutex<Vec<u8>>>);
+
+impl Handler for Keeper {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|message| self.0.lock().unwrap().extend(message.payload));
+    }
+
+    fn snapshot(&mut self) -> Option<Snapshot> {
+        let bytes = self.0.lock().unwrap().clone();
+        Some(Snapshot { len: Some(bytes.len() as u64), bytes: Box::new(Cursor::new(bytes)) })
+    }
+
+    fn restore(&mut self, state: &mut State) -> std::io::Result<()> {
+        state.read_to_end(&mut self.0.lock().unwrap()).map(drop)
+    }
+}
+
+/// Who has a state does not know beforehand whether it is the one that founds.
+#[test]
+fn who_has_a_state_founds_and_learns_by_one_name() {
+    let world = World::new("state-by-name", &[2, 3, 4]);
+    let book = Book::of(&[2, 3]);
+    let learn = |last: u8| {
+        let (config, mut keeper) = (world.config(last, 2, 2, &book), Keeper::default());
+        thread::spawn(move || {
+            let mut node = config.learn(&mut keeper, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+            let publisher = node.publisher("all").unwrap();
+            (node.start(keeper.clone()).unwrap(), publisher, keeper)
+        })
+    };
+    let holds = |keeper: &Keeper, what: &[u8]| {
+        let start = Instant::now();
+        while *keeper.0.lock().unwrap() != what {
+            assert!(start.elapsed() < LONG, "{:?}", keeper.0.lock().unwrap());
+            thread::yield_now();
+        }
+    };
+    let founders = [learn(2), learn(3)];
+    let mut members: Vec<_> = founders.map(|member| member.join().unwrap()).into();
+    members[0].1.send(b"one ", LONG).unwrap();
+    members.iter().for_each(|(.., keeper)| holds(keeper, b"one "));
+    book.say(&[2, 3, 4]);
+    members.push(learn(4).join().unwrap());
+    members[2].1.send(b"two", LONG).unwrap();
+    members.iter().for_each(|(.., keeper)| holds(keeper, b"one two"));
+}
+
+#[test]
+fn who_can_not_look_a_name_up_says_so() {
+    let world = World::new("no-name", &[2]);
+    let mut config = world.config(2, 1, 1, &Book::of(&[2]));
+    config.network.as_mut().unwrap().seeds = vec!["elsewhere:7411".parse().unwrap()];
+    let member = world.start(config);
+    member.knows("why", |seeds| seeds.failed.as_ref().is_some_and(|why| why.contains("nobody knows elsewhere")));
+    world.cancelled.store(true, Ordering::Relaxed);
+    let error = member.thread.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("; 0 of 1 addresses of elsewhere:7411 are known (can't resolve elsewhere:7411"), "{error}");
+    let mut config = world.config(2, 1, 1, &Book::default());
+    config.network.as_mut().unwrap().seeds = vec![];
+    let error = config.join().unwrap_err().to_string();
+    assert!(error.contains("seed_count is 1: there are no seeds to count"), "{error}");
+}
