@@ -261,16 +261,16 @@ fn finish(members: Vec<Running>) {
 }
 
 #[test]
-fn between_hosts_blocks_go_over_streams() {
+fn between_hosts_blocks_go_over_streams_and_inside_them_they_are_lent() {
     let scratch = Scratch::new("large-hosts");
-    // Two of them share a host, and nobody else does.
-    let mut members = hosts(&scratch, &[0, 1, 1, 2]);
+    // One has a host for itself, and each of the others is the head in the groups of some senders and not of others.
+    let mut members = hosts(&scratch, &[0, 1, 1, 2, 2]);
     for (i, (_, publisher, _)) in members.iter_mut().enumerate() {
         publisher.send(&vec![i as u8; 1_500_000], LONG).unwrap();
         publisher.send(&[10 + i as u8; 20], LONG).unwrap();
     }
     for (_, _, notes) in &members {
-        notes.wait("delivery", |lines| lines.len() == 8);
+        notes.wait("delivery", |lines| lines.len() == 10);
         assert_eq!(notes.messages(), members[0].2.messages());
     }
     finish(members);
@@ -278,9 +278,29 @@ fn between_hosts_blocks_go_over_streams() {
 
 #[test]
 fn between_hosts_all_or_nobody_gets_a_large_message_when_one_is_lost() {
-    let scratch = Scratch::new("large-lost");
-    let mut members = hosts(&scratch, &[0, 1, 2, 3]);
-    let lost = members.pop().unwrap();
+    all_or_nobody("large-lost", &[0, 1, 2, 3], 3);
+}
+
+#[test]
+fn so_it_is_when_one_is_lost_that_lends() {
+    all_or_nobody("large-lost-head", &[0, 1, 1, 2], 1);
+}
+
+#[test]
+fn so_it_is_when_one_is_lost_that_is_lent_to() {
+    all_or_nobody("large-lost-mate", &[0, 1, 1, 2], 2);
+}
+
+#[test]
+fn so_it_is_when_one_is_lost_beside_the_sender() {
+    all_or_nobody("large-lost-beside", &[0, 0, 1, 2, 2], 1);
+}
+
+/// The first sends, and one is lost in the midst of it.
+fn all_or_nobody(name: &str, places: &[u32], lost: usize) {
+    let scratch = Scratch::new(name);
+    let mut members = hosts(&scratch, places);
+    let lost = members.remove(lost);
     let (group, mut publisher, notes) = members.remove(0);
     let sending = thread::spawn(move || {
         (0..30).for_each(|i| publisher.send(&vec![i; 3_000_000], LONG).unwrap());
