@@ -20,10 +20,11 @@ Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [
        cargo xtask STEP [--verbose]
        cargo xtask instructions --bless
        cargo xtask scope --long
+       cargo xtask loom --long
 
   --list       name the steps and what they check
   --bless      write what is counted to benches/instructions.json
-  --long       search what is too large for CI, too: hours
+  --long       search what is too large for CI: up to hours
   --from STEP  start at this step
   --only STEP  run this step and no other; may be repeated
   --skip STEP  leave this step out; may be repeated
@@ -36,7 +37,7 @@ enum Request {
     List,
     Bless,
     Chaos(chaos::Options),
-    Long,
+    Long(&'static str),
     Run { steps: Vec<&'static str>, verbose: bool },
 }
 
@@ -57,7 +58,10 @@ fn serve(request: &Request) -> Result<ExitCode> {
         Request::List => println!("{}", list()),
         Request::Chaos(options) => return chaos::run(options, &root()?),
         Request::Bless => return runner::run(&[&BLESS], &root()?, false),
-        Request::Long => return runner::run(&[&LONG], &root()?, true),
+        Request::Long(name) => {
+            let long: Vec<&Step> = LONG.iter().filter(|step| step.name == *name).collect();
+            return runner::run(&long, &root()?, true);
+        }
         Request::Run { steps, verbose } => {
             let chosen: Vec<&Step> = STEPS.iter().filter(|step| steps.contains(&step.name)).collect();
             return runner::run(&chosen, &root()?, *verbose);
@@ -86,7 +90,7 @@ fn parse(args: &[String]) -> Result<Request> {
             "--verbose" | "-v" => verbose = true,
             "--help" | "-h" => return Ok(Request::Help),
             "--bless" if command == BLESS.name => return Ok(Request::Bless),
-            "--long" if command == LONG.name => return Ok(Request::Long),
+            "--long" if LONG.iter().any(|long| long.name == command) => return Ok(Request::Long(step(command)?.name)),
             "--skip" if whole => skip.push(value()?.name),
             "--list" if whole => list = true,
             "--from" if whole => from = Some(value()?.name),
@@ -147,7 +151,9 @@ mod tests {
         assert_eq!(steps("clippy"), ["clippy"]);
         assert_eq!(steps("ci --skip fmt --skip docs"), [&all[1..2], &all[3..]].concat());
         assert_eq!(parsed("instructions --bless").unwrap(), Request::Bless);
-        assert_eq!(parsed("scope --long").unwrap(), Request::Long);
+        for name in ["scope", "loom"] {
+            assert_eq!(parsed(&format!("{name} --long")).unwrap(), Request::Long(name));
+        }
         assert_eq!(parsed("ci --verbose --only fmt").unwrap(), Request::Run { steps: vec!["fmt"], verbose: true });
         assert_eq!(parsed("ci --list").unwrap(), Request::List);
     }

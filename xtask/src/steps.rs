@@ -91,13 +91,16 @@ pub(crate) const STEPS: &[Step] = &[
     },
 ];
 
-/// `scope`, with what takes too long for CI.
-pub(crate) const LONG: Step = Step {
-    name: "scope",
-    about: "every way in which larger groups can end a view holds",
-    minutes: 240,
-    run: long_scope,
-};
+/// Steps with what takes too long for CI.
+pub(crate) const LONG: &[Step] = &[
+    Step {
+        name: "scope",
+        about: "every way in which larger groups can end a view holds",
+        minutes: 240,
+        run: long_scope,
+    },
+    Step { name: "loom", about: "the lock-free files hold in longer runs, too", minutes: 120, run: long_loom },
+];
 
 /// `instructions`, told to write what it finds.
 pub(crate) const BLESS: Step =
@@ -165,6 +168,12 @@ fn planted(session: &Session<'_>) -> Result<String> {
 fn loom(session: &Session<'_>) -> Result<String> {
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-core", "--test=loom", "--", "--nocapture"])?)?;
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-fabric", "--test=bell_model"])?)?;
+    Ok(String::new())
+}
+
+fn long_loom(session: &Session<'_>) -> Result<String> {
+    let args = ["--package=spindle-core", "--test=loom", "--", "--nocapture", "--ignored", "long_"];
+    session.run(&mut with_cfg(session, "loom", &args)?)?;
     Ok(String::new())
 }
 

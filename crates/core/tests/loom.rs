@@ -288,6 +288,12 @@ fn exclusive_claimer(preemptions: usize, sends: Sends, shared_after: bool) {
 
 #[test]
 fn an_exclusive_claimer_and_an_engine_that_fills_in_nulls() {
+    exclusive_claimer(2, &[(0, Kind::Message), (1, Kind::Message)], false);
+}
+
+#[test]
+#[ignore = "takes long: cargo xtask loom --long"]
+fn long_an_exclusive_claimer_and_an_engine_that_fills_in_nulls() {
     exclusive_claimer(2, &[(0, Kind::Message), (1, Kind::Message), (2, Kind::Message)], false);
 }
 
@@ -297,9 +303,8 @@ fn an_exclusive_claimer_that_becomes_one_of_many() {
 }
 
 /// A consumer on another thread reads in place and reports; the engine frees what it reported, and the ring is reused.
-#[test]
-fn a_consumer_on_another_thread() {
-    model(3, || {
+fn consumer_on_another_thread(preemptions: usize) {
+    model(preemptions, || {
         let (mut engine, mut memory) = engines(1).pop().unwrap();
         let claims = engine.claims(ALL).unwrap();
         let (mut cursor, handoff) = engine.hand_off(ALL).unwrap();
@@ -344,4 +349,15 @@ fn a_consumer_on_another_thread() {
         assert_eq!(engine.frontiers(ALL).next().unwrap().1.delivered, 4);
         assert_eq!(engine.subgroup_stats(ALL).unwrap().delivered, 4);
     });
+}
+
+#[test]
+fn a_consumer_on_another_thread() {
+    consumer_on_another_thread(2);
+}
+
+#[test]
+#[ignore = "takes long: cargo xtask loom --long"]
+fn long_a_consumer_on_another_thread() {
+    consumer_on_another_thread(3);
 }
