@@ -39,8 +39,11 @@ const EVENTS_MAX: usize = 64;
 const KEPT_MAX: usize = 2;
 /// Objects that are read, and those, that the root keeps account of.
 const LOANED_MAX: usize = 16;
+/// Segments that are being written again of which the root keeps account.
+const REUSED_MAX: usize = 8;
 /// Segments of which receivers know.
 const KNOWN_MAX: usize = 2 * LOANED_MAX;
+const _: () = assert!(LOANED_MAX + REUSED_MAX < KNOWN_MAX);
 
 /// What a member of a group on one machine needs to take part, as descriptors that can be passed to another process.
 #[derive(Debug)]
@@ -166,6 +169,8 @@ pub struct LocalLinks {
     buffer: Box<[u8]>,
     /// At the root, objects in segments that receivers know, in the order in which they were sent.
     loaned: Vec<Loaned>,
+    /// Segments that receivers know and that are being written, to be sent again: the newest.
+    reused: VecDeque<u64>,
 }
 
 /// An object that others read.
@@ -244,7 +249,7 @@ impl LocalLinks {
             links[peer.index()] = Some(Link { socket, handed, known, unsent, queue, is_blocked, is_deaf, greeting });
         }
         let buffer = vec![0; HEAD_BYTES + INSIDE_BYTES_MAX as usize].into();
-        let mut made = LocalLinks { epoll, links: links.into(), buffer, loaned: vec![] };
+        let mut made = LocalLinks { epoll, links: links.into(), buffer, loaned: vec![], reused: VecDeque::new() };
         made.send_all();
         Ok(made)
     }
@@ -271,6 +276,10 @@ impl LocalLinks {
                 match object.into_segment() {
                     Ok(mut segment) => {
                         segment.resize(bytes);
+                        self.reused.push_back(segment.id());
+                        if self.reused.len() > REUSED_MAX {
+                            self.reused.pop_front();
+                        }
                         return Ok(segment);
                     }
                     // The application still has it.
@@ -292,6 +301,7 @@ impl LocalLinks {
             return self.post(Head::Object { number, bytes, place: Place::Inside }, Some(object));
         };
         let (id, segment_bytes) = (segment.id(), segment.size());
+        self.reused.retain(|reused| *reused != id);
         let readers: Vec<Rank> =
             (0..).map(Rank).zip(&self.links).filter_map(|(rank, link)| link.as_ref().map(|_| rank)).collect();
         self.loaned.push(Loaned { number, object: object.clone(), readers });
@@ -317,8 +327,10 @@ impl LocalLinks {
             }
             self.loaned.remove(oldest.unwrap_or(0)).leave();
         }
-        let is_kept =
-            |id: &u64| self.loaned.iter().any(|loaned| loaned.object.segment().is_some_and(|s| s.id() == *id));
+        let is_kept = |id: &u64| {
+            self.loaned.iter().any(|loaned| loaned.object.segment().is_some_and(|s| s.id() == *id))
+                || self.reused.contains(id)
+        };
         for link in self.links.iter_mut().flatten() {
             for segment in link.handed.extract_if(.., |id| !is_kept(id)) {
                 link.queue.push_back((Head::Forget { segment }, None));
@@ -521,6 +533,11 @@ impl Link {
                 LocalNews::Object { number, object: inside.to_vec().into() }
             }
             Head::Object { number, bytes, place: Place::New { segment, segment_bytes } } => {
+                if fds.is_empty() && received.flags.contains(ReturnFlags::CTRUNC) {
+                    // The system gives it away when this process has no room for one more.
+                    let (call, name, source) = ("receiving a descriptor", NAME.to_string(), Errno::MFILE.into());
+                    return Err(BulkDown::Segment(RegionError::Os { call, name, source }));
+                }
                 let fd = fds.first().filter(|_| self.known.len() < KNOWN_MAX).ok_or_else(garbage)?;
                 let region = PeerRegion::open(NAME, fd, segment_bytes).map_err(BulkDown::Segment)?;
                 self.known.push((segment, Arc::new(region)));

@@ -1,4 +1,4 @@
-//! What carries the blocks of a bulk group: streams of their own between every two members, or, on one machine, the object itself.
+//! What carries the blocks of a bulk group: streams of their own between every two hosts, or, on one machine, the object itself.
 //!
 //! Read [`BulkLinks`] first, which moves frames (`wire.rs`): blocks and a member's counters. Blocks are sent out of
 //! the memory in which their object stands, and received into theirs; what there is to send and where it goes, a [`Store`] says. Streams

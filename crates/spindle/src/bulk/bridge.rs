@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spindle_core::Rank;
 use spindle_core::bulk::SendError;
 use spindle_fabric::RegionError;
-use spindle_fabric::bulk::{Buffer, BulkLinksError, Object, Segment};
+use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, Object, Segment};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub(super) struct Bridge {
     relay: Relay,
     lender: Lender,
     me: Rank,
+    root: Rank,
     is_root: bool,
     slots: u64,
     /// Readable when one of the two is.
@@ -36,6 +37,8 @@ pub(super) struct Bridge {
     /// How many those of this host have, and how many all heads say they have.
     near: u64,
     far: u64,
+    /// Why there is no memory for what is coming.
+    shortage: Option<RegionError>,
     failure: Option<Failure>,
     events: Vec<Event>,
     /// Kept for its memory.
@@ -47,7 +50,7 @@ impl Bridge {
         relay: Relay,
         lender: Lender,
         me: Rank,
-        is_root: bool,
+        root: Rank,
         slots: u32,
     ) -> Result<Bridge, BulkLinksError> {
         let os = |call| move |errno: rustix::io::Errno| BulkLinksError::Os { call, source: errno.into() };
@@ -56,13 +59,14 @@ impl Bridge {
             epoll::add(&epoll, fd, EventData::new_u64(i as u64), EventFlags::IN).map_err(os("epoll_ctl"))?;
         }
         let (lent, events, heard) = Default::default();
-        let (told, told_everywhere, complete, near, far, failure) = (0, 0, 0, 0, 0, None);
-        let slots = slots.into();
+        let (told, told_everywhere, complete, near, far) = (0, 0, 0, 0, 0);
+        let (slots, shortage, failure) = (slots.into(), None, None);
         Ok(Bridge {
             relay,
             lender,
             me,
-            is_root,
+            root,
+            is_root: me == root,
             slots,
             epoll,
             lent,
@@ -71,6 +75,7 @@ impl Bridge {
             complete,
             near,
             far,
+            shortage,
             failure,
             events,
             heard,
@@ -111,7 +116,14 @@ impl Bridge {
         let mut heard = std::mem::take(&mut self.heard);
         if self.failure.is_none() {
             worked |= self.relay.poll(&mut heard);
-            heard.drain(..).for_each(|event| self.hear_from_afar(event));
+            for event in heard.drain(..) {
+                if self.failure.is_none() {
+                    self.hear_from_afar(event);
+                }
+            }
+            if let Some(error) = self.shortage.take() {
+                self.close(self.me, Cause::Memory(Arc::new(error)));
+            }
         }
         if self.failure.is_none() {
             worked |= self.lender.poll(&mut heard);
@@ -136,8 +148,12 @@ impl Bridge {
                 match memory {
                     // It may be closed by now, and need none.
                     Ok(buffer) => _ = self.relay.post_receive_buffer(object, buffer),
-                    Err(error) => self.give_up(error),
+                    Err(error) => self.shortage = Some(error),
                 }
+            }
+            Event::Complete { object, .. } if !self.is_root && self.lent.len() as u64 >= self.slots => {
+                // It uses a slot again before I have said that its object is here.
+                self.close(self.root, Cause::Down(Arc::new(BulkDown::Garbage { word: object.0 })));
             }
             Event::Complete { object, data } => {
                 self.complete = object.0 + 1;
@@ -167,13 +183,7 @@ impl Bridge {
                 }
                 self.settle();
             }
-            Event::Failed(failure) => {
-                self.relay.close(failure.dead, failure.cause.clone());
-                // What it says of that has what is incomplete here.
-                let mut last = vec![];
-                self.relay.poll(&mut last);
-                last.into_iter().for_each(|event| self.hear_from_afar(event));
-            }
+            Event::Failed(failure) => self.close(failure.dead, failure.cause),
             Event::Allocate { .. } | Event::Complete { .. } => {}
         }
     }
@@ -210,12 +220,21 @@ impl Bridge {
         self.failure = Some(failure);
     }
 
-    /// This member can't go on: to the others it is dead.
-    fn give_up(&mut self, error: RegionError) {
-        self.relay.desert();
-        self.lender.desert();
-        let (dead, cause, objects) = (self.me, Cause::Memory(Arc::new(error)), vec![]);
-        self.fail(Failure { dead, cause, objects });
+    /// Closes the group on both sides.
+    fn close(&mut self, dead: Rank, cause: Cause) {
+        self.lender.close(dead, cause.clone());
+        self.relay.close(dead, cause);
+        // What it says of that has what is incomplete here.
+        let mut last = vec![];
+        self.relay.poll(&mut last);
+        for event in last {
+            match event {
+                // One that is complete here, and which nobody is told of any more.
+                Event::Complete { data, .. } if !self.is_root => self.lent.push_back(data),
+                Event::Failed(failure) => self.fail(failure),
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn wait(&mut self, at_most: Duration) {

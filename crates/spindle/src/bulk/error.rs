@@ -19,13 +19,13 @@ pub enum BulkError {
         /// How many there are.
         members: u32,
     },
-    /// The racks do not hold all members.
-    #[error("the racks hold {found} members of {members}: list each position once")]
+    /// The racks do not hold the heads of all hosts.
+    #[error("the racks hold {found} positions of {hosts}: list each host's once")]
     Racks {
         /// How many they hold.
         found: u32,
-        /// How many there are.
-        members: u32,
+        /// How many hosts there are.
+        hosts: u32,
     },
     /// It has no [`LocalPart`](super::LocalPart) among the members of its host, or another's.
     #[error("rank {me} shares its host with {others} others, of whom {head} lends: it needs its part among these")]
@@ -146,8 +146,8 @@ pub enum Cause {
         /// Who.
         by: Rank,
     },
-    /// It is this member, which can't share an object with the others of its host.
-    #[error("it has no memory to share an object in: {0}")]
+    /// It is this member, which can't share an object with the others of its host, or map what is lent to it.
+    #[error("it has no memory for an object that its host shares: {0}")]
     Memory(std::sync::Arc<RegionError>),
     /// It has destroyed the group, and something was to be sent to it.
     #[error("it has destroyed the group, and there is more for it")]

@@ -71,6 +71,11 @@ impl Lender {
         if self.lent.len() as u64 >= u64::from(self.slots) {
             return Err(SendError::Full { slots: self.slots }.into());
         }
+        let has_left = |rank: &Rank| self.have[rank.index()] < u64::MAX && !self.links.is_open(*rank);
+        if let Some(gone) = (0..self.have.len() as u32).map(Rank).find(has_left) {
+            self.close(gone, Cause::Left);
+            return Err(SendError::Closed { dead: gone }.into());
+        }
         let object = self.shareable(object)?;
         let number = self.done + self.lent.len() as u64;
         self.links.post_object(number, &object);
@@ -158,11 +163,6 @@ impl Lender {
         self.links.is_flushed()
     }
 
-    /// Ends all connections at once.
-    pub(super) fn desert(&mut self) {
-        (0..self.have.len() as u32).for_each(|rank| self.links.end(Rank(rank)));
-    }
-
     /// Peers that have not done their part, as far as they have said.
     pub(super) fn open(&self) -> u32 {
         let is_open = |rank: &usize| self.links.is_open(Rank(*rank as u32)) && !self.finished[*rank];
@@ -191,7 +191,7 @@ impl Lender {
                 self.have[from.index()] = objects;
                 self.settle();
             }
-            LocalNews::Closed { dead } if dead == from || dead.index() >= self.have.len() => {
+            LocalNews::Closed { dead } if dead.index() >= self.have.len() => {
                 return nonsense(dead.0.into());
             }
             LocalNews::Closed { dead } => self.close(dead, Cause::Told { by: from }),
@@ -218,6 +218,8 @@ impl Lender {
         match down {
             BulkDown::Closed | BulkDown::Os { .. } if has_left && !is_missed => {}
             BulkDown::Closed | BulkDown::Os { .. } if has_left => self.close(peer, Cause::Left),
+            // Which is no fault of who lends it.
+            BulkDown::Segment(error) => self.close(self.me, Cause::Memory(Arc::new(error))),
             down => self.close(peer, Cause::Down(Arc::new(down))),
         }
     }

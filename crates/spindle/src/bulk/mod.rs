@@ -1,7 +1,7 @@
 //! Block multicast: one large object from a root to every member of a group, without any order among groups (RDMC).
 //!
 //! ```text
-//! BulkNode::over_streams(..)  or  BulkNode::on_one_machine(..)      create_group: one member's part, which the caller polls
+//! BulkNode::over_streams(..), on_one_machine(..), across_hosts(..)  create_group: one member's part, which the caller polls
 //!      | send(object)                  post_receive_buffer(..)      Events: Allocate, Complete, Everywhere, Failed
 //!      v
 //! BulkThread::run(node, upcalls) --> BulkGroup                      the same, polled by a thread that serves many groups
@@ -13,7 +13,8 @@
 //! all or nothing needs an ordered subgroup.
 //!
 //! Over streams, members pass on what they receive, in blocks, by a [`Schedule`](spindle_core::bulk::Schedule); the protocol stands in
-//! docs/protocol/bulk.md. On one machine the object stays in the memory of its root, and is read there by all.
+//! docs/protocol/bulk.md. On one machine the object stays in the memory of its root, and is read there by all. Across hosts one member of each does the
+//! former, and lends the object to the others of its host.
 mod bridge;
 mod error;
 mod hosts;

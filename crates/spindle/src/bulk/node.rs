@@ -29,7 +29,7 @@ pub enum Event {
         bytes: u64,
     },
     /// All of an object is here, and this member has done its part for the others. Objects complete in order. At the root: the object is
-    /// not read any more. Elsewhere the root hears of it with the next [`poll`](BulkNode::poll).
+    /// not read any more. Elsewhere the root hears of it with the next [`poll`](BulkNode::poll), when all of this member's host have it.
     Complete {
         /// Which.
         object: ObjectId,
@@ -124,9 +124,9 @@ impl BulkNode {
         if let Algorithm::Hybrid(racks) = &settings.algorithm
             && racks.members() != hosts.count()
         {
-            return Err(BulkError::Racks { found: racks.members(), members: hosts.count() });
+            return Err(BulkError::Racks { found: racks.members(), hosts: hosts.count() });
         }
-        let (head, is_root) = (hosts.head(me), me == hosts.root());
+        let (head, root) = (hosts.head(me), hosts.root());
         let others: Vec<Rank> = hosts.on_the_host_of(me).filter(|other| *other != me).collect();
         let peers = if me == head { &others[..] } else { &[head] };
         let is_mine = |part: &LocalPart| {
@@ -142,7 +142,7 @@ impl BulkNode {
             None => Carrier::Streams(Box::new(Relay::new(me, hosts, settings, streams)?)),
             Some(lender) => {
                 let relay = Relay::new(me, hosts, settings, streams)?;
-                Carrier::Both(Box::new(Bridge::new(relay, lender, me, is_root, settings.slots)?))
+                Carrier::Both(Box::new(Bridge::new(relay, lender, me, root, settings.slots)?))
             }
         };
         Ok(BulkNode { carrier, finishing: Finishing::No })

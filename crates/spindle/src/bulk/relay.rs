@@ -4,7 +4,7 @@ use super::hosts::Hosts;
 use super::node::{Event, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
-use spindle_core::bulk::{Announced, Columns, Input, Output, Session, Slot};
+use spindle_core::bulk::{Announced, Columns, Input, Output, SendError, Session, Slot};
 use spindle_fabric::bulk::{BlockHead, Buffer, BulkDown, BulkLinks, Object, Ready, Store, Word};
 use spindle_fabric::tcp::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -102,6 +102,9 @@ impl Relay {
     }
 
     pub(super) fn send(&mut self, object: Object) -> Result<ObjectId, BulkSendError> {
+        if let Some(failure) = &self.side.failure {
+            return Err(SendError::Closed { dead: failure.dead }.into());
+        }
         let bytes = object.len() as u64;
         let id = ObjectId(self.side.session.send(bytes, &mut self.side.outputs)?.0);
         self.side.on_the_way += 1;
@@ -186,13 +189,6 @@ impl Relay {
     pub(super) fn close(&mut self, dead: Rank, cause: Cause) {
         self.side.bury(dead, cause);
         self.act();
-    }
-
-    /// Ends all connections at once.
-    pub(super) fn desert(&mut self) {
-        for head in self.side.hosts.heads() {
-            self.links.end(*head, BulkDown::Closed);
-        }
     }
 
     pub(super) fn failure(&self) -> Option<&Failure> {
@@ -397,7 +393,12 @@ impl Side {
     }
 
     fn close(&mut self, dead: Rank, cause: Cause) {
-        let failure = Failure { dead, cause, objects: std::mem::take(&mut self.failed) };
+        let mut objects = std::mem::take(&mut self.failed);
+        // Room may have been asked for before the session knows of an object.
+        objects.extend(self.cargo.iter().filter_map(|cargo| cargo.object.map(|(object, _)| object)));
+        objects.sort_unstable();
+        objects.dedup();
+        let failure = Failure { dead, cause, objects };
         self.cargo.iter_mut().for_each(|cargo| *cargo = Cargo::default());
         self.failure = Some(failure.clone());
         self.events.push(Event::Failed(failure));
@@ -470,7 +471,7 @@ impl Store for Side {
                 }
                 (slot, columns)
             }
-            Word::Closed { dead } if dead.0 >= self.hosts.members() || dead == from => {
+            Word::Closed { dead } if dead.0 >= self.hosts.members() => {
                 return Err(BulkDown::Garbage { word: dead.0.into() });
             }
             Word::Closed { dead } => {
@@ -484,6 +485,13 @@ impl Store for Side {
             }
         };
         let input = Input::Columns { from: self.position(from), slot, columns };
-        self.session.handle(input, &mut self.outputs).map_err(BulkDown::Nonsense)
+        self.session.handle(input, &mut self.outputs).map_err(BulkDown::Nonsense)?;
+        // Of a block's object it was asked before. Nobody makes room for one of which only the counters tell.
+        let max = self.object_bytes_max;
+        let too_long = |output: &Output| matches!(output, Output::Size { bytes, .. } if *bytes > max);
+        match self.outputs.iter().position(too_long).map(|i| self.outputs.remove(i)) {
+            Some(Output::Size { bytes, .. }) => Err(BulkDown::TooLong { bytes, max }),
+            _ => Ok(()),
+        }
     }
 }

@@ -21,7 +21,8 @@ pub struct BulkSettings {
     pub posts_max: u32,
     /// Objects of fewer bytes, and of one block, go from the root to everybody. 0: none do.
     pub direct_below: u64,
-    /// The longest object that this member takes, in bytes. Who announces a longer one is taken for dead. It needn't be the same everywhere.
+    /// The longest object that this member takes, in bytes. Who announces or lends a longer one is taken for dead. It needn't be the same everywhere, but should
+    /// at members that share a host.
     pub object_bytes_max: u64,
     /// What else tells this group from others: a name's hash, the number of a view.
     pub tag: u64,

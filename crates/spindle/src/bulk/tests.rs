@@ -462,7 +462,11 @@ fn nonsense_on_a_stream_closes_the_group_with_its_reason() {
         ("a block without its end", [frame(BLOCK, 0, [0, 5], [6, 1, 0, 0]), vec![1; 13]].concat(), |down| {
             matches!(down, BulkDown::Garbage { .. })
         }),
-        ("a group that I have closed", frame(4, 0, [0; 2], [0; 4]), |down| matches!(down, BulkDown::Garbage { .. })),
+        (
+            "an object that only counters tell of, without end",
+            frame(COLUMNS, 0, [0; 2], [(1 << 41) + 1, 0, 0, 0]),
+            |down| matches!(down, BulkDown::TooLong { .. }),
+        ),
         ("the death of nobody", frame(4, 2, [0; 2], [0; 4]), |down| matches!(down, BulkDown::Garbage { .. })),
     ];
     for (what, bytes, is) in cases {
@@ -543,7 +547,7 @@ fn what_makes_no_group_is_refused() {
     assert!(matches!(node(2, 0, 0, &[1], &none), Err(BulkError::Settings(_))));
     let racks = Racks::new(vec![vec![Rank(0), Rank(1), Rank(2)]]).unwrap();
     let racks = BulkSettings { algorithm: Algorithm::Hybrid(racks), ..settings.clone() };
-    assert!(matches!(node(2, 0, 0, &[1], &racks), Err(BulkError::Racks { found: 3, members: 2 })));
+    assert!(matches!(node(2, 0, 0, &[1], &racks), Err(BulkError::Racks { found: 3, hosts: 2 })));
     let mut nodes = nodes(2, 0, &settings, Kind::Unix);
     assert!(matches!(nodes[1].send(vec![1]), Err(BulkSendError::Session(_))), "it is not the root");
 }
@@ -792,7 +796,38 @@ fn a_head_without_memory_is_dead_to_the_others() {
     let failure = failures(&crowd.members[0].1)[0].clone();
     assert!(matches!(failure, Failure { dead: Rank(1), cause: Cause::Memory(_), .. }), "{failure}");
     assert_eq!(failures(&crowd.members[1].1)[0].dead, Rank(1));
-    assert_eq!(far.read(&mut [0; 4096]).map(|_| far.read(&mut [0; 1]).unwrap_or(0)).unwrap_or(0), 0, "it is gone");
+    assert_eq!(failure.objects, [ObjectId(0)]);
+    drop(crowd);
+    let mut said = vec![];
+    far.read_to_end(&mut said).unwrap();
+    assert!(said.ends_with(&frame(4, 1, [0; 2], [0; 4])), "it says whose death it is");
+}
+
+/// A root that sends a third object in two slots, before it can know that any is everywhere.
+#[test]
+fn a_root_that_uses_a_slot_too_early_is_lost_and_nobody_else() {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let stream: Connection = Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap());
+    let settings = BulkSettings::default();
+    let hosts = Hosts::new(Rank(0), &[1, 2, 2]);
+    let mut parts = LocalPart::parts_among(&[Rank(1), Rank(2)], 3, Rank(1)).unwrap();
+    // It does nothing.
+    let _mate = BulkNode::across_hosts(Rank(2), hosts.clone(), &settings, [], parts.pop()).unwrap();
+    let head = BulkNode::across_hosts(Rank(1), hosts, &settings, [(Rank(0), stream)], parts.pop()).unwrap();
+    let mut crowd = Crowd::new(vec![head]);
+    crowd.turn();
+    let mut greeting = [0; 56];
+    far.read_exact(&mut greeting).unwrap();
+    let (from, to) = (greeting[4], greeting[24]);
+    (greeting[4], greeting[24]) = (to, from);
+    far.write_all(&greeting).unwrap();
+    for (slot, counters) in [(0, [6, 1, 0, 0]), (1, [6, 1, 0, 0]), (0, [12, 2, 0, 0])] {
+        far.write_all(&[frame(3, slot, [0, 5], counters), vec![1; 5], b"is whole".to_vec()].concat()).unwrap();
+        crowd.run_to_rest();
+    }
+    let told = &crowd.members[0].1;
+    let [failure] = failures(told)[..] else { panic!("{told:?}") };
+    assert!(matches!(failure, Failure { dead: Rank(0), cause: Cause::Down(_), .. }), "{failure}");
 }
 
 #[test]

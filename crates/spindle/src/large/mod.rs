@@ -18,14 +18,14 @@ pub(crate) use outbound::{Outbound, Permit};
 pub(crate) use serving::{Order, Serving};
 
 use crate::bulk::{
-    Algorithm, Buffer, BulkError, BulkGroup, BulkLinksError, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause,
-    Failure, Hosts, ObjectId, Racks, Upcalls, Waiting,
+    Algorithm, Buffer, BulkError, BulkGroup, BulkNode, BulkSendError, BulkSettings, BulkThread, Cause, Failure, Hosts,
+    ObjectId, Racks, Upcalls, Waiting,
 };
 use crate::crew::{BulkLink, BulkWay, Crew, Notices};
 use crate::node::Terms;
 use spindle_core::bulk::SendError;
 use spindle_core::{Engine, MemberId, Rank, Ring, SubgroupId, View, ViewId};
-use spindle_fabric::bulk::{LocalPart, Object};
+use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
 use spindle_fabric::net::RackName;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Fabric, Mesh, Reader};
@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 pub(crate) const LINK_LOOK: Duration = Duration::from_millis(50);
 /// How long a member may be lost to a bulk group before it is suspected, where silence is not.
 const LOST_GRACE: Duration = Duration::from_secs(1);
+/// How often a link may be late before who waits for it, and does not make it, takes its maker for lost.
+const LATE_MAX: u32 = 3;
 /// Objects of one sender that may wait here for their messages: far more than it may have on the way.
 const SHELVED_MAX: usize = 4 * outbound::OBJECTS_MAX;
 
@@ -59,7 +61,12 @@ pub(crate) struct Large {
 #[derive(Debug)]
 enum State {
     /// Its streams are being made; those that are here, by the rank in the view.
-    Opening { streams: BTreeMap<Rank, Connection>, since: Instant },
+    Opening {
+        streams: BTreeMap<Rank, Connection>,
+        since: Instant,
+        /// How often it was late.
+        late: u32,
+    },
     /// It is served, here by somebody who receives.
     Open(#[expect(dead_code, reason = "it is left when this is dropped")] BulkGroup),
     /// It is served, here by the sender, whose publishers have it.
@@ -68,7 +75,7 @@ enum State {
 
 impl State {
     fn opening() -> State {
-        State::Opening { streams: BTreeMap::new(), since: Instant::now() }
+        State::Opening { streams: BTreeMap::new(), since: Instant::now(), late: 0 }
     }
 }
 
@@ -139,6 +146,13 @@ impl<'a> Group<'a> {
 
     fn id(&self, member: Rank) -> MemberId {
         self.view.members[member.index()]
+    }
+
+    /// Whether `from` and I are heads of two hosts.
+    fn is_between_heads(&self, from: Rank, crew: &Crew) -> bool {
+        let hosts = self.hosts(crew);
+        let is_head = |member| hosts.heads().contains(&self.place(member));
+        from != self.me && is_head(from) && is_head(self.me)
     }
 
     /// Whether the stream between me and `other`, heads of two hosts, is mine to make: the root makes all of its own, so that the others hear of the group;
@@ -236,6 +250,8 @@ impl Large {
                 continue;
             }
             match way {
+                // Who takes others for heads than its peers is in no group with them. They learn it when the stream ends.
+                BulkWay::Stream(_) if !group.is_between_heads(from, crew) => {}
                 BulkWay::Lend(socket) => self.borrow(&group, from, socket, crew, engine, fabric),
                 BulkWay::Stream(stream) => {
                     if let State::Opening { streams, .. } = self.groups.entry(number).or_insert_with(State::opening) {
@@ -282,14 +298,18 @@ impl Large {
         engine: &Engine,
         fabric: &Mesh,
     ) {
-        let Some(State::Opening { streams, since }) = self.groups.get_mut(&group.number()) else { return };
+        let Some(State::Opening { streams, since, late }) = self.groups.get_mut(&group.number()) else { return };
         let (hosts, me) = (group.hosts(crew), group.place(group.me));
         let is_late = since.elapsed() >= self.grace;
         let heads = hosts.heads().iter().filter(|place| **place != me).map(|place| group.members()[place.index()]);
-        for head in heads.clone().filter(|head| group.is_mine(*head) && !streams.contains_key(head)) {
-            crew.make_bulk_stream(group.id(head), group.view.id, group.number());
-            if is_late {
-                // Whoever has to make a link judges, and not who waits for it.
+        *late += u32::from(is_late);
+        for head in heads.clone().filter(|head| !streams.contains_key(head)) {
+            let is_mine = group.is_mine(head);
+            if is_mine {
+                crew.make_bulk_stream(group.id(head), group.view.id, group.number());
+            }
+            // Whoever has to make a link judges; who waits for it does when that one has not been judged either.
+            if is_late && (is_mine || *late > LATE_MAX) {
                 self.lost.push((head, Instant::now()));
             }
         }
@@ -303,8 +323,14 @@ impl Large {
         let streams = std::mem::take(streams).into_iter().filter(|(member, _)| heads.contains(member));
         let streams = streams.map(|(member, stream)| (group.place(member), stream));
         let settings = group.settings(&hosts, crew, self.bytes_max);
-        let node = Self::lend(group, &hosts, crew)
-            .and_then(|part| BulkNode::across_hosts(me, hosts, &settings, streams, part));
+        let part = match Self::lend(group, &hosts, crew) {
+            Ok(part) => part,
+            Err(error) => {
+                let what = format!("large messages of {}: {error}", group.root);
+                return self.told.tell(group.view.id, Trouble::Unable(what));
+            }
+        };
+        let node = BulkNode::across_hosts(me, hosts, &settings, streams, part);
         match outbound {
             Some(outbound) => self.send(group, node, outbound),
             None => self.receive(group, node, engine, fabric),
@@ -312,7 +338,7 @@ impl Large {
     }
 
     /// Hands the others of this host the sockets through which I lend, if there are others: my part among them.
-    fn lend(group: &Group<'_>, hosts: &Hosts, crew: &mut Crew) -> Result<Option<LocalPart>, BulkError> {
+    fn lend(group: &Group<'_>, hosts: &Hosts, crew: &mut Crew) -> Result<Option<LocalPart>, BulkLinksError> {
         let me = group.place(group.me);
         let here: Vec<Rank> = hosts.on_the_host_of(me).collect();
         if here.len() == 1 {
@@ -377,8 +403,7 @@ impl Large {
             Ok(running) => Some(running),
             Err(error) => {
                 // What others have handed over is theirs to answer for.
-                let is_handed_over = matches!(error, BulkError::Links(BulkLinksError::Connections { .. }));
-                let is_theirs = group.root != group.me && is_handed_over;
+                let is_theirs = group.root != group.me && matches!(error, BulkError::Links(_));
                 self.told.tell(group.view.id, if is_theirs { Trouble::Lost(group.root) } else { unable(error) });
                 None
             }
