@@ -684,6 +684,10 @@ fn who_leaves_before_the_others_is_told_who_is_left() {
 
 /// A group whose members of the same number in `hosts` share one.
 fn across(hosts: &[u32], root: u32, settings: &BulkSettings, kind: Kind) -> Vec<BulkNode> {
+    across_over(hosts, root, settings, mesh(hosts.len() as u32, kind))
+}
+
+fn across_over(hosts: &[u32], root: u32, settings: &BulkSettings, mesh: Vec<Vec<(Rank, Connection)>>) -> Vec<BulkNode> {
     let members = hosts.len() as u32;
     let hosts = Hosts::new(Rank(root), hosts);
     let mut parts: Vec<Option<LocalPart>> = (0..members).map(|_| None).collect();
@@ -701,7 +705,7 @@ fn across(hosts: &[u32], root: u32, settings: &BulkSettings, kind: Kind) -> Vec<
         let streams = streams.into_iter().filter(|(peer, _)| is_head(&Rank(me)) && is_head(peer));
         BulkNode::across_hosts(Rank(me), hosts.clone(), settings, streams, part).unwrap()
     };
-    (0..).zip(mesh(members, kind).into_iter().zip(parts)).map(node).collect()
+    (0..).zip(mesh.into_iter().zip(parts)).map(node).collect()
 }
 
 #[test]
@@ -722,6 +726,17 @@ fn across_hosts_heads_pass_blocks_on_and_lend_to_the_others() {
     crowd.root(0).send(content(0, 20 * BLOCK)).unwrap();
     crowd.run_until("delivery", |told| completed(told).len() == 1);
     assert!(completed(&crowd.members[1].1)[0].1.segment().is_some());
+}
+
+#[test]
+fn between_hosts_every_object_crosses_once_however_many_members_they_have() {
+    let (bytes, crossed) = (400 * BLOCK, Arc::new(AtomicU64::new(0)));
+    let count = |(to, stream)| (to, Box::new(Counted(stream, Arc::clone(&crossed))) as Connection);
+    let streams = mesh(9, Kind::Unix).into_iter().map(|streams| streams.into_iter().map(count).collect()).collect();
+    let nodes = across_over(&[1, 2, 3, 1, 2, 3, 1, 2, 3], 4, &settings(Algorithm::BinomialPipeline), streams);
+    check_objects(&mut Crowd::new(nodes), 4, &[bytes]);
+    let crossed = crossed.load(Ordering::Relaxed);
+    assert!((2 * bytes..2 * bytes + bytes / 2).contains(&crossed), "{crossed}");
 }
 
 #[test]
