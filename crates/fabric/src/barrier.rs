@@ -26,7 +26,7 @@
 //!
 //! Kernels are not perfect in it. On Linux 6.18, on two cores of a virtual Intel Xeon, a program of two threads that does nothing but the above, in C, missed
 //! both once in 8 million rounds, and in a quarter of runs of 20,000 rounds while threads of the ringer's process began and ended on the ringer's core
-//! (and without the call 26 to 292 times in each run). So every sleep is bounded, the first ones after work to milliseconds: a barrier that
+//! (and without the call 26 to 292 times in each run). So every sleep is bounded: a barrier that
 //! fails costs time, not progress.
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 use std::sync::OnceLock;

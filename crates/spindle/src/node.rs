@@ -67,8 +67,6 @@ pub struct Node {
     relaying: bool,
     /// Whether messages, or applications, may wait for a subgroup to have enough members again.
     waiting: bool,
-    /// Sleeps since something was found.
-    naps: u32,
     /// Whether there may be something to do beside the engine's work.
     has_chores: bool,
     leaving: Leaving,
@@ -190,11 +188,6 @@ struct Clock {
 
 /// Polls for which the clock is not read.
 const POLLS_PER_LOOK: u32 = 64;
-/// The longest first sleep after something was found. Each one after it may be four times as long: a ring that was missed, which the kernel has been seen to
-/// let happen (`spindle_fabric`'s barrier), costs no more than that.
-const NAP: Duration = Duration::from_millis(1);
-/// How often it grows.
-const NAPS_MAX: u32 = 6;
 /// How often a node looks whether a view that begins is complete, beside being woken for it.
 const INSTALL_LOOK: Duration = Duration::from_millis(10);
 /// So many times the silence that is suspected a node waits for most of the members of a view.
@@ -456,7 +449,6 @@ impl Node {
             had_spare: false,
             relaying,
             waiting,
-            naps: 0,
             has_chores: true,
             leaving,
             running,
@@ -618,11 +610,9 @@ impl Node {
         }
         self.wake_at = progress.wake_at;
         match self.engine.state() {
-            State::Running if worked || progress.worked => {
-                self.naps = 0;
+            State::Running if worked || progress.worked || progress.wake_at.is_some_and(|at| at <= self.clock.now) => {
                 Ok(Poll::Worked)
             }
-            State::Running if progress.wake_at.is_some_and(|at| at <= self.clock.now) => Ok(Poll::Worked),
             State::Running => Ok(Poll::Idle),
             State::Finished => Ok(self.finish()),
             State::Ended => self.end_view(),
@@ -1171,9 +1161,7 @@ impl Node {
             let retired = (!self.retired.is_empty()).then_some(RETIRED_LOOK);
             let opening = self.large.is_pending().then_some(LINK_LOOK);
             let waits = [wake_in, self.crew.patience(), joins, retired, opening];
-            let nap = NAP * 4u32.pow(self.naps);
-            self.naps = (self.naps + 1).min(NAPS_MAX);
-            self.fabric.sleep(waits.into_iter().flatten().fold(at_most.min(nap), Duration::min));
+            self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
             if self.terms.suspect_after.is_some() {
                 self.clock.look();
             }
