@@ -409,8 +409,7 @@ impl LocalLinks {
         loaned.readers.len() < before
     }
 
-    /// Ends the connection to a peer.
-    pub fn end(&mut self, peer: Rank) {
+    fn end(&mut self, peer: Rank) {
         if let Some(link) = self.links[peer.index()].take() {
             // Somebody may hold a duplicate of the descriptor, which would keep it in there.
             let _ = epoll::delete(&self.epoll, &link.socket);

@@ -380,19 +380,28 @@ fn against_raw(sends: impl FnOnce(&mut UnixStream)) -> Failure {
     failures(&told)[0].clone()
 }
 
+/// A stream, and its other end, at which a test speaks.
+fn raw_end() -> (Connection, UnixStream) {
+    let (near, far) = UnixStream::pair().unwrap();
+    (Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap()), far)
+}
+
+/// Answers a greeting: the answer is the same with the ranks exchanged.
+fn greet(far: &mut UnixStream) {
+    let mut greeting = [0; 56];
+    far.read_exact(&mut greeting).unwrap();
+    let (from, to) = (greeting[4], greeting[24]);
+    (greeting[4], greeting[24]) = (to, from);
+    far.write_all(&greeting).unwrap();
+}
+
 fn told_by_raw(sends: impl FnOnce(&mut UnixStream, &mut Crowd)) -> Vec<Event> {
-    let (near, mut far) = UnixStream::pair().unwrap();
-    let stream: Connection = Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap());
+    let (stream, mut far) = raw_end();
     let settings = settings(Algorithm::Chain);
     let node = BulkNode::over_streams(2, Rank(1), Rank(0), &settings, [(Rank(0), stream)]).unwrap();
     let mut crowd = Crowd::new(vec![node]);
     crowd.turn();
-    let mut greeting = [0; 56];
-    far.read_exact(&mut greeting).unwrap();
-    // The answer is the same with the ranks exchanged.
-    let (from, to) = (greeting[4], greeting[24]);
-    (greeting[4], greeting[24]) = (to, from);
-    far.write_all(&greeting).unwrap();
+    greet(&mut far);
     sends(&mut far, &mut crowd);
     far.shutdown(std::net::Shutdown::Write).unwrap();
     crowd.run_until("the end", |told| !failures(told).is_empty());
@@ -791,8 +800,7 @@ fn across_hosts_a_death_fails_the_group_once_at_everybody() {
 
 #[test]
 fn a_head_without_memory_is_dead_to_the_others() {
-    let (near, mut far) = UnixStream::pair().unwrap();
-    let stream: Connection = Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap());
+    let (stream, mut far) = raw_end();
     let settings = BulkSettings { object_bytes_max: u64::MAX, ..BulkSettings::default() };
     let hosts = Hosts::new(Rank(0), &[1, 2, 2]);
     let mut parts = LocalPart::parts_among(&[Rank(1), Rank(2)], 3, Rank(1)).unwrap();
@@ -800,11 +808,7 @@ fn a_head_without_memory_is_dead_to_the_others() {
     let head = BulkNode::across_hosts(Rank(1), hosts, &settings, [(Rank(0), stream)], parts.pop()).unwrap();
     let mut crowd = Crowd::new(vec![head, mate]);
     crowd.turn();
-    let mut greeting = [0; 56];
-    far.read_exact(&mut greeting).unwrap();
-    let (from, to) = (greeting[4], greeting[24]);
-    (greeting[4], greeting[24]) = (to, from);
-    far.write_all(&greeting).unwrap();
+    greet(&mut far);
     // The head of the first block of an object of 2^48 bytes, for which no machine has memory.
     far.write_all(&frame(3, 0, [0, BulkSettings::BLOCK_BYTES], [(1 << 48) + 1, 1, 0, 0])).unwrap();
     crowd.run_until("the end", |told| !failures(told).is_empty());
@@ -821,8 +825,7 @@ fn a_head_without_memory_is_dead_to_the_others() {
 /// A root that sends a third object in two slots, before it can know that any is everywhere.
 #[test]
 fn a_root_that_uses_a_slot_too_early_is_lost_and_nobody_else() {
-    let (near, mut far) = UnixStream::pair().unwrap();
-    let stream: Connection = Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap());
+    let (stream, mut far) = raw_end();
     let settings = BulkSettings::default();
     let hosts = Hosts::new(Rank(0), &[1, 2, 2]);
     let mut parts = LocalPart::parts_among(&[Rank(1), Rank(2)], 3, Rank(1)).unwrap();
@@ -831,11 +834,7 @@ fn a_root_that_uses_a_slot_too_early_is_lost_and_nobody_else() {
     let head = BulkNode::across_hosts(Rank(1), hosts, &settings, [(Rank(0), stream)], parts.pop()).unwrap();
     let mut crowd = Crowd::new(vec![head]);
     crowd.turn();
-    let mut greeting = [0; 56];
-    far.read_exact(&mut greeting).unwrap();
-    let (from, to) = (greeting[4], greeting[24]);
-    (greeting[4], greeting[24]) = (to, from);
-    far.write_all(&greeting).unwrap();
+    greet(&mut far);
     for (slot, counters) in [(0, [6, 1, 0, 0]), (1, [6, 1, 0, 0]), (0, [12, 2, 0, 0])] {
         far.write_all(&[frame(3, slot, [0, 5], counters), vec![1; 5], b"is whole".to_vec()].concat()).unwrap();
         crowd.run_to_rest();
