@@ -246,9 +246,15 @@ impl<'a> Round<'a> {
         (host, (self.founding || host > 0) && !on(host).any(|process| process.is_seed))
     }
 
-    /// Fewer than these are made up for.
+    /// Fewer than these are made up for. A group is founded by no fewer than are to found it, whoever of them was lost meanwhile.
     fn least(&self) -> usize {
-        if self.hosts.is_some() { self.plan.hosts as usize } else { *self.options.members.start() as usize }
+        if self.founding {
+            self.plan.founders as usize
+        } else if self.hosts.is_some() {
+            self.plan.hosts as usize
+        } else {
+            *self.options.members.start() as usize
+        }
     }
 
     fn most(&self) -> usize {
