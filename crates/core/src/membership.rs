@@ -369,7 +369,8 @@ impl Membership {
         }
         self.looked = Some(now);
         let heartbeat = self.next_heartbeat();
-        self.write(membership::HEARTBEAT, &[heartbeat], table);
+        table.store(membership::HEARTBEAT, heartbeat);
+        table.post_quietly(&self.peers, membership::HEARTBEAT..membership::HEARTBEAT + 8);
         // If I stood still, or my clock jumped, the others' silence is no longer than what I can vouch for.
         let silent_ns = passed_ns.min(2 * step_ns);
         let (mut is_lost, mut silence) = (false, Silence::default());

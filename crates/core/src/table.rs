@@ -139,6 +139,13 @@ pub trait Table: Rows {
     /// among them and means nothing. A fabric in which a store is a post only has to wake the peers that sleep.
     fn post(&mut self, peers: &[Rank], range: Range<u64>);
 
+    /// As [`post`](Self::post), for what peers look at by their clocks: nobody has to be woken for it. A fabric in which a store is a post
+    /// has nothing to do.
+    #[inline]
+    fn post_quietly(&mut self, peers: &[Rank], range: Range<u64>) {
+        self.post(peers, range);
+    }
+
     /// Whether a post costs enough that what nobody waits for had better go with the next one. Where a store is a post it does not.
     #[inline]
     fn posts_cost(&self) -> bool {

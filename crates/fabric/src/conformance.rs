@@ -4,7 +4,7 @@
 //! members on threads of their own; a fabric that lives on one thread, like a simulated one, leaves them out. A case fails by panic.
 //! Waits are bounded, generously; a bound that is reached is a failure, and no case asks for speed.
 use crate::fabric::Fabric;
-use spindle_core::layout::{LINE_BYTES, entry};
+use spindle_core::layout::{LINE_BYTES, entry, membership};
 use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -68,6 +68,7 @@ macro_rules! conformance_suite {
             the_newest_value_wins
             a_post_to_one_reaches_that_one
             posts_to_one_keep_their_order
+            a_quiet_post_is_seen_after_those_before_it
             my_own_rank_in_a_post_means_nothing
             a_post_to_nobody_means_nothing
             rows_do_not_mix
@@ -343,6 +344,22 @@ pub fn posts_to_one_keep_their_order<H: Harness>() {
             group.settle();
         }
     }
+}
+
+/// Though it wakes nobody.
+pub fn a_quiet_post_is_seen_after_those_before_it<H: Harness>() {
+    let mut group = Group::<H>::new(2);
+    let (first, second) = (counter(&group.layout, Rank(0)), membership::HEARTBEAT);
+    for value in 1..50 {
+        group.put(Rank(0), first, value);
+        group.fabric(0).store(second, value);
+        group.fabric(0).post_quietly(&[Rank(1)], second..second + 8);
+        let peer = &group.fabrics[1];
+        let shown = peer.load(Rank(0), second);
+        assert!(peer.load(Rank(0), first) >= shown);
+    }
+    group.settle();
+    group.assert_all_see(Rank(0), second, 49);
 }
 
 /// Lists of peers may name the poster.

@@ -642,6 +642,15 @@ impl Table for Mesh {
                 doorbell.ring_unfenced();
             }
         }
+        self.post_quietly(peers, range);
+    }
+
+    /// Who shares memory has it already.
+    ///
+    /// # Panics
+    /// As [`post`](Self::post).
+    #[inline]
+    fn post_quietly(&mut self, peers: &[Rank], range: Range<u64>) {
         if !self.far.is_empty() {
             self.post_far(peers, range);
         }

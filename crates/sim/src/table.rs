@@ -91,11 +91,13 @@ pub(crate) enum Action {
         at: u64,
         value: u64,
     },
-    /// `peers` by bits; `copied` is where the range's content begins in the table's scratch memory, if it was copied.
+    /// `peers` by bits; `copied` is where the range's content begins in the table's scratch memory, if it was copied; a `quiet` one rings no
+    /// doorbell.
     Post {
         peers: u64,
         range: Range<u64>,
         copied: usize,
+        quiet: bool,
     },
 }
 
@@ -458,6 +460,25 @@ impl SimTable {
         *self.inbound[owner.index()].borrow_mut() = link;
         landed
     }
+
+    fn add_post(&mut self, peers: &[Rank], range: Range<u64>, quiet: bool) {
+        self.access();
+        let row = &self.rows[self.me.index()];
+        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
+        let copied = if range.start < row.control_bytes() {
+            let start = self.scratch_words.len();
+            self.scratch_words.extend(range.clone().step_by(8).map(|at| row.word(at)));
+            start
+        } else {
+            let start = self.scratch_bytes.len();
+            if self.copy_data {
+                self.scratch_bytes.extend_from_slice(row.slice(range.start, range.end - range.start));
+            }
+            start
+        };
+        self.actions.push(Action::Post { peers, range, copied, quiet });
+        self.count.set(self.actions.len() as u64);
+    }
 }
 
 impl Rows for SimTable {
@@ -520,22 +541,11 @@ impl Table for SimTable {
     }
 
     fn post(&mut self, peers: &[Rank], range: Range<u64>) {
-        self.access();
-        let row = &self.rows[self.me.index()];
-        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
-        let copied = if range.start < row.control_bytes() {
-            let start = self.scratch_words.len();
-            self.scratch_words.extend(range.clone().step_by(8).map(|at| row.word(at)));
-            start
-        } else {
-            let start = self.scratch_bytes.len();
-            if self.copy_data {
-                self.scratch_bytes.extend_from_slice(row.slice(range.start, range.end - range.start));
-            }
-            start
-        };
-        self.actions.push(Action::Post { peers, range, copied });
-        self.count.set(self.actions.len() as u64);
+        self.add_post(peers, range, false);
+    }
+
+    fn post_quietly(&mut self, peers: &[Rank], range: Range<u64>) {
+        self.add_post(peers, range, true);
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Pace {
     /// Polls since one found something, or since it was idle first.
     looks: u32,
     since: Option<Instant>,
+    /// It was idle for so long that it slept, and nothing was found since.
+    slept: bool,
 }
 
 /// Who wants the core, by how long the thread was away when it last gave way.
@@ -62,18 +64,20 @@ impl Core {
 
 impl Pace {
     pub(crate) fn new(spin_for: Duration) -> Pace {
-        Pace { spin_for, core: Core::Own, looks: 0, since: None }
+        Pace { spin_for, core: Core::Own, looks: 0, since: None, slept: false }
     }
 
     /// The last poll found something.
     pub(crate) fn worked(&mut self) {
         self.looks = 0;
         self.since = None;
+        self.slept = false;
     }
 
     /// The last poll found nothing.
     pub(crate) fn idle(&mut self) -> Idle {
-        if self.spin_for.is_zero() {
+        // Who woke up to show that it lives has no more to look for than before.
+        if self.slept || self.spin_for.is_zero() {
             return Idle::Sleep;
         }
         self.looks = self.looks.wrapping_add(1);
@@ -91,7 +95,8 @@ impl Pace {
         let now = Instant::now();
         self.core = Core::after(now - before);
         let idle_for = now - *self.since.get_or_insert(before);
-        if idle_for >= self.spin_for { Idle::Sleep } else { Idle::Look }
+        self.slept = idle_for >= self.spin_for;
+        if self.slept { Idle::Sleep } else { Idle::Look }
     }
 }
 
@@ -114,6 +119,18 @@ mod tests {
             // Two milliseconds, or a look that was away for longer than others may be.
             assert!(start.elapsed() > AWAY_SHARED);
         }
+    }
+
+    #[test]
+    fn who_has_slept_looks_once_and_sleeps_on_until_there_is_work() {
+        let mut pace = Pace::new(Duration::from_nanos(1));
+        while !pace.slept {
+            pace.idle();
+        }
+        assert_eq!(looks_until_sleep(&mut pace), 1);
+        pace.worked();
+        pace.core = Core::Own;
+        assert_eq!(looks_until_sleep(&mut pace), Core::Own.looks());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The member processes of a benchmark, as the benchmark holds them.
 use super::args::{Drive, Fabric, Wait, cores};
-use super::clock::cpu_of;
+use super::clock::Usage;
 use super::wire::{Counts, Order, Place, Plan, Ran, Reply, Setup};
 use crate::clock::now_ns;
 use anyhow::{Context, bail};
@@ -121,11 +121,11 @@ impl Team {
     /// Waits until what was sent is delivered and the polling threads sleep.
     fn quiet(&self) -> anyhow::Result<()> {
         let until = Instant::now() + QUIET_WITHIN;
-        let mut before = self.cpu()?;
+        let mut before = self.usage()?;
         loop {
             thread::sleep(QUIET_LOOK);
-            let now = self.cpu()?;
-            if now.saturating_sub(before) < QUIET_CPU {
+            let now = self.usage()?;
+            if Duration::from_nanos(now.since(before).cpu_ns) < QUIET_CPU {
                 return Ok(());
             }
             if Instant::now() > until {
@@ -135,9 +135,9 @@ impl Team {
         }
     }
 
-    /// CPU time that the members have used.
-    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
-        let of = |member: &Member| cpu_of(member.process.id()).context("can't read a member's CPU time from /proc");
+    /// What the members have used.
+    pub(super) fn usage(&self) -> anyhow::Result<Usage> {
+        let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
         self.members.iter().map(of).sum()
     }
 

@@ -23,10 +23,11 @@
 //! prints what it saw: `bench` (`throughput_member`), `rank`, `members`, `senders`, `size_bytes`, `messages_per_second` and
 //! `bytes_per_second` of the order, `delivered` in all, and `cpu_ns_per_message` of this member.
 //!
-//! With `--idle` a run has `members`, `drive`, `seconds`, and `idle_cpu_percent`: CPU time of all members in percent of a core
-//! while nobody sends, after a stream.
+//! With `--idle` a run has `members`, `drive`, `seconds`, `idle_cpu_percent`: CPU time of all members in percent of a core
+//! while nobody sends, after a stream; `wakes_per_second`: how often they wake up, all together; and `sleepers_cpu_percent`: what as many
+//! threads take that wake up as often and do nothing.
 use super::args::{ANY_NETWORK, Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
-use super::clock::Usage;
+use super::clock::{Usage, sleepers};
 use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::member;
 use super::pairing::{Pair, Ratio, quantile};
@@ -198,6 +199,8 @@ struct Idle {
     drive: Drive,
     seconds: f64,
     idle_cpu_percent: f64,
+    wakes_per_second: f64,
+    sleepers_cpu_percent: f64,
 }
 
 /// Why the arguments make no sense together.
@@ -490,18 +493,25 @@ fn idle(args: &Args, members: u32) -> anyhow::Result<Idle> {
     let mut team = Team::start(members, Plan { drive, ..args.plan(members, size) }, cores)?;
     team.slice(SLICE)?;
     thread::sleep(SETTLE);
-    let (before, start) = (team.cpu()?, Instant::now());
+    let (before, start) = (team.usage()?, Instant::now());
     thread::sleep(args.seconds);
-    let (used, elapsed) = (team.cpu()?.saturating_sub(before), start.elapsed());
+    let (used, seconds) = (team.usage()?.since(before), start.elapsed().as_secs_f64());
     team.finish()?;
-    let idle_cpu_percent = 100.0 * used.as_secs_f64() / elapsed.as_secs_f64();
-    Ok(Idle { members, drive, seconds: elapsed.as_secs_f64(), idle_cpu_percent })
+    let idle_cpu_percent = used.cpu_ns as f64 / 1e7 / seconds;
+    let wakes_per_second = used.voluntary as f64 / seconds;
+    let sleepers_cpu_percent = sleepers(members, wakes_per_second, args.seconds)?;
+    Ok(Idle { members, drive, seconds, idle_cpu_percent, wakes_per_second, sleepers_cpu_percent })
 }
 
 fn print_idle(runs: &[Idle], out: &mut impl Write) -> io::Result<()> {
-    let mut table = Table::new(&["idle members", "CPU, % of a core"]);
+    let mut table = Table::new(&["idle members", "CPU, % of a core", "wake-ups/s", "only to wake, %"]);
     for run in runs {
-        table.row(vec![run.members.to_string(), format!("{:.2}", run.idle_cpu_percent)]);
+        table.row(vec![
+            run.members.to_string(),
+            format!("{:.2}", run.idle_cpu_percent),
+            format!("{:.0}", run.wakes_per_second),
+            format!("{:.2}", run.sleepers_cpu_percent),
+        ]);
     }
     table.print(out)
 }

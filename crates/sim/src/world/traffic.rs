@@ -24,7 +24,8 @@ impl World<'_> {
             }
             match action {
                 Action::Store { at, value } => self.stored(seat, *at, *value)?,
-                Action::Post { peers, range, copied } => {
+                Action::Post { quiet: true, .. } if self.plan.visibility == Visibility::Shared => {}
+                Action::Post { peers, range, copied, .. } => {
                     posts += 1;
                     self.posted(seat, *peers, range, *copied);
                 }
