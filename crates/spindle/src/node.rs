@@ -14,6 +14,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{
     Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View, ViewId,
@@ -182,11 +183,15 @@ struct Clock {
     start: Instant,
     now: Time,
     polls: u32,
+    /// The last poll found work, of which an upcall may have been a part.
+    worked: bool,
+    /// What the system's coarse clock said when it was read last.
+    coarse: Timespec,
     /// Whether it was read since somebody asked.
     looked: bool,
 }
 
-/// Polls for which the clock is not read.
+/// Polls that find nothing for which the clock is not read.
 const POLLS_PER_LOOK: u32 = 64;
 /// How often a node looks whether a view that begins is complete, beside being woken for it.
 const INSTALL_LOOK: Duration = Duration::from_millis(10);
@@ -211,16 +216,29 @@ const GUESTS_MAX: usize = 64;
 const VIEWS_BEHIND_MAX: usize = 8;
 
 impl Clock {
+    fn new() -> Clock {
+        let coarse = clock_gettime(ClockId::MonotonicCoarse);
+        Clock { start: Instant::now(), now: Time(0), polls: 0, worked: false, coarse, looked: false }
+    }
+
     fn look(&mut self) {
         (self.polls, self.looked) = (0, true);
         self.now = Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// Before each poll. Nobody knows how long an upcall takes, and it costs little to ask the coarse clock, which moves on every few
+    /// milliseconds.
+    #[inline]
     fn tick(&mut self) {
         self.polls += 1;
-        if self.polls == POLLS_PER_LOOK {
+        if self.polls == POLLS_PER_LOOK || (std::mem::take(&mut self.worked) && self.coarse_moved()) {
             self.look();
         }
+    }
+
+    fn coarse_moved(&mut self) -> bool {
+        let coarse = clock_gettime(ClockId::MonotonicCoarse);
+        std::mem::replace(&mut self.coarse, coarse) != coarse
     }
 }
 
@@ -425,7 +443,7 @@ impl Node {
         let (large, kept) = (Large::new(notices, &terms), Arc::new(Kept::default()));
         kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
         let by_id = begin_lines(&mut lines, &mut engine, &fabric, &view);
-        let clock = Clock { start: Instant::now(), now: Time(0), polls: 0, looked: false };
+        let clock = Clock::new();
         let joins = Joins::new(handover);
         let (next, relaying, waiting, running, states, wake_at) = (None, false, true, false, VecDeque::new(), None);
         let leaving = Leaving::No;
@@ -609,6 +627,7 @@ impl Node {
             self.ask_whether_they_go_on();
         }
         self.wake_at = progress.wake_at;
+        self.clock.worked = progress.worked;
         match self.engine.state() {
             State::Running if worked || progress.worked || progress.wake_at.is_some_and(|at| at <= self.clock.now) => {
                 Ok(Poll::Worked)

@@ -14,14 +14,13 @@ impl Handler for Nothing {
     fn deliver(&mut self, _: SubgroupId, _: &mut Batch<'_>) {}
 }
 
-/// Three members that this thread polls: nothing means silence.
-fn found(scratch: &Scratch) -> Vec<Node> {
-    let founder = |id| Config { id: Some(id), suspect_after: None, ..scratch.group(3, LONG) };
-    let joining = [1, 2, 3].map(|id| {
-        let config = founder(id);
+/// Members that this thread polls.
+fn found<const N: usize>(scratch: &Scratch, suspect_after: Option<Duration>) -> [Node; N] {
+    let joining: [_; N] = std::array::from_fn(|i| {
+        let config = Config { id: Some(i as u64 + 1), suspect_after, ..scratch.group(N as u32, LONG) };
         std::thread::spawn(move || config.join().unwrap())
     });
-    joining.map(|thread| thread.join().unwrap()).into()
+    joining.map(|thread| thread.join().unwrap())
 }
 
 fn poll(nodes: &mut [Node]) -> Vec<Result<Poll, Ended>> {
@@ -34,7 +33,8 @@ fn a_member_may_be_evicted_at_any_moment_of_a_change() {
     let mut moments = [0; 3];
     for polls in 0..30 {
         let scratch = Scratch::new(&format!("evicting-{polls}"));
-        let mut nodes = found(&scratch);
+        // Nothing means silence.
+        let mut nodes: [Node; 3] = found(&scratch, None);
         let _publishers: Vec<_> = nodes.iter_mut().map(|node| node.publisher("all").unwrap()).collect();
         let visitor = Mailbox::visit(&RuntimeDir::new(&scratch.0).unwrap(), &GroupName::new("g").unwrap()).unwrap();
         nodes[1].leave();
@@ -56,4 +56,35 @@ fn a_member_may_be_evicted_at_any_moment_of_a_change() {
         }
     }
     assert!(moments.iter().all(|count| *count > 0), "too few moments were tried: {moments:?}");
+}
+
+/// A handler that takes its time with each message, but never as long as a member may be silent.
+struct Slow(u32);
+
+impl Handler for Slow {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|_| {
+            std::thread::sleep(Duration::from_millis(30));
+            self.0 += 1;
+        });
+    }
+}
+
+#[test]
+fn who_takes_its_time_in_each_of_many_upcalls_is_not_silent() {
+    let scratch = Scratch::new("slow");
+    let [mut slow, mut other] = found(&scratch, Some(Duration::from_millis(200)));
+    let mut publisher = other.publisher("all").unwrap();
+    let mut slows = Slow(0);
+    let patience = Instant::now() + LONG;
+    for sent in 1..=40 {
+        publisher.send(b"m", LONG).unwrap();
+        while slows.0 < sent {
+            slow.poll(&mut slows).unwrap();
+            // Often, so that it looks at the clock in between.
+            (0..100).for_each(|_| _ = other.poll(&mut Nothing).unwrap());
+            assert_eq!(other.view().members.len(), 2, "after {sent} messages");
+            assert!(Instant::now() < patience);
+        }
+    }
 }
