@@ -9,6 +9,7 @@
 pub mod barrier;
 pub mod bell;
 pub mod bulk;
+pub mod coarse;
 pub mod conformance;
 pub mod fabric;
 mod far;
@@ -27,6 +28,7 @@ pub mod shm;
 pub mod tcp;
 
 pub use bell::{Bell, Doorbell};
+pub use coarse::CoarseClock;
 pub use fabric::Fabric;
 pub use life::LifeLine;
 pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired, Watched};

@@ -14,7 +14,6 @@ use crate::shared::{End, Shared, Upcall};
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{
     Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View, ViewId,
@@ -24,7 +23,7 @@ use spindle_fabric::mail::{Letter, Refusal, Request};
 use spindle_fabric::net::Purpose;
 use spindle_fabric::region::check_room;
 use spindle_fabric::tcp::Connection;
-use spindle_fabric::{Fabric, MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts, Retired};
+use spindle_fabric::{CoarseClock, Fabric, MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts, Retired};
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
@@ -185,8 +184,7 @@ struct Clock {
     polls: u32,
     /// The last poll found work, of which an upcall may have been a part.
     worked: bool,
-    /// What the system's coarse clock said when it was read last.
-    coarse: Timespec,
+    coarse: CoarseClock,
     /// Whether it was read since somebody asked.
     looked: bool,
 }
@@ -217,8 +215,14 @@ const VIEWS_BEHIND_MAX: usize = 8;
 
 impl Clock {
     fn new() -> Clock {
-        let coarse = clock_gettime(ClockId::MonotonicCoarse);
-        Clock { start: Instant::now(), now: Time(0), polls: 0, worked: false, coarse, looked: false }
+        Clock {
+            start: Instant::now(),
+            now: Time(0),
+            polls: 0,
+            worked: false,
+            coarse: CoarseClock::new(),
+            looked: false,
+        }
     }
 
     fn look(&mut self) {
@@ -231,14 +235,9 @@ impl Clock {
     #[inline]
     fn tick(&mut self) {
         self.polls += 1;
-        if self.polls == POLLS_PER_LOOK || (std::mem::take(&mut self.worked) && self.coarse_moved()) {
+        if self.polls == POLLS_PER_LOOK || (std::mem::take(&mut self.worked) && self.coarse.has_moved()) {
             self.look();
         }
-    }
-
-    fn coarse_moved(&mut self) -> bool {
-        let coarse = clock_gettime(ClockId::MonotonicCoarse);
-        std::mem::replace(&mut self.coarse, coarse) != coarse
     }
 }
 
