@@ -24,10 +24,11 @@
 //! - A sleeper that can't (a seccomp filter, say) says so beside its doorbell, and who opens that doorbell takes
 //!   [`Barrier::Fence`] for it ([`Barrier::joined`]). So members may differ, whatever the reason.
 //!
-//! Kernels are not perfect in it. On Linux 6.18, on two cores of a virtual Intel Xeon, a program of two threads that does nothing but the above, in C, missed
-//! both once in 8 million rounds, and in a quarter of runs of 20,000 rounds while threads of the ringer's process began and ended on the ringer's core
-//! (and without the call 26 to 292 times in each run). So every sleep is bounded: a barrier that
-//! fails costs time, not progress.
+//! Linux does not always keep that (seen on 6.18, track record 82). A thread that ends takes the mark of its registered process from its
+//! processor (`exit_mm`), and when another thread of the same process runs there next, the mark is not set again (`membarrier_switch_mm` finds the
+//! same memory as before): until some other process has run there, `membarrier` passes that processor over. Of the ringers there one in some
+//! hundreds to thousands that ring just then is missed, as if there were no barrier. By the time of a [second look](crate::mesh), a millisecond later, its store is
+//! visible. So the first sleep after there was work is a short one, and every sleep is bounded: a barrier that fails costs time, not progress.
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -136,9 +137,9 @@ mod tests {
     #[test]
     fn nobody_misses_both_with_what_this_kernel_has() {
         let barrier = Barrier::register();
-        // Other tests' threads end meanwhile, where kernels have been seen to let a round pass. Without a barrier every run has dozens.
-        let missed: Vec<usize> = (0..5).map(|_| missed_by_both(barrier, 20_000)).collect();
-        assert!(missed.contains(&0), "{missed:?}");
+        // Other tests' threads end meanwhile, whereupon Linux lets a few rounds pass. Without a barrier every run has dozens.
+        let mut missed = (0..20).map(|_| missed_by_both(barrier, 20_000));
+        assert!(missed.any(|missed| missed == 0));
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct Mesh {
     far: Far,
     /// Whether something has arrived since sleep was announced.
     arrived: bool,
+    /// The last sleep ran out, and nothing was found after it.
+    napped: bool,
 }
 
 /// A sleep that was announced, and by what it will end.
@@ -240,7 +242,7 @@ impl Mesh {
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
         let (announced, lingering, arrived) = (None, vec![], false);
         let (rows, doorbells) = (Reader::of(rows), doorbells.into());
-        Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, far, arrived })
+        Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, far, arrived, napped: false })
     }
 
     /// As [`Reader::has_objects`].
@@ -371,6 +373,8 @@ impl Mesh {
     }
 }
 
+/// The first sleep after there was something: then a ring may be missed ([`crate::barrier`]), and who looks again so much later has it.
+const NAP: Duration = Duration::from_millis(1);
 /// How long a finish sleeps before it looks whether everything is on its way.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -539,6 +543,7 @@ impl Fabric for Mesh {
     fn sleep(&mut self, at_most: Duration) -> bool {
         let Sleeper { announced, by_event } =
             self.announced.take().expect("sleep without begin_sleep: what arrived before it would be missed");
+        let at_most = if self.napped { at_most } else { at_most.min(NAP) };
         // As it was announced, and not by what there is now: whoever rings goes by the announcement.
         let woken = if by_event {
             self.far.flush(&self.row);
@@ -558,6 +563,7 @@ impl Fabric for Mesh {
             self.bell.wait(announced, at_most)
         };
         self.lingering.iter_mut().for_each(Lingering::withdraw);
+        self.napped = !woken;
         woken
     }
 
@@ -565,6 +571,7 @@ impl Fabric for Mesh {
         if let Some(Sleeper { announced, .. }) = self.announced.take() {
             self.bell.withdraw(announced);
             self.lingering.iter_mut().for_each(Lingering::withdraw);
+            self.napped = false;
         }
     }
 
@@ -778,6 +785,7 @@ mod tests {
         let layout = Layout::new(&view(1, 8)).unwrap();
         let (own, _) = OwnRow::create(&layout, Rank(0), &MemberBell::with_event().unwrap()).unwrap();
         let mut mesh = Mesh::new(&layout, own, []).unwrap();
+        mesh.napped = true;
         let (near, _far) = UnixStream::pair().unwrap();
         mesh.begin_sleep();
         mesh.add_guest(&layout, Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())).unwrap();
@@ -793,6 +801,25 @@ mod tests {
             });
             assert!(mesh.sleep(PATIENCE) && start.elapsed() < PATIENCE, "it was not woken");
         });
+    }
+
+    #[test]
+    fn the_first_sleep_after_there_was_work_is_a_nap() {
+        let layout = Layout::new(&view(1, 8)).unwrap();
+        let mut mesh =
+            Mesh::new(&layout, OwnRow::create(&layout, Rank(0), &MemberBell::create().unwrap()).unwrap().0, [])
+                .unwrap();
+        let start = Instant::now();
+        mesh.begin_sleep();
+        assert!(!mesh.sleep(PATIENCE) && start.elapsed() < PATIENCE && mesh.napped);
+        mesh.begin_sleep();
+        assert!(!mesh.sleep(5 * NAP) && start.elapsed() >= 5 * NAP && mesh.napped);
+        mesh.begin_sleep();
+        assert!(mesh.doorbell().ring() && mesh.sleep(PATIENCE) && !mesh.napped);
+        mesh.napped = true;
+        mesh.begin_sleep();
+        mesh.end_sleep();
+        assert!(!mesh.napped, "it has found something");
     }
 
     /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.

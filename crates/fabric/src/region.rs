@@ -23,7 +23,6 @@ use spindle_core::{Found, Ring};
 use std::alloc::Layout;
 use std::fs::read_to_string;
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -821,13 +820,14 @@ impl Drop for Memory {
 
 /// Asks for huge pages behind `memory`, which need fewer faults when it is written first; for less than some megabytes it does nothing. A
 /// wish: some kernels have none, and some have none left.
-pub fn wish_for_huge_pages(memory: &mut [MaybeUninit<u8>]) {
-    let skipped = memory.as_ptr().align_offset(HEAP_ALIGN);
-    let len = memory.len().saturating_sub(skipped) & !(HEAP_ALIGN - 1);
+pub fn wish_for_huge_pages<T>(memory: &mut [T]) {
+    let (start, bytes) = (memory.as_mut_ptr().cast::<u8>(), size_of_val(memory));
+    let skipped = start.align_offset(HEAP_ALIGN);
+    let len = bytes.saturating_sub(skipped) & !(HEAP_ALIGN - 1);
     if (len as u64) < HUGE_BYTES_MIN {
         return;
     }
-    let start = memory[skipped..].as_mut_ptr();
+    let start = start.wrapping_add(skipped);
     // SAFETY: whole pages of memory that is borrowed alone, and this advice does not change what stands in them.
     let _ = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxHugepage) };
 }

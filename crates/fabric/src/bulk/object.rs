@@ -1,5 +1,5 @@
 //! What is sent and received, and what it stands in.
-use crate::region::{FileRegion, OwnRegion, PeerRegion, RegionError};
+use crate::region::{FileRegion, OwnRegion, PeerRegion, RegionError, wish_for_huge_pages};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fmt;
@@ -122,6 +122,17 @@ impl Object {
 }
 
 impl Buffer {
+    /// Zeroes on the heap, in huge pages if they are many and the system has such: it takes less to receive into them, and to give them back.
+    /// `None` if there is no memory for them.
+    pub fn zeroed(bytes: u64) -> Option<Buffer> {
+        let len = usize::try_from(bytes).ok()?;
+        // Asked for first, because there is no answer but the end of the process to one that can't be had.
+        Vec::<u8>::new().try_reserve_exact(len).ok()?;
+        let mut bytes = vec![0_u8; len];
+        wish_for_huge_pages(&mut bytes);
+        Some(bytes.into())
+    }
+
     /// A file, made as long as the object and mapped, so that the object is received into it. It has to be open for reading and writing. The
     /// system writes it to the disk when it likes: sync it when the object is complete and dropped.
     ///
@@ -315,6 +326,8 @@ mod tests {
             segment.copy_from_slice(b"hello");
             segment
         };
+        assert!(Buffer::zeroed(0).unwrap().is_empty() && Buffer::zeroed(u64::MAX).is_none());
+        assert!(*Buffer::zeroed(20 << 20).unwrap() == vec![0; 20 << 20]);
         let objects = [Object::from(b"hello".to_vec()), segment().into(), Buffer::from(segment()).into()];
         assert!(objects.iter().all(|object| **object == *b"hello"));
         let [vec, segment, _] = objects;

@@ -456,17 +456,13 @@ struct Receiver {
 
 impl Upcalls for Receiver {
     fn allocate(&mut self, _: ObjectId, bytes: u64) -> Option<Buffer> {
-        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // Asked for first, because there is no answer but the end of the process to one that can't be had.
-        match Vec::<u8>::new().try_reserve_exact(len) {
-            Ok(()) => Some(vec![0; len].into()),
-            Err(_) => {
-                let what =
-                    format!("there is no memory for a message of {bytes} bytes; lower object_bytes_max at all members");
-                self.told.tell(self.view, Trouble::Unable(what));
-                None
-            }
+        let buffer = Buffer::zeroed(bytes);
+        if buffer.is_none() {
+            let what =
+                format!("there is no memory for a message of {bytes} bytes; lower object_bytes_max at all members");
+            self.told.tell(self.view, Trouble::Unable(what));
         }
+        buffer
     }
 
     fn complete(&mut self, object: ObjectId, data: Object) {
