@@ -25,7 +25,7 @@ const PINNED: [u64; 6] = [
     0xe7fe_96c8_60e5_d6f6,
     0xd9e0_f2e8_b03b_dd1c,
     0x20ab_fd75_c4a3_e06c,
-    0xba12_9278_51db_4c6e,
+    0xe4a7_41be_e583_7988,
     0x5990_8019_a96a_2f75,
-    0x8ba4_9bf4_eb19_4ce2,
+    0x8b5f_0348_a912_a40e,
 ];
