@@ -38,6 +38,8 @@ pub struct Mailbox {
     bytes: Vec<u8>,
     dropped: Dropped,
     starved: bool,
+    /// At hand, so that who has no descriptor left can tell who lives.
+    probe: Probe,
     _cleaners_out: Option<OwnedFd>,
 }
 
@@ -210,7 +212,7 @@ impl Mailbox {
     /// # Errors
     /// What the system refuses.
     pub fn reaches(&self, id: MemberId) -> Result<bool, MailError> {
-        Probe::new()?.answers(&self.place.address(id)?)
+        self.probe.answers(&self.place.address(id)?)
     }
 
     /// Whose address this is.
@@ -391,8 +393,9 @@ impl Mailbox {
         let found = lstat(&path).map_err(failed("look at the socket"))?;
         let made = (found.st_dev, found.st_ino);
         let (bytes, dropped) = (vec![0; LETTER_BYTES_MAX], Dropped::default());
+        let (starved, probe) = (false, Probe::new()?);
         let _cleaners_out = keep_cleaners_out(&place.dir);
-        Ok(Self { place, id, socket, path, made, bytes, dropped, starved: false, _cleaners_out })
+        Ok(Self { place, id, socket, path, made, bytes, dropped, starved, probe, _cleaners_out })
     }
 
     fn found_under(&self, lock: &Lock, Census { addressees, members }: Census) -> Result<Standing, MailError> {

@@ -227,6 +227,7 @@ impl Drop for Lock {
 }
 
 /// Tells whether somebody lives at an address, without leaving a trace there.
+#[derive(Debug)]
 pub(super) struct Probe(OwnedFd);
 
 impl Probe {

@@ -930,7 +930,7 @@ fn a_process_without_descriptors_loses_nothing() {
     process.says("received both");
 }
 
-/// A member that has room for one descriptor, then for two, then for the three that it needs.
+/// A member that has room for no descriptor, for one, then for two, then for the three that it needs.
 fn poor(mailbox: &mut Mailbox) {
     let mut hoard = Vec::new();
     let limit = getrlimit(Resource::Nofile);
@@ -938,6 +938,7 @@ fn poor(mailbox: &mut Mailbox) {
     while let Ok(fd) = eventfd(0, EventfdFlags::CLOEXEC) {
         hoard.push(fd);
     }
+    assert!(mailbox.reaches(MemberId(1)).unwrap() && !mailbox.reaches(MemberId(7)).unwrap());
     hoard.pop();
     say("full");
     wait_for_input();
