@@ -177,6 +177,12 @@ pub enum SendError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// A message that is too long for the ring is copied into memory of its own, and there is none.
+    #[error("there is no memory for a copy of a message of {len} bytes: free some, or send less at once")]
+    NoMemory {
+        /// Its bytes.
+        len: u64,
+    },
     /// Waiting in an upcall would wait for itself.
     #[error("a handler may not wait for room: it runs on the thread that makes room; use try_claim")]
     InUpcall,

@@ -1,5 +1,5 @@
 //! Sending: claim space in this member's ring, fill it in place, commit.
-use crate::bulk::Object;
+use crate::bulk::{Buffer, Object};
 use crate::error::SendError;
 use crate::port::{Held, Port, failed, go_on, go_on_async, go_on_shared, go_on_shared_async};
 use crate::shared::Upcall;
@@ -72,7 +72,7 @@ impl Publisher {
     /// [`SendError`]. Also [`SendError::TooLong`] if the subgroup's messages can't hold the name of an object, 24 bytes.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
         let object = object.into();
-        self.put(object.len() as u64, || object, timeout)
+        self.put(object.len() as u64, || Some(object), timeout)
     }
 
     /// Copies `payload` into a frame and commits it, or, if it is too long for one, into an [object](Self::send_object); waits up to `timeout` for
@@ -82,7 +82,7 @@ impl Publisher {
     /// [`SendError`].
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
-            return self.put(payload.len() as u64, || payload.to_vec().into(), timeout);
+            return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout);
         }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
@@ -90,11 +90,11 @@ impl Publisher {
         Ok(())
     }
 
-    /// Sends an object of `len` bytes, which is made when there is room for it.
-    fn put(&mut self, len: u64, object: impl FnOnce() -> Object, timeout: Duration) -> Result<(), SendError> {
+    /// Sends an object of `len` bytes, which is made when there is room for it, if there is memory.
+    fn put(&mut self, len: u64, object: impl FnOnce() -> Option<Object>, timeout: Duration) -> Result<(), SendError> {
         let (port, start) = (Arc::clone(&self.held.0), Instant::now());
         let permit = port.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
-        let object = object();
+        let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
         port.outbound.send(permit, frame, object);
         Ok(())
@@ -150,7 +150,7 @@ impl SharedPublisher {
     /// As there.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
         let object = object.into();
-        self.put(object.len() as u64, || object, timeout)
+        self.put(object.len() as u64, || Some(object), timeout)
     }
 
     /// As [`Publisher::send`].
@@ -159,7 +159,7 @@ impl SharedPublisher {
     /// As there.
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
-            return self.put(payload.len() as u64, || payload.to_vec().into(), timeout);
+            return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout);
         }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
@@ -167,11 +167,11 @@ impl SharedPublisher {
         Ok(())
     }
 
-    /// Sends an object of `len` bytes, which is made when there is room for it.
-    fn put(&mut self, len: u64, object: impl FnOnce() -> Object, timeout: Duration) -> Result<(), SendError> {
+    /// Sends an object of `len` bytes, which is made when there is room for it, if there is memory.
+    fn put(&mut self, len: u64, object: impl FnOnce() -> Option<Object>, timeout: Duration) -> Result<(), SendError> {
         let (port, start) = (Arc::clone(&self.held.0), Instant::now());
         let permit = port.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
-        let object = object();
+        let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
         port.outbound.send(permit, frame, object);
         Ok(())

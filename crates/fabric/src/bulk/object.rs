@@ -133,6 +133,15 @@ impl Buffer {
         Some(bytes.into())
     }
 
+    /// A copy of `bytes`, in memory as that of [`zeroed`](Self::zeroed). `None` if there is no memory for it.
+    pub fn copied(bytes: &[u8]) -> Option<Buffer> {
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(bytes.len()).ok()?;
+        wish_for_huge_pages(copy.spare_capacity_mut());
+        copy.extend_from_slice(bytes);
+        Some(copy.into())
+    }
+
     /// A file, made as long as the object and mapped, so that the object is received into it. It has to be open for reading and writing. The
     /// system writes it to the disk when it likes: sync it when the object is complete and dropped.
     ///
@@ -328,6 +337,9 @@ mod tests {
         };
         assert!(Buffer::zeroed(0).unwrap().is_empty() && Buffer::zeroed(u64::MAX).is_none());
         assert!(*Buffer::zeroed(20 << 20).unwrap() == vec![0; 20 << 20]);
+        for bytes in [0, 5, 20 << 20] {
+            assert!(*Buffer::copied(&vec![7; bytes]).unwrap() == vec![7; bytes]);
+        }
         let objects = [Object::from(b"hello".to_vec()), segment().into(), Buffer::from(segment()).into()];
         assert!(objects.iter().all(|object| **object == *b"hello"));
         let [vec, segment, _] = objects;

@@ -4,6 +4,7 @@ use crate::clock::now_ns;
 use crate::parent;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
+use spindle::bulk::Buffer;
 use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, Subgroup, SubgroupId, ViewChange};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Cursor, Read, Write};
@@ -237,12 +238,12 @@ fn serve(args: &Args) -> anyhow::Result<()> {
         }
     })?;
     let objects = objects.map(|mut publisher| {
-        let (group, stopped, bytes) = (Arc::clone(&group), Arc::clone(&stop), args.object as usize);
+        let (group, stopped, object) = (Arc::clone(&group), Arc::clone(&stop), vec![2; args.object as usize]);
         let send = move || {
             while !stopped.load(Ordering::Relaxed) && group.ended().is_none() {
                 if group.view().members.iter().min() != Some(&group.id()) {
                     thread::sleep(OLDEST_LOOK);
-                } else if publisher.send_object(vec![2; bytes], PATIENCE).is_err() {
+                } else if Buffer::copied(&object).is_none_or(|copy| publisher.send_object(copy, PATIENCE).is_err()) {
                     return;
                 }
             }
