@@ -53,6 +53,8 @@ pub(crate) enum News {
     Died(MemberId),
     /// Letters to somebody of another host don't arrive: their connection has ended, or never came about. Perhaps it has ended, too.
     Lost(MemberId),
+    /// The process of somebody of another host has ended, or the way there is broken. What it has sent before may still arrive.
+    Ended(MemberId),
     Asks {
         id: MemberId,
         pid: u32,
@@ -531,6 +533,7 @@ impl Crew {
                     self.keep_part(incarnation, view, with.id, Part::Way(Peer::There(stream)));
                 }
                 Some(Event::Lost { with }) => news.push(News::Lost(with.id)),
+                Some(Event::Ended { with }) => news.push(News::Ended(with.id)),
                 Some(Event::Failed { address, purpose: Purpose::Mail, why }) => {
                     news.extend(net.unreached(&address, &why).map(News::Lost));
                 }
@@ -878,18 +881,18 @@ impl Crew {
 
     /// Makes the streams to members of `view` on other hosts that are this member's to make: a newcomer knows everybody from who told it
     /// of the view, and those who were there before may not know it yet; of two who are alike in that, it is the one with the lower id.
-    /// To be called until all are there. Nothing is made if rows go through libfabric.
+    /// To be called until all are there. If rows go through libfabric, each other's process is watched over, and that is all.
     pub(crate) fn connect(&mut self, view: &View) {
         let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
-        if net.uses_ofi() {
-            return;
-        }
         let newcomers = self.newcomers.get(&view.id);
         let is_new = |id: MemberId| newcomers.is_some_and(|newcomers| newcomers.contains(&id));
         let me = self.me;
         for id in view.members.iter().copied().filter(|id| *id != me) {
             let is_mine = if is_new(me) == is_new(id) { me < id } else { is_new(me) };
-            if is_mine && !self.parts.contains_key(&(view.id, id)) {
+            if is_mine {
+                net.watch(id, view.id);
+            }
+            if is_mine && !net.uses_ofi() && !self.parts.contains_key(&(view.id, id)) {
                 net.dial(id, view.id, Purpose::Part { incarnation: self.incarnation, view: view.id });
             }
         }

@@ -13,7 +13,7 @@ use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use spindle_fabric::net::{Address, Card, Endpoint, Event, Names, NetError, Options, Purpose, RackName, Security};
 use spindle_fabric::ofi::{OfiOptions, OfiPort};
 use spindle_fabric::tcp::SocketOptions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -114,6 +114,8 @@ pub(crate) struct Net {
     seeds: Seeds,
     /// The streams that are being made.
     dialling: BTreeMap<(ViewId, MemberId), Address>,
+    /// Whose processes were to be watched over in a view.
+    watching: BTreeSet<(ViewId, MemberId)>,
     /// Those for bulk groups, by number as well; since when, if the last attempt has failed.
     bulk_dialling: BTreeMap<(ViewId, u64, MemberId), Dialled>,
     /// How rows go through libfabric, if they do.
@@ -169,8 +171,8 @@ impl Net {
         };
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = Seeds::new(network.seeds.clone(), network.seed_count, endpoint.card().address.clone());
-        let (book, near_racks, dialling, bulk_dialling) = Default::default();
-        Ok(Net { endpoint, book, near_racks, seeds, dialling, bulk_dialling, ofi })
+        let (book, near_racks, dialling, watching, bulk_dialling) = Default::default();
+        Ok(Net { endpoint, book, near_racks, seeds, dialling, watching, bulk_dialling, ofi })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -243,7 +245,10 @@ impl Net {
         is_wanted: impl Fn(&MemberId) -> bool,
         have_gone: impl Fn(&MemberId) -> bool,
     ) {
-        self.book.retain(|id, _| !have_gone(id));
+        for (id, _) in self.book.extract_if(.., |id, _| have_gone(id)) {
+            self.endpoint.unwatch(id);
+        }
+        self.watching.retain(|(of, _)| *of >= view);
         // Who waits to be let in is needed soon.
         if self.book.len() > BOOK_MAX {
             self.book.retain(|id, _| is_wanted(id));
@@ -301,6 +306,15 @@ impl Net {
         {
             self.endpoint.dial(&address, Some(id), purpose);
             self.dialling.insert((view, id), address);
+        }
+    }
+
+    /// Watches over the process of `id` from this view on, if it is on another host, unless that is done already.
+    pub(crate) fn watch(&mut self, id: MemberId, view: ViewId) {
+        if let Some(address) = self.far(id).cloned()
+            && self.watching.insert((view, id))
+        {
+            self.endpoint.watch(&address, id);
         }
     }
 

@@ -83,7 +83,7 @@ pub struct Node {
     looked: Instant,
     /// Members of the view whose rows never came here.
     absent: BTreeSet<MemberId>,
-    /// Members that have to go, until a view without them has begun.
+    /// Members that have to go, until a view without them has begun: somebody wants it, or their process on another host has ended.
     evicting: BTreeSet<MemberId>,
     /// Whether the handler was told that this member is blocked, and when it was or was not any more.
     blocked: bool,
@@ -830,6 +830,7 @@ impl Node {
                     self.joins.forget(id);
                     self.died(id);
                 }
+                News::Ended(id) => self.evict(id),
                 // A member's streams tell what has become of it.
                 News::Lost(id) if self.view.rank_of(id).is_none() => {
                     self.joins.forget(id);

@@ -12,7 +12,7 @@ use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
 use std::num::NonZeroU64;
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 const MAGIC: u64 = u64::from_le_bytes(*b"spndmail");
 
 const PARTS: u32 = 1;

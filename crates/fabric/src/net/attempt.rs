@@ -21,7 +21,7 @@ pub(super) struct Attempt {
     pub(super) purpose: Purpose,
     /// The letters that wait for it.
     pub(super) post: Option<u64>,
-    whom: Option<MemberId>,
+    pub(super) whom: Option<MemberId>,
     token: Token,
     stage: Stage,
     deadline: Instant,

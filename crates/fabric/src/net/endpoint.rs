@@ -112,6 +112,17 @@ pub enum Event {
         /// Who was at its other end.
         with: Card,
     },
+    /// From now on this process and that of somebody else watch over each other, at the [wish](Endpoint::watch) of either.
+    Watched {
+        /// Who it is.
+        with: Card,
+    },
+    /// The process of somebody who was [watched](Endpoint::watch) has ended, or the way there is broken: a reason to suspect it at
+    /// once, never a proof. What it has sent before, on other connections, may still arrive.
+    Ended {
+        /// Whose.
+        with: Card,
+    },
 }
 
 /// What an endpoint threw away.
@@ -209,10 +220,23 @@ impl Endpoint {
     /// event of it: [`Event::Stream`] or [`Event::Failed`].
     ///
     /// # Panics
-    /// For [`Purpose::Mail`]: letters are [sent](Self::send).
+    /// For [`Purpose::Mail`] and [`Purpose::Life`]: letters are [sent](Self::send), lives [watched](Self::watch).
     pub fn dial(&self, to: &Address, whom: Option<MemberId>, purpose: Purpose) {
-        assert!(purpose != Purpose::Mail, "letters are sent, not dialled");
+        assert!(!matches!(purpose, Purpose::Mail | Purpose::Life), "letters are sent and lives watched, not dialled");
         self.exchange.ask(Command::Dial { to: to.clone(), whom, purpose });
+    }
+
+    /// Watches over the process of `whom`, who is to be at `to`, and is watched by it: of the end of either the other is told at once
+    /// ([`Event::Ended`]), while the kernel may need long to take back the memory of the dead, and closes other connections after that. Does nothing if there is
+    /// such a watch, or one is being begun. [`Event::Watched`] tells that it has begun, and nothing that it can't: it is a wish, which both systems
+    /// have to be able to grant (Linux 5.9), and there is one attempt.
+    pub fn watch(&self, to: &Address, whom: MemberId) {
+        self.exchange.ask(Command::Watch { to: to.clone(), whom });
+    }
+
+    /// Ends all watches over `whom`, who is told that it is no death.
+    pub fn unwatch(&self, whom: MemberId) {
+        self.exchange.ask(Command::Unwatch { whom });
     }
 
     /// Looks up what `address` stands for: [`Event::LookedUp`] tells. If that is being done already it is not begun again, so somebody who does not

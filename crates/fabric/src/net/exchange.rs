@@ -17,6 +17,8 @@ pub(super) enum Command {
     Send { to: Address, parcel: Parcel },
     Dial { to: Address, whom: Option<MemberId>, purpose: Purpose },
     Forget { to: Address },
+    Watch { to: Address, whom: MemberId },
+    Unwatch { whom: MemberId },
     LookUp { address: Address },
 }
 
@@ -136,7 +138,11 @@ impl Command {
     fn bytes(&self) -> usize {
         match self {
             Command::Send { parcel, .. } => parcel.len(),
-            Command::Dial { .. } | Command::Forget { .. } | Command::LookUp { .. } => 0,
+            Command::Dial { .. }
+            | Command::Forget { .. }
+            | Command::LookUp { .. }
+            | Command::Watch { .. }
+            | Command::Unwatch { .. } => 0,
         }
     }
 }

@@ -45,6 +45,8 @@ pub(super) const HALF_OPEN_MAX: usize = 256;
 pub(super) const BACKLOG: i32 = MEMBERS_MAX as i32;
 /// Mail connections from others.
 pub(super) const INLETS_MAX: usize = 2 * MEMBERS_MAX;
+/// Connections that tell of deaths: two who dial each other at once have two.
+pub(super) const LIVES_MAX: usize = 2 * MEMBERS_MAX;
 /// Letters that wait for one address.
 pub(super) const QUEUE_LETTERS_MAX: usize = 1024;
 /// Bytes in them.

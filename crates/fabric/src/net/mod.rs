@@ -2,7 +2,7 @@
 //! [`Endpoint`], one [`Address`] to be reached at, and everything comes over connections to it. Start reading there.
 //!
 //! A connection is for one [`Purpose`], which is said at its start (`hello.rs`) and answered before it is used (`attempt.rs` is who
-//! dials, `stranger.rs` who is dialled): letters (`post.rs` and `letters.rs`), or a stream that is handed to who asked for it. Connections for letters carry
+//! dials, `stranger.rs` who is dialled): letters (`post.rs` and `letters.rs`), nothing but its end, which tells of a death (`keeper.rs`), or a stream that is handed to who asked for it. Connections for letters carry
 //! only those of who dialled: so two who dial each other at once have two, and nothing has to be decided between them. `switch.rs` is
 //! the thread that moves it all.
 //!
@@ -21,6 +21,7 @@ mod endpoint;
 mod error;
 mod exchange;
 mod hello;
+mod keeper;
 mod letters;
 mod limits;
 mod listen;

@@ -20,6 +20,7 @@ pub(super) enum Token {
     Stranger(u64),
     Inlet(u64),
     Post(u64),
+    Keeper,
 }
 
 impl Token {
@@ -31,6 +32,7 @@ impl Token {
             Token::Stranger(id) => id << 3 | 3,
             Token::Inlet(id) => id << 3 | 4,
             Token::Post(id) => id << 3 | 5,
+            Token::Keeper => 6,
         }
     }
 
@@ -42,7 +44,8 @@ impl Token {
             2 => Token::Attempt(id),
             3 => Token::Stranger(id),
             4 => Token::Inlet(id),
-            _ => Token::Post(id),
+            5 => Token::Post(id),
+            _ => Token::Keeper,
         }
     }
 }

@@ -5,13 +5,15 @@ use super::endpoint::{Event, Me};
 use super::error::NetError;
 use super::exchange::{Command, Exchange};
 use super::hello::{Card, Hello, Purpose};
+use super::keeper::{Fate, Keeper};
 use super::letters::{Arriving, Brought, Stand};
-use super::limits::{ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, READ_BYTES, REFUSED_PAUSE};
+use super::limits::{ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, LIVES_MAX, READ_BYTES, REFUSED_PAUSE};
 use super::listen::Listener;
 use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
 use super::resolve::{Found, Names, Resolver, Target};
 use super::stranger::{Stranger, Turn};
+use crate::tcp::Connection;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use spindle_core::MemberId;
@@ -40,6 +42,9 @@ pub(super) struct Switch {
     inlets: BTreeMap<u64, Inlet>,
     posts: BTreeMap<u64, Post>,
     posts_by_address: BTreeMap<Address, u64>,
+    /// From when it was first needed. `None` within: the system has none.
+    keeper: Option<Option<Keeper>>,
+    lives: BTreeMap<u64, Life>,
     /// Inlets of which not everything was read that has arrived.
     unread: BTreeSet<u64>,
     /// Whether the poller does not tell of inlets, because nobody takes the events.
@@ -55,6 +60,14 @@ struct Inlet {
     from: Card,
     process: u128,
     arriving: Arriving,
+}
+
+/// A connection that tells of a death.
+#[derive(Debug)]
+struct Life {
+    with: Card,
+    /// Until both keepers have it.
+    connection: Option<Connection>,
 }
 
 impl Switch {
@@ -85,6 +98,8 @@ impl Switch {
             inlets: BTreeMap::new(),
             posts: BTreeMap::new(),
             posts_by_address: BTreeMap::new(),
+            keeper: None,
+            lives: BTreeMap::new(),
             unread: BTreeSet::new(),
             paused: false,
             buffer: vec![0; READ_BYTES].into(),
@@ -152,6 +167,7 @@ impl Switch {
             Token::Stranger(id) => self.question(id),
             Token::Inlet(id) => self.read(id),
             Token::Post(id) => self.deliver(id),
+            Token::Keeper => self.hear_of_lives(),
         }
     }
 
@@ -230,6 +246,17 @@ impl Switch {
             }
             Command::Dial { to, whom, purpose } => self.attempt(to, whom, purpose, None),
             Command::LookUp { address } => self.look_up(address),
+            Command::Watch { to, whom } => {
+                let begins = |attempt: &Attempt| attempt.purpose == Purpose::Life && attempt.whom == Some(whom);
+                if !self.lives.values().any(|life| life.with.id == whom) && !self.attempts.values().any(begins) {
+                    self.attempt(to, Some(whom), Purpose::Life, None);
+                }
+            }
+            Command::Unwatch { whom } => {
+                for (id, _) in self.lives.extract_if(.., |_, life| life.with.id == whom) {
+                    self.keeper.iter().flatten().for_each(|keeper| keeper.release(id));
+                }
+            }
             Command::Forget { to } => {
                 if let Some(id) = self.posts_by_address.remove(&to) {
                     self.posts.remove(&id);
@@ -301,6 +328,12 @@ impl Switch {
         let Some(attempt) = self.attempts.remove(&id) else { return };
         self.resolver.forget(id);
         let Attempt { address, purpose, post, .. } = attempt;
+        if purpose == Purpose::Life {
+            if let Ok((wire, with)) = outcome {
+                self.keep(wire, with, true);
+            }
+            return;
+        }
         let Some(post) = post else {
             return self.exchange.tell(match outcome {
                 Ok((wire, with)) => Event::Stream { with, purpose, stream: wire.release(&self.poller), dialled: true },
@@ -398,6 +431,9 @@ impl Switch {
 
     fn welcome(&mut self, wire: Wire, hello: Hello) {
         let Hello { purpose, card, process, .. } = hello;
+        if purpose == Purpose::Life {
+            return self.keep(wire, card, false);
+        }
         if purpose != Purpose::Mail {
             let stream = wire.release(&self.poller);
             return self.exchange.tell(Event::Stream { with: card, purpose, stream, dialled: false });
@@ -416,6 +452,45 @@ impl Switch {
         }
         self.inlets.insert(id, Inlet { wire, from: card, process, arriving: Arriving::default() });
         self.read(id);
+    }
+
+    /// Gives the keeper a connection of which nothing matters but its end. If it can't have it, it is closed before it means anything.
+    fn keep(&mut self, wire: Wire, with: Card, dialled: bool) {
+        let connection = wire.release(&self.poller);
+        let start = || {
+            let keeper = Keeper::start().ok()?;
+            self.poller.add(keeper.fd()?, Token::Keeper, IN).ok()?;
+            Some(keeper)
+        };
+        let Some(keeper) = self.keeper.get_or_insert_with(start) else { return };
+        if self.lives.len() >= LIVES_MAX || connection.holds_back() {
+            return;
+        }
+        self.next_id += 1;
+        if keeper.keep(self.next_id, connection.fd(), dialled).is_ok() {
+            self.lives.insert(self.next_id, Life { with, connection: Some(connection) });
+        }
+    }
+
+    /// Hears from the keeper.
+    fn hear_of_lives(&mut self) {
+        while let Some((id, fate)) = self.keeper.iter_mut().flatten().find_map(Keeper::told) {
+            match fate {
+                // From now on nobody else here has it.
+                Fate::Begun => {
+                    if let Some(life) = self.lives.get_mut(&id) {
+                        life.connection = None;
+                        self.exchange.tell(Event::Watched { with: life.with.clone() });
+                    }
+                }
+                Fate::Over => drop(self.lives.remove(&id)),
+                Fate::Ended => {
+                    if let Some(Life { with, .. }) = self.lives.remove(&id) {
+                        self.exchange.tell(Event::Ended { with });
+                    }
+                }
+            }
+        }
     }
 
     /// Reads letters, if there is room for them.

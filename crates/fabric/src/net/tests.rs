@@ -3,17 +3,19 @@ use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
 use super::hello::{Answer, Card, Declined, Hello, Incoming, Magic, Purpose};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
 use super::test_authority::Authority;
-use super::{Address, Names, NetError};
+use super::{Address, Identity, Names, NetError};
 use crate::conformance::PATIENCE;
 use crate::mail::tests::TempDir;
 use crate::mail::{GroupName, Letter, Request, VERSION};
 use crate::tcp::{Connection, SocketOptions, SocketStream, Space, Stream};
 use rustix::net::{AddressFamily, SocketType};
 use spindle_core::{MemberId, ViewId};
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
@@ -949,4 +951,143 @@ fn a_loss_over_tls_is_told_once() {
     let (_kept, nobody) = deserted();
     send_numbered(&near, &nobody, 0);
     assert_eq!(near.failed().0, nobody);
+}
+
+impl Host {
+    fn watched(&self) -> Card {
+        match self.next() {
+            Event::Watched { with } => with,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ended(&self) -> Card {
+        match self.next() {
+            Event::Ended { with } => with,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A process with an endpoint, of member 2; over TLS, if there are names of files for that.
+struct Other(Child, Address, #[expect(dead_code, reason = "it would end by writing to nobody")] BufReader<ChildStdout>);
+
+impl Other {
+    fn start(files: Option<(&Path, &(PathBuf, PathBuf))>) -> Other {
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process.args(["--exact", "net::tests::child", "--ignored", "--nocapture", "--test-threads=1"]);
+        process.env("NET_CHILD", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some((authority, (certificate, key))) = files {
+            process.env("NET_CA", authority).env("NET_CERTIFICATE", certificate).env("NET_KEY", key);
+        }
+        let mut process = process.spawn().unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let lines = output.by_ref().lines().map_while(Result::ok);
+        let address = lines.filter_map(|line| line.strip_prefix("listens at ")?.parse().ok()).next();
+        Other(process, address.expect("it has an endpoint"), output)
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Not a test: what [`Other`] runs.
+#[test]
+#[ignore = "other tests start it"]
+fn child() {
+    if std::env::var_os("NET_CHILD").is_none() {
+        return;
+    }
+    let file = |name| std::env::var_os(name).map(PathBuf::from);
+    let host = match (file("NET_CA"), file("NET_CERTIFICATE"), file("NET_KEY")) {
+        (Some(authority), Some(certificate), Some(key)) => {
+            secured(2, LOOPBACK, Identity::load(&authority, &certificate, &key).unwrap())
+        }
+        _ => host(2),
+    };
+    println!("\nlistens at {}", host.address());
+    // Until it is killed, or to leave.
+    let _ = io::stdin().read(&mut [0]);
+}
+
+#[test]
+fn who_is_watched_is_known_to_have_ended_and_who_leaves_has_not() {
+    let near = host(1);
+    for _ in 0..2 {
+        let mut leaves = Other::start(None);
+        near.watch(&leaves.1, MemberId(2));
+        assert_eq!(near.watched().id, MemberId(2));
+        // Another wish is not another watch.
+        near.watch(&leaves.1, MemberId(2));
+        leaves.0.stdin.take().unwrap().write_all(b"x").unwrap();
+        assert!(leaves.0.wait().unwrap().success());
+        let dies = Other::start(None);
+        // Until it is noticed that the one that has left is watched no more.
+        let start = Instant::now();
+        let with = loop {
+            near.watch(&dies.1, MemberId(2));
+            match near.receive() {
+                Some(Event::Watched { with }) => break with,
+                Some(other) => panic!("{other:?}"),
+                None => assert!(start.elapsed() < PATIENCE),
+            }
+        };
+        assert_eq!(with.address, dies.1);
+        drop(dies);
+        assert_eq!(near.ended(), with);
+    }
+    assert!(near.receive().is_none());
+}
+
+#[test]
+fn who_is_watched_over_tls_is_known_to_have_ended() {
+    let authority = Authority::new();
+    let near = secured(1, LOOPBACK, authority.identity());
+    let dies = Other::start(Some((&authority.path("ca.pem"), &authority.sign("other", |_| {}))));
+    near.watch(&dies.1, MemberId(2));
+    let with = near.watched();
+    drop(dies);
+    assert_eq!(near.ended(), with);
+}
+
+#[test]
+fn each_watches_over_the_other_until_one_does_not_want_to() {
+    let (near, far) = (host(1), host(2));
+    near.watch(far.address(), MemberId(2));
+    assert_eq!((near.watched(), far.watched()), (far.card().clone(), near.card().clone()));
+    // It is known from its hello.
+    far.watch(near.address(), MemberId(1));
+    near.unwatch(MemberId(2));
+    // A new one can be begun as soon as the end of the first is known there, and is not taken for a death.
+    let start = Instant::now();
+    while far.receive().is_none_or(|event| !matches!(event, Event::Watched { .. })) {
+        near.watch(far.address(), MemberId(2));
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert_eq!(near.watched(), *far.card());
+}
+
+/// As one that is watched, or wants to be, and can't go through with it.
+#[test]
+fn a_stranger_on_a_watch_does_no_harm() {
+    let far = host(2);
+    for said in [&[][..], &[1, 2], &[9; 100]] {
+        let mut socket = greeted(far.address(), &hello(Purpose::Life, 1, 1));
+        socket.write_all(said).unwrap();
+        if said.first() == Some(&1) {
+            assert_eq!(far.watched().id, MemberId(1));
+        }
+        socket.shutdown(Shutdown::Write).unwrap();
+        ends_by(socket);
+    }
+    let mut socket = greeted(far.address(), &hello(Purpose::Life, 3, 1));
+    socket.write_all(&[1]).unwrap();
+    assert_eq!(far.watched().id, MemberId(3));
+    drop(socket);
+    assert_eq!(far.ended().id, MemberId(3));
+    assert!(far.receive().is_none());
 }
