@@ -24,11 +24,13 @@
 //! - A sleeper that can't (a seccomp filter, say) says so beside its doorbell, and who opens that doorbell takes
 //!   [`Barrier::Fence`] for it ([`Barrier::joined`]). So members may differ, whatever the reason.
 //!
-//! Linux does not always keep that (seen on 6.18, track record 82). A thread that ends takes the mark of its registered process from its
+//! Linux does not always keep its part (seen on 6.18, track record 82). A thread that ends takes the mark of its registered process from its
 //! processor (`exit_mm`), and when another thread of the same process runs there next, the mark is not set again (`membarrier_switch_mm` finds the
-//! same memory as before): until some other process has run there, `membarrier` passes that processor over. Of the ringers there one in some
-//! hundreds to thousands that ring just then is missed, as if there were no barrier. By the time of a [second look](crate::mesh), a millisecond later, its store is
-//! visible. So the first sleep after there was work is a short one, and every sleep is bounded: a barrier that fails costs time, not progress.
+//! same memory as before): until some other process has run there, which on a processor of one's own may be never, `membarrier` passes that
+//! processor over, and there is no such point P in what its ringers do. Of those that ring in the moment of an announcement one in some hundreds to
+//! thousands is missed then. So the [first sleep](crate::mesh) after an announcement is a millisecond long, and the announcement stands when it has run
+//! out: by then A is visible and S is, whatever has not been executed, because no store stays in its buffer for so long. Whoever looks then sees S, or L sees A. No later sleep under
+//! the same announcement can miss anything for want of a barrier.
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -91,8 +93,8 @@ mod tests {
     struct Line(AtomicU64);
 
     /// Two sides store their own word and load the other's, again and again, started together with a changing offset.
-    /// Returns in how many rounds each missed the other's store: a hundred of 20,000 without barriers, given two free cores.
-    fn missed_by_both(barrier: Barrier, rounds: u64) -> usize {
+    /// Returns in how many rounds each missed the other's store, with a barrier or without.
+    fn missed_by_both(barrier: Option<Barrier>, rounds: u64) -> usize {
         let [flag, work, ready_sleeper, ready_ringer] = std::array::from_fn(|_| Line(AtomicU64::new(0)));
         let meet = |mine: &Line, other: &Line, round: u64| {
             mine.0.store(round, Ordering::Release);
@@ -120,10 +122,11 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let ringer = scope.spawn(|| {
-                side(&work, &flag, &|n| meet(&ready_ringer, &ready_sleeper, n), &|| barrier.light(), &|n| n / 8 % 8)
+                let light = || barrier.map_or_else(|| compiler_fence(Ordering::SeqCst), Barrier::light);
+                side(&work, &flag, &|n| meet(&ready_ringer, &ready_sleeper, n), &light, &|n| n / 8 % 8)
             });
-            let sleeper =
-                side(&flag, &work, &|n| meet(&ready_sleeper, &ready_ringer, n), &|| barrier.heavy(), &|n| n % 8);
+            let heavy = || barrier.map_or_else(|| compiler_fence(Ordering::SeqCst), Barrier::heavy);
+            let sleeper = side(&flag, &work, &|n| meet(&ready_sleeper, &ready_ringer, n), &heavy, &|n| n % 8);
             let ringer = ringer.join().unwrap();
             sleeper.iter().zip(&ringer).filter(|(sleeper, ringer)| **sleeper && **ringer).count()
         })
@@ -131,15 +134,25 @@ mod tests {
 
     #[test]
     fn nobody_misses_both_with_fences() {
-        assert_eq!(missed_by_both(Barrier::Fence, 20_000), 0);
+        assert_eq!(missed_by_both(Some(Barrier::Fence), 20_000), 0);
     }
 
+    /// Other tests' threads end meanwhile, whereupon Linux lets a few rounds pass. How many it is without a barrier depends on how much else the
+    /// cores have to do, so the two take turns.
     #[test]
-    fn nobody_misses_both_with_what_this_kernel_has() {
+    fn hardly_anybody_misses_both_with_what_this_kernel_has() {
         let barrier = Barrier::register();
-        // Other tests' threads end meanwhile, whereupon Linux lets a few rounds pass. Without a barrier every run has dozens.
-        let mut missed = (0..20).map(|_| missed_by_both(barrier, 20_000));
-        assert!(missed.any(|missed| missed == 0));
+        let (mut with, mut without) = (0, 0);
+        for _ in 0..20 {
+            with += missed_by_both(Some(barrier), 20_000);
+            without += missed_by_both(None, 20_000);
+            if without >= 500 {
+                break;
+            }
+        }
+        println!("missed by both: {with} with {barrier:?}, {without} without a barrier");
+        // On a busy machine, or with one core, nothing can be told.
+        assert!(10 * with <= without.max(100), "missed by both: {with} with {barrier:?}, {without} without a barrier");
     }
 
     #[test]

@@ -122,15 +122,20 @@ impl Bell {
     /// Sleeps until the bell rings, or `at_most` that long, and ends the announcement. Says whether it rang. A return that
     /// was not rung and came early is possible: the caller looks for work anyway.
     pub fn wait(&self, announced: Announced, at_most: Duration) -> bool {
+        let rung = self.wait_on(&announced, at_most);
+        self.withdraw(announced);
+        rung
+    }
+
+    /// As [`wait`](Self::wait), and leaves the announcement standing.
+    pub(crate) fn wait_on(&self, announced: &Announced, at_most: Duration) -> bool {
         let timeout = futex::Timespec {
             tv_sec: at_most.as_secs().min(i64::MAX as u64) as i64,
             tv_nsec: at_most.subsec_nanos().into(),
         };
         // Rung before, timed out, interrupted: all the same to the caller.
         let _ = futex::wait(self.rings(), self.scope, announced.rings, Some(&timeout));
-        let rung = self.is_rung(&announced);
-        self.withdraw(announced);
-        rung
+        self.is_rung(announced)
     }
 
     /// What becomes ready when the bell rings, for who has announced that it waits for that.

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// [`doorbell`](Self::doorbell), or a [`publisher`](Self::publisher).
 ///
 /// To sleep: [`begin_sleep`](Self::begin_sleep), poll everything once more, then [`sleep`](Self::sleep) if there was nothing
-/// or [`end_sleep`](Self::end_sleep) if there was. What peers post and what applications commit ends a sleep. To poll is to call
-/// [`progress`](Self::progress) and then the engine.
+/// or [`end_sleep`](Self::end_sleep) if there was. What peers post, unless they do so [quietly](Table::post_quietly), and what applications
+/// commit ends a sleep. To poll is to call [`progress`](Self::progress) and then the engine.
 pub trait Fabric: Table {
     /// Read access to all rows for other threads; it keeps the memory alive.
     type Reader: Rows + Clone + Send + Sync + 'static;
@@ -41,17 +41,17 @@ pub trait Fabric: Table {
         true
     }
 
-    /// Announces that I am about to sleep. The caller polls everything once more after it.
+    /// Announces that I am about to sleep, if that does not stand yet. The caller polls everything once more after it.
     fn begin_sleep(&mut self);
 
-    /// Sleeps until rung, or `at_most` that long, and withdraws the announcement. Says whether it was rung. It may return
-    /// early for no reason.
+    /// Sleeps until rung, or `at_most` that long. Says whether it was rung. If it was, that withdraws the announcement; if not, it stands, and
+    /// whoever finds work after all withdraws it. It may return early for no reason.
     ///
     /// # Panics
     /// Without [`begin_sleep`](Self::begin_sleep) before it.
     fn sleep(&mut self, at_most: Duration) -> bool;
 
-    /// Withdraws the announcement, if there is one: the last poll found work.
+    /// Withdraws the announcement, if there is one: a poll found work, and peers need not ring while there is more.
     fn end_sleep(&mut self);
 
     /// The way to put messages into the ring that `claims` are on.

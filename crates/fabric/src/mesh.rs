@@ -72,10 +72,8 @@ pub struct Mesh {
     barrier: Barrier,
     /// To those who are not here.
     far: Far,
-    /// Whether something has arrived since sleep was announced.
+    /// Whether something has arrived since sleep was begun.
     arrived: bool,
-    /// The last sleep ran out, and nothing was found after it.
-    napped: bool,
 }
 
 /// A sleep that was announced, and by what it will end.
@@ -84,6 +82,8 @@ struct Sleeper {
     announced: Announced,
     /// By the eventfd, among other descriptors.
     by_event: bool,
+    /// A sleep has run out, and the announcement still stands.
+    napped: bool,
 }
 
 /// A row of an ended view whose ring applications of this process still use: what they commit there rings the member, too.
@@ -242,7 +242,7 @@ impl Mesh {
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
         let (announced, lingering, arrived) = (None, vec![], false);
         let (rows, doorbells) = (Reader::of(rows), doorbells.into());
-        Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, far, arrived, napped: false })
+        Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, far, arrived })
     }
 
     /// As [`Reader::has_objects`].
@@ -373,7 +373,8 @@ impl Mesh {
     }
 }
 
-/// The first sleep after there was something: then a ring may be missed ([`crate::barrier`]), and who looks again so much later has it.
+/// The first sleep after an announcement: at that moment a ring may be missed ([`crate::barrier`]), and who looks again so much later finds
+/// what it was for. By then everybody sees the announcement.
 const NAP: Duration = Duration::from_millis(1);
 /// How long a finish sleeps before it looks whether everything is on its way.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -531,39 +532,43 @@ impl Fabric for Mesh {
     }
 
     fn begin_sleep(&mut self) {
+        let by_event = !self.far.is_empty();
+        if self.announced.as_ref().is_some_and(|sleeper| sleeper.by_event != by_event) {
+            self.end_sleep();
+        }
+        self.arrived = false;
         if self.announced.is_none() {
-            self.arrived = false;
             self.lingering.iter_mut().for_each(Lingering::announce);
-            let by_event = !self.far.is_empty();
             let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
-            self.announced = Some(Sleeper { announced, by_event });
+            self.announced = Some(Sleeper { announced, by_event, napped: false });
         }
     }
 
     fn sleep(&mut self, at_most: Duration) -> bool {
-        let Sleeper { announced, by_event } =
-            self.announced.take().expect("sleep without begin_sleep: what arrived before it would be missed");
-        let at_most = if self.napped { at_most } else { at_most.min(NAP) };
+        let Sleeper { announced, by_event, napped } =
+            self.announced.as_mut().expect("sleep without begin_sleep: what arrived before it would be missed");
+        let at_most = if *napped { at_most } else { at_most.min(NAP) };
         // As it was announced, and not by what there is now: whoever rings goes by the announcement.
-        let woken = if by_event {
+        let woken = if *by_event {
             self.far.flush(&self.row);
-            let mut rung = self.bell.is_rung(&announced);
+            let mut rung = self.bell.is_rung(announced);
             let mut arrived = self.arrived;
             if !rung && !arrived {
                 arrived = self.far.wait(at_most);
-                rung = self.bell.is_rung(&announced);
+                rung = self.bell.is_rung(announced);
             }
             // Also if it was neither: it may have been woken by a ring that was late for an earlier sleep.
             if rung || !arrived {
                 self.bell.clear();
             }
-            self.bell.withdraw(announced);
             rung || arrived
         } else {
-            self.bell.wait(announced, at_most)
+            self.bell.wait_on(announced, at_most)
         };
-        self.lingering.iter_mut().for_each(Lingering::withdraw);
-        self.napped = !woken;
+        *napped = true;
+        if woken {
+            self.end_sleep();
+        }
         woken
     }
 
@@ -571,7 +576,6 @@ impl Fabric for Mesh {
         if let Some(Sleeper { announced, .. }) = self.announced.take() {
             self.bell.withdraw(announced);
             self.lingering.iter_mut().for_each(Lingering::withdraw);
-            self.napped = false;
         }
     }
 
@@ -785,9 +789,9 @@ mod tests {
         let layout = Layout::new(&view(1, 8)).unwrap();
         let (own, _) = OwnRow::create(&layout, Rank(0), &MemberBell::with_event().unwrap()).unwrap();
         let mut mesh = Mesh::new(&layout, own, []).unwrap();
-        mesh.napped = true;
         let (near, _far) = UnixStream::pair().unwrap();
         mesh.begin_sleep();
+        assert!(!mesh.sleep(Duration::ZERO), "from now on it sleeps as long as it is asked to");
         mesh.add_guest(&layout, Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())).unwrap();
         let (doorbell, start) = (mesh.doorbell(), Instant::now());
         let sleeper = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());
@@ -804,22 +808,30 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sleep_after_there_was_work_is_a_nap() {
+    fn the_first_sleep_after_an_announcement_is_a_nap_and_while_it_stands_none_is() {
         let layout = Layout::new(&view(1, 8)).unwrap();
         let mut mesh =
             Mesh::new(&layout, OwnRow::create(&layout, Rank(0), &MemberBell::create().unwrap()).unwrap().0, [])
                 .unwrap();
-        let start = Instant::now();
+        let naps = |mesh: &mut Mesh| {
+            let start = Instant::now();
+            mesh.begin_sleep();
+            assert!(!mesh.sleep(PATIENCE) && start.elapsed() < PATIENCE);
+        };
+        naps(&mut mesh);
+        for _ in 0..2 {
+            let start = Instant::now();
+            mesh.begin_sleep();
+            assert!(!mesh.sleep(5 * NAP) && start.elapsed() >= 5 * NAP);
+        }
+        // It still stands.
+        assert!(mesh.doorbell().ring());
         mesh.begin_sleep();
-        assert!(!mesh.sleep(PATIENCE) && start.elapsed() < PATIENCE && mesh.napped);
-        mesh.begin_sleep();
-        assert!(!mesh.sleep(5 * NAP) && start.elapsed() >= 5 * NAP && mesh.napped);
-        mesh.begin_sleep();
-        assert!(mesh.doorbell().ring() && mesh.sleep(PATIENCE) && !mesh.napped);
-        mesh.napped = true;
-        mesh.begin_sleep();
+        assert!(mesh.sleep(PATIENCE) && !mesh.doorbell().ring());
+        naps(&mut mesh);
+        // Something was found.
         mesh.end_sleep();
-        assert!(!mesh.napped, "it has found something");
+        naps(&mut mesh);
     }
 
     /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The longest single sleep of the polling thread. Everything that concerns it rings; the bound is for what nobody foresaw.
+/// The longest single sleep of the polling thread. What concerns it at once rings; the bound is for what nobody foresaw.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// How long a status may take: the polling thread answers between two polls.
 const STATUS_WAIT: Duration = Duration::from_secs(1);

@@ -629,6 +629,8 @@ impl Node {
         self.clock.worked = progress.worked;
         match self.engine.state() {
             State::Running if worked || progress.worked || progress.wake_at.is_some_and(|at| at <= self.clock.now) => {
+                // If it slept before.
+                self.fabric.end_sleep();
                 Ok(Poll::Worked)
             }
             State::Running => Ok(Poll::Idle),
@@ -1145,8 +1147,8 @@ impl Node {
         }
     }
 
-    /// Sleeps until something happens for this member, or `at_most` that long. For callers that poll: only after a poll that
-    /// was [`Poll::Idle`], and poll again after it.
+    /// Sleeps until something happens for this member, or `at_most` that long, or less: the first sleep after there was something is
+    /// short. For callers that poll: only after a poll that was [`Poll::Idle`], and poll again after it.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).

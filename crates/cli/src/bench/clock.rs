@@ -3,6 +3,7 @@ use crate::clock::now_ns;
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::iter::Sum;
@@ -39,22 +40,29 @@ impl Usage {
     pub(super) fn mine() -> io::Result<Usage> {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
-        Ok(Usage { cpu_ns, ..Usage::of(std::process::id())? })
+        Ok(Usage { cpu_ns, ..Usage::switches(std::process::id())? })
     }
 
     /// Another process's, without asking it: asking would wake it.
     pub(super) fn of(pid: u32) -> io::Result<Usage> {
-        let mut usage = Usage::default();
-        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let task = task?.path();
-            let read = |name| fs::read_to_string(task.join(name));
-            // A thread may end while it is looked at.
-            let (Ok(status), Ok(schedstat)) = (read("status"), read("schedstat")) else { continue };
-            usage.cpu_ns += schedstat.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-            usage.voluntary += count(&status, "voluntary_ctxt_switches:");
-            usage.involuntary += count(&status, "nonvoluntary_ctxt_switches:");
-        }
-        Ok(usage)
+        let file = format!("/proc/{pid}/schedstat");
+        let unknown = |why: &dyn fmt::Display| io::Error::other(format!("{file} does not tell its CPU time: {why}"));
+        // That of its first thread says whether there are such files at all.
+        fs::read_to_string(&file).map_err(|error| unknown(&error))?;
+        let times =
+            tasks(pid, "schedstat")?.map(|text| text.split(' ').next().and_then(|word| word.parse::<u64>().ok()));
+        let cpu_ns = times.sum::<Option<u64>>().ok_or_else(|| unknown(&"it has no number"))?;
+        Ok(Usage { cpu_ns, ..Usage::switches(pid)? })
+    }
+
+    /// How often a process's threads were switched from.
+    fn switches(pid: u32) -> io::Result<Usage> {
+        let switches = tasks(pid, "status")?.map(|status| Usage {
+            cpu_ns: 0,
+            voluntary: count(&status, "voluntary_ctxt_switches:"),
+            involuntary: count(&status, "nonvoluntary_ctxt_switches:"),
+        });
+        Ok(switches.sum())
     }
 
     pub(super) fn since(self, before: Usage) -> Usage {
@@ -66,14 +74,21 @@ impl Usage {
     }
 }
 
+/// What a file says of each thread of a process; one may end while it is looked at.
+fn tasks(pid: u32, file: &'static str) -> io::Result<impl Iterator<Item = String>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;
+    Ok(tasks.flatten().filter_map(move |task| fs::read_to_string(task.path().join(file)).ok()))
+}
+
 fn count(status: &str, name: &str) -> u64 {
     let value = status.lines().find_map(|line| line.strip_prefix(name));
     value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// What processes that only sleep use, in percent of a core: `count` threads of this one, that wake up so often, all together.
+/// What `count` threads of this process that only sleep use, in percent of a core, if they wake up so often, all together. Processes would use
+/// more: from one to the other the memory changes, too.
 pub(super) fn sleepers(count: u32, wakes_per_second: f64, time: Duration) -> anyhow::Result<f64> {
-    let nap = Duration::try_from_secs_f64(f64::from(count) / wakes_per_second).unwrap_or(time);
+    let nap = Duration::try_from_secs_f64(f64::from(count) / wakes_per_second).unwrap_or(time).min(time);
     let until = Instant::now() + time;
     thread::scope(|scope| {
         let sleeper = move |i: u32| {
