@@ -3,7 +3,7 @@
 //! The kernel closes the sockets of a process that is killed after it has taken its memory back, which takes 0.1 s and more for each GiB. To be exact, it
 //! closes a *table* of descriptors when the last thread that uses it ends, and threads end at once; only the last of them all has
 //! the memory to give back. So there is a thread, the keeper, with a table of its own, in which there is nothing but a connection to each
-//! peer. Nobody sends anything there. If the process ends, these connections do; if the thread happens to be the last one, all the others
+//! peer. Hardly anything is said there. If the process ends, these connections do; if the thread happens to be the last one, all the others
 //! of the process have ended by then.
 //!
 //! An end is a word only where two have agreed that it is one: who has dialled says [`BEGIN`] when its keeper has the connection, and the
@@ -11,7 +11,7 @@
 //! before ([`GOODBYE`]).
 use super::limits::EVENTS_PER_WAIT;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, Timespec, open};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -23,11 +23,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// On a connection: from now on its end is that of my process.
 const BEGIN: u8 = 1;
 /// On a connection: it ends, and my process does not.
 const GOODBYE: u8 = 2;
+/// On a connection that has begun: it is not idle, whatever proxies between think of one that has nothing to say.
+const STILL: u8 = 3;
 
 /// What the keeper is asked for, and what it tells: a byte, and the number of a connection.
 const WORD_BYTES: usize = 9;
@@ -63,11 +66,11 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread.
+    /// Starts the thread, which says on each connection that it is not idle, so often.
     ///
     /// # Errors
     /// What the system refuses: before Linux 5.9, or where it is forbidden, there are no tables of one's own.
-    pub(super) fn start() -> io::Result<Keeper> {
+    pub(super) fn start(still_every: Duration) -> io::Result<Keeper> {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (tell, told) = sync_channel(1);
         let kept = far.as_raw_fd();
@@ -78,7 +81,7 @@ impl Keeper {
             // Who has started it waits for that.
             let _ = tell.send(alone.as_ref().map(|_| ()).map_err(|error| io::Error::from(error.kind())));
             if let Ok(line) = alone {
-                line.run();
+                line.run(still_every);
             }
         };
         let thread = std::thread::Builder::new().name("spindle-life".into()).spawn(run)?;
@@ -215,10 +218,16 @@ impl Line {
     }
 
     /// Until nobody is there who could ask for anything.
-    fn run(mut self) {
+    fn run(mut self, still_every: Duration) {
+        let mut said = Instant::now();
         loop {
+            if said.elapsed() >= still_every {
+                self.kept.values().filter(|kept| kept.begun).for_each(|kept| kept.say(STILL));
+                said = Instant::now();
+            }
+            let left = Timespec::try_from(still_every.saturating_sub(said.elapsed())).ok();
             let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_PER_WAIT];
-            let numbers: Vec<u64> = match epoll::wait(&self.epoll, &mut room, None) {
+            let numbers: Vec<u64> = match epoll::wait(&self.epoll, &mut room, left.as_ref()) {
                 // Copied, because they may stand unaligned.
                 Ok((events, _)) => events.iter().map(|&Event { data, .. }| data.u64()).collect(),
                 Err(_) => continue,
@@ -285,6 +294,7 @@ impl Line {
                 }
                 return self.tell(number, Fate::Begun);
             }
+            Ok((1, _)) if said == [STILL] && kept.begun => return,
             Ok((0, _)) | Err(_) if kept.begun => Fate::Ended,
             _ => Fate::Over,
         };
@@ -312,7 +322,6 @@ mod tests {
     use std::fs;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
-    use std::time::Instant;
 
     /// A connection that is kept, and its other end.
     fn kept(keeper: &Keeper, number: u64, dialled: bool) -> (UnixStream, UnixStream) {
@@ -345,7 +354,7 @@ mod tests {
 
     #[test]
     fn who_has_dialled_begins_and_the_other_answers_and_then_an_end_is_a_word() {
-        let mut keeper = Keeper::start().unwrap();
+        let mut keeper = Keeper::start(PATIENCE).unwrap();
         for (number, dialled) in [(1, true), (2, false)] {
             let (mine, mut theirs) = kept(&keeper, number, dialled);
             if dialled {
@@ -354,6 +363,7 @@ mod tests {
             assert_eq!(keeper.told(), None);
             theirs.write_all(&[BEGIN]).unwrap();
             assert_eq!(told(&mut keeper), (number, Fate::Begun));
+            theirs.write_all(&[STILL; 3]).unwrap();
             if !dialled {
                 assert_eq!(says(&theirs), BEGIN);
             }
@@ -365,9 +375,9 @@ mod tests {
 
     #[test]
     fn an_end_before_it_has_begun_means_nothing_nor_does_one_that_is_announced() {
-        let mut keeper = Keeper::start().unwrap();
+        let mut keeper = Keeper::start(PATIENCE).unwrap();
         for (number, said) in
-            [&[][..], &[BEGIN, GOODBYE], &[GOODBYE], &[BEGIN, BEGIN], &[7], b"garbage"].iter().enumerate()
+            [&[][..], &[BEGIN, GOODBYE], &[GOODBYE], &[BEGIN, BEGIN], &[STILL], &[7], b"garbage"].iter().enumerate()
         {
             for dialled in [true, false] {
                 let (_mine, mut theirs) = kept(&keeper, number as u64, dialled);
@@ -383,7 +393,7 @@ mod tests {
 
     #[test]
     fn who_is_let_go_of_is_told_so() {
-        let keeper = Keeper::start().unwrap();
+        let keeper = Keeper::start(PATIENCE).unwrap();
         let (mine, theirs) = kept(&keeper, 1, true);
         let (also_mine, also_theirs) = kept(&keeper, 2, true);
         drop((mine, also_mine));
@@ -411,7 +421,7 @@ mod tests {
     /// would have to wait for it.
     #[test]
     fn nobody_but_the_keeper_has_what_is_kept_and_it_has_nothing_else() {
-        let mut keeper = Keeper::start().unwrap();
+        let mut keeper = Keeper::start(PATIENCE).unwrap();
         let (mine, mut theirs) = kept(&keeper, 1, true);
         let socket = fs::read_link(format!("/proc/self/fd/{}", mine.as_raw_fd())).unwrap();
         let socket = socket.to_string_lossy();
@@ -425,5 +435,17 @@ mod tests {
         table.retain(|open| *open != "/dev/null" && !open.contains("eventpoll") && **open != *socket);
         assert_eq!(table.len(), 1, "only the channel is left: {table:?}");
         assert!(table[0].starts_with("socket:"));
+    }
+
+    #[test]
+    fn a_connection_that_has_begun_is_not_idle_for_long() {
+        let mut keeper = Keeper::start(Duration::from_millis(1)).unwrap();
+        let (_mine, mut theirs) = kept(&keeper, 1, true);
+        let (_also_mine, silent) = kept(&keeper, 2, true);
+        theirs.write_all(&[BEGIN]).unwrap();
+        assert_eq!(told(&mut keeper), (1, Fate::Begun));
+        assert_eq!((says(&theirs), says(&theirs), says(&theirs)), (BEGIN, STILL, STILL));
+        drop(keeper);
+        assert_eq!((says(&silent), says(&silent)), (BEGIN, GOODBYE));
     }
 }

@@ -47,6 +47,8 @@ pub(super) const BACKLOG: i32 = MEMBERS_MAX as i32;
 pub(super) const INLETS_MAX: usize = 2 * MEMBERS_MAX;
 /// Connections that tell of deaths: two who dial each other at once have two.
 pub(super) const LIVES_MAX: usize = 2 * MEMBERS_MAX;
+/// How often who is watched says that nothing has happened, for the sake of what stands between and ends connections that are idle.
+pub(super) const STILL_EVERY: Duration = Duration::from_secs(15);
 /// Letters that wait for one address.
 pub(super) const QUEUE_LETTERS_MAX: usize = 1024;
 /// Bytes in them.

@@ -7,7 +7,9 @@ use super::exchange::{Command, Exchange};
 use super::hello::{Card, Hello, Purpose};
 use super::keeper::{Fate, Keeper};
 use super::letters::{Arriving, Brought, Stand};
-use super::limits::{ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, LIVES_MAX, READ_BYTES, REFUSED_PAUSE};
+use super::limits::{
+    ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, LIVES_MAX, READ_BYTES, REFUSED_PAUSE, STILL_EVERY,
+};
 use super::listen::Listener;
 use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
@@ -458,7 +460,7 @@ impl Switch {
     fn keep(&mut self, wire: Wire, with: Card, dialled: bool) {
         let connection = wire.release(&self.poller);
         let start = || {
-            let keeper = Keeper::start().ok()?;
+            let keeper = Keeper::start(STILL_EVERY).ok()?;
             self.poller.add(keeper.fd()?, Token::Keeper, IN).ok()?;
             Some(keeper)
         };
