@@ -498,6 +498,17 @@ impl Drop for Retired {
     }
 }
 
+impl Mesh {
+    /// Apart, because it is asked for after each poll that found something.
+    #[cold]
+    fn withdraw(&mut self) {
+        if let Some(Sleeper { announced, .. }) = self.announced.take() {
+            self.bell.withdraw(announced);
+            self.lingering.iter_mut().for_each(Lingering::withdraw);
+        }
+    }
+}
+
 impl Fabric for Mesh {
     type Reader = Reader;
 
@@ -572,10 +583,10 @@ impl Fabric for Mesh {
         woken
     }
 
+    #[inline]
     fn end_sleep(&mut self) {
-        if let Some(Sleeper { announced, .. }) = self.announced.take() {
-            self.bell.withdraw(announced);
-            self.lingering.iter_mut().for_each(Lingering::withdraw);
+        if self.announced.is_some() {
+            self.withdraw();
         }
     }
 
