@@ -122,7 +122,7 @@ impl Object {
 }
 
 impl Buffer {
-    /// Zeroes on the heap, in huge pages if they are many and the system has such: it takes less to receive into them, and to give them back.
+    /// Zeroes on the heap, in huge pages if they are many and the system has such: they need fewer faults.
     /// `None` if there is no memory for them.
     pub fn zeroed(bytes: u64) -> Option<Buffer> {
         let len = usize::try_from(bytes).ok()?;

@@ -1,6 +1,6 @@
 //! Connections whose end tells that a process ends, as soon as it does.
 //!
-//! The kernel closes the sockets of a process that is killed after it has taken its memory back, which takes 0.1 s and more for each GiB. To be exact, it
+//! The kernel closes the sockets of a process that is killed after it has taken its memory back, which takes the longer the more it has. To be exact, it
 //! closes a *table* of descriptors when the last thread that uses it ends, and threads end at once; only the last of them all has
 //! the memory to give back. So there is a thread, the keeper, with a table of its own, in which there is nothing but a connection to each
 //! peer. Hardly anything is said there. If the process ends, these connections do; if the thread happens to be the last one, all the others
