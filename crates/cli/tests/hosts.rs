@@ -2,14 +2,67 @@
 mod common;
 
 use common::{Running, Scratch, read};
+use rustix::process::Signal;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+/// So many addresses at which somebody can listen.
+fn seeds(count: u32) -> Vec<String> {
+    // Nobody else gets these ports for a while; each other one while all are held.
+    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+}
+
+/// The members 1 to 3 of the group "wide", each on a host of its own and a seed, with pipes as inputs.
+struct Wide {
+    scratch: Scratch,
+    seeds: String,
+    members: Vec<Running>,
+}
+
+impl Wide {
+    fn founded(words: &[&str]) -> Wide {
+        let (scratch, seeds) = (Scratch::new(), seeds(3));
+        let mut wide = Wide { scratch, seeds: seeds.join(","), members: vec![] };
+        for (id, listen) in (1..).zip(&seeds) {
+            let id = format!("{id}");
+            let mut command = wide.on(&id, &["member", "--members", "3", "--id", &id, "--listen", listen]);
+            wide.members.push(Running::start(command.args(words).stdin(Stdio::piped())));
+        }
+        wide.members.iter_mut().for_each(|member| drop(member.event("joined")));
+        wide
+    }
+
+    /// A command about the group on this host, which tells what happens as JSON.
+    fn on(&self, host: &str, words: &[&str]) -> Command {
+        let mut command = self.scratch.spindle(words);
+        command.args(["wide", "--json", "--runtime-dir"]).arg(self.scratch.path(&format!("host{host}")));
+        command.env("SPINDLE_NETWORK_SEEDS", &self.seeds);
+        command
+    }
+}
+
+#[test]
+fn an_evicted_member_finds_its_group_again_though_nobody_else_is_on_its_host() {
+    let mut wide = Wide::founded(&["--suspect-after", "0.5", "--rejoin"]);
+    let members = &mut wide.members;
+    // The one that founded the group, and would found another.
+    members[0].stop();
+    members[1].view(&[2, 3]);
+    members[0].signal(Signal::CONT);
+    members[0].event("evicted");
+    let come = members[1].says("\"left\":[]");
+    assert!(come.contains("\"view\":3"), "{come}");
+    members[1].send(b"late\n");
+    for done in Running::all_done(wide.members) {
+        assert_eq!(done.expect(0).stdout, b"late\n");
+    }
+}
 
 #[test]
 fn members_of_three_hosts_print_the_same_lines_and_two_of_them_share_one() {
     let scratch = Scratch::new();
-    // Nobody else gets this port for a while.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let seed = format!("127.0.0.1:{port}");
+    let seed = seeds(1).remove(0);
     let outputs: Vec<_> = (0..4).map(|i| scratch.path(&format!("out{i}"))).collect();
     let members = (0..4).map(|i| {
         let lines: String = (0..2000).map(|line| format!("line {line} of {i}\n")).collect();
