@@ -29,6 +29,13 @@ pub(crate) struct Membership {
     spin_for: Option<String>,
 
     /// Where to listen for members of other hosts; several with commas between
+    #[command(flatten)]
+    hosts: Hosts,
+}
+
+/// How processes of several hosts find and reach each other.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Hosts {
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     listen: Option<String>,
 
@@ -52,7 +59,7 @@ pub(crate) struct Membership {
 
 impl Membership {
     pub(crate) fn say(&self, settings: &mut Settings) {
-        let insecure = self.insecure.then(|| "true".to_string());
+        self.hosts.say(settings);
         let said = [
             ("group.members", &self.members),
             ("group.suspect_after", &self.suspect_after),
@@ -60,15 +67,28 @@ impl Membership {
             ("member.gather_timeout", &self.gather_timeout),
             ("member.spin_for", &self.spin_for),
             ("network.listen", &self.listen),
+        ];
+        say(settings, said);
+    }
+}
+
+impl Hosts {
+    pub(crate) fn say(&self, settings: &mut Settings) {
+        let insecure = self.insecure.then(|| "true".to_string());
+        let said = [
             ("network.advertise", &self.advertise),
             ("network.seeds", &self.seeds),
             ("network.seed_count", &self.seed_count),
             ("network.insecure", &insecure),
         ];
-        for (path, text) in said {
-            if let Some(text) = text {
-                settings.flag(path, text, flag_of(path));
-            }
+        say(settings, said);
+    }
+}
+
+fn say<const N: usize>(settings: &mut Settings, said: [(&str, &Option<String>); N]) {
+    for (path, text) in said {
+        if let Some(text) = text {
+            settings.flag(path, text, flag_of(path));
         }
     }
 }

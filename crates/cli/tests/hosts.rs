@@ -1,8 +1,9 @@
 //! `spindle member` on several hosts: here, in several runtime directories, with the network on loopback.
 mod common;
 
-use common::{Running, Scratch, read};
+use common::{Done, Running, Scratch, read};
 use rustix::process::Signal;
+use serde_json::json;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
@@ -40,6 +41,11 @@ impl Wide {
         command.env("SPINDLE_NETWORK_SEEDS", &self.seeds);
         command
     }
+
+    /// Of a command that takes no part: what it came to.
+    fn order(&self, host: &str, words: &[&str]) -> Done {
+        Running::start(self.on(host, words).env_remove("SPINDLE_NETWORK_SEEDS")).done()
+    }
 }
 
 #[test]
@@ -57,6 +63,29 @@ fn an_evicted_member_finds_its_group_again_though_nobody_else_is_on_its_host() {
     for done in Running::all_done(wide.members) {
         assert_eq!(done.expect(0).stdout, b"late\n");
     }
+}
+
+#[test]
+fn an_observer_follows_members_of_other_hosts_beside_one_and_alone() {
+    let mut wide = Wide::founded(&[]);
+    let observe = |host: &str| {
+        let mut observer = Running::start(&mut wide.on(host, &["observe", "--listen", "127.0.0.1:0"]));
+        assert_eq!(observer.event("observing")["members"], json!([1, 2, 3]));
+        observer
+    };
+    let observers = [observe("2"), observe("4")];
+    wide.members.iter_mut().for_each(|member| member.send(b"seen\n"));
+    Running::all_done(std::mem::take(&mut wide.members)).into_iter().for_each(|done| drop(done.expect(0)));
+    for observer in observers {
+        assert_eq!(observer.done().expect(0).stdout, b"seen\n".repeat(3));
+    }
+}
+
+#[test]
+fn an_observer_without_a_network_is_told_what_it_lacks() {
+    let wide = Wide::founded(&[]);
+    let error = wide.order("2", &["observe", "--timeout", "1"]).expect(1).error();
+    assert!(error.contains("within 1.0s") && error.contains("--listen"), "{error}");
 }
 
 #[test]
