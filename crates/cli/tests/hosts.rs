@@ -89,6 +89,35 @@ fn an_observer_without_a_network_is_told_what_it_lacks() {
 }
 
 #[test]
+fn a_status_tells_who_is_on_another_host_and_waits_for_nobody_there() {
+    let wide = Wide::founded(&["--suspect-after", "never"]);
+    wide.members[2].stop();
+    let status = wide.order("1", &["status"]).expect(0).objects().remove(0);
+    let each = |key: &str| status["members"].as_array().unwrap().iter().map(|m| m[key].clone()).collect::<Vec<_>>();
+    assert_eq!((each("far"), each("answers")), (vec![json!(false), json!(true), json!(true)], each("leads")));
+    wide.members[2].signal(Signal::CONT);
+}
+
+#[test]
+fn a_member_of_another_host_is_evicted_from_here_and_asked_to_leave_there() {
+    let mut wide = Wide::founded(&[]);
+    let error = wide.order("1", &["leave", "--id", "3"]).expect(1).error();
+    assert!(error.contains("member 3 of group wide is on another host"), "{error}");
+    let error = wide.order("1", &["leave", "--id", "9"]).expect(1).error();
+    assert!(error.contains("no member 9; its members are 1, 2, 3"), "{error}");
+    let error = wide.order("1", &["evict", "--id", "1"]).expect(1).error();
+    assert!(error.contains("the only one of group wide on this host"), "{error}");
+    let gone = wide.order("1", &["evict", "--id", "3"]).expect(0).objects().remove(0);
+    assert_eq!(gone, json!({"event": "gone", "id": 3, "view": 2, "members": [1, 2]}));
+    let mut evicted = wide.members.remove(2);
+    evicted.event("error");
+    evicted.done().expect(3);
+    let gone = wide.order("2", &["leave", "--id", "2"]).expect(0).objects().remove(0);
+    assert_eq!(gone, json!({"event": "gone", "id": 2, "view": null, "members": []}));
+    wide.members[0].view(&[1]);
+}
+
+#[test]
 fn members_of_three_hosts_print_the_same_lines_and_two_of_them_share_one() {
     let scratch = Scratch::new();
     let seed = seeds(1).remove(0);
