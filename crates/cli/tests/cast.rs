@@ -2,6 +2,7 @@
 mod common;
 
 use common::{Done, Numbers, PATIENCE, Running, Scratch, read};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use spindle::{Batch, Config, Subgroup, SubgroupId};
@@ -237,7 +238,12 @@ fn what_can_t_be_cast_or_received_is_told_at_once() {
     fails(&mut cast(&scratch, &file, &["--name", "no/where"]), 2, "has a slash");
     fails(&mut cast(&scratch, &file, &["--name", "x", "--piece", "0"]), 2, "--piece 0: from 1 byte");
     fails(&mut cast(&scratch, &scratch.path("missing"), &[]), 1, "missing: No such file");
+    fails(&mut cast(&scratch, &file, &["--name", "x", "--limit", "0"]), 2, "--limit 0: nothing would ever be sent");
     fails(&mut cast(&scratch, &into(&scratch, "dir"), &[]), 1, "name a regular file");
+    let pipe = scratch.path("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    fails(&mut cast(&scratch, &pipe, &[]), 1, "name a regular file");
+    fails(&mut cast(&scratch, Path::new("/proc/cpuinfo"), &[]), 1, "copy it, and cast the copy");
     fails(&mut receive(&scratch, &scratch.path("missing"), &[]), 1, "name a directory that is there");
     let _first = receiver(&scratch, "a", &[]);
     fails(&mut receive(&scratch, &scratch.path("a"), &[]), 1, "another process receives into");

@@ -27,7 +27,7 @@ use serde_json::json;
 use spindle::MemberId;
 use spindle::bulk::Object;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Write, stdout};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -197,12 +197,23 @@ fn survey(args: &Args) -> Outcome<(File, Offer)> {
             format!("{name:?} can't be the name of a file at the receivers: {error}; give it another with --name");
         return Err(Failure::new(USAGE, message));
     }
-    let file = File::open(&args.file).map_err(failed)?;
-    let there = file.metadata().map_err(failed)?;
-    if !there.is_file() {
+    if args.limit == Some(0) {
+        return Err(Failure::new(
+            USAGE,
+            "--limit 0: nothing would ever be sent; name the bytes a second, or leave it out",
+        ));
+    }
+    // Before it is opened: a pipe would wait for somebody who writes into it.
+    if !fs::metadata(&args.file).map_err(failed)?.is_file() {
         return Err(Failure::new(FAILED, format_args!("{path} is no file that could be cast; name a regular file")));
     }
-    let (bytes, piece_bytes) = (there.len(), args.piece);
+    let file = File::open(&args.file).map_err(failed)?;
+    let (bytes, piece_bytes) = (file.metadata().map_err(failed)?.len(), args.piece);
+    // As files of /proc do, which are made while they are read.
+    if bytes == 0 && file.read_at(&mut [0], 0).map_err(failed)? > 0 {
+        let message = format!("{path} has contents and says that it has none; copy it, and cast the copy");
+        return Err(Failure::new(FAILED, message));
+    }
     if !(1..=PIECE_BYTES_MAX).contains(&piece_bytes) {
         return Err(Failure::new(USAGE, format_args!("--piece {piece_bytes}: from 1 byte to {PIECE_BYTES_MAX}")));
     }
