@@ -10,7 +10,8 @@ pub(crate) struct Membership {
     #[arg(short = 'n', long, value_name = "N")]
     members: Option<String>,
 
-    /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had]
+    /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had; in a group that spans hosts one
+    /// at random]
     #[arg(long)]
     id: Option<String>,
 
@@ -28,6 +29,13 @@ pub(crate) struct Membership {
     #[arg(long, value_name = "SECONDS")]
     spin_for: Option<String>,
 
+    #[command(flatten)]
+    hosts: Hosts,
+}
+
+/// How processes of several hosts find and reach each other.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Hosts {
     /// Where to listen for members of other hosts; several with commas between
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     listen: Option<String>,
@@ -52,23 +60,36 @@ pub(crate) struct Membership {
 
 impl Membership {
     pub(crate) fn say(&self, settings: &mut Settings) {
-        let insecure = self.insecure.then(|| "true".to_string());
+        self.hosts.say(settings);
         let said = [
             ("group.members", &self.members),
             ("group.suspect_after", &self.suspect_after),
             ("member.id", &self.id),
             ("member.gather_timeout", &self.gather_timeout),
             ("member.spin_for", &self.spin_for),
+        ];
+        say(settings, said);
+    }
+}
+
+impl Hosts {
+    pub(crate) fn say(&self, settings: &mut Settings) {
+        let insecure = self.insecure.then(|| "true".to_string());
+        let said = [
             ("network.listen", &self.listen),
             ("network.advertise", &self.advertise),
             ("network.seeds", &self.seeds),
             ("network.seed_count", &self.seed_count),
             ("network.insecure", &insecure),
         ];
-        for (path, text) in said {
-            if let Some(text) = text {
-                settings.flag(path, text, flag_of(path));
-            }
+        say(settings, said);
+    }
+}
+
+fn say<const N: usize>(settings: &mut Settings, said: [(&str, &Option<String>); N]) {
+    for (path, text) in said {
+        if let Some(text) = text {
+            settings.flag(path, text, flag_of(path));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! One thread follows and writes; this one waits for its end or for a signal, so that a full pipe keeps nobody from stopping it.
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::member::output::{BLOCK_BYTES, Output};
+use crate::membership::Hosts;
 use crate::settings::{Found, Whom};
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
@@ -26,6 +27,9 @@ const STOP_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     whom: Whom,
+
+    #[command(flatten)]
+    hosts: Hosts,
 
     /// Print what is delivered in this subgroup only [default: all]
     #[arg(long, value_name = "NAME")]
@@ -78,13 +82,14 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn observe(args: Args) -> Outcome {
-    let found = args.whom.find()?;
+    let config = settle(&args)?;
+    let group = config.group.clone();
     let output = Output::open(&args.output, Path::new("-"), args.frames, args.with_origin)?;
     let (events, happened) = channel();
     let signals: Sender<Event> = events.clone();
     let stop = Stop::on_signals(move |_| drop(signals.send(Event::Signal)))?;
-    let observing = open(&args, &found, &stop)?;
-    check_subgroup(&args, &found.group, observing.view())?;
+    let observing = open(&args, config, &stop)?;
+    check_subgroup(&args, &group, observing.view())?;
     tell_begin(observing.view(), args.json);
     let (counts, json) = (Arc::new(Counts::default()), args.json);
     let (flag, counted) = (Arc::clone(&stop.flag), Arc::clone(&counts));
@@ -107,22 +112,43 @@ fn observe(args: Args) -> Outcome {
     Ok(())
 }
 
-fn open(args: &Args, found: &Found, stop: &Stop) -> Outcome<Observing> {
-    let mut config = Config::new(&found.group, 1);
+/// What to observe the group with: of all that was said, where it meets and how its hosts reach each other.
+fn settle(args: &Args) -> Outcome<Config> {
+    let mut settings = args.whom.read()?;
+    args.hosts.say(&mut settings);
+    let effective = settings.effective()?;
+    Found::of(&effective)?;
+    let mut config = effective.config()?;
     // Whatever it has.
     config.subgroups.clear();
-    config.runtime_dir = found.dir.clone();
     config.gather_timeout = Duration::from_secs(args.timeout);
-    let waiting = Waiting::start(&found.group, args.json)?;
+    Ok(config)
+}
+
+fn open(args: &Args, config: Config, stop: &Stop) -> Outcome<Observing> {
+    let seeds =
+        config.network.as_ref().map(|network| network.seeds.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let waiting = Waiting::start(&config.group, args.json)?;
     let opened = config.observe_with(&mut |gathering| waiting.see(gathering), &stop.flag);
-    opened.map_err(|error| match error {
-        JoinError::NoGroup { group, dir } => {
+    opened.map_err(|error| match (error, seeds) {
+        (JoinError::NoGroup { group, dir }, _) => {
             let dir = dir.display();
             let message = format!("nobody is in group {group} at {dir}; start a member, or name its --runtime-dir");
             Failure::new(FAILED, message)
         }
-        JoinError::Cancelled { .. } => Failure::interrupted(stop.signal(), "while waiting for the group"),
-        error => error.into(),
+        (error @ JoinError::Silent { .. }, None) => {
+            Failure::new(FAILED, format_args!("{error}. If some are on other hosts, say --listen and --seeds as members do"))
+        }
+        (JoinError::Silent { group, waited }, Some(seeds)) => {
+            let seeds = seeds.join(", ");
+            let message = format!(
+                "no member of group {group} has answered within {waited:.1?}, on this host or at the seeds {seeds}; name those of its \
+                 members, or resume them"
+            );
+            Failure::new(FAILED, message)
+        }
+        (JoinError::Cancelled { .. }, _) => Failure::interrupted(stop.signal(), "while waiting for the group"),
+        (error, _) => error.into(),
     })
 }
 

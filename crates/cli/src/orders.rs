@@ -53,12 +53,15 @@ pub(crate) fn evict(args: Args) -> Outcome {
 
 fn ask_to_leave(wish: &Wish) -> Outcome {
     let mut visitor = Visitor::open(&wish.found)?;
-    let id = MemberId(wish.id);
-    check(&visitor, wish)?;
-    if visitor.ask(&[id], Request::Leave)?.is_empty() && visitor.members()?.contains(&id) {
+    let (id, group) = (MemberId(wish.id), &wish.found.group);
+    if find(&mut visitor, wish)?.is_far {
+        let message = format!("member {id} of group {group} is on another host; ask there, or use `spindle evict`");
+        return Err(Failure::new(FAILED, message));
+    }
+    let answers = visitor.ask(&[id], Request::Leave)?;
+    if answers.is_empty() && visitor.members()?.contains(&id) {
         let message = format!(
-            "member {id} of group {} did not answer within {ANSWER_WAIT:?}; resume it, or use `spindle evict`",
-            wish.found.group
+            "member {id} of group {group} did not answer within {ANSWER_WAIT:?}; resume it, or use `spindle evict`"
         );
         return Err(Failure::new(FAILED, message));
     }
@@ -67,39 +70,64 @@ fn ask_to_leave(wish: &Wish) -> Outcome {
 
 fn ask_to_evict(wish: &Wish) -> Outcome {
     let mut visitor = Visitor::open(&wish.found)?;
-    let id = MemberId(wish.id);
-    let others = check(&visitor, wish)?;
-    if others.is_empty() {
-        let message = format!(
-            "member {id} is the only one in group {}: nobody could go on without it; use `spindle leave`, or end it",
-            wish.found.group
-        );
+    let (id, group) = (MemberId(wish.id), &wish.found.group);
+    let found = find(&mut visitor, wish)?;
+    if found.others.is_empty() {
+        let answers = visitor.ask(&[id], Request::Status)?;
+        let is_alone = answers.values().all(|answer| members_of(answer).len() < 2);
+        let message = match is_alone {
+            true => format!(
+                "member {id} is the only one in group {group}: nobody could go on without it; use `spindle leave`, or end it"
+            ),
+            false => format!(
+                "member {id} is the only one of group {group} on this host, and does not evict itself; ask on another host, or use \
+                 `spindle leave`"
+            ),
+        };
         return Err(Failure::new(FAILED, message));
     }
-    let answers = visitor.ask(&others, Request::Status)?;
+    let answers = visitor.ask(&found.others, Request::Status)?;
     let Some(judge) = judge(&answers, id) else {
-        let message =
-            format!("none of the other members of group {} answered within {ANSWER_WAIT:?}", wish.found.group);
+        let message = format!("none of the other members of group {group} answered within {ANSWER_WAIT:?}");
         return Err(Failure::new(FAILED, message));
     };
     visitor.ask(&[judge], Request::Evict(id))?;
     wait_until_gone(&mut visitor, wish)
 }
 
-/// The others, if the member is one.
-fn check(visitor: &Visitor, wish: &Wish) -> Outcome<Vec<MemberId>> {
-    let mut members = visitor.members()?;
-    let id = MemberId(wish.id);
-    if !members.contains(&id) {
-        let (group, ids) = (&wish.found.group, list(members.iter().map(|id| id.0)));
-        let message = match visitor.present()?.contains(&id) {
-            true => format!("process {id} of group {group} is not let in yet; stop it with Ctrl-C"),
-            false => format!("group {group} has no member {id}; its members are {ids}"),
-        };
+/// Where the member is that is meant.
+struct Whereabouts {
+    /// The other members on this host.
+    others: Vec<MemberId>,
+    /// Whether it is on another one.
+    is_far: bool,
+}
+
+fn find(visitor: &mut Visitor, wish: &Wish) -> Outcome<Whereabouts> {
+    let (id, group) = (MemberId(wish.id), &wish.found.group);
+    let mut others = visitor.members()?;
+    if others.contains(&id) {
+        others.retain(|member| *member != id);
+        return Ok(Whereabouts { others, is_far: false });
+    }
+    if visitor.present()?.contains(&id) {
+        let message = format!("process {id} of group {group} is not let in yet; stop it with Ctrl-C");
         return Err(Failure::new(FAILED, message));
     }
-    members.retain(|member| *member != id);
-    Ok(members)
+    // Those of other hosts are known to the members only.
+    let answers = visitor.ask(&others, Request::Status)?;
+    let Some(view) = newest(&answers) else {
+        let message = format!(
+            "group {group} has no member {id} on this host, and none of those that it has answered within {ANSWER_WAIT:?}"
+        );
+        return Err(Failure::new(FAILED, message));
+    };
+    let member = view["members"].as_array().into_iter().flatten().find(|member| member["id"] == wish.id);
+    let Some(member) = member else {
+        let message = format!("group {group} has no member {id}; its members are {}", list(members_of(view)));
+        return Err(Failure::new(FAILED, message));
+    };
+    Ok(Whereabouts { others, is_far: member["far"] == true })
 }
 
 /// Who shall evict `id`: the leader of the newest view, or the first other one.
@@ -134,12 +162,15 @@ fn still_there(wish: &Wish, view: Option<&Value>) -> Failure {
     let Wish { found: Found { group, .. }, id, .. } = wish;
     let member = |view: &Value| {
         let found = view["members"].as_array()?.iter().find(|member| member["id"] == *id)?;
-        found["pid"].as_u64()
+        let place = if found["far"] == true { " on its host" } else { "" };
+        Some(format!("{}{place}", found["pid"]))
     };
     let why = match view {
         None => "the others do not answer".to_string(),
         Some(view) if view["blocked"] == true => match member(view) {
-            Some(pid) => format!("the others are too few to agree while it hangs; end or resume process {pid}"),
+            Some(process) => {
+                format!("the others are too few to agree while it hangs; end or resume process {process}")
+            }
             None => "the others are too few to agree".to_string(),
         },
         Some(_) => "the others are still about it; see `spindle status`".to_string(),
@@ -153,7 +184,7 @@ fn tell(wish: &Wish, view: Option<&Value>) -> Outcome {
     let line = match number {
         _ if wish.json => json!({"event": "gone", "id": id, "view": number, "members": ids}).to_string(),
         Some(number) => format!("member {id} is gone; view {number}: {}", list(ids)),
-        None => format!("member {id} is gone; it was the last one in group {}", wish.found.group),
+        None => format!("member {id} is gone; it was the last one of group {} on this host", wish.found.group),
     };
     Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
 }

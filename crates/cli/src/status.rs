@@ -25,8 +25,8 @@ pub(crate) struct Args {
     /// Print one JSON object, with --watch one a second.
     ///
     /// "group", "view", "observers" (how many processes follow it, as the newest view's first member knows), "changing" (the view is coming to its end), "blocked" (it can't: too few members are there to agree),
-    /// "members", a list by rank of {id, pid, rack (or null), rank, answers, view (its newest, if it answers), leads, asleep, suspected,
-    /// finished}, "subgroups", a list of {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting":
+    /// "members", a list by rank of {id, pid, far (it is on another host, and so is not asked), rack (or null), rank, answers, view (its
+    /// newest, if it answers), leads, asleep, suspected, finished}, "subgroups", a list of {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting":
     /// ids of processes that are not in the view.
     #[arg(long)]
     json: bool,
@@ -147,20 +147,25 @@ fn table(group: &Value) -> Vec<String> {
             format!("group {name}: {} member{plural} in view {view}{state}", members.len())
         }
     }];
-    lines.push(format!("{:>10} {:>9} {:>6}  state", "member", "process", "rank"));
+    // Those that were drawn at random are long.
+    let width = members.iter().map(|member| member["id"].to_string().len()).fold(10, usize::max);
+    lines.push(format!("{:>width$} {:>9} {:>6}  state", "member", "process", "rank"));
     for member in members {
         let number = |what: &str| member[what].as_u64().map_or("-".to_string(), |n| n.to_string());
         let [id, pid, rank] = ["id", "pid", "rank"].map(number);
-        lines.push(format!("{id:>10} {pid:>9} {rank:>6}  {}", state(member, &group["view"])));
+        lines.push(format!("{id:>width$} {pid:>9} {rank:>6}  {}", state(member, &group["view"])));
     }
     for subgroup in group["subgroups"].as_array().into_iter().flatten() {
         let name = subgroup["name"].as_str().unwrap_or_default();
         lines.push(format!("subgroup {name}: {} places of the order are stable in this view", subgroup["stable"]));
-        lines.push(format!("{:>10} {:>16} {:>16} {:>16} {:>10}", "member", "rounds", "received", "delivered", "lag"));
+        lines.push(format!(
+            "{:>width$} {:>16} {:>16} {:>16} {:>10}",
+            "member", "rounds", "received", "delivered", "lag"
+        ));
         for member in subgroup["members"].as_array().into_iter().flatten() {
             let [id, rounds, received, delivered, lag] =
                 ["id", "rounds", "received", "delivered", "lag"].map(|what| member[what].as_u64().unwrap_or(0));
-            lines.push(format!("{id:>10} {rounds:>16} {received:>16} {delivered:>16} {lag:>10}"));
+            lines.push(format!("{id:>width$} {rounds:>16} {received:>16} {delivered:>16} {lag:>10}"));
         }
     }
     let waiting: Vec<String> = group["waiting"].as_array().into_iter().flatten().map(Value::to_string).collect();
@@ -184,7 +189,9 @@ fn state(member: &Value, view: &Value) -> String {
     if is("suspected") {
         words.push("suspected".to_string());
     }
-    if !is("answers") {
+    if is("far") {
+        words.push("on another host".to_string());
+    } else if !is("answers") {
         words.push("does not answer".to_string());
     } else if is("asleep") {
         words.push("asleep".to_string());
@@ -222,5 +229,18 @@ mod tests {
         assert_eq!(lines[0], "group g: 3 members in view 3");
         let states: Vec<&str> = lines[2..5].iter().map(|line| line[29..].trim()).collect();
         assert_eq!(states, ["leads", "does not answer", "still in view 2"], "{lines:#?}");
+    }
+
+    #[test]
+    fn a_member_of_another_host_is_not_said_to_be_silent_and_a_long_id_keeps_its_column() {
+        let ids = [1, 9_072_462_129_466_432_003].map(MemberId);
+        let mut answer = answer(1, 1, &ids.map(|id| id.0));
+        answer["members"][1]["far"] = true.into();
+        let group = summary("g", &ids[..1], &ids[..1], &Answers::from([(ids[0], answer)]));
+        let lines = table(&group);
+        assert_eq!(lines[1], "             member   process   rank  state");
+        assert_eq!(lines[2], "                  1        11      0  leads");
+        let pid = 10 + ids[1].0;
+        assert_eq!(lines[3].trim_start(), format!("{} {pid} {:>6}  on another host", ids[1], 1));
     }
 }

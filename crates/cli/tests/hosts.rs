@@ -1,15 +1,126 @@
 //! `spindle member` on several hosts: here, in several runtime directories, with the network on loopback.
 mod common;
 
-use common::{Running, Scratch, read};
+use common::{Done, Running, Scratch, read};
+use rustix::process::Signal;
+use serde_json::json;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+/// So many addresses at which somebody can listen.
+fn seeds(count: u32) -> Vec<String> {
+    // Nobody else gets these ports for a while; each other one while all are held.
+    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+}
+
+/// The members 1 to 3 of the group "wide", each on a host of its own and a seed, with pipes as inputs.
+struct Wide {
+    scratch: Scratch,
+    seeds: String,
+    members: Vec<Running>,
+}
+
+impl Wide {
+    fn founded(words: &[&str]) -> Wide {
+        let (scratch, seeds) = (Scratch::new(), seeds(3));
+        let mut wide = Wide { scratch, seeds: seeds.join(","), members: vec![] };
+        for (id, listen) in (1..).zip(&seeds) {
+            let id = format!("{id}");
+            let mut command = wide.on(&id, &["member", "--members", "3", "--id", &id, "--listen", listen]);
+            wide.members.push(Running::start(command.args(words).stdin(Stdio::piped())));
+        }
+        wide.members.iter_mut().for_each(|member| drop(member.event("joined")));
+        wide
+    }
+
+    /// A command about the group on this host, which tells what happens as JSON.
+    fn on(&self, host: &str, words: &[&str]) -> Command {
+        let mut command = self.scratch.spindle(words);
+        command.args(["wide", "--json", "--runtime-dir"]).arg(self.scratch.path(&format!("host{host}")));
+        command.env("SPINDLE_NETWORK_SEEDS", &self.seeds);
+        command
+    }
+
+    /// Of a command that takes no part: what it came to.
+    fn order(&self, host: &str, words: &[&str]) -> Done {
+        Running::start(self.on(host, words).env_remove("SPINDLE_NETWORK_SEEDS")).done()
+    }
+}
+
+#[test]
+fn an_evicted_member_finds_its_group_again_though_nobody_else_is_on_its_host() {
+    let mut wide = Wide::founded(&["--suspect-after", "0.5", "--rejoin"]);
+    let members = &mut wide.members;
+    // The one that founded the group, and would found another.
+    members[0].stop();
+    members[1].view(&[2, 3]);
+    members[0].signal(Signal::CONT);
+    members[0].event("evicted");
+    let come = members[1].says("\"left\":[]");
+    assert!(come.contains("\"view\":3"), "{come}");
+    members[1].send(b"late\n");
+    for done in Running::all_done(wide.members) {
+        assert_eq!(done.expect(0).stdout, b"late\n");
+    }
+}
+
+#[test]
+fn an_observer_follows_members_of_other_hosts_beside_one_and_alone() {
+    let mut wide = Wide::founded(&[]);
+    let observe = |host: &str| {
+        let mut observer = Running::start(&mut wide.on(host, &["observe", "--listen", "127.0.0.1:0"]));
+        assert_eq!(observer.event("observing")["members"], json!([1, 2, 3]));
+        observer
+    };
+    let observers = [observe("2"), observe("4")];
+    wide.members.iter_mut().for_each(|member| member.send(b"seen\n"));
+    Running::all_done(std::mem::take(&mut wide.members)).into_iter().for_each(|done| drop(done.expect(0)));
+    for observer in observers {
+        assert_eq!(observer.done().expect(0).stdout, b"seen\n".repeat(3));
+    }
+}
+
+#[test]
+fn an_observer_without_a_network_is_told_what_it_lacks() {
+    let wide = Wide::founded(&[]);
+    let error = wide.order("2", &["observe", "--timeout", "1"]).expect(1).error();
+    assert!(error.contains("within 1.0s") && error.contains("--listen"), "{error}");
+}
+
+#[test]
+fn a_status_tells_who_is_on_another_host_and_waits_for_nobody_there() {
+    let wide = Wide::founded(&["--suspect-after", "never"]);
+    wide.members[2].stop();
+    let status = wide.order("1", &["status"]).expect(0).objects().remove(0);
+    let each = |key: &str| status["members"].as_array().unwrap().iter().map(|m| m[key].clone()).collect::<Vec<_>>();
+    assert_eq!((each("far"), each("answers")), (vec![json!(false), json!(true), json!(true)], each("leads")));
+    wide.members[2].signal(Signal::CONT);
+}
+
+#[test]
+fn a_member_of_another_host_is_evicted_from_here_and_asked_to_leave_there() {
+    let mut wide = Wide::founded(&[]);
+    let error = wide.order("1", &["leave", "--id", "3"]).expect(1).error();
+    assert!(error.contains("member 3 of group wide is on another host"), "{error}");
+    let error = wide.order("1", &["leave", "--id", "9"]).expect(1).error();
+    assert!(error.contains("no member 9; its members are 1, 2, 3"), "{error}");
+    let error = wide.order("1", &["evict", "--id", "1"]).expect(1).error();
+    assert!(error.contains("the only one of group wide on this host"), "{error}");
+    let gone = wide.order("1", &["evict", "--id", "3"]).expect(0).objects().remove(0);
+    assert_eq!(gone, json!({"event": "gone", "id": 3, "view": 2, "members": [1, 2]}));
+    let mut evicted = wide.members.remove(2);
+    evicted.event("error");
+    evicted.done().expect(3);
+    let gone = wide.order("2", &["leave", "--id", "2"]).expect(0).objects().remove(0);
+    assert_eq!(gone, json!({"event": "gone", "id": 2, "view": null, "members": []}));
+    wide.members[0].view(&[1]);
+}
 
 #[test]
 fn members_of_three_hosts_print_the_same_lines_and_two_of_them_share_one() {
     let scratch = Scratch::new();
-    // Nobody else gets this port for a while.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let seed = format!("127.0.0.1:{port}");
+    let seed = seeds(1).remove(0);
     let outputs: Vec<_> = (0..4).map(|i| scratch.path(&format!("out{i}"))).collect();
     let members = (0..4).map(|i| {
         let lines: String = (0..2000).map(|line| format!("line {line} of {i}\n")).collect();

@@ -78,7 +78,7 @@ pub enum JoinError {
     },
     /// There are members, and none of them speaks.
     #[error(
-        "no member of group {group} has answered within {waited:?}: they are stopped, or hang; resume or restart them"
+        "no member of group {group} has answered within {waited:.1?}: they are stopped, or hang; resume or restart them"
     )]
     Silent {
         /// The group.

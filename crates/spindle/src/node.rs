@@ -1205,8 +1205,9 @@ impl Node {
     pub fn status(&self) -> Status {
         let lost = self.lines.iter().map(|line| line.lost).sum();
         let observers = self.crew.observers().len() as u64;
+        let is_far = |id| self.crew.is_far(id);
         let rack = |id| self.crew.rack(id).cloned();
-        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), rack, lost, observers)
+        Status::of(&self.engine, &self.fabric, |id| self.crew.pid(id), is_far, rack, lost, observers)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -35,6 +35,8 @@ pub struct Standing {
     pub id: MemberId,
     /// Its process.
     pub pid: u32,
+    /// Whether it is on another host than this member.
+    pub is_far: bool,
     /// The rack that it says it stands in.
     pub rack: Option<RackName>,
     /// Whether it leads changes of the view.
@@ -84,6 +86,7 @@ impl Status {
         engine: &Engine,
         rows: &impl Rows,
         pid: impl Fn(MemberId) -> u32,
+        is_far: impl Fn(MemberId) -> bool,
         rack: impl Fn(MemberId) -> Option<RackName>,
         lost: u64,
         observers: u64,
@@ -94,6 +97,7 @@ impl Status {
         let members = view.ranks().map(|rank| Standing {
             id: member(rank),
             pid: pid(member(rank)),
+            is_far: is_far(member(rank)),
             rack: rack(member(rank)),
             leads: engine.leader() == rank,
             suspected: engine.suspects(rank),
@@ -133,6 +137,7 @@ impl Status {
             json!({
                 "id": member.id.0,
                 "pid": member.pid,
+                "far": member.is_far,
                 "rack": member.rack.as_ref().map(RackName::as_str),
                 "leads": member.leads,
                 "suspected": member.suspected,

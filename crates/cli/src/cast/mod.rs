@@ -27,8 +27,8 @@ use serde_json::json;
 use spindle::MemberId;
 use spindle::bulk::Object;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::File;
-use std::io::{Write, stdout};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write, stdout};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -176,7 +176,7 @@ fn cast(args: &Args) -> Outcome {
     if let Some(group) = &args.to {
         settings.flag("group.name", group, "--to");
     }
-    let mut seat = Seat::take(settings, &args.membership, &stop, args.json)?;
+    let mut seat = Seat::take(settings, "with --to", &args.membership, &stop, args.json)?;
     let mut work = Work::new(file, args, offer, seat.me)?;
     let outcome = work.run(&mut seat, args, &stop);
     // All that counts was answered; whether the others agree on that this leaves is theirs.
@@ -189,7 +189,7 @@ fn cast(args: &Args) -> Outcome {
 /// Looks at the file before anybody is waited for.
 fn survey(args: &Args) -> Outcome<(File, Offer)> {
     let path = args.file.display();
-    let failed = |error| Failure::new(FAILED, format_args!("can't read {path}: {error}"));
+    let failed = |error: io::Error| Failure::new(FAILED, format_args!("can't read {path}: {error}"));
     let own = args.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = args.name.clone().or(own).unwrap_or_default();
     if let Err(error) = wire::check_name(&name) {
@@ -197,12 +197,23 @@ fn survey(args: &Args) -> Outcome<(File, Offer)> {
             format!("{name:?} can't be the name of a file at the receivers: {error}; give it another with --name");
         return Err(Failure::new(USAGE, message));
     }
-    let file = File::open(&args.file).map_err(failed)?;
-    let there = file.metadata().map_err(failed)?;
-    if !there.is_file() {
+    if args.limit == Some(0) {
+        return Err(Failure::new(
+            USAGE,
+            "--limit 0: nothing would ever be sent; name the bytes a second, or leave it out",
+        ));
+    }
+    // Before it is opened: a pipe would wait for somebody who writes into it.
+    if !fs::metadata(&args.file).map_err(failed)?.is_file() {
         return Err(Failure::new(FAILED, format_args!("{path} is no file that could be cast; name a regular file")));
     }
-    let (bytes, piece_bytes) = (there.len(), args.piece);
+    let file = File::open(&args.file).map_err(failed)?;
+    let (bytes, piece_bytes) = (file.metadata().map_err(failed)?.len(), args.piece);
+    // As files of /proc do, which are made while they are read.
+    if bytes == 0 && file.read_at(&mut [0], 0).map_err(failed)? > 0 {
+        let message = format!("{path} has contents and says that it has none; copy it, and cast the copy");
+        return Err(Failure::new(FAILED, message));
+    }
     if !(1..=PIECE_BYTES_MAX).contains(&piece_bytes) {
         return Err(Failure::new(USAGE, format_args!("--piece {piece_bytes}: from 1 byte to {PIECE_BYTES_MAX}")));
     }
@@ -211,8 +222,15 @@ fn survey(args: &Args) -> Outcome<(File, Offer)> {
             format!("{path} has over {PIECES_MAX} pieces of {piece_bytes} bytes; make them larger with --piece");
         return Err(Failure::new(USAGE, message));
     }
-    let (digest, pieces) = Digest::of_pieces(&file, bytes, piece_bytes).map_err(failed)?;
+    let (digest, pieces) = Digest::of_pieces(&file, bytes, piece_bytes).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => became_shorter(&args.file),
+        _ => failed(error),
+    })?;
     Ok((file, Offer { number: 0, name, bytes, piece_bytes, digest, pieces }))
+}
+
+fn became_shorter(path: &Path) -> Failure {
+    Failure::new(FAILED, format_args!("{} became shorter while it was cast; cast it again", path.display()))
 }
 
 impl Work {
@@ -438,7 +456,10 @@ impl Work {
         wire::prepare_piece(&mut message, self.cast, index, len);
         let data = &mut message[PIECE_HEADER_BYTES..];
         let read = self.file.read_exact_at(data, self.offer.start(index));
-        read.map_err(|error| Failure::new(FAILED, format_args!("can't read {path} any more: {error}; cast it again")))?;
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => became_shorter(&self.path),
+            _ => Failure::new(FAILED, format_args!("can't read {path} any more: {error}; cast it again")),
+        })?;
         if Digest::of(data) != self.offer.pieces[index as usize] {
             let message = format!("{path} has changed while it was cast; cast it again");
             return Err(Failure::new(FAILED, message));

@@ -9,6 +9,7 @@ pub(crate) mod output;
 
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::membership::Membership;
+use crate::quantity::messages;
 use crate::settings::{Found, Whom, flag_of};
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
@@ -20,7 +21,7 @@ use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
     Batch, Config, Ended, FinishError, Group, HandleError, Handler, JoinError, MailError, Node, Publisher, SubgroupId,
-    View, ViewChange,
+    View, ViewChange, ViewId,
 };
 use spindle_fabric::mail::{GroupName, Mailbox};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -331,9 +332,10 @@ impl Member {
             }
             return Ok(());
         }
-        let mut message = format!("{ended}; {} holds the {written} messages delivered before", output.name());
+        let mut message = format!("{ended}; {} holds the {} delivered before", output.name(), messages(written));
         if open > 0 {
-            message += &format!(", and the last {open} that were sent may have been delivered elsewhere or not");
+            let that = if open == 1 { "that was" } else { "that were" };
+            message += &format!(", and the last {open} {that} sent may have been delivered elsewhere or not");
         }
         if matches!(ended, Ended::Evicted { .. }) {
             message += "; start it again, with --rejoin if it shall do so by itself";
@@ -364,7 +366,8 @@ impl Member {
             }
             Err(error) => format!("while the group ended otherwise: {error}"),
         };
-        message += &format!("; {sent} messages were sent and {delivered} delivered");
+        let were = if sent == 1 { "was" } else { "were" };
+        message += &format!("; {} {were} sent and {delivered} delivered", messages(sent));
         if open > 0 {
             message += &format!(", the last {open} of its own perhaps elsewhere and perhaps not");
         }
@@ -396,20 +399,22 @@ impl Member {
         } else {
             eprintln!("evicted from view {last}: the others went on without this member. It joins again");
         }
-        let nobody = || {
-            let message = format!("evicted from view {last}, and nobody is left in the group to join again");
-            Failure::new(ENDED, message)
-        };
-        let node = self.join_as_new(nobody)?;
+        let node = self.join_as_new(last)?;
         if node.view().members.len() == 1 && node.view().id.0 == 1 {
-            return Err(nobody());
+            return Err(nobody_left(last));
         }
         if !self.args.json {
             let view = node.view().id;
-            let mut lost = format!("what the group delivered in between is missing here (views {last} to {view})");
+            let mut lost = match view > last {
+                true => format!("what the group delivered in between is missing here (views {last} to {view})"),
+                false => format!(
+                    "another group was founded meanwhile; what was delivered after view {last} of the one before is missing here"
+                ),
+            };
             if unconfirmed > 0 {
                 lost += &format!(
-                    "; of {sent} messages sent, the last {unconfirmed} may have been delivered elsewhere or not"
+                    "; of {} sent, the last {unconfirmed} may have been delivered elsewhere or not",
+                    messages(sent)
                 );
             }
             eprintln!("{lost}");
@@ -419,12 +424,15 @@ impl Member {
 
     /// Joins under an id that nobody has had as far as this process knows: whoever still speaks of the old one means the
     /// member that was evicted.
-    fn join_as_new(&self, nobody: impl Fn() -> Failure) -> Outcome<Node> {
+    fn join_as_new(&self, last: ViewId) -> Outcome<Node> {
+        if self.config.network.is_some() {
+            return self.join_from_afar(last);
+        }
         let dir = self.found.open().map_err(|error| Failure::new(FAILED, error))?;
         let group = GroupName::new(&self.found.group).map_err(|error| Failure::new(USAGE, error))?;
         let failed = |error: MailError| Failure::new(FAILED, error);
         if Mailbox::members(&dir, &group).map_err(failed)?.is_empty() {
-            return Err(nobody());
+            return Err(nobody_left(last));
         }
         let present = Mailbox::present(&dir, &group).map_err(failed)?;
         let newest = present.last().map_or(0, |id| id.0).max(self.ids_max);
@@ -438,6 +446,20 @@ impl Member {
         Err(Failure::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
     }
 
+    /// As [`join_as_new`](Self::join_as_new), in a group that spans hosts: this one's directory does not tell who is left of it, nor which ids
+    /// are taken. Joining asks the seeds, and draws an id. If this is the seed that founds groups, as many are wanted for that as ever, so that
+    /// it does not found one alone while the others go on.
+    fn join_from_afar(&self, last: ViewId) -> Outcome<Node> {
+        let config = Config { id: None, ..self.config.clone() };
+        match self.try_join(&config)? {
+            Err(error @ JoinError::TimedOut { .. }) => {
+                let message = format!("evicted from view {last}, and the group was not found again: {error}");
+                Err(Failure::new(ENDED, message))
+            }
+            joined => self.joined(joined),
+        }
+    }
+
     fn tell(&mut self, change: &ViewChange) {
         self.see(&change.new);
         views::tell(change, self.args.json);
@@ -447,6 +469,10 @@ impl Member {
         let newest = view.members.iter().map(|id| id.0).max();
         self.ids_max = self.ids_max.max(newest.unwrap_or(0));
     }
+}
+
+fn nobody_left(last: ViewId) -> Failure {
+    Failure::new(ENDED, format_args!("evicted from view {last}, and nobody is left in the group to join again"))
 }
 
 pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
