@@ -28,8 +28,8 @@
 //! processor (`exit_mm`), and when another thread of the same process runs there next, the mark is not set again (`membarrier_switch_mm` finds the
 //! same memory as before): until some other process has run there, which on a processor of one's own may be never, `membarrier` passes that
 //! processor over, and there is no such point P in what its ringers do. Of those that ring in the moment of an announcement one in some hundreds to
-//! thousands is missed then. So the [first sleep](crate::mesh) after an announcement is a millisecond long, and the announcement stands when it has run
-//! out: by then A is visible and S is, whatever has not been executed, because no store stays in its buffer for so long. Whoever looks then sees S, or L sees A. No later sleep under
+//! thousands is missed then. So a sleeper [looks again](crate::mesh) a millisecond after an announcement, which stands when the sleep until then has run out:
+//! by then A is visible and S is, whatever has not been executed, because no store stays in its buffer for so long. Whoever looks then sees S, or L sees A. No later sleep under
 //! the same announcement can miss anything for want of a barrier.
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 use std::sync::OnceLock;
@@ -150,9 +150,10 @@ mod tests {
                 break;
             }
         }
-        println!("missed by both: {with} with {barrier:?}, {without} without a barrier");
-        // On a busy machine, or with one core, nothing can be told.
-        assert!(10 * with <= without.max(100), "missed by both: {with} with {barrier:?}, {without} without a barrier");
+        let missed = format!("missed by both: {with} with {barrier:?}, {without} without a barrier");
+        println!("{missed}");
+        // Else nothing can be told: on a busy machine, say, or with one core.
+        assert!(without < 100 || 5 * with <= without, "{missed}");
     }
 
     #[test]

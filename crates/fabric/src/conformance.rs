@@ -624,11 +624,11 @@ pub mod threaded {
     /// Sleeps, and those of them that ran out although there was something by then for which nobody rang.
     static SLEPT: AtomicU64 = AtomicU64::new(0);
     static MISSED: AtomicU64 = AtomicU64::new(0);
-    /// How long a ring may take after what it is for.
-    const RINGING: Duration = Duration::from_millis(200);
+    /// How long a ring may take after what it is for, of somebody who has to wait for a core in between.
+    const RINGING: Duration = Duration::from_secs(5);
 
     /// Sleeps until `ready`. Fails if sleeps run out because somebody forgot to ring: now and then the kernel makes that happen
-    /// ([`crate::barrier`]).
+    /// ([`crate::barrier`]). What arrives over streams ends a sleep as well, so a bell that is not rung beside that is not noticed.
     fn sleep_until<F: Fabric>(fabric: &mut F, mut ready: impl FnMut(&mut F) -> bool) {
         let mut look = |fabric: &mut F| {
             fabric.progress();

@@ -82,8 +82,8 @@ struct Sleeper {
     announced: Announced,
     /// By the eventfd, among other descriptors.
     by_event: bool,
-    /// A sleep has run out, and the announcement still stands.
-    napped: bool,
+    /// When it was announced.
+    since: Instant,
 }
 
 /// A row of an ended view whose ring applications of this process still use: what they commit there rings the member, too.
@@ -373,7 +373,7 @@ impl Mesh {
     }
 }
 
-/// The first sleep after an announcement: at that moment a ring may be missed ([`crate::barrier`]), and who looks again so much later finds
+/// So long after an announcement there is another look: at that moment a ring may be missed ([`crate::barrier`]), and who looks then finds
 /// what it was for. By then everybody sees the announcement.
 const NAP: Duration = Duration::from_millis(1);
 /// How long a finish sleeps before it looks whether everything is on its way.
@@ -551,14 +551,15 @@ impl Fabric for Mesh {
         if self.announced.is_none() {
             self.lingering.iter_mut().for_each(Lingering::announce);
             let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
-            self.announced = Some(Sleeper { announced, by_event, napped: false });
+            self.announced = Some(Sleeper { announced, by_event, since: Instant::now() });
         }
     }
 
     fn sleep(&mut self, at_most: Duration) -> bool {
-        let Sleeper { announced, by_event, napped } =
+        let Sleeper { announced, by_event, since } =
             self.announced.as_mut().expect("sleep without begin_sleep: what arrived before it would be missed");
-        let at_most = if *napped { at_most } else { at_most.min(NAP) };
+        let nap = NAP.saturating_sub(since.elapsed());
+        let at_most = if nap.is_zero() { at_most } else { at_most.min(nap) };
         // As it was announced, and not by what there is now: whoever rings goes by the announcement.
         let woken = if *by_event {
             self.far.flush(&self.row);
@@ -576,7 +577,6 @@ impl Fabric for Mesh {
         } else {
             self.bell.wait_on(announced, at_most)
         };
-        *napped = true;
         if woken {
             self.end_sleep();
         }
@@ -802,7 +802,7 @@ mod tests {
         let mut mesh = Mesh::new(&layout, own, []).unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
         mesh.begin_sleep();
-        assert!(!mesh.sleep(Duration::ZERO), "from now on it sleeps as long as it is asked to");
+        assert!(!mesh.sleep(PATIENCE), "from now on it sleeps as long as it is asked to");
         mesh.add_guest(&layout, Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())).unwrap();
         let (doorbell, start) = (mesh.doorbell(), Instant::now());
         let sleeper = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());

@@ -53,8 +53,6 @@ pub(crate) enum News {
     Died(MemberId),
     /// Letters to somebody of another host don't arrive: their connection has ended, or never came about. Perhaps it has ended, too.
     Lost(MemberId),
-    /// The process of somebody of another host has ended, or the way there is broken. What it has sent before may still arrive.
-    Ended(MemberId),
     Asks {
         id: MemberId,
         pid: u32,
@@ -144,6 +142,10 @@ pub(crate) struct Crew {
     bulk_links: Vec<(u128, ViewId, BulkLink)>,
     /// Members on other hosts that begin no more views, with the last that they have begun.
     stopped: BTreeMap<MemberId, ViewId>,
+    /// The views from which on those in the one that has begun are members.
+    since: BTreeMap<MemberId, ViewId>,
+    /// Members on other hosts whose processes have ended, with the views since when they were watched.
+    ended: BTreeMap<MemberId, ViewId>,
     /// Who follows without being a member.
     observers: BTreeSet<MemberId>,
     /// Who of them does not read its letters, since when.
@@ -267,6 +269,7 @@ impl Crew {
 
     fn with(ways: Ways, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, newcomers, pids, processes, watched, dead, stopped) = Default::default();
+        let (since, ended) = Default::default();
         let (members, early, starved_until, senders, bulk_links, observers, deaf) = Default::default();
         Crew {
             ways,
@@ -285,6 +288,8 @@ impl Crew {
             senders,
             bulk_links,
             stopped,
+            since,
+            ended,
             observers,
             deaf,
             notices,
@@ -392,6 +397,11 @@ impl Crew {
 
     pub(crate) fn is_dead(&self, id: MemberId) -> bool {
         self.dead.contains(&id) || matches!(&self.ways, Ways::Local(board) if lock(&board.gone).contains(&id))
+    }
+
+    /// Whose processes on other hosts have ended, or are about to: reasons to suspect them, no proofs. What they have sent may still arrive.
+    pub(crate) fn ended(&self) -> Vec<MemberId> {
+        self.ended.keys().copied().collect()
     }
 
     /// Whether there may be news.
@@ -533,7 +543,13 @@ impl Crew {
                     self.keep_part(incarnation, view, with.id, Part::Way(Peer::There(stream)));
                 }
                 Some(Event::Lost { with }) => news.push(News::Lost(with.id)),
-                Some(Event::Ended { with }) => news.push(News::Ended(with.id)),
+                Some(Event::Ended { with, incarnation, view }) => {
+                    // Who has its id now may be another.
+                    let is_it = self.since.get(&with.id).is_none_or(|since| view >= *since);
+                    if incarnation == self.incarnation && is_it {
+                        self.ended.insert(with.id, view);
+                    }
+                }
                 Some(Event::Failed { address, purpose: Purpose::Mail, why }) => {
                     news.extend(net.unreached(&address, &why).map(News::Lost));
                 }
@@ -890,7 +906,7 @@ impl Crew {
         for id in view.members.iter().copied().filter(|id| *id != me) {
             let is_mine = if is_new(me) == is_new(id) { me < id } else { is_new(me) };
             if is_mine {
-                net.watch(id, view.id);
+                net.watch(id, self.incarnation, view.id);
             }
             if is_mine && !net.uses_ofi() && !self.parts.contains_key(&(view.id, id)) {
                 net.dial(id, view.id, Purpose::Part { incarnation: self.incarnation, view: view.id });
@@ -1058,6 +1074,12 @@ impl Crew {
         self.dead.retain(is_wanted);
         self.observers.retain(|id| !view.members.contains(id));
         self.members = view.members.iter().copied().collect();
+        self.since.retain(|id, _| self.members.contains(id));
+        for id in &self.members {
+            self.since.entry(*id).or_insert(view.id);
+        }
+        let since = &self.since;
+        self.ended.retain(|id, watched| since.get(id).is_some_and(|since| *watched >= *since));
     }
 }
 

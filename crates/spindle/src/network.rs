@@ -310,11 +310,11 @@ impl Net {
     }
 
     /// Watches over the process of `id` from this view on, if it is on another host, unless that is done already.
-    pub(crate) fn watch(&mut self, id: MemberId, view: ViewId) {
+    pub(crate) fn watch(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
         if let Some(address) = self.far(id).cloned()
             && self.watching.insert((view, id))
         {
-            self.endpoint.watch(&address, id);
+            self.endpoint.watch(&address, id, incarnation, view);
         }
     }
 

@@ -570,6 +570,8 @@ impl Node {
         if !self.running {
             self.running = true;
             self.seal();
+            // While this member joined.
+            self.evict_the_ended();
         }
         if self.terms.suspect_after.is_some() {
             self.clock.tick();
@@ -813,6 +815,7 @@ impl Node {
         for rank in self.evicting.iter().filter_map(|id| self.view.rank_of(*id)) {
             self.engine.suspect(rank);
         }
+        self.evict_the_ended();
         self.shared.set_view(Arc::clone(&self.view));
         let _running = Upcall::enter();
         handler.view_changed(&change);
@@ -832,7 +835,6 @@ impl Node {
                     self.joins.forget(id);
                     self.died(id);
                 }
-                News::Ended(id) => self.evict(id),
                 // A member's streams tell what has become of it.
                 News::Lost(id) if self.view.rank_of(id).is_none() => {
                     self.joins.forget(id);
@@ -856,6 +858,7 @@ impl Node {
                 | News::State { .. } => {}
             }
         }
+        self.evict_the_ended();
         self.let_guests_in();
         self.heed_observers();
         if !self.had_spare && self.next.is_none() && !self.engine.is_wedged() && self.joins.is_complete() {
@@ -999,6 +1002,16 @@ impl Node {
         self.evicting.insert(id);
         if let Some(rank) = rank {
             self.engine.suspect(rank);
+        }
+    }
+
+    /// Those whose processes on other hosts have ended write nothing any more. What they have sent comes first, if it is here.
+    fn evict_the_ended(&mut self) {
+        for id in self.crew.ended() {
+            if self.view.rank_of(id).is_none_or(|rank| !self.engine.suspects(rank)) {
+                self.fabric.progress();
+                self.evict(id);
+            }
         }
     }
 

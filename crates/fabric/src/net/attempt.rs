@@ -21,7 +21,7 @@ pub(super) struct Attempt {
     pub(super) purpose: Purpose,
     /// The letters that wait for it.
     pub(super) post: Option<u64>,
-    pub(super) whom: Option<MemberId>,
+    whom: Option<MemberId>,
     token: Token,
     stage: Stage,
     deadline: Instant,
@@ -66,6 +66,11 @@ impl Attempt {
             stage: Stage::Resolving,
             deadline: Instant::now() + CONNECT_DEADLINE,
         }
+    }
+
+    /// Whether it is to watch over this one.
+    pub(super) fn watches(&self, whom: MemberId) -> bool {
+        matches!(self.purpose, Purpose::Life { .. }) && self.whom == Some(whom)
     }
 
     /// When it wants to be looked at, if nothing happens before.

@@ -13,7 +13,7 @@ use super::tls::{Identity, TlsStream};
 use crate::mail::kernel::random;
 use crate::mail::{GroupName, Letter};
 use crate::tcp::{Connection, SocketOptions, SocketStream};
-use spindle_core::MemberId;
+use spindle_core::{MemberId, ViewId};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -122,6 +122,10 @@ pub enum Event {
     Ended {
         /// Whose.
         with: Card,
+        /// Of which group of this name a member.
+        incarnation: u128,
+        /// The view from which on it was watched. Who has its id may be another one since.
+        view: ViewId,
     },
 }
 
@@ -222,16 +226,19 @@ impl Endpoint {
     /// # Panics
     /// For [`Purpose::Mail`] and [`Purpose::Life`]: letters are [sent](Self::send), lives [watched](Self::watch).
     pub fn dial(&self, to: &Address, whom: Option<MemberId>, purpose: Purpose) {
-        assert!(!matches!(purpose, Purpose::Mail | Purpose::Life), "letters are sent and lives watched, not dialled");
+        assert!(
+            !matches!(purpose, Purpose::Mail | Purpose::Life { .. }),
+            "letters are sent and lives watched, not dialled"
+        );
         self.exchange.ask(Command::Dial { to: to.clone(), whom, purpose });
     }
 
-    /// Watches over the process of `whom`, who is to be at `to`, and is watched by it: of the end of either the other is told at once
+    /// Watches over the process of `whom`, who is to be at `to` and a member in `view`, and is watched by it: of the end of either the other is told at once
     /// ([`Event::Ended`]), while the kernel may need long to take back the memory of the dead, and closes other connections after that. Does nothing if there is
-    /// such a watch, or one is being begun. [`Event::Watched`] tells that it has begun, and nothing that it can't: it is a wish, which both systems
-    /// have to be able to grant (Linux 5.9), and there is one attempt.
-    pub fn watch(&self, to: &Address, whom: MemberId) {
-        self.exchange.ask(Command::Watch { to: to.clone(), whom });
+    /// such a watch, or one is being begun. [`Event::Watched`] tells that it has begun, and nothing that it can't: there is one attempt, and both systems have to be able to
+    /// (Linux 5.9). A network that falls silent is no end.
+    pub fn watch(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
+        self.exchange.ask(Command::Watch { to: to.clone(), whom, incarnation, view });
     }
 
     /// Ends all watches over `whom`, who is told that it is no death.

@@ -6,7 +6,7 @@ use super::hello::Purpose;
 use super::letters::Parcel;
 use super::limits::{COMMAND_BYTES_MAX, COMMANDS_MAX, EVENT_BYTES_MAX, EVENTS_MAX};
 use super::poller::Waker;
-use spindle_core::MemberId;
+use spindle_core::{MemberId, ViewId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub(super) enum Command {
     Send { to: Address, parcel: Parcel },
     Dial { to: Address, whom: Option<MemberId>, purpose: Purpose },
     Forget { to: Address },
-    Watch { to: Address, whom: MemberId },
+    Watch { to: Address, whom: MemberId, incarnation: u128, view: ViewId },
     Unwatch { whom: MemberId },
     LookUp { address: Address },
 }

@@ -75,7 +75,12 @@ pub enum Purpose {
         reply: u64,
     },
     /// Nothing but its end, which comes with that of the process at the other one ([`Event::Ended`](super::Event::Ended)).
-    Life,
+    Life {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view from which on both watch over each other.
+        view: ViewId,
+    },
 }
 
 /// Why somebody refused a connection. The values are those of who refuses.
@@ -335,7 +340,7 @@ fn put_purpose(out: &mut Writer, purpose: Purpose) {
         Purpose::State { view } => (4, 0, view, 0),
         Purpose::Bulk { incarnation, view, number } => (5, incarnation, view, number),
         Purpose::Objects { view, reply } => (6, 0, view, reply),
-        Purpose::Life => (7, 0, ViewId(0), 0),
+        Purpose::Life { incarnation, view } => (7, incarnation, view, 0),
     };
     out.u32(kind);
     out.u128(incarnation);
@@ -352,7 +357,7 @@ fn purpose(from: &mut Reader<'_>) -> Result<Purpose, WireError> {
         (4, 0, view, 0) => Purpose::State { view },
         (5, incarnation, view, number) => Purpose::Bulk { incarnation, view, number },
         (6, 0, view, reply) => Purpose::Objects { view, reply },
-        (7, 0, ViewId(0), 0) => Purpose::Life,
+        (7, incarnation, view, 0) => Purpose::Life { incarnation, view },
         _ => return Err(WireError::Value { field: "purpose" }),
     })
 }
@@ -402,7 +407,7 @@ mod tests {
             Purpose::State { view },
             Purpose::Bulk { incarnation, view, number: u64::MAX },
             Purpose::Objects { view, reply: u64::MAX },
-            Purpose::Life,
+            Purpose::Life { incarnation, view },
         ];
         let hello = |purpose| Hello {
             group: GroupName::new("demo").unwrap(),

@@ -8,7 +8,8 @@ use super::hello::{Card, Hello, Purpose};
 use super::keeper::{Fate, Keeper};
 use super::letters::{Arriving, Brought, Stand};
 use super::limits::{
-    ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, INLETS_MAX, LIVES_MAX, READ_BYTES, REFUSED_PAUSE, STILL_EVERY,
+    ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, HELLO_DEADLINE, INLETS_MAX, LIVES_MAX, READ_BYTES, REFUSED_PAUSE,
+    STILL_EVERY,
 };
 use super::listen::Listener;
 use super::poller::{IN, Poller, Token, Waker, Wire};
@@ -18,7 +19,7 @@ use super::stranger::{Stranger, Turn};
 use crate::tcp::Connection;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use spindle_core::MemberId;
+use spindle_core::{MemberId, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,8 +69,20 @@ struct Inlet {
 #[derive(Debug)]
 struct Life {
     with: Card,
+    incarnation: u128,
+    view: ViewId,
+    /// By this process.
+    dialled: bool,
     /// Until both keepers have it.
     connection: Option<Connection>,
+    /// By when they must.
+    deadline: Instant,
+}
+
+impl Life {
+    fn new(with: Card, incarnation: u128, view: ViewId, dialled: bool) -> Life {
+        Life { with, incarnation, view, dialled, connection: None, deadline: Instant::now() + HELLO_DEADLINE }
+    }
 }
 
 impl Switch {
@@ -150,7 +163,8 @@ impl Switch {
         let posts = self.posts.values().filter_map(Post::wake_at);
         let attempts = self.attempts.values().map(Attempt::wake_at);
         let strangers = self.strangers.values().map(|stranger| stranger.deadline);
-        let wake_at = posts.chain(attempts).chain(strangers).chain(self.refused_until).chain(end).min();
+        let lives = self.lives.values().filter(|life| life.connection.is_some()).map(|life| life.deadline);
+        let wake_at = posts.chain(attempts).chain(strangers).chain(lives).chain(self.refused_until).chain(end).min();
         let mut at_most = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
         if !self.unread.is_empty() && !self.paused {
             at_most = Some(Duration::ZERO);
@@ -182,6 +196,10 @@ impl Switch {
         let due: Vec<u64> =
             self.strangers.iter().filter(|(_, stranger)| stranger.deadline <= now).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.question(id));
+        let is_late = |life: &Life| life.connection.is_some() && life.deadline <= now;
+        for (id, _) in self.lives.extract_if(.., |_, life| is_late(life)) {
+            self.keeper.iter().flatten().for_each(|keeper| keeper.release(id));
+        }
         let is_due = |post: &Post| post.wake_at().is_some_and(|at| at <= now);
         let due: Vec<u64> = self.posts.iter().filter(|(_, post)| is_due(post)).map(|(id, _)| *id).collect();
         for id in due {
@@ -248,13 +266,18 @@ impl Switch {
             }
             Command::Dial { to, whom, purpose } => self.attempt(to, whom, purpose, None),
             Command::LookUp { address } => self.look_up(address),
-            Command::Watch { to, whom } => {
-                let begins = |attempt: &Attempt| attempt.purpose == Purpose::Life && attempt.whom == Some(whom);
-                if !self.lives.values().any(|life| life.with.id == whom) && !self.attempts.values().any(begins) {
-                    self.attempt(to, Some(whom), Purpose::Life, None);
+            Command::Watch { to, whom, incarnation, view } => {
+                let is_impossible = matches!(self.keeper, Some(None));
+                let counts = |life: &Life| life.dialled || life.connection.is_none();
+                let is_begun = self.lives.values().any(|life| life.with.id == whom && counts(life));
+                if !is_impossible && !is_begun && !self.attempts.values().any(|attempt| attempt.watches(whom)) {
+                    self.attempt(to, Some(whom), Purpose::Life { incarnation, view }, None);
                 }
             }
             Command::Unwatch { whom } => {
+                for (id, _) in self.attempts.extract_if(.., |_, attempt| attempt.watches(whom)) {
+                    self.resolver.forget(id);
+                }
                 for (id, _) in self.lives.extract_if(.., |_, life| life.with.id == whom) {
                     self.keeper.iter().flatten().for_each(|keeper| keeper.release(id));
                 }
@@ -330,9 +353,9 @@ impl Switch {
         let Some(attempt) = self.attempts.remove(&id) else { return };
         self.resolver.forget(id);
         let Attempt { address, purpose, post, .. } = attempt;
-        if purpose == Purpose::Life {
+        if let Purpose::Life { incarnation, view } = purpose {
             if let Ok((wire, with)) = outcome {
-                self.keep(wire, with, true);
+                self.keep(wire, Life::new(with, incarnation, view, true));
             }
             return;
         }
@@ -433,8 +456,8 @@ impl Switch {
 
     fn welcome(&mut self, wire: Wire, hello: Hello) {
         let Hello { purpose, card, process, .. } = hello;
-        if purpose == Purpose::Life {
-            return self.keep(wire, card, false);
+        if let Purpose::Life { incarnation, view } = purpose {
+            return self.keep(wire, Life::new(card, incarnation, view, false));
         }
         if purpose != Purpose::Mail {
             let stream = wire.release(&self.poller);
@@ -457,7 +480,7 @@ impl Switch {
     }
 
     /// Gives the keeper a connection of which nothing matters but its end. If it can't have it, it is closed before it means anything.
-    fn keep(&mut self, wire: Wire, with: Card, dialled: bool) {
+    fn keep(&mut self, wire: Wire, life: Life) {
         let connection = wire.release(&self.poller);
         let start = || {
             let keeper = Keeper::start(STILL_EVERY).ok()?;
@@ -469,8 +492,8 @@ impl Switch {
             return;
         }
         self.next_id += 1;
-        if keeper.keep(self.next_id, connection.fd(), dialled).is_ok() {
-            self.lives.insert(self.next_id, Life { with, connection: Some(connection) });
+        if keeper.keep(self.next_id, connection.fd(), life.dialled).is_ok() {
+            self.lives.insert(self.next_id, Life { connection: Some(connection), ..life });
         }
     }
 
@@ -487,8 +510,8 @@ impl Switch {
                 }
                 Fate::Over => drop(self.lives.remove(&id)),
                 Fate::Ended => {
-                    if let Some(Life { with, .. }) = self.lives.remove(&id) {
-                        self.exchange.tell(Event::Ended { with });
+                    if let Some(Life { with, incarnation, view, .. }) = self.lives.remove(&id) {
+                        self.exchange.tell(Event::Ended { with, incarnation, view });
                     }
                 }
             }
