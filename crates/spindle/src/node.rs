@@ -85,9 +85,11 @@ pub struct Node {
     absent: BTreeSet<MemberId>,
     /// Members that have to go, until a view without them has begun: somebody wants it, or their process on another host has ended.
     evicting: BTreeSet<MemberId>,
-    /// Whether the handler was told that this member is blocked, and when it was or was not any more.
+    /// Whether this member is blocked, and since when it is or is not any more.
     blocked: bool,
     blocked_since: Instant,
+    /// Whether the handler was told that it is, or whom it follows.
+    told_blocked: bool,
     /// When others were asked last whether they go on without this member.
     asked: Instant,
     /// Since when everything is done.
@@ -479,6 +481,7 @@ impl Node {
             evicting: BTreeSet::new(),
             blocked: false,
             blocked_since: Instant::now(),
+            told_blocked: false,
             asked: Instant::now(),
             finished: None,
             missed: None,
@@ -610,6 +613,10 @@ impl Node {
             self.look_after_objects(progress.worked);
         }
         if self.engine.is_blocked() != self.blocked {
+            (self.blocked, self.blocked_since) = (!self.blocked, Instant::now());
+            self.missed = None;
+        }
+        if self.is_blocked() != self.told_blocked {
             self.tell_blocked(handler);
         }
         if self.blocked {
@@ -692,10 +699,14 @@ impl Node {
 
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
-        (self.blocked, self.blocked_since) = (!self.blocked, Instant::now());
-        self.missed = None;
+        self.told_blocked = !self.told_blocked;
         let _running = Upcall::enter();
-        handler.blocked(self.blocked);
+        handler.blocked(self.told_blocked);
+    }
+
+    /// Whether this member can't go on, or whom it follows.
+    fn is_blocked(&self) -> bool {
+        self.engine.is_blocked() || self.engine.is_held_up(&self.fabric)
     }
 
     /// What is seldom to be done beside the engine's work. Whether anything happened.

@@ -442,6 +442,28 @@ fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
     finish(members);
 }
 
+/// One of them leads, and the other waits for it.
+#[test]
+fn all_who_are_left_with_too_few_are_told() {
+    let world = World::new("half-of-four", 2);
+    let hanging = ["third", "fourth"].map(|name| soon(world.other(name.len() as u32, name, 4)));
+    let hanging = hanging.map(|config| thread::spawn(move || config.join().unwrap()));
+    let members = all((0..2).map(|i| start(soon(world.seed(i as u32, i, 4)))).collect());
+    let hanging = hanging.map(|joining| joining.join().unwrap());
+    for member in &members {
+        member.log.wait("block", |lines| lines == ["blocked"]);
+        assert!(member.group.status().is_blocked);
+    }
+    // Their last words prove that they have ended.
+    drop(hanging);
+    for member in &members {
+        member.log.wait("view", |lines| lines.last().is_some_and(|line| line == "view of 2"));
+        assert!(member.log.lines().contains(&"unblocked".to_string()));
+    }
+    chat(&members, 20, "two");
+    finish(members);
+}
+
 /// A state machine: the digest of all messages in their order, how many there were, and ballast.
 #[derive(Clone, Default)]
 struct Machine {
