@@ -228,6 +228,11 @@ impl Founding {
         let (mut changed, wanted, digest) = (false, self.members, self.digest);
         for news in news {
             match news {
+                News::Asks { id, process, namesake: Some(address), .. } => {
+                    let wait = self.told_to_wait(crew, seen);
+                    let answer = crew.turn_away((id, process), None, wait);
+                    crew.post_at(Some(&address), id, answer);
+                }
                 News::Asks { id, config, observer, .. } if !Config::admits(digest, config, observer) => {
                     crew.post(id, Letter::Refused { why: Refusal::Config(digest) });
                 }
@@ -236,8 +241,8 @@ impl Founding {
                 }
                 // Who only observes takes no part in the founding.
                 News::Asks { id, .. } if id.0 >= VISITOR_IDS_FROM => {
-                    let present = seen.present.iter().map(|present| (present.id, present.pid)).collect();
-                    crew.post(id, Letter::Wait { members: wanted, leader: crew.me, present });
+                    let wait = self.told_to_wait(crew, seen);
+                    crew.post(id, wait);
                 }
                 // It may found a group, or be needed for another one. The answer keeps it from founding while this process is about to.
                 News::Asks { id, seeds, .. } if seeds != self.claim => {
@@ -245,8 +250,8 @@ impl Founding {
                     if self.unlike.contains_key(&id) || (self.unlike.len() as u32) < self.room {
                         self.unlike.insert(id, Instant::now());
                     }
-                    let present = seen.present.iter().map(|present| (present.id, present.pid)).collect();
-                    crew.post(id, Letter::Wait { members: wanted, leader: crew.me, present });
+                    let wait = self.told_to_wait(crew, seen);
+                    crew.post(id, wait);
                 }
                 News::Asks { id, pid, .. } => {
                     changed = true;
@@ -263,6 +268,12 @@ impl Founding {
             }
         }
         changed
+    }
+
+    /// What those are told who are not counted.
+    fn told_to_wait(&self, crew: &Crew, seen: &Gathering) -> Letter {
+        let present = seen.present.iter().map(|present| (present.id, present.pid)).collect();
+        Letter::Wait { members: self.members, leader: crew.me, present }
     }
 
     fn present(&self, crew: &Crew) -> Vec<Present> {
@@ -879,6 +890,7 @@ mod tests {
             members: 2,
             observer: false,
             seeds,
+            namesake: None,
         };
         let mut founding = Founding::new(9, 2, 10);
         founding.take_up(true, claim(5));

@@ -27,6 +27,7 @@ mod large;
 mod learning;
 mod line;
 mod meeting;
+mod namesakes;
 mod network;
 mod node;
 mod observing;

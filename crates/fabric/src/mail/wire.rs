@@ -193,6 +193,9 @@ pub enum Refusal {
     /// There is no room for more members than these.
     #[error("the group is full with {0} members; wait until one leaves")]
     Full(u32),
+    /// Another process has its id, and lives: a member, or who waits to be one.
+    #[error("id {0} is in use by another process of the group, which lives; choose another, or none")]
+    InUse(MemberId),
     /// Who was asked for its state can give none. The answer to [`Request::State`].
     #[error(
         "the members' applications can't give their state: receivers deliver their messages, or their snapshots panic; \
@@ -476,6 +479,10 @@ fn put_refusal(out: &mut Writer, refusal: Refusal) {
             out.u32(members);
         }
         Refusal::NoState => out.u32(5),
+        Refusal::InUse(id) => {
+            out.u32(6);
+            out.u64(id.0);
+        }
         Refusal::Full(members) => {
             out.u32(4);
             out.u32(members);
@@ -490,6 +497,7 @@ fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
         3 => Refusal::Founders(from.u32()?),
         4 => Refusal::Full(from.u32()?),
         5 => Refusal::NoState,
+        6 => Refusal::InUse(MemberId(from.u64()?)),
         _ => return Err(WireError::Value { field: "reason" }),
     })
 }
@@ -591,6 +599,7 @@ mod tests {
             Letter::Refused { why: Refusal::Founders(3) },
             Letter::Refused { why: Refusal::Full(64) },
             Letter::Refused { why: Refusal::NoState },
+            Letter::Refused { why: Refusal::InUse(MemberId(u64::MAX)) },
             Letter::Wait { members: 2, leader: from, present: present(0) },
             Letter::Wait { members: 1024, leader: from, present: present(MEMBERS_MAX as u64) },
             Letter::View { incarnation, view, from, bytes: 1 << 40 },
