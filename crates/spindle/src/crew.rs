@@ -655,9 +655,9 @@ impl Crew {
                 news.push(News::Asks { id: from, pid, process, config, members, observer, seeds, namesake });
             }
             Letter::Refused { why } => news.push(News::Refused(why)),
-            Letter::Wait { members, present, .. } => {
+            Letter::Wait { members, blocked, present, .. } => {
                 let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
-                news.push(News::Waits(Gathering { members, present, seeds: None }));
+                news.push(News::Waits(Gathering { members, present, blocked, seeds: None }));
             }
             Letter::View { incarnation, bytes, .. } => {
                 let disclosed = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());

@@ -382,10 +382,8 @@ impl Net {
                 let found = found.as_ref().map(Vec::as_slice).map_err(NetError::to_string);
                 self.seeds.found(address, found);
             }
-            Event::Stream { with, purpose, .. } => {
-                if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
-                    self.dialling.remove(&(*view, with.id));
-                }
+            Event::Stream { with, purpose: Purpose::Part { view, .. } | Purpose::Guest { view, .. }, .. } => {
+                self.dialling.remove(&(*view, with.id));
             }
             Event::Failed { address, purpose, why } => {
                 if let NetError::Myself { .. } = why {

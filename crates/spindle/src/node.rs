@@ -977,9 +977,12 @@ impl Node {
     }
 
     fn told_to_wait(&self) -> Letter {
-        let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
+        let blocked = self.told_blocked;
+        let is_here = |rank: &Rank| !(blocked && self.engine.suspects(*rank));
+        let ids = self.view.ranks().filter(is_here).map(|rank| self.view.members[rank.index()]);
+        let present = ids.map(|id| (id, self.crew.pid(id))).collect();
         let leader = self.view.members[self.engine.leader().index()];
-        Letter::Wait { members: self.view.members.len() as u32, leader, present }
+        Letter::Wait { members: self.view.members.len() as u32, leader, blocked, present }
     }
 
     /// Tells somebody who wants to join who is there.

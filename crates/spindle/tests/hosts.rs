@@ -542,6 +542,15 @@ fn all_who_are_left_with_too_few_are_told() {
         member.log.wait("block", |lines| lines == ["blocked"]);
         assert!(member.group.status().is_blocked);
     }
+    // Who wants to join is told so, and once, though not both know all processes.
+    let joiner = Config { gather_timeout: Duration::from_secs(3), ..soon(world.other(7, "joiner", 1)) };
+    let (mut told, stop) = (vec![], std::sync::atomic::AtomicBool::new(false));
+    let joined = joiner.join_with(&mut |gathering: &spindle::Gathering| told.push(gathering.clone()), &stop);
+    assert!(matches!(joined, Err(JoinError::TimedOut { .. })), "{joined:?}");
+    let blocked: Vec<_> = told.iter().filter(|gathering| gathering.blocked).collect();
+    assert!((1..=3).contains(&blocked.len()), "{told:?}");
+    assert_eq!((blocked[0].members, blocked[0].present.len()), (4, 2));
+    assert!(told.iter().skip_while(|gathering| !gathering.blocked).all(|gathering| gathering.blocked), "{told:?}");
     // Their last words prove that they have ended.
     drop(hanging);
     for member in &members {

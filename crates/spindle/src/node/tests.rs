@@ -92,7 +92,7 @@ fn is_told_who_asks(installing: &Installing, crew: &mut Crew, other: &mut Crew, 
         installing.attend(crew, digest);
     }
     // Behind what it may have been answered.
-    crew.post(other.me, Letter::Wait { members: 1, leader: crew.me, present: vec![] });
+    crew.post(other.me, Letter::Wait { members: 1, leader: crew.me, blocked: false, present: vec![] });
     hear(other, "answer", |news| match news {
         News::View { .. } => Some(true),
         News::Waits(_) => Some(false),
