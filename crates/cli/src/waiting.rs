@@ -81,6 +81,9 @@ impl Board {
             let here = gathering.present.iter().map(|p| json!({"id": p.id.0, "pid": p.pid}));
             let here: Vec<_> = here.collect();
             let mut object = json!({"event": "waiting", "members": gathering.members, "here": here});
+            if gathering.blocked {
+                object["blocked"] = true.into();
+            }
             if let Some(seeds) = &gathering.seeds {
                 let SeedsKnown { wanted, known, failed, unlike, .. } = &**seeds;
                 let known: Vec<_> = known.iter().map(|seed| seed.to_string()).collect();

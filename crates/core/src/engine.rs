@@ -299,6 +299,11 @@ impl Engine {
         self.membership.is_blocked()
     }
 
+    /// Whether this view can't end because whom I follow is [blocked](Self::is_blocked), as its row tells.
+    pub fn is_held_up<R: Rows>(&self, rows: &R) -> bool {
+        self.membership.is_held_up(rows)
+    }
+
     /// The proposal that I have adopted, by its number.
     pub fn ballot(&self) -> Option<Ballot> {
         self.membership.ballot()

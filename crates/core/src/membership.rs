@@ -58,6 +58,15 @@ enum Standing {
     Outvoted,
 }
 
+/// What decides whether a leader has a quorum: whom it suspects, and what it knows of them.
+#[derive(Clone, Copy)]
+struct Stand<'a> {
+    leader: Rank,
+    suspected: &'a Ranks,
+    dead: &'a Ranks,
+    gone: &'a Ranks,
+}
+
 /// What to do about somebody who suspects me.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
@@ -719,7 +728,7 @@ impl Membership {
             self.evicted = true;
             return true;
         }
-        self.blocked = !self.is_quorum(others.len() + 1, table);
+        self.blocked = !self.is_quorum(&self.stand(), table);
         if self.blocked {
             return false;
         }
@@ -744,17 +753,52 @@ impl Membership {
     ///
     /// Those that are gone unheard may have decided among themselves before. Then they were more than half of themselves and of those
     /// who go on, none of whom was dead to them. So if nobody else is left out, half of the two is enough.
-    fn is_quorum<T: Table>(&self, unsuspected: usize, table: &T) -> bool {
-        let has_rival =
-            self.everyone.iter().any(|rank| *rank > self.me && self.suspected.has(*rank) && !self.dead.has(*rank));
+    fn is_quorum<R: Rows>(&self, of: &Stand<'_>, rows: &R) -> bool {
+        let Stand { leader, suspected, dead, gone } = of;
+        let unsuspected = self.everyone.iter().filter(|rank| !suspected.has(**rank)).count();
+        let has_rival = self.everyone.iter().any(|rank| rank > leader && suspected.has(*rank) && !dead.has(*rank));
         let left_out =
-            |rank: &&Rank| self.dead.has(**rank) && !(has_rival && bit(table, **rank, membership::SUSPECTED, self.me));
+            |rank: &&Rank| dead.has(**rank) && !(has_rival && bit(rows, **rank, membership::SUSPECTED, *leader));
         let left_out = self.everyone.iter().filter(left_out).count();
-        let dead = if planted!(DeadCountAsPresent) { 0 } else { left_out };
-        let present = if planted!(DeadCountAsPresent) { unsuspected + self.dead.count() } else { unsuspected };
-        let counted = self.everyone.len() - dead;
-        let all_others_gone = present + self.gone.count() == counted;
+        let absent = if planted!(DeadCountAsPresent) { 0 } else { left_out };
+        let present = if planted!(DeadCountAsPresent) { unsuspected + dead.count() } else { unsuspected };
+        let counted = self.everyone.len() - absent;
+        let all_others_gone = present + gone.count() == counted;
         2 * present > counted || (all_others_gone && 2 * present == counted) || planted!(NoQuorum)
+    }
+
+    /// How I would lead.
+    fn stand(&self) -> Stand<'_> {
+        let Membership { me, suspected, dead, gone, .. } = self;
+        Stand { leader: *me, suspected, dead, gone }
+    }
+
+    /// Whether whom I follow can't go on, as its row tells, so that I can't either. It is the leader that is [blocked](Self::is_blocked).
+    #[inline]
+    pub(crate) fn is_held_up<R: Rows>(&self, rows: &R) -> bool {
+        self.wedged && !self.evicted && self.decision.is_none() && self.leader_is_blocked(rows)
+    }
+
+    #[cold]
+    fn leader_is_blocked<R: Rows>(&self, rows: &R) -> bool {
+        let leader = self.leader();
+        if leader == self.me {
+            return false;
+        }
+        let (members, mut gone) = (self.everyone.len(), Ranks::none(self.everyone.len()));
+        let suspected = Ranks::read(leader, membership::SUSPECTED, members, rows);
+        let mut dead = Ranks::read(leader, membership::stopped(members), members, rows);
+        // A row does not tell who is dead from who is gone.
+        for rank in self.everyone.iter().copied().filter(|rank| self.gone.has(*rank)) {
+            if dead.has(rank) {
+                dead.remove(rank);
+                gone.add(rank);
+            }
+        }
+        // What it suspects was written behind what it had decided before.
+        let has_decided = ballot_in(rows, leader, membership::COMMITTED).is_some();
+        let of = Stand { leader, suspected: &suspected, dead: &dead, gone: &gone };
+        !has_decided && !self.is_quorum(&of, rows)
     }
 
     /// INV-ADOPT: the newest proposal of those whose rows I have to read, if there is any; else one of my own.
@@ -907,8 +951,8 @@ fn ballot_in<R: Rows>(rows: &R, rank: Rank, at: u64) -> Option<Ballot> {
 }
 
 /// Whether `other` is in the set that begins at `at` in the row of `rank`.
-fn bit<T: Table>(table: &T, rank: Rank, at: u64, other: Rank) -> bool {
-    let word = table.load(rank, at + 8 * (other.0 as u64 / 64));
+fn bit<R: Rows>(rows: &R, rank: Rank, at: u64, other: Rank) -> bool {
+    let word = rows.load(rank, at + 8 * (other.0 as u64 / 64));
     word >> (other.0 % 64) & 1 == 1
 }
 

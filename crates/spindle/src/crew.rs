@@ -6,6 +6,7 @@
 use crate::error::JoinError;
 use crate::gathering::{Gathering, Present};
 use crate::large::Order;
+use crate::namesakes::Namesakes;
 use crate::network::{Net, Network, Told};
 use crate::seeds::Claim;
 use crate::state::Way;
@@ -15,7 +16,7 @@ use spindle_fabric::mail::{
     GroupName, Letter, Mailbox, Notice, Outbox, Refusal, Request, RuntimeDir, VISITOR_IDS_FROM, Watch, disclose,
     enclose,
 };
-use spindle_fabric::net::{Card, Event, Purpose, RackName};
+use spindle_fabric::net::{Address, Card, Event, Purpose, RackName};
 use spindle_fabric::ofi::OfiAddress;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Doorbell, MemberBell, Peer, PeerParts};
@@ -41,7 +42,7 @@ const VIEWS_AHEAD_MAX: u64 = 4;
 const BULK_LINKS_MAX: usize = 1 << 12;
 
 /// What tells processes apart that have the same id one after the other, or at once. Two hosts may give the same pid, and containers do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Process {
     Near(u32),
     Far(u128),
@@ -63,6 +64,8 @@ pub(crate) enum News {
         observer: bool,
         /// Among which seeds it waits.
         seeds: Claim,
+        /// Where it is, if its id is another's on another host: a member's, or that of who asked before.
+        namesake: Option<Address>,
     },
     /// The state of an application begins to come.
     State {
@@ -150,6 +153,7 @@ pub(crate) struct Crew {
     observers: BTreeSet<MemberId>,
     /// Who of them does not read its letters, since when.
     deaf: BTreeMap<MemberId, Instant>,
+    namesakes: Namesakes,
     notices: Arc<Notices>,
 }
 
@@ -270,7 +274,7 @@ impl Crew {
     fn with(ways: Ways, me: MemberId, notices: Arc<Notices>) -> Crew {
         let (parts, newcomers, pids, processes, watched, dead, stopped) = Default::default();
         let (since, ended) = Default::default();
-        let (members, early, starved_until, senders, bulk_links, observers, deaf) = Default::default();
+        let (members, early, starved_until, senders, bulk_links, observers, deaf, namesakes) = Default::default();
         Crew {
             ways,
             me,
@@ -292,6 +296,7 @@ impl Crew {
             ended,
             observers,
             deaf,
+            namesakes,
             notices,
         }
     }
@@ -534,10 +539,17 @@ impl Crew {
     fn read_net(&mut self, news: &mut Vec<News>) {
         for _ in 0..NET_EVENTS_MAX {
             let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
-            match net.next() {
+            let event = net.next();
+            if let Some(Event::Stream { with, purpose, .. }) = &event
+                && !self.knows_again(with, purpose)
+            {
+                continue;
+            }
+            let Ways::Mail { net: Some(net), .. } = &mut self.ways else { return };
+            match event {
                 None => return,
-                Some(Event::Letter { process, letter, enclosure, .. }) => {
-                    self.take(letter, Some(process), vec![], &enclosure, news);
+                Some(Event::Letter { from, process, letter, enclosure }) => {
+                    self.take(letter, Some((from, process)), vec![], &enclosure, news);
                 }
                 Some(Event::Stream { with, purpose: Purpose::Part { incarnation, view }, stream, .. }) => {
                     self.keep_part(incarnation, view, with.id, Part::Way(Peer::There(stream)));
@@ -591,15 +603,47 @@ impl Crew {
         self.notices.ring();
     }
 
-    /// Takes in a letter, with its descriptors or with what was enclosed; from `process`, if that is on another host.
+    /// Whether it is no namesake of a member that has made a stream; then where it is is noted. Who brings its memory as a newcomer is the member,
+    /// wherever one of its id was before.
+    fn knows_again(&mut self, with: &Card, purpose: &Purpose) -> bool {
+        let comes = matches!(purpose, Purpose::Part { view, .. } if self.is_new(*view, with.id));
+        let is_member = self.members.contains(&with.id) && !comes;
+        let Ways::Mail { net: Some(net), mailbox, .. } = &mut self.ways else { return false };
+        if is_member && net.is_namesake(with, is_member, mailbox) {
+            return false;
+        }
+        net.learn(with.clone());
+        true
+    }
+
+    /// Somebody writes who says that it is this, or `asks` to be let in: notes where it is. If it is a namesake nothing is noted, and the answer
+    /// is where that is.
+    fn hear_from(&mut self, card: Card, asks: bool) -> Option<Address> {
+        let is_member = self.members.contains(&card.id);
+        let Ways::Mail { net: Some(net), mailbox, .. } = &mut self.ways else { return None };
+        if net.is_namesake(&card, is_member, mailbox) {
+            return Some(card.address);
+        }
+        if asks && !is_member {
+            net.asked(card)
+        } else {
+            net.learn(card)
+        }
+        None
+    }
+
+    /// Takes in a letter, with its descriptors or with what was enclosed; from `sender` with its process, if that has sent it over the net.
     fn take(
         &mut self,
         letter: Letter,
-        process: Option<u128>,
+        sender: Option<(Card, u128)>,
         fds: Vec<OwnedFd>,
         enclosure: &[u8],
         news: &mut Vec<News>,
     ) {
+        let process = sender.as_ref().map(|(_, process)| *process);
+        let asks = matches!(letter, Letter::Ask { .. });
+        let namesake = sender.and_then(|(card, _)| self.hear_from(card, asks));
         match letter {
             // Who waits to be let in does not know yet which group it will be.
             Letter::Parts { incarnation, view, from, pid, rack, .. } => {
@@ -609,15 +653,14 @@ impl Crew {
                 self.keep_parts(incarnation, view, from, pid, fds);
             }
             Letter::Ask { from, pid, config, members, observer, address, rack, seeds } => {
-                if let (Ways::Mail { net: Some(net), .. }, Some(address)) = (&mut self.ways, address)
-                    && net.far(from).is_none()
-                {
-                    let host = net.card().host;
-                    net.learn(Card { id: from, host, address, rack });
-                }
+                let near = self.net().zip(address).filter(|_| process.is_none());
+                let near = near.map(|(net, address)| Card { id: from, host: net.card().host, address, rack });
+                let namesake = namesake.or_else(|| self.hear_from(near?, true));
                 // A new process may have the address of a dead one, which is a member until the view has changed.
                 let process = process.map_or(Process::Near(pid), Process::Far);
-                if self.members.contains(&from) {
+                if namesake.is_some() {
+                    // What is known under this id is another's.
+                } else if self.members.contains(&from) {
                     self.pids.entry(from).or_insert(pid);
                     self.processes.entry(from).or_insert(process);
                 } else if !self.watched.contains(&from) {
@@ -625,12 +668,12 @@ impl Crew {
                     self.processes.insert(from, process);
                     self.dead.remove(&from);
                 }
-                news.push(News::Asks { id: from, pid, process, config, members, observer, seeds });
+                news.push(News::Asks { id: from, pid, process, config, members, observer, seeds, namesake });
             }
             Letter::Refused { why } => news.push(News::Refused(why)),
-            Letter::Wait { members, present, .. } => {
+            Letter::Wait { members, blocked, present, .. } => {
                 let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
-                news.push(News::Waits(Gathering { members, present, seeds: None }));
+                news.push(News::Waits(Gathering { members, present, blocked, seeds: None }));
             }
             Letter::View { incarnation, bytes, .. } => {
                 let disclosed = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());
@@ -639,10 +682,17 @@ impl Crew {
                 else {
                     return;
                 };
+                let is_mine = [incarnation, 0].contains(&self.incarnation);
+                let is_newest = self.newcomers.keys().next_back().is_none_or(|newest| *newest <= view.id);
+                let is_ahead = is_mine && is_newest && view.id > self.begun;
                 if let Ways::Mail { net: Some(net), .. } = &mut self.ways {
-                    cards.into_iter().for_each(|card| net.hear_of(card));
+                    for card in cards {
+                        // They know better than who only asks with the id of one of them.
+                        let is_sure = is_ahead && view.members.contains(&card.id) && !self.members.contains(&card.id);
+                        if is_sure { net.learn(card) } else { net.hear_of(card) }
+                    }
                 }
-                if [incarnation, 0].contains(&self.incarnation) {
+                if is_mine {
                     if newcomers.contains(&self.me) {
                         self.hear_of_observers(&view, observers);
                     }
@@ -1034,6 +1084,29 @@ impl Crew {
 
     pub(crate) fn post(&mut self, to: MemberId, letter: Letter) {
         self.write(to, letter, &mut Enclosure { bytes: &[], fd: None });
+    }
+
+    /// Writes to `id`, or to its `namesake` that is there.
+    pub(crate) fn post_at(&mut self, namesake: Option<&Address>, id: MemberId, letter: Letter) {
+        match (namesake, self.net()) {
+            (Some(address), Some(net)) => net.endpoint().send(address, Some(id), &letter, &[]),
+            _ => self.post(id, letter),
+        }
+    }
+
+    /// What a namesake that asks to be let in is told: no, if whose id it has lives beyond doubt, as what that has `done` shows, or how often it has asked
+    /// if it waits to be let in as well; `otherwise` if not.
+    pub(crate) fn turn_away(
+        &mut self,
+        (id, process): (MemberId, Process),
+        done: Option<u64>,
+        otherwise: Letter,
+    ) -> Letter {
+        let done = done.or_else(|| self.net()?.asks(id));
+        match done.is_some_and(|done| self.namesakes.ask(id, process, done, Instant::now())) {
+            true => Letter::Refused { why: Refusal::InUse(id) },
+            false => otherwise,
+        }
     }
 
     /// Answers a request with a text.

@@ -8,17 +8,20 @@ use std::fmt;
 pub struct Present {
     /// Its id.
     pub id: MemberId,
-    /// Its process.
+    /// Its process; 0 if who tells it does not know.
     pub pid: u32,
 }
 
 /// Who is there.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Gathering {
     /// How many members the group is founded by; in one that runs, how many it has.
     pub members: u32,
     /// Who is here, by id.
     pub present: Vec<Present>,
+    /// The group runs and can't go on, so that it lets nobody in: too few of its members are left to agree on who is in it.
+    /// Those are who is [present](Self::present).
+    pub blocked: bool,
     /// What is known of the seeds, if names stand for several ([`Network::seed_count`](crate::Network::seed_count)).
     pub seeds: Option<Box<SeedsKnown>>,
 }
@@ -43,16 +46,37 @@ impl Gathering {
     pub fn missing(&self) -> u32 {
         self.members.saturating_sub(self.present.len() as u32)
     }
+
+    /// The same, with the processes that were known before. Not everybody who tells who is here knows all of them.
+    pub(crate) fn behind(mut self, before: &Gathering) -> Gathering {
+        for present in self.present.iter_mut().filter(|present| present.pid == 0) {
+            let known = before.present.iter().find(|known| known.id == present.id);
+            present.pid = known.map_or(0, |known| known.pid);
+        }
+        self
+    }
 }
 
 impl fmt::Display for Gathering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} members are here (", self.present.len(), self.members)?;
+        let (here, members) = (self.present.len(), self.members);
+        match self.blocked {
+            true => write!(f, "the group runs, and only {here} of its {members} members are left (")?,
+            false => write!(f, "{here} of {members} members are here (")?,
+        }
         for (i, Present { id, pid }) in self.present.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}member {id}: process {pid}")?;
+            write!(f, "{comma}member {id}")?;
+            if *pid != 0 {
+                write!(f, ": process {pid}")?;
+            }
         }
         match self.missing() {
+            _ if self.blocked => write!(
+                f,
+                "), too few to let anybody in; it goes on when others of them are back, and if those have died, end who is left to found \
+                 it anew"
+            )?,
             0 => write!(f, "), not all of them ready")?,
             missing => write!(f, "), {missing} missing")?,
         }
@@ -89,9 +113,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_waits_for_a_group_that_can_not_go_on_is_told_so() {
+        let present = |pid| vec![Present { id: MemberId(4), pid }, Present { id: MemberId(5), pid: 0 }];
+        let gathering = |pid| Gathering { members: 4, present: present(pid), blocked: true, seeds: None };
+        // From one who knows its process, and then from one who does not.
+        let told = gathering(0).behind(&gathering(77));
+        assert_eq!(told, gathering(77));
+        let left = "the group runs, and only 2 of its 4 members are left (member 4: process 77, member 5), too few";
+        assert!(told.to_string().starts_with(left), "{told}");
+    }
+
+    #[test]
     fn who_waits_is_told_what_for() {
         let present = vec![Present { id: MemberId(4), pid: 77 }];
-        let mut gathering = Gathering { members: 3, present, seeds: None };
+        let mut gathering = Gathering { members: 3, present, ..Gathering::default() };
         let here = "1 of 3 members are here (member 4: process 77), 2 missing";
         assert_eq!(gathering.to_string(), here);
         let addresses = |count: u8| (1..=count).map(|last| format!("10.0.0.{last}:7411").parse().unwrap()).collect();

@@ -171,6 +171,8 @@ struct Founding {
     unlike: BTreeMap<MemberId, Instant>,
     /// When a member of a group that exists answered last, or somebody who founds one among other seeds.
     answered: Option<Instant>,
+    /// Who was here last, as those who wait were told.
+    present: Vec<Present>,
 }
 
 struct Waiter {
@@ -180,8 +182,8 @@ struct Waiter {
 
 impl Founding {
     fn new(digest: u64, members: u32, room: u32) -> Founding {
-        let (asking, claim, unlike, answered) = Default::default();
-        Founding { digest, members, room, asking, claim, unlike, answered }
+        let (asking, claim, unlike, answered, present) = Default::default();
+        Founding { digest, members, room, asking, claim, unlike, answered, present }
     }
 
     /// The group is founded among these seeds, if it `founds` by this process. Who waited before asks again.
@@ -198,17 +200,18 @@ impl Founding {
         }
     }
 
-    /// Takes in what has happened since these were `seen`, and tells all who wait if somebody has come or gone. Who is here, and whether
+    /// Takes in what has happened, and tells all who wait if somebody has come or gone. Who is here, and whether
     /// the group can be founded: everybody is here who is needed, has been told who is here, and still lives by the time of that.
-    fn settle(&mut self, crew: &mut Crew, seen: &Gathering, news: Vec<News>) -> (Gathering, bool) {
-        let changed = self.hear(crew, seen, news);
+    fn settle(&mut self, crew: &mut Crew, news: Vec<News>) -> (Gathering, bool) {
+        let changed = self.hear(crew, news);
         let present = self.present(crew);
-        let is_settled = !changed && present == seen.present;
+        let is_settled = !changed && present == self.present;
         if !is_settled {
             self.tell(crew, &present);
+            self.present.clone_from(&present);
         }
         let is_complete = present.len() as u32 >= self.members && self.has_seeds(crew) && !self.exists();
-        (Gathering { members: self.members, present, seeds: None }, is_settled && is_complete)
+        (Gathering { members: self.members, present, ..Gathering::default() }, is_settled && is_complete)
     }
 
     /// Whether more than half of the seeds are here, so that no two processes can found the group.
@@ -224,10 +227,15 @@ impl Founding {
     }
 
     /// Takes in who asks, and who has gone. Whether anybody has to be told who is there.
-    fn hear(&mut self, crew: &mut Crew, seen: &Gathering, news: Vec<News>) -> bool {
+    fn hear(&mut self, crew: &mut Crew, news: Vec<News>) -> bool {
         let (mut changed, wanted, digest) = (false, self.members, self.digest);
         for news in news {
             match news {
+                News::Asks { id, process, namesake: Some(address), .. } => {
+                    let wait = self.told_to_wait(crew);
+                    let answer = crew.turn_away((id, process), None, wait);
+                    crew.post_at(Some(&address), id, answer);
+                }
                 News::Asks { id, config, observer, .. } if !Config::admits(digest, config, observer) => {
                     crew.post(id, Letter::Refused { why: Refusal::Config(digest) });
                 }
@@ -236,8 +244,8 @@ impl Founding {
                 }
                 // Who only observes takes no part in the founding.
                 News::Asks { id, .. } if id.0 >= VISITOR_IDS_FROM => {
-                    let present = seen.present.iter().map(|present| (present.id, present.pid)).collect();
-                    crew.post(id, Letter::Wait { members: wanted, leader: crew.me, present });
+                    let wait = self.told_to_wait(crew);
+                    crew.post(id, wait);
                 }
                 // It may found a group, or be needed for another one. The answer keeps it from founding while this process is about to.
                 News::Asks { id, seeds, .. } if seeds != self.claim => {
@@ -245,8 +253,8 @@ impl Founding {
                     if self.unlike.contains_key(&id) || (self.unlike.len() as u32) < self.room {
                         self.unlike.insert(id, Instant::now());
                     }
-                    let present = seen.present.iter().map(|present| (present.id, present.pid)).collect();
-                    crew.post(id, Letter::Wait { members: wanted, leader: crew.me, present });
+                    let wait = self.told_to_wait(crew);
+                    crew.post(id, wait);
                 }
                 News::Asks { id, pid, .. } => {
                     changed = true;
@@ -265,6 +273,12 @@ impl Founding {
         changed
     }
 
+    /// What those are told who are not counted.
+    fn told_to_wait(&self, crew: &Crew) -> Letter {
+        let present = self.present.iter().map(|present| (present.id, present.pid)).collect();
+        Letter::Wait { members: self.members, leader: crew.me, blocked: false, present }
+    }
+
     fn present(&self, crew: &Crew) -> Vec<Present> {
         let others = self.asking.iter().map(|(id, waiter)| Present { id: *id, pid: waiter.pid });
         let mut present: Vec<Present> = others.chain([present(crew, crew.me)]).collect();
@@ -276,7 +290,8 @@ impl Founding {
     fn tell(&self, crew: &mut Crew, here: &[Present]) {
         let told: Vec<(MemberId, u32)> = here.iter().map(|present| (present.id, present.pid)).collect();
         for id in self.asking.keys() {
-            crew.post(*id, Letter::Wait { members: self.members, leader: crew.me, present: told.clone() });
+            let wait = Letter::Wait { members: self.members, leader: crew.me, blocked: false, present: told.clone() };
+            crew.post(*id, wait);
         }
     }
 }
@@ -300,6 +315,8 @@ struct Candidate<'a> {
     cancelled: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Gathering),
     seen: Gathering,
+    /// When a member of a group that can't go on has said so last.
+    blocked: Option<Instant>,
     /// The member whose state broke off last.
     failed_source: Option<MemberId>,
     /// The handler has begun to take over a state.
@@ -413,7 +430,7 @@ impl<'a> Candidate<'a> {
         let bell = if config.network.is_some() { MemberBell::with_event() } else { MemberBell::create() };
         let (digest, bell) = (config.digest(), bell.map_err(no_bell)?);
         let deadline = after(Instant::now(), config.gather_timeout);
-        let seen = Gathering { members: config.members, present: vec![], seeds: None };
+        let seen = Gathering { members: config.members, ..Gathering::default() };
         Ok(Candidate {
             config,
             dir,
@@ -424,6 +441,7 @@ impl<'a> Candidate<'a> {
             cancelled,
             progress,
             seen,
+            blocked: None,
             failed_source: None,
             has_restored: false,
             is_wanted: false,
@@ -529,8 +547,8 @@ impl<'a> Candidate<'a> {
                     News::Waits(gathering) => {
                         // Nobody but members answers who founds, and who founds among other seeds.
                         founding.answered = Some(Instant::now());
-                        if !founds {
-                            self.see(gathering);
+                        if !founds || gathering.blocked {
+                            self.hear_who_is_here(gathering);
                         }
                     }
                     News::View { incarnation, view } if view.rank_of(crew.me).is_some() => {
@@ -553,8 +571,8 @@ impl<'a> Candidate<'a> {
 
     /// Founds the group if everybody is here who is needed for it.
     fn found(&mut self, crew: &mut Crew, founding: &mut Founding, news: Vec<News>) -> Result<Option<View>, JoinError> {
-        let (here, settled) = founding.settle(crew, &self.seen, news);
-        self.see(here);
+        let (here, settled) = founding.settle(crew, news);
+        self.hear_who_is_here(here);
         if !settled {
             return Ok(None);
         }
@@ -586,7 +604,7 @@ impl<'a> Candidate<'a> {
         while !settled {
             let news = self.news(crew)?;
             let here;
-            (here, settled) = founding.settle(crew, &self.seen, news);
+            (here, settled) = founding.settle(crew, news);
             self.see(here);
         }
         self.first_view(crew, founding.asking.into_keys().collect())
@@ -611,7 +629,7 @@ impl<'a> Candidate<'a> {
             for news in self.news(crew)? {
                 match news {
                     News::Refused(why) => return Err(JoinError::Refused(why)),
-                    News::Waits(gathering) => self.see(gathering),
+                    News::Waits(gathering) => self.hear_who_is_here(gathering),
                     News::View { incarnation, view } if view.rank_of(crew.me).is_some() => {
                         let mailbox = crew.mailbox().expect("a process that joins has an address");
                         if !mailbox.enter(incarnation)? {
@@ -729,13 +747,25 @@ impl<'a> Candidate<'a> {
         Ok(left.min(TICK))
     }
 
+    /// Somebody tells who is here. Those who wait to found the group know less than those of one that can't go on, and say otherwise.
+    fn hear_who_is_here(&mut self, gathering: Gathering) {
+        if gathering.blocked {
+            self.blocked = Some(Instant::now());
+        } else if self.blocked.is_some_and(|at| at.elapsed() < 5 * ASK_EVERY) {
+            return;
+        }
+        let gathering = gathering.behind(&self.seen);
+        self.see(gathering);
+    }
+
     fn see(&mut self, gathering: Gathering) {
         let seeds = self.seen.seeds.clone();
         self.show(Gathering { seeds, ..gathering });
     }
 
     fn see_myself(&mut self, crew: &Crew) {
-        self.see(Gathering { members: self.config.members, present: vec![present(crew, crew.me)], seeds: None });
+        let present = vec![present(crew, crew.me)];
+        self.see(Gathering { members: self.config.members, present, ..Gathering::default() });
     }
 
     /// What is known of the seeds.
@@ -869,7 +899,6 @@ mod tests {
     fn who_waits_among_other_seeds_is_told_and_founds_nothing_here() {
         let hosts = Hosts::new("unlike");
         let mut crew = hosts.crew(0, 1, "a", &[]);
-        let seen = Gathering { members: 2, present: vec![], seeds: None };
         let claim = |number| NonZeroU64::new(number);
         let asks = |id, seeds| News::Asks {
             id: MemberId(id),
@@ -879,11 +908,12 @@ mod tests {
             members: 2,
             observer: false,
             seeds,
+            namesake: None,
         };
         let mut founding = Founding::new(9, 2, 10);
         founding.take_up(true, claim(5));
         let heard = |founding: &mut Founding, crew: &mut Crew, news| {
-            founding.hear(crew, &seen, news);
+            founding.hear(crew, news);
             let ids = |ids: Vec<&MemberId>| ids.into_iter().map(|id| id.0).collect::<Vec<_>>();
             (ids(founding.asking.keys().collect()), ids(founding.unlike.keys().collect()))
         };
@@ -936,7 +966,7 @@ mod tests {
                 for news in other.news() {
                     let News::Asks { id, .. } = news else { continue };
                     if answers {
-                        other.post(id, Letter::Wait { members: 1, leader: other.me, present: vec![] });
+                        other.post(id, Letter::Wait { members: 1, leader: other.me, blocked: false, present: vec![] });
                     }
                     other.ask(id, config.digest(), 1, false);
                 }

@@ -409,7 +409,10 @@ impl Learner {
                 }
                 self.ask_the_next();
             }
-            News::Waits(gathering) => *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = gathering,
+            News::Waits(gathering) => {
+                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                *seen = gathering.behind(&seen);
+            }
             News::State { view, way } => {
                 if let Some((source, _)) = self.state_from.filter(|_| self.wants_state_of(view).is_some()) {
                     match State::open_apart(way) {

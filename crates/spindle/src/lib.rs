@@ -27,6 +27,7 @@ mod large;
 mod learning;
 mod line;
 mod meeting;
+mod namesakes;
 mod network;
 mod node;
 mod observing;
@@ -79,8 +80,8 @@ pub trait Handler {
     /// members: so "who was in when this message came" has one answer.
     fn view_changed(&mut self, _change: &ViewChange) {}
 
-    /// This member can't agree with anybody on the next view (`true`), or can again (`false`). It would have to lead, and too few are with
-    /// it: of two members, for instance, the other one hangs. Until it is not blocked any more nothing is delivered here, and claims
+    /// This member can't agree with the others on the next view (`true`), or can again (`false`): too few are with it, or with the one that it follows.
+    /// Of two members, for instance, the other one hangs. Until it is not blocked any more nothing is delivered here, and claims
     /// wait; who it waits for is told by the [`Status`]. It goes on by itself as soon as they are back, or their processes have ended.
     fn blocked(&mut self, _is_blocked: bool) {}
 

@@ -4,6 +4,7 @@
 //! a [`Card`] in the book, gets letters over the network, and a stream or a [connection of libfabric](crate::meeting) for each view.
 //! Everything else about a group is the same.
 use crate::error::JoinError;
+use crate::following::ASK_EVERY;
 use crate::gathering::SeedsKnown;
 use crate::seeds::{self, Claim, Seeds};
 use spindle_core::limits::MEMBERS_MAX;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Cards that are kept although nobody may need them any more.
 const BOOK_MAX: usize = 2 * MEMBERS_MAX;
+/// Who asks to be let in has its id for so long after it has asked last.
+const ASKS_FOR: Duration = Duration::from_millis(3 * ASK_EVERY.as_millis() as u64);
 /// The pause after a stream for a bulk group has failed.
 const BULK_RETRY: Duration = Duration::from_millis(100);
 
@@ -111,6 +114,8 @@ pub(crate) struct Net {
     book: BTreeMap<MemberId, Card>,
     /// The racks of those of this host, by their own word.
     near_racks: BTreeMap<MemberId, RackName>,
+    /// Who asks to be let in: since when not any more, and how often it has.
+    asking: BTreeMap<MemberId, (Instant, u64)>,
     seeds: Seeds,
     /// The streams that are being made.
     dialling: BTreeMap<(ViewId, MemberId), Address>,
@@ -171,8 +176,8 @@ impl Net {
         };
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = Seeds::new(network.seeds.clone(), network.seed_count, endpoint.card().address.clone());
-        let (book, near_racks, dialling, watching, bulk_dialling) = Default::default();
-        Ok(Net { endpoint, book, near_racks, seeds, dialling, watching, bulk_dialling, ofi })
+        let (book, near_racks, asking, dialling, watching, bulk_dialling) = Default::default();
+        Ok(Net { endpoint, book, near_racks, asking, seeds, dialling, watching, bulk_dialling, ofi })
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -183,7 +188,7 @@ impl Net {
     /// letters to it.
     pub(crate) fn far(&self, id: MemberId) -> Option<&Address> {
         let card = self.book.get(&id).filter(|card| card.host != self.card().host)?;
-        Some(self.seeds.place(id).unwrap_or(&card.address))
+        Some(self.seeds.place(id, &card.address).unwrap_or(&card.address))
     }
 
     /// The key of the host on which `id` is. Newcomers need not be in the book: who has a mailbox here is here.
@@ -206,6 +211,33 @@ impl Net {
         if card.id != self.card().id {
             self.book.insert(card.id, card);
         }
+    }
+
+    /// Whether `card` is that of another process than the one that has its id: than a member, which is where it was when it became one, or than
+    /// who asked to be let in before and still does.
+    pub(crate) fn is_namesake(&self, card: &Card, is_member: bool, mailbox: &Mailbox) -> bool {
+        if !is_member && self.asks(card.id).is_none() {
+            return false;
+        }
+        match self.book.get(&card.id) {
+            Some(known) => (known.host, &known.address) != (card.host, &card.address),
+            None => self.host(card.id, mailbox).is_some_and(|host| host != card.host),
+        }
+    }
+
+    /// How often `id` has asked to be let in, if it still does.
+    pub(crate) fn asks(&self, id: MemberId) -> Option<u64> {
+        self.asking.get(&id).filter(|(asked, _)| asked.elapsed() < ASKS_FOR).map(|(_, count)| *count)
+    }
+
+    /// Notes that who has this card, and no [namesake](Self::is_namesake), asks to be let in.
+    pub(crate) fn asked(&mut self, card: Card) {
+        if self.asking.len() > BOOK_MAX {
+            self.asking.retain(|_, (asked, _)| asked.elapsed() < ASKS_FOR);
+        }
+        let (asked, count) = self.asking.entry(card.id).or_insert((Instant::now(), 0));
+        (*asked, *count) = (Instant::now(), *count + 1);
+        self.learn(card);
     }
 
     /// In which rack a member of a view that has begun stands, if it has been told: on this host its own letter with its memory has said so, and
@@ -249,6 +281,7 @@ impl Net {
             self.endpoint.unwatch(id);
         }
         self.watching.retain(|(of, _)| *of >= view);
+        self.asking.retain(|_, (asked, _)| asked.elapsed() < ASKS_FOR);
         // Who waits to be let in is needed soon.
         if self.book.len() > BOOK_MAX {
             self.book.retain(|id, _| is_wanted(id));
@@ -339,21 +372,18 @@ impl Net {
         }
     }
 
-    /// What has happened, after what that means for the book.
+    /// What has happened, after what that means for seeds and dials. Who is where the caller has to judge.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let event = self.endpoint.receive()?;
         match &event {
-            Event::Letter { from, .. } => self.learn(from.clone()),
-            Event::Reached { address, with } => self.seeds.reached(address, with.id),
+            Event::Reached { address, with } => self.seeds.reached(address, with.id, &with.address),
+            Event::Lost { with } if self.book.get(&with.id) == Some(with) => drop(self.asking.remove(&with.id)),
             Event::LookedUp { address, found } => {
                 let found = found.as_ref().map(Vec::as_slice).map_err(NetError::to_string);
                 self.seeds.found(address, found);
             }
-            Event::Stream { with, purpose, .. } => {
-                self.learn(with.clone());
-                if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
-                    self.dialling.remove(&(*view, with.id));
-                }
+            Event::Stream { with, purpose: Purpose::Part { view, .. } | Purpose::Guest { view, .. }, .. } => {
+                self.dialling.remove(&(*view, with.id));
             }
             Event::Failed { address, purpose, why } => {
                 if let NetError::Myself { .. } = why {

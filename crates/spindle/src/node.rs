@@ -16,11 +16,11 @@ use crate::status::Status;
 use crate::{Batch, Handler, ViewChange};
 use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{
-    Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View, ViewId,
-    limits,
+    Ablation, Change, Engine, Layout, MemberId, Rank, Rows, State, SubgroupId, SubgroupSpec, Time, Upcalls, View,
+    ViewId, limits,
 };
 use spindle_fabric::mail::{Letter, Refusal, Request};
-use spindle_fabric::net::Purpose;
+use spindle_fabric::net::{Address, Purpose};
 use spindle_fabric::region::check_room;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{CoarseClock, Fabric, MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts, Retired};
@@ -85,9 +85,11 @@ pub struct Node {
     absent: BTreeSet<MemberId>,
     /// Members that have to go, until a view without them has begun: somebody wants it, or their process on another host has ended.
     evicting: BTreeSet<MemberId>,
-    /// Whether the handler was told that this member is blocked, and when it was or was not any more.
+    /// Whether this member is blocked, and since when it is or is not any more.
     blocked: bool,
     blocked_since: Instant,
+    /// Whether the handler was told that it is, or whom it follows.
+    told_blocked: bool,
     /// When others were asked last whether they go on without this member.
     asked: Instant,
     /// Since when everything is done.
@@ -370,7 +372,7 @@ impl Installing {
     /// Takes in what others have written, and answers those who ask with this `digest`: they may not have heard of the view yet.
     pub(crate) fn attend(&self, crew: &mut Crew, digest: u64) {
         for news in crew.news_now() {
-            if let News::Asks { id, process, config, observer, .. } = news
+            if let News::Asks { id, process, config, observer, namesake: None, .. } = news
                 && Config::admits(digest, config, observer)
                 && (!self.has(id) || !crew.is_far(id) || crew.is_new(self.view.id, id))
                 && (!self.has(id) || crew.is_process(id, process))
@@ -479,6 +481,7 @@ impl Node {
             evicting: BTreeSet::new(),
             blocked: false,
             blocked_since: Instant::now(),
+            told_blocked: false,
             asked: Instant::now(),
             finished: None,
             missed: None,
@@ -612,6 +615,10 @@ impl Node {
             self.look_after_objects(progress.worked);
         }
         if self.engine.is_blocked() != self.blocked {
+            (self.blocked, self.blocked_since) = (!self.blocked, Instant::now());
+            self.missed = None;
+        }
+        if self.is_blocked() != self.told_blocked {
             self.tell_blocked(handler);
         }
         if self.blocked {
@@ -694,10 +701,14 @@ impl Node {
 
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
-        (self.blocked, self.blocked_since) = (!self.blocked, Instant::now());
-        self.missed = None;
+        self.told_blocked = !self.told_blocked;
         let _running = Upcall::enter();
-        handler.blocked(self.blocked);
+        handler.blocked(self.told_blocked);
+    }
+
+    /// Whether this member can't go on, or whom it follows.
+    fn is_blocked(&self) -> bool {
+        self.engine.is_blocked() || self.engine.is_held_up(&self.fabric)
     }
 
     /// What is seldom to be done beside the engine's work. Whether anything happened.
@@ -840,7 +851,16 @@ impl Node {
                     self.joins.forget(id);
                     self.crew.forget_observer(id);
                 }
-                News::Asks { id, process, config, observer, .. } => self.asked(id, process, config, observer),
+                News::Asks { id, config, observer, namesake, .. }
+                    if !Config::admits(self.terms.digest, config, observer) =>
+                {
+                    let why = Refusal::Config(self.terms.digest);
+                    self.crew.post_at(namesake.as_ref(), id, Letter::Refused { why });
+                }
+                News::Asks { id, process, namesake: Some(address), .. } => {
+                    self.asked_by_namesake(id, process, &address)
+                }
+                News::Asks { id, process, observer, .. } => self.asked(id, process, observer),
                 News::Requests { from, reply, what } => self.requested(from, reply, what),
                 News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
                 News::View { incarnation, view } if self.is_left_behind(incarnation, &view) => {
@@ -914,10 +934,7 @@ impl Node {
     }
 
     /// Somebody wants to join.
-    fn asked(&mut self, id: MemberId, process: Process, config: u64, observer: bool) {
-        if !Config::admits(self.terms.digest, config, observer) {
-            return self.crew.post(id, Letter::Refused { why: Refusal::Config(self.terms.digest) });
-        }
+    fn asked(&mut self, id: MemberId, process: Process, observer: bool) {
         let is_in = |view: &View| view.rank_of(id).is_some();
         let is_in_any = is_in(&self.view) || self.next.as_ref().is_some_and(|next| is_in(&next.view));
         if is_in_any && !self.crew.is_process(id, process) {
@@ -953,11 +970,28 @@ impl Node {
         self.wait(id);
     }
 
+    /// Somebody wants to join whose id another process has. If that is a member it has to go first; while it is heard of it does not go.
+    fn asked_by_namesake(&mut self, id: MemberId, process: Process, address: &Address) {
+        let rank = self.view.rank_of(id).filter(|rank| !self.engine.suspects(*rank));
+        let heartbeat = rank.map(|rank| self.fabric.load(rank, membership::HEARTBEAT));
+        let wait = self.told_to_wait();
+        let answer = self.crew.turn_away((id, process), heartbeat, wait);
+        self.crew.post_at(Some(address), id, answer);
+    }
+
+    fn told_to_wait(&self) -> Letter {
+        let blocked = self.told_blocked;
+        let is_here = |rank: &Rank| !(blocked && self.engine.suspects(*rank));
+        let ids = self.view.ranks().filter(is_here).map(|rank| self.view.members[rank.index()]);
+        let present = ids.map(|id| (id, self.crew.pid(id))).collect();
+        let leader = self.view.members[self.engine.leader().index()];
+        Letter::Wait { members: self.view.members.len() as u32, leader, blocked, present }
+    }
+
     /// Tells somebody who wants to join who is there.
     fn wait(&mut self, id: MemberId) {
-        let present = self.view.members.iter().map(|id| (*id, self.crew.pid(*id))).collect();
-        let leader = self.view.members[self.engine.leader().index()];
-        self.crew.post(id, Letter::Wait { members: self.view.members.len() as u32, leader, present });
+        let wait = self.told_to_wait();
+        self.crew.post(id, wait);
         if self.crew.net().is_some() && self.view.rank_of(id).is_none() {
             // It finds nobody in a directory, or not those on other hosts, and has to ask the leader, too.
             self.crew.tell_view(&self.view, [id]);

@@ -165,9 +165,9 @@ impl Config {
         loop {
             follower.ask(false)?;
             for news in follower.news()? {
-                if let News::Waits(gathering) = news
-                    && seen.as_ref() != Some(&gathering)
-                {
+                let News::Waits(gathering) = news else { continue };
+                let gathering = gathering.behind(seen.as_ref().unwrap_or(&Gathering::default()));
+                if seen.as_ref() != Some(&gathering) {
                     progress(&gathering);
                     seen = Some(gathering);
                 }
@@ -188,7 +188,7 @@ impl Config {
             let left = deadline.saturating_duration_since(Instant::now());
             match (cancelled.load(Ordering::Relaxed), seen.clone()) {
                 (true, seen) => {
-                    let nobody = Gathering { members: 1, present: vec![], seeds: None };
+                    let nobody = Gathering { members: 1, ..Gathering::default() };
                     return Err(JoinError::Cancelled { gathering: seen.unwrap_or(nobody) });
                 }
                 (false, Some(gathering)) if left.is_zero() => return Err(JoinError::TimedOut { gathering }),

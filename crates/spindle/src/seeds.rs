@@ -42,8 +42,9 @@ pub(crate) struct Seeds {
     list: Vec<Address>,
     /// Which of them have turned out to be this process.
     own: BTreeSet<Address>,
-    /// Who is there, and at other addresses, which may be seeds tomorrow: a connection that stands is not made again then.
-    at: BTreeMap<Address, MemberId>,
+    /// Who is there, and where it says that it is; at other addresses as well, which may be seeds tomorrow: a connection that stands is
+    /// not made again then.
+    at: BTreeMap<Address, (MemberId, Address)>,
     /// If they stand for a number of processes that was given.
     many: Option<Many>,
 }
@@ -115,23 +116,24 @@ impl Seeds {
         }
     }
 
-    /// Notes who is at `address`.
-    pub(crate) fn reached(&mut self, address: &Address, id: MemberId) {
-        self.at.insert(address.clone(), id);
+    /// Notes who is at `address`, and says that it is at `own`.
+    pub(crate) fn reached(&mut self, address: &Address, id: MemberId, own: &Address) {
+        self.at.insert(address.clone(), (id, own.clone()));
         if self.at.len() > PLACES_MAX {
             let list = &self.list;
             self.at.retain(|seed, _| list.contains(seed));
         }
     }
 
-    /// At which seed somebody is.
-    pub(crate) fn place(&self, id: MemberId) -> Option<&Address> {
-        self.list.iter().find(|seed| self.at.get(*seed) == Some(&id))
+    /// At which seed somebody is who says that it is at `own`. Another process with its id, before it or beside it, may be at another.
+    pub(crate) fn place(&self, id: MemberId, own: &Address) -> Option<&Address> {
+        let is_there = |(other, at): &(MemberId, Address)| *other == id && at == own;
+        self.list.iter().find(|seed| self.at.get(*seed).is_some_and(is_there))
     }
 
     /// How many of the seeds are this process or among `ids`; and how many there are.
     pub(crate) fn among(&self, ids: &[MemberId]) -> (usize, usize) {
-        let is_here = |seed: &&Address| self.is_own(seed) || self.at.get(*seed).is_some_and(|id| ids.contains(id));
+        let is_here = |seed: &&Address| self.is_own(seed) || self.at.get(*seed).is_some_and(|(id, _)| ids.contains(id));
         (self.list.iter().filter(is_here).count(), self.list.len())
     }
 
@@ -394,18 +396,21 @@ mod tests {
     fn who_is_where_is_known_before_it_is_a_seed() {
         let (mut seeds, now) = self::seeds(3);
         answer(&mut seeds, &[3, 4], now);
-        seeds.reached(&at("10.0.0.4:7411"), MemberId(9));
-        seeds.reached(&at("10.0.0.8:7411"), MemberId(8));
+        let own = |last: u64| at(&format!("h{last}:7411"));
+        seeds.reached(&at("10.0.0.4:7411"), MemberId(9), &own(4));
+        seeds.reached(&at("10.0.0.8:7411"), MemberId(8), &own(8));
         let both = [MemberId(8), MemberId(9)];
-        assert_eq!((seeds.among(&both), seeds.place(MemberId(8))), ((2, 2), None));
+        assert_eq!((seeds.among(&both), seeds.place(MemberId(8), &own(8))), ((2, 2), None));
         answer(&mut seeds, &[3, 8, 5], now + LOOK_UP_EVERY);
-        assert_eq!((seeds.among(&both), seeds.place(MemberId(9))), ((2, 3), None));
-        assert_eq!(seeds.place(MemberId(8)), Some(&at("10.0.0.8:7411")));
+        assert_eq!((seeds.among(&both), seeds.place(MemberId(9), &own(4))), ((2, 3), None));
+        assert_eq!(seeds.place(MemberId(8), &own(8)), Some(&at("10.0.0.8:7411")));
+        // Another process with its id.
+        assert_eq!(seeds.place(MemberId(8), &own(7)), None);
         // Many come and go.
         for last in 0..PLACES_MAX as u64 {
-            seeds.reached(&at(&format!("10.1.{}.{}:1", last >> 8, last & 255)), MemberId(last));
+            seeds.reached(&at(&format!("10.1.{}.{}:1", last >> 8, last & 255)), MemberId(last), &own(last));
         }
-        assert!(seeds.at.len() < PLACES_MAX && seeds.place(MemberId(8)).is_some());
+        assert!(seeds.at.len() < PLACES_MAX && seeds.place(MemberId(8), &own(8)).is_some());
     }
 
     #[test]

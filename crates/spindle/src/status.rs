@@ -123,7 +123,7 @@ impl Status {
             view: view.id.0,
             members: members.collect(),
             is_changing: engine.is_wedged(),
-            is_blocked: engine.is_blocked(),
+            is_blocked: engine.is_blocked() || engine.is_held_up(rows),
             observers,
             lost,
             engine: engine.stats(),

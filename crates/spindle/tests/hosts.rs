@@ -3,8 +3,8 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Address, Batch, Config, Ended, Group, Handler, JoinError, Message, Network, ObserveError, Observed, Publisher,
-    RackName, Security, Snapshot, State, SubgroupId, Transport, View, ViewChange,
+    Address, Batch, Config, Ended, Group, Handler, JoinError, MemberId, Message, Network, ObserveError, Observed,
+    Publisher, RackName, Refusal, Security, Snapshot, State, SubgroupId, Transport, View, ViewChange,
 };
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -439,6 +439,125 @@ fn who_comes_with_the_id_of_a_member_of_another_host_waits_until_that_is_out() {
     let (publisher, log) = (node.publisher("all").unwrap(), Log::default());
     members.push(Member::of(node.start(log.clone()).unwrap(), publisher, log));
     chat(&members, 20, "after");
+    finish(members);
+}
+
+/// Of this id, in a group that suspects those who hang.
+fn named(id: u64, config: Config) -> Config {
+    soon(Config { id: Some(id), ..config })
+}
+
+/// Waits for the error with which `starting` ends, which has to be that member 2 has its id.
+fn is_refused(starting: &Receiver<Result<Member, JoinError>>) {
+    let error = starting.recv_timeout(LONG).unwrap().err().expect("it was let in");
+    assert!(matches!(error, JoinError::Refused(Refusal::InUse(MemberId(2)))), "{error}");
+}
+
+/// Between hosts there is no directory that could refuse it.
+#[test]
+fn who_comes_with_the_id_of_a_living_member_of_another_host_is_refused() {
+    let world = World::new("namesake", 3);
+    let mut members = all((0..3).map(|i| start(named(i as u64 + 1, world.seed(i as u32, i, 3)))).collect());
+    is_refused(&start(named(2, world.other(3, "namesake", 1))));
+    // Nor may it be where one of them is only near.
+    is_refused(&start(named(2, world.other(0, "near-namesake", 1))));
+    members.extend(all(vec![start(named(4, world.other(4, "another", 1)))]));
+    chat(&members, 20, "four");
+    finish(members);
+}
+
+#[test]
+fn who_waits_for_a_group_with_the_id_of_another_who_waits_is_refused() {
+    let world = World::new("waiting-namesake", 1);
+    let (tell, told) = channel();
+    let first = named(2, world.other(1, "first", 3));
+    let first = thread::spawn(move || {
+        let mut waits = |gathering: &spindle::Gathering| {
+            let _ = tell.send(gathering.present.len());
+        };
+        first.join_with(&mut waits, &std::sync::atomic::AtomicBool::new(false)).unwrap()
+    });
+    let founder = start(named(1, world.seed(0, 0, 3)));
+    while told.recv_timeout(LONG).expect("the founder does not count it") < 2 {}
+    is_refused(&start(named(2, world.other(2, "second", 3))));
+    let third = start(named(3, world.other(3, "third", 3)));
+    let mut node = first.join().unwrap();
+    assert_eq!(node.view().members, [1, 2, 3].map(MemberId));
+    let (publisher, log) = (node.publisher("all").unwrap(), Log::default());
+    let mut members = all(vec![founder, third]);
+    members.push(Member::of(node.start(log.clone()).unwrap(), publisher, log));
+    chat(&members, 20, "three");
+    finish(members);
+}
+
+/// A process with a member's id, before it is refused, and for ever if it is not. Who joins next must find that member, and who shares a
+/// host with it must not lose it.
+#[test]
+fn nobody_but_a_member_says_where_it_is() {
+    for (name, host_of_second) in [("card-far", 1), ("card-near", 0)] {
+        let world = World::new(name, 3);
+        let hosts = [0, host_of_second, 2];
+        let mut members = all((0..3).map(|i| start(named(i as u64 + 1, world.seed(hosts[i], i, 3)))).collect());
+        let hasty = Config { gather_timeout: Duration::from_millis(400), ..named(2, world.other(3, "namesake", 1)) };
+        start(hasty).recv_timeout(LONG).unwrap().err().expect("it was let in");
+        let mut joiner = world.other(4, "joiner", 1);
+        joiner.network.as_mut().unwrap().seeds = vec![world.seeds[2].clone()];
+        members.extend(all(vec![start(soon(joiner))]));
+        chat(&members, 20, "four");
+        for member in &members[..3] {
+            let views: Vec<String> = member.log.lines().into_iter().filter(|line| line.starts_with("view")).collect();
+            assert_eq!(views, ["view of 4"], "{name}: at {}", member.group.id());
+        }
+        finish(members);
+    }
+}
+
+/// The others have written to its id at a seed.
+#[test]
+fn who_comes_elsewhere_with_the_id_of_a_seed_that_has_gone_is_let_in() {
+    let world = World::new("gone-seed", 2);
+    let mut members = all(vec![
+        start(named(1, world.seed(0, 0, 3))),
+        start(named(2, world.seed(1, 1, 3))),
+        start(named(3, world.other(2, "third", 3))),
+    ]);
+    drop(members.remove(1));
+    for member in &members {
+        member.log.wait("view", |lines| lines.contains(&"view of 2".to_string()));
+    }
+    members.extend(all(vec![start(named(2, world.other(3, "elsewhere", 1)))]));
+    chat(&members, 20, "again");
+    finish(members);
+}
+
+/// One of them leads, and the other waits for it.
+#[test]
+fn all_who_are_left_with_too_few_are_told() {
+    let world = World::new("half-of-four", 2);
+    let hanging = ["third", "fourth"].map(|name| soon(world.other(name.len() as u32, name, 4)));
+    let hanging = hanging.map(|config| thread::spawn(move || config.join().unwrap()));
+    let members = all((0..2).map(|i| start(soon(world.seed(i as u32, i, 4)))).collect());
+    let hanging = hanging.map(|joining| joining.join().unwrap());
+    for member in &members {
+        member.log.wait("block", |lines| lines == ["blocked"]);
+        assert!(member.group.status().is_blocked);
+    }
+    // Who wants to join is told so, and once, though not both know all processes.
+    let joiner = Config { gather_timeout: Duration::from_secs(3), ..soon(world.other(7, "joiner", 1)) };
+    let (mut told, stop) = (vec![], std::sync::atomic::AtomicBool::new(false));
+    let joined = joiner.join_with(&mut |gathering: &spindle::Gathering| told.push(gathering.clone()), &stop);
+    assert!(matches!(joined, Err(JoinError::TimedOut { .. })), "{joined:?}");
+    let blocked: Vec<_> = told.iter().filter(|gathering| gathering.blocked).collect();
+    assert!((1..=3).contains(&blocked.len()), "{told:?}");
+    assert_eq!((blocked[0].members, blocked[0].present.len()), (4, 2));
+    assert!(told.iter().skip_while(|gathering| !gathering.blocked).all(|gathering| gathering.blocked), "{told:?}");
+    // Their last words prove that they have ended.
+    drop(hanging);
+    for member in &members {
+        member.log.wait("view", |lines| lines.last().is_some_and(|line| line == "view of 2"));
+        assert!(member.log.lines().contains(&"unblocked".to_string()));
+    }
+    chat(&members, 20, "two");
     finish(members);
 }
 

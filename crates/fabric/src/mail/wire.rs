@@ -12,7 +12,7 @@ use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
 use std::num::NonZeroU64;
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 const MAGIC: u64 = u64::from_le_bytes(*b"spndmail");
 
 const PARTS: u32 = 1;
@@ -79,7 +79,9 @@ pub enum Letter {
         members: u32,
         /// Who would lead the next change.
         leader: MemberId,
-        /// Who is here or waits, with their processes; at most 1024 of them are told.
+        /// The group exists and can't go on: too few members are left, which are those that are present.
+        blocked: bool,
+        /// Who is here or waits, with their processes, 0 for one that is not known; at most 1024 of them are told.
         present: Vec<(MemberId, u32)>,
     },
     /// A view that was decided, for somebody who joins or was left behind. With one descriptor: the encoded view, as
@@ -193,6 +195,9 @@ pub enum Refusal {
     /// There is no room for more members than these.
     #[error("the group is full with {0} members; wait until one leaves")]
     Full(u32),
+    /// Another process has its id, and lives: a member, or who waits to be one.
+    #[error("id {0} is in use by another process of the group, which lives; choose another, or none")]
+    InUse(MemberId),
     /// Who was asked for its state can give none. The answer to [`Request::State`].
     #[error(
         "the members' applications can't give their state: receivers deliver their messages, or their snapshots panic; \
@@ -288,9 +293,10 @@ impl Letter {
                 out.u64(seeds.map_or(0, NonZeroU64::get));
             }
             Self::Refused { why } => put_refusal(&mut out, *why),
-            Self::Wait { members, leader, present } => {
+            Self::Wait { members, leader, blocked, present } => {
                 out.u32(*members);
                 out.u64(leader.0);
+                out.u32(u32::from(*blocked));
                 let present = &present[..present.len().min(MEMBERS_MAX)];
                 out.u32(present.len() as u32);
                 for (id, pid) in present {
@@ -476,6 +482,10 @@ fn put_refusal(out: &mut Writer, refusal: Refusal) {
             out.u32(members);
         }
         Refusal::NoState => out.u32(5),
+        Refusal::InUse(id) => {
+            out.u32(6);
+            out.u64(id.0);
+        }
         Refusal::Full(members) => {
             out.u32(4);
             out.u32(members);
@@ -490,6 +500,7 @@ fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
         3 => Refusal::Founders(from.u32()?),
         4 => Refusal::Full(from.u32()?),
         5 => Refusal::NoState,
+        6 => Refusal::InUse(MemberId(from.u64()?)),
         _ => return Err(WireError::Value { field: "reason" }),
     })
 }
@@ -497,12 +508,13 @@ fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
 fn wait(from: &mut Reader<'_>) -> Result<Letter, WireError> {
     let members = from.u32()?;
     let leader = MemberId(from.u64()?);
+    let blocked = truth(from, "standstill")?;
     let count = from.count()?;
     let mut present = Vec::new();
     for _ in 0..count {
         present.push((MemberId(from.u64()?), from.u32()?));
     }
-    Ok(Letter::Wait { members, leader, present })
+    Ok(Letter::Wait { members, leader, blocked, present })
 }
 
 fn want(from: &mut Reader<'_>) -> Result<Letter, WireError> {
@@ -591,8 +603,9 @@ mod tests {
             Letter::Refused { why: Refusal::Founders(3) },
             Letter::Refused { why: Refusal::Full(64) },
             Letter::Refused { why: Refusal::NoState },
-            Letter::Wait { members: 2, leader: from, present: present(0) },
-            Letter::Wait { members: 1024, leader: from, present: present(MEMBERS_MAX as u64) },
+            Letter::Refused { why: Refusal::InUse(MemberId(u64::MAX)) },
+            Letter::Wait { members: 2, leader: from, blocked: true, present: present(0) },
+            Letter::Wait { members: 1024, leader: from, blocked: false, present: present(MEMBERS_MAX as u64) },
             Letter::View { incarnation, view, from, bytes: 1 << 40 },
             Letter::Request { from, reply: 99, what: Request::Status },
             Letter::Request { from, reply: 99, what: Request::Leave },
@@ -637,8 +650,9 @@ mod tests {
     #[test]
     fn no_more_are_told_than_a_letter_takes() {
         let present: Vec<_> = (0..MEMBERS_MAX as u64 + 5).map(|i| (MemberId(i), 1)).collect();
-        let sent = Letter::Wait { members: 1, leader: MemberId(0), present: present.clone() };
-        let received = Letter::Wait { members: 1, leader: MemberId(0), present: present[..MEMBERS_MAX].to_vec() };
+        let sent = Letter::Wait { members: 1, leader: MemberId(0), blocked: false, present: present.clone() };
+        let received =
+            Letter::Wait { members: 1, leader: MemberId(0), blocked: false, present: present[..MEMBERS_MAX].to_vec() };
         assert_eq!(Letter::decode(&sent.encode()), Ok(received));
         let want = |objects| Letter::Want { incarnation: 1, view: ViewId(2), from: MemberId(3), reply: 4, objects };
         let most = wanted(WANTED_MAX as u64);

@@ -69,11 +69,16 @@ fn between_two_views_a_newcomer_of_another_host_is_told_from_one_that_has_its_id
     crew.set_incarnation(7);
     crew.begin(&view(1, &[1]));
     let installing = installing(&mut crew, view(2, &[1, 6]), None);
-    for (host, is_told) in [(2, true), (3, false)] {
-        let name = format!("{host}");
-        let mut other = hosts.crew(host, 6, &name, &["a"]);
-        assert_eq!(is_told_who_asks(&installing, &mut crew, &mut other, &hosts.at(&name)), is_told, "on host {host}");
-    }
+    let mut first = hosts.crew(2, 6, "first", &["a"]);
+    assert!(is_told_who_asks(&installing, &mut crew, &mut first, &hosts.at("first")));
+    let mut second = hosts.crew(3, 6, "second", &["a"]);
+    second.ask_afar(4, 1, false);
+    let namesake = hear(&mut crew, "question", |news| match news {
+        News::Asks { namesake, .. } => Some(namesake),
+        _ => None,
+    });
+    assert_eq!(namesake, Some(hosts.at("second")));
+    assert_eq!(crew.net().and_then(|net| net.far(MemberId(6))), Some(&hosts.at("first")));
 }
 
 /// Whether `other`, which asks from `at`, is told of the view.
@@ -87,7 +92,7 @@ fn is_told_who_asks(installing: &Installing, crew: &mut Crew, other: &mut Crew, 
         installing.attend(crew, digest);
     }
     // Behind what it may have been answered.
-    crew.post(other.me, Letter::Wait { members: 1, leader: crew.me, present: vec![] });
+    crew.post(other.me, Letter::Wait { members: 1, leader: crew.me, blocked: false, present: vec![] });
     hear(other, "answer", |news| match news {
         News::View { .. } => Some(true),
         News::Waits(_) => Some(false),
