@@ -39,10 +39,11 @@ fn a_check_tells_all_that_is_wrong_and_its_status_says_so() {
     assert_eq!(lines[0], format!("{name}:2:1: unknown key \"mebmers\" in [group]; did you mean members?"));
     assert!(lines[1].starts_with(&format!("{name}:3:17: group.suspect_after is \"5 parsecs\"")), "{told}");
     assert!(
-        lines[2].contains("warning: group.name is not set") && lines[3].contains("warning: network.seeds"),
+        lines[2].contains("warning: group.name is not set")
+            && lines[3].contains(": network.seeds is set, and network.listen is not"),
         "{told}"
     );
-    assert_eq!(checked.errors, [format!("error: {name} can't be used: 2 errors")]);
+    assert_eq!(checked.errors, [format!("error: {name} can't be used: 3 errors")]);
 
     let checked = done(scratch.spindle(["config", "check", "--json"]).arg(&file)).expect(2);
     let object: Value = serde_json::from_slice(&checked.stdout).unwrap();

@@ -6,10 +6,13 @@ use super::value::{Value, is_loopback};
 use crate::{Address, Config, Subgroup, Who};
 use spindle_core::MemberId;
 
-/// Adds to the problems what is found.
-pub(super) fn check(effective: &mut Effective, listed: &[Listed]) {
+/// Adds to the problems what is found. With `is_partial`, what is not set may stand in a file that could not be read.
+pub(super) fn check(effective: &mut Effective, listed: &[Listed], is_partial: bool) {
     let mut found = Vec::new();
-    if effective.group().is_none() {
+    // Nor is a value missing that is told to be wrong.
+    let is_wrong = |path: &str| effective.problems.iter().any(|p| p.is_error && p.key.as_deref() == Some(path));
+    let is_missing = |path: &str| !is_partial && !is_wrong(path);
+    if effective.group().is_none() && is_missing("group.name") {
         let message = "group.name is not set here; whoever joins has to name the group".to_string();
         let key = Some("group.name".to_string());
         found.push(Problem { origin: Origin::Standard, key, message, is_error: false });
@@ -17,7 +20,7 @@ pub(super) fn check(effective: &mut Effective, listed: &[Listed]) {
     for (subgroup, listed) in effective.subgroups().into_iter().zip(listed) {
         found.extend(check_subgroup(effective, &subgroup, &listed.origin));
     }
-    check_network(effective, &mut found);
+    check_network(effective, is_missing("network.listen"), &mut found);
     effective.problems.extend(found);
 }
 
@@ -45,7 +48,8 @@ fn check_subgroup(effective: &Effective, subgroup: &Subgroup, listed: &Origin) -
     Some(Problem { origin, key, message: error.to_string(), is_error: true })
 }
 
-fn check_network(effective: &Effective, found: &mut Vec<Problem>) {
+/// `tells_lack`: whether `listen` counts as missing where it is empty.
+fn check_network(effective: &Effective, tells_lack: bool, found: &mut Vec<Problem>) {
     let entry = |path: &str| effective.entry(path).filter(|entry| entry.value.is_some());
     let said = |path: &str| entry(path).filter(|entry| entry.origin != Origin::Standard);
     let (listen, seeds) = (effective.list("network.listen"), effective.list("network.seeds"));
@@ -54,7 +58,8 @@ fn check_network(effective: &Effective, found: &mut Vec<Problem>) {
     if let (1 | 2, Some(one)) = (tls.len(), tls.first()) {
         let has = |leaf: &&&str| !tls.iter().any(|entry| entry.key.leaf() == **leaf);
         let missing: Vec<&str> = ["ca", "cert", "key"].iter().filter(has).copied().collect();
-        let message = format!("TLS needs ca, cert and key; in [network.tls], {} is missing", missing.join(" and "));
+        let is = if missing.len() == 1 { "is" } else { "are" };
+        let message = format!("TLS needs ca, cert and key; in [network.tls], {} {is} missing", missing.join(" and "));
         found.push(one.problem(message, true));
     }
     let insecure = effective.value("network.insecure") == Some(&Value::Switch(true));
@@ -75,15 +80,16 @@ fn check_network(effective: &Effective, found: &mut Vec<Problem>) {
             entry.path.starts_with("network.") && value.is_some_and(|value| value != entry.key.standard)
         };
         let unused = effective.entries().iter().find(is_more);
-        if let Some(entry) = unused {
+        if let (true, Some(entry)) = (tells_lack, unused) {
             let message = format!("{} has no effect without network.listen or network.seeds", entry.path);
             found.push(entry.problem(message, false));
         }
         return;
     }
-    if let (true, Some(entry)) = (listen.is_empty(), said("network.seeds")) {
-        let message = "network.seeds is set, and network.listen is not: no member of another host can reach this one";
-        found.push(entry.problem(message.to_string(), false));
+    if let (true, Some(entry)) = (tells_lack && listen.is_empty(), said("network.seeds")) {
+        let message = "network.seeds is set, and network.listen is not: no member of another host could reach this one; set it to an \
+                       address of this host, such as 10.0.0.7:0";
+        found.push(entry.problem(message.to_string(), true));
     }
     if let (Some(entry), Some(count)) = (said("network.seed_count"), effective.number("network.seed_count")) {
         let given: Vec<Address> = seeds.iter().filter_map(|seed| seed.parse().ok()).collect();

@@ -49,8 +49,10 @@ pub(super) fn read(settings: &mut Settings, name: &str, text: &str) {
     if text.len() > FILE_BYTES_MAX {
         let message = format!("{} bytes are no configuration; it may have {FILE_BYTES_MAX}", text.len());
         reading.wrong(0..0, None, message);
+        reading.settings.is_partial = true;
     } else {
         let (root, errors) = DeTable::parse_recoverable(text);
+        reading.settings.is_partial |= !errors.is_empty();
         for error in errors {
             reading.wrong(error.span().unwrap_or(0..0), None, error.message().trim().replace('\n', "; "));
         }

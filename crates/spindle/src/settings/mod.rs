@@ -55,6 +55,8 @@ pub struct Settings {
     texts: Vec<Text>,
     subgroups: Vec<Listed>,
     problems: Vec<Problem>,
+    /// Of a file not all could be read: what nobody has said may stand there.
+    is_partial: bool,
 }
 
 /// A value that was said.
@@ -114,7 +116,10 @@ impl Settings {
         let bytes = fs::read(path).map_err(failed)?;
         match utf8(&name, &bytes) {
             Ok(text) => file::read(self, &name, text),
-            Err(problem) => self.problems.push(problem),
+            Err(problem) => {
+                self.problems.push(problem);
+                self.is_partial = true;
+            }
         }
         Ok(())
     }
@@ -163,7 +168,7 @@ impl Settings {
         }
         let mut effective = Effective::lay_over(&self);
         effective.problems = self.problems;
-        checks::check(&mut effective, &self.subgroups);
+        checks::check(&mut effective, &self.subgroups, self.is_partial);
         match effective.problems.iter().any(|problem| problem.is_error) {
             true => Err(SettingsError::Wrong(effective.problems)),
             false => Ok(effective),
