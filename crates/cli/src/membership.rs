@@ -10,7 +10,8 @@ pub(crate) struct Membership {
     #[arg(short = 'n', long, value_name = "N")]
     members: Option<String>,
 
-    /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had]
+    /// This member's number, unique in the group [default: the smallest, from 1, that nobody has had; in a group that spans hosts one
+    /// at random]
     #[arg(long)]
     id: Option<String>,
 
@@ -28,7 +29,6 @@ pub(crate) struct Membership {
     #[arg(long, value_name = "SECONDS")]
     spin_for: Option<String>,
 
-    /// Where to listen for members of other hosts; several with commas between
     #[command(flatten)]
     hosts: Hosts,
 }
@@ -36,6 +36,7 @@ pub(crate) struct Membership {
 /// How processes of several hosts find and reach each other.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Hosts {
+    /// Where to listen for members of other hosts; several with commas between
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     listen: Option<String>,
 
@@ -66,7 +67,6 @@ impl Membership {
             ("member.id", &self.id),
             ("member.gather_timeout", &self.gather_timeout),
             ("member.spin_for", &self.spin_for),
-            ("network.listen", &self.listen),
         ];
         say(settings, said);
     }
@@ -76,6 +76,7 @@ impl Hosts {
     pub(crate) fn say(&self, settings: &mut Settings) {
         let insecure = self.insecure.then(|| "true".to_string());
         let said = [
+            ("network.listen", &self.listen),
             ("network.advertise", &self.advertise),
             ("network.seeds", &self.seeds),
             ("network.seed_count", &self.seed_count),

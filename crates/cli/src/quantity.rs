@@ -26,6 +26,11 @@ pub(crate) fn short(number: f64) -> String {
     }
 }
 
+/// "1 message", or "2 messages".
+pub(crate) fn messages(count: u64) -> String {
+    format!("{count} message{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -136,9 +136,14 @@ impl Whom {
 
 impl Found {
     pub(crate) fn of(effective: &Effective) -> Outcome<Found> {
+        Found::said(effective, "behind the command")
+    }
+
+    /// As [`of`](Self::of), for a command that takes the group's name at this place.
+    pub(crate) fn said(effective: &Effective, place: &str) -> Outcome<Found> {
         match effective.group() {
             Some(group) => Ok(Found { group: group.to_string(), dir: effective.runtime_dir() }),
-            None => Err(no_group()),
+            None => Err(no_group(place)),
         }
     }
 
@@ -148,9 +153,9 @@ impl Found {
     }
 }
 
-fn no_group() -> Failure {
+fn no_group(place: &str) -> Failure {
     let message =
-        "no group is named; name it behind the command, or set group.name in a file (--config) or $SPINDLE_GROUP_NAME";
+        format!("no group is named; name it {place}, or set group.name in a file (--config) or $SPINDLE_GROUP_NAME");
     Failure::new(USAGE, message)
 }
 

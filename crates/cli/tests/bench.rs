@@ -261,7 +261,15 @@ fn what_makes_no_sense_is_refused() {
         ("throughput --size x", "--size"),
         ("throughput --subgroups 2 --active 3", "--active"),
         ("throughput --seconds 0", "--seconds"),
-        ("throughput --listen 127.0.0.1:0 --seeds 127.0.0.1:1 --rank 2 --size 16", "--rank"),
+        (
+            "throughput --listen 127.0.0.1:0 --seeds 127.0.0.1:1 --rank 2 --size 16",
+            "--rank 2: of --members 2 it is one from 0 to 1",
+        ),
+        ("throughput --listen 127.0.0.1:0 --seeds 127.0.0.1:1 --rank 1", "one --size, not 4"),
+        (
+            "throughput --listen 127.0.0.1:0 --seeds 127.0.0.1:1 --rank 1 --members 2,3",
+            "one number of --members, not 2",
+        ),
         ("throughput --rank 0", "--listen"),
         ("latency --sleeping --wait polling", "--wait"),
         ("latency --size 4", "--size"),

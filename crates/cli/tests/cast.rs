@@ -10,6 +10,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 const GROUP: &str = "files";
 
@@ -237,18 +238,38 @@ fn what_can_t_be_cast_or_received_is_told_at_once() {
     fails(&mut cast(&scratch, &file, &["--name", "../up"]), 2, "begins with a dot");
     fails(&mut cast(&scratch, &file, &["--name", "no/where"]), 2, "has a slash");
     fails(&mut cast(&scratch, &file, &["--name", "x", "--piece", "0"]), 2, "--piece 0: from 1 byte");
-    fails(&mut cast(&scratch, &scratch.path("missing"), &[]), 1, "missing: No such file");
     fails(&mut cast(&scratch, &file, &["--name", "x", "--limit", "0"]), 2, "--limit 0: nothing would ever be sent");
-    fails(&mut cast(&scratch, &into(&scratch, "dir"), &[]), 1, "name a regular file");
+    fails(&mut cast(&scratch, &scratch.path("missing"), &[]), 1, "missing: No such file");
+    let open = scratch.file("open", b"seen");
+    fails(&mut scratch.spindle(["cast", open.to_str().unwrap()]), 2, "no group is named; name it with --to, or set");
     let pipe = scratch.path("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
     fails(&mut cast(&scratch, &pipe, &[]), 1, "name a regular file");
     fails(&mut cast(&scratch, Path::new("/proc/cpuinfo"), &[]), 1, "copy it, and cast the copy");
+    fails(&mut cast(&scratch, &into(&scratch, "dir"), &[]), 1, "name a regular file");
     fails(&mut receive(&scratch, &scratch.path("missing"), &[]), 1, "name a directory that is there");
     let _first = receiver(&scratch, "a", &[]);
     fails(&mut receive(&scratch, &scratch.path("a"), &[]), 1, "another process receives into");
     let words = ["--name", "x", "--at-least", "2", "--gather-timeout", "1"];
     fails(&mut cast(&scratch, &file, &words), 1, "1 of 2 receivers are here");
+}
+
+#[test]
+fn a_file_that_becomes_shorter_is_told_so() {
+    let scratch = Scratch::new();
+    let file = scratch.file("shrinks", &Numbers(8).bytes(1 << 20));
+    let mut receiver = receiver(&scratch, "a", &[]);
+    let running = Running::start(&mut cast(&scratch, &file, &["--limit", "200k"]));
+    // Its first pieces have come.
+    let part = scratch.path("a").join(".shrinks.part");
+    let patience = Instant::now() + PATIENCE;
+    while fs::metadata(&part).map_or(0, |there| there.len()) == 0 {
+        assert!(Instant::now() < patience && receiver.is_running());
+        std::thread::yield_now();
+    }
+    fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(1000).unwrap();
+    let error = running.done().expect(1).errors.pop().unwrap();
+    assert!(error.contains("shrinks became shorter while it was cast; cast it again"), "{error}");
 }
 
 #[test]

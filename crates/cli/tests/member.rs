@@ -412,7 +412,7 @@ fn ctrl_c_stops_a_member_that_waits_and_one_that_runs_leaves() {
         one.signal(signal);
         one.event("error");
         let error = one.done().expect(status).error();
-        assert!(error.contains("left the group in order; 1 messages were sent and 1 delivered"), "{error}");
+        assert!(error.contains("left the group in order; 1 message was sent and 1 delivered"), "{error}");
         assert_eq!(two.view(&[2])["left"], json!([1]));
         two.send(b"alone\n");
         assert_eq!(two.lines(2), ["my last words", "alone"]);

@@ -88,7 +88,7 @@ fn a_member_leaves_when_it_is_told_to() {
     let mut left = members.remove(1);
     left.event("error");
     let error = left.done().expect(3).error();
-    assert!(error.contains("has left the group") && error.contains("the 1 messages"), "{error}");
+    assert!(error.contains("has left the group") && error.contains("the 1 message delivered"), "{error}");
     for member in &mut members {
         assert_eq!(member.view(&[1, 3])["left"], json!([2]));
     }

@@ -125,4 +125,6 @@ mod pages {
     struct Guide;
     #[doc = include_str!("../../../docs/guide/bulk.md")]
     struct Bulk;
+    #[doc = include_str!("../../../docs/guide/hosts.md")]
+    struct Hosts;
 }

@@ -210,12 +210,14 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
         return Some(format!("--active {active} is more than --subgroups {subgroups}"));
     }
     let rank = args.rank?;
-    let is_one = members.len() == 1 && size.len() == 1 && rank < members[0];
-    (!is_one).then(|| {
-        format!(
-            "with --listen there is one number of --members, one --size, and a --rank below the members, not {rank}"
-        )
-    })
+    match (&members[..], &size[..]) {
+        ([members], [_]) if rank < *members => None,
+        ([members], [_]) => Some(format!("--rank {rank}: of --members {members} it is one from 0 to {}", members - 1)),
+        ([_], sizes) => Some(format!("with --listen there is one --size, not {}; say which", sizes.len())),
+        (numbers, _) => {
+            Some(format!("with --listen there is one number of --members, not {}; say which", numbers.len()))
+        }
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {

@@ -28,7 +28,7 @@ use spindle::MemberId;
 use spindle::bulk::Object;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
-use std::io::{Write, stdout};
+use std::io::{self, ErrorKind, Write, stdout};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -176,7 +176,7 @@ fn cast(args: &Args) -> Outcome {
     if let Some(group) = &args.to {
         settings.flag("group.name", group, "--to");
     }
-    let mut seat = Seat::take(settings, &args.membership, &stop, args.json)?;
+    let mut seat = Seat::take(settings, "with --to", &args.membership, &stop, args.json)?;
     let mut work = Work::new(file, args, offer, seat.me)?;
     let outcome = work.run(&mut seat, args, &stop);
     // All that counts was answered; whether the others agree on that this leaves is theirs.
@@ -189,7 +189,7 @@ fn cast(args: &Args) -> Outcome {
 /// Looks at the file before anybody is waited for.
 fn survey(args: &Args) -> Outcome<(File, Offer)> {
     let path = args.file.display();
-    let failed = |error| Failure::new(FAILED, format_args!("can't read {path}: {error}"));
+    let failed = |error: io::Error| Failure::new(FAILED, format_args!("can't read {path}: {error}"));
     let own = args.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = args.name.clone().or(own).unwrap_or_default();
     if let Err(error) = wire::check_name(&name) {
@@ -222,8 +222,15 @@ fn survey(args: &Args) -> Outcome<(File, Offer)> {
             format!("{path} has over {PIECES_MAX} pieces of {piece_bytes} bytes; make them larger with --piece");
         return Err(Failure::new(USAGE, message));
     }
-    let (digest, pieces) = Digest::of_pieces(&file, bytes, piece_bytes).map_err(failed)?;
+    let (digest, pieces) = Digest::of_pieces(&file, bytes, piece_bytes).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => became_shorter(&args.file),
+        _ => failed(error),
+    })?;
     Ok((file, Offer { number: 0, name, bytes, piece_bytes, digest, pieces }))
+}
+
+fn became_shorter(path: &Path) -> Failure {
+    Failure::new(FAILED, format_args!("{} became shorter while it was cast; cast it again", path.display()))
 }
 
 impl Work {
@@ -449,7 +456,10 @@ impl Work {
         wire::prepare_piece(&mut message, self.cast, index, len);
         let data = &mut message[PIECE_HEADER_BYTES..];
         let read = self.file.read_exact_at(data, self.offer.start(index));
-        read.map_err(|error| Failure::new(FAILED, format_args!("can't read {path} any more: {error}; cast it again")))?;
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => became_shorter(&self.path),
+            _ => Failure::new(FAILED, format_args!("can't read {path} any more: {error}; cast it again")),
+        })?;
         if Digest::of(data) != self.offer.pieces[index as usize] {
             let message = format!("{path} has changed while it was cast; cast it again");
             return Err(Failure::new(FAILED, message));

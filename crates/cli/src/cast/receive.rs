@@ -83,7 +83,7 @@ fn receive(args: Args) -> Outcome {
     let _held = hold(&args)?;
     let stop = Stop::on_signals(drop)?;
     let settings = args.whom.read()?;
-    let mut seat = Seat::take(settings, &args.membership, &stop, args.json)?;
+    let mut seat = Seat::take(settings, "behind the command", &args.membership, &stop, args.json)?;
     match args.json {
         true => eprintln!("{}", json!({"event": "ready", "id": seat.me.0})),
         false => eprintln!("member {} receives into {}", seat.me, args.into.display()),

@@ -70,11 +70,17 @@ impl Handler for Teller {
 }
 
 impl Seat {
-    /// Joins the group, or founds it.
-    pub(super) fn take(mut settings: Settings, membership: &Membership, stop: &Stop, json: bool) -> Outcome<Seat> {
+    /// Joins the group, or founds it. Its name is told at `place`, if no settings say it.
+    pub(super) fn take(
+        mut settings: Settings,
+        place: &str,
+        membership: &Membership,
+        stop: &Stop,
+        json: bool,
+    ) -> Outcome<Seat> {
         membership.say(&mut settings);
         let effective = settings.effective()?;
-        let found = Found::of(&effective)?;
+        let found = Found::said(&effective, place)?;
         tell_warnings(&effective, json);
         let mut config = effective.config()?;
         // Whatever a file says: casts and receivers speak here, and nobody else does.

@@ -397,11 +397,12 @@ impl Demo {
     fn tell_view(&mut self, begun: &ViewBegun) -> Outcome {
         let ViewBegun { view, members, joined, left, .. } = begun;
         let list = |ids: &[u64]| ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let plural = if members.len() == 1 { "" } else { "s" };
         let gone = (!left.is_empty()).then(|| format!("without {}", list(left)));
         let come = (!joined.is_empty()).then(|| format!("with {}", list(joined)));
         let what: Vec<String> = [gone, come].into_iter().flatten().collect();
         let object = json!({"event": "view", "view": view, "members": members, "joined": joined, "left": left});
-        self.remark(format!("view {view} {}: members {}", what.join(" and "), list(members)), &object)
+        self.remark(format!("view {view} {}: member{plural} {}", what.join(" and "), list(members)), &object)
     }
 
     /// A member could not go on, or was killed by somebody else. The others go on, if there are any.
@@ -505,9 +506,17 @@ fn verdict(finals: &[(u64, Final)]) -> String {
     let (all, total) = groups.next().unwrap_or_default();
     let Some((late, part)) = groups.next() else {
         let count = all.len();
+        if count == 1 {
+            return format!("Member {} delivered {total} messages.", all[0]);
+        }
         return format!("All {count} members delivered the same {total} messages in the same order.");
     };
-    let (all, late) = (all.join(", "), late.join(", "));
+    let (count, all, late) = (all.len(), all.join(", "), late.join(", "));
+    if count == 1 {
+        return format!(
+            "Member {all} delivered {total} messages, and member {late} the last {part} of them in the same order."
+        );
+    }
     format!("Members {all} agree on all {total} messages and their order, member {late} on the last {part}.")
 }
 
@@ -540,6 +549,17 @@ mod tests {
             Delivered { view: *view, subgroups: vec![stream] }
         });
         (id, Final { totals: Report::default(), views: views.collect() })
+    }
+
+    #[test]
+    fn one_member_is_not_said_to_be_several() {
+        let alone = member(1, &[(1, "a"), (2, "b")]);
+        let (late, other) = (member(3, &[(2, "b")]), member(2, &[(1, "a"), (2, "b")]));
+        let told = |finals: &[&(u64, Final)]| verdict(&finals.iter().copied().cloned().collect::<Vec<_>>());
+        assert_eq!(told(&[&alone]), "Member 1 delivered 0 messages.");
+        assert!(told(&[&alone, &late]).starts_with("Member 1 delivered 0 messages, and member 3 the last 0 of them"));
+        assert!(told(&[&alone, &other]).starts_with("All 2 members delivered the same"));
+        assert!(told(&[&alone, &other, &late]).starts_with("Members 1, 2 agree"));
     }
 
     #[test]

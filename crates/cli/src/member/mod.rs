@@ -9,6 +9,7 @@ pub(crate) mod output;
 
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
 use crate::membership::Membership;
+use crate::quantity::messages;
 use crate::settings::{Found, Whom, flag_of};
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
@@ -331,9 +332,10 @@ impl Member {
             }
             return Ok(());
         }
-        let mut message = format!("{ended}; {} holds the {written} messages delivered before", output.name());
+        let mut message = format!("{ended}; {} holds the {} delivered before", output.name(), messages(written));
         if open > 0 {
-            message += &format!(", and the last {open} that were sent may have been delivered elsewhere or not");
+            let that = if open == 1 { "that was" } else { "that were" };
+            message += &format!(", and the last {open} {that} sent may have been delivered elsewhere or not");
         }
         if matches!(ended, Ended::Evicted { .. }) {
             message += "; start it again, with --rejoin if it shall do so by itself";
@@ -364,7 +366,8 @@ impl Member {
             }
             Err(error) => format!("while the group ended otherwise: {error}"),
         };
-        message += &format!("; {sent} messages were sent and {delivered} delivered");
+        let were = if sent == 1 { "was" } else { "were" };
+        message += &format!("; {} {were} sent and {delivered} delivered", messages(sent));
         if open > 0 {
             message += &format!(", the last {open} of its own perhaps elsewhere and perhaps not");
         }
@@ -410,7 +413,8 @@ impl Member {
             };
             if unconfirmed > 0 {
                 lost += &format!(
-                    "; of {sent} messages sent, the last {unconfirmed} may have been delivered elsewhere or not"
+                    "; of {} sent, the last {unconfirmed} may have been delivered elsewhere or not",
+                    messages(sent)
                 );
             }
             eprintln!("{lost}");
@@ -442,10 +446,6 @@ impl Member {
         Err(Failure::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
     }
 
-    fn tell(&mut self, change: &ViewChange) {
-        self.see(&change.new);
-        views::tell(change, self.args.json);
-    }
     /// As [`join_as_new`](Self::join_as_new), in a group that spans hosts: this one's directory does not tell who is left of it, nor which ids
     /// are taken. Joining asks the seeds, and draws an id. If this is the seed that founds groups, as many are wanted for that as ever, so that
     /// it does not found one alone while the others go on.
@@ -460,6 +460,10 @@ impl Member {
         }
     }
 
+    fn tell(&mut self, change: &ViewChange) {
+        self.see(&change.new);
+        views::tell(change, self.args.json);
+    }
 
     fn see(&mut self, view: &View) {
         let newest = view.members.iter().map(|id| id.0).max();
@@ -467,14 +471,14 @@ impl Member {
     }
 }
 
-pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
-    for problem in effective.warnings() {
-        match json {
-            true => eprintln!("{}", json!({"event": "warning", "message": problem.to_string()})),
 fn nobody_left(last: ViewId) -> Failure {
     Failure::new(ENDED, format_args!("evicted from view {last}, and nobody is left in the group to join again"))
 }
 
+pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
+    for problem in effective.warnings() {
+        match json {
+            true => eprintln!("{}", json!({"event": "warning", "message": problem.to_string()})),
             false => eprintln!("{problem}"),
         }
     }

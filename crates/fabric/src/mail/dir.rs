@@ -45,6 +45,14 @@ pub enum DirError {
         /// Its permission bits.
         mode: u32,
     },
+    /// It is there for all users, as /tmp is.
+    #[error("{} is there for all users (mode {mode:04o}); name a directory of your own, such as a new one in it", path.display())]
+    Shared {
+        /// The directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// Something else has this path, or a symbolic link, which could lead anywhere.
     #[error("{} is not a directory; remove it, or name another directory", path.display())]
     NotADirectory {
@@ -93,6 +101,10 @@ impl RuntimeDir {
         let ours = geteuid().as_raw();
         if !found.is_dir() {
             return Err(DirError::NotADirectory { path });
+        }
+        // Whoever it belongs to: changing it would cost the others their protection.
+        if found.mode() & 0o1002 == 0o1002 {
+            return Err(DirError::Shared { path, mode: found.mode() & 0o7777 });
         }
         if found.uid() != ours {
             return Err(DirError::NotYours { path, owner: found.uid(), ours });
@@ -228,6 +240,15 @@ mod tests {
             let refused = RuntimeDir::new(temp.path()).unwrap_err();
             assert!(matches!(refused, DirError::Exposed { mode: got, .. } if got == mode), "{refused}");
         }
+    }
+
+    #[test]
+    fn nobody_is_told_to_shut_a_directory_that_is_there_for_all() {
+        let temp = TempDir::new();
+        fs::set_permissions(temp.path(), Permissions::from_mode(0o1777)).unwrap();
+        let refused = RuntimeDir::new(temp.path()).unwrap_err();
+        assert!(matches!(refused, DirError::Shared { mode: 0o1777, .. }), "{refused}");
+        assert!(!refused.to_string().contains("chmod"), "{refused}");
     }
 
     #[test]

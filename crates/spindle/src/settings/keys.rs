@@ -98,7 +98,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "member.id",
         about: "This member's number, unique in the group",
-        standard: "the smallest, from 1, that nobody has had",
+        standard: "the smallest, from 1, that nobody has had; in a group that spans hosts one at random",
         kind: Kind::Number { least: 0, most: VISITOR_IDS_FROM - 1 },
         example: "1",
     },
