@@ -270,6 +270,7 @@ fn what_makes_no_sense_is_refused() {
             "throughput --listen 127.0.0.1:0 --seeds 127.0.0.1:1 --rank 1 --members 2,3",
             "one number of --members, not 2",
         ),
+        ("bulk --fabric tcp --bytes 1023G", "of memory"),
         ("throughput --rank 0", "--listen"),
         ("latency --sleeping --wait polling", "--wait"),
         ("latency --size 4", "--size"),

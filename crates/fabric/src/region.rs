@@ -874,7 +874,7 @@ pub fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
 }
 
 /// Memory that this process could still get; `None` where the kernel does not tell.
-fn available_bytes() -> Option<u64> {
+pub fn available_bytes() -> Option<u64> {
     let machine = field(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")? * 1024;
     Some(machine.min(cgroup_bytes().unwrap_or(u64::MAX)))
 }

@@ -13,6 +13,7 @@ use crate::quantity::bytes;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use spindle_core::bulk::BLOCK_BYTES;
+use spindle_fabric::region::available_bytes;
 
 /// Options of `spindle bench bulk`.
 #[derive(Debug, clap::Args)]
@@ -138,7 +139,7 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
         Fabric::Tcp | Fabric::Shm if args.members.iter().any(|members| *members > real::MEMBERS_MAX) => {
             Some(format!("--members has to be at most {} where they are processes", real::MEMBERS_MAX))
         }
-        Fabric::Tcp | Fabric::Shm => None,
+        Fabric::Tcp | Fabric::Shm => real::refuse(args, available_bytes()),
     }
 }
 

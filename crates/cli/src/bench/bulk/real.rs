@@ -73,10 +73,29 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
-fn measure(args: &Args) -> anyhow::Result<Report> {
-    let Args { fabric, racks, block, ahead, posts, direct, waiting, .. } = *args;
+/// Each member has the object in memory of its own at some time. What the machine can't give it would not refuse, but end processes for.
+pub(super) fn refuse(args: &Args, available: Option<u64>) -> Option<String> {
+    let (members, bytes) = work(args);
+    let (members, bytes, available) = (*members.iter().max()?, *bytes.iter().max()?, available?);
+    let needed = u128::from(members) * u128::from(bytes);
+    (needed > u128::from(available)).then(|| {
+        format!(
+            "{members} members with {bytes} bytes each take {needed} bytes of memory, and {available} are available; lower --bytes or \
+             --members"
+        )
+    })
+}
+
+/// The numbers of members, and the lengths of objects.
+fn work(args: &Args) -> (&[u32], &[u64]) {
     let members = if args.members.is_empty() { &[5, 9, 17][..] } else { &args.members };
     let bytes = if args.bytes.is_empty() { &[1 << 20, 16 << 20, 64 << 20, 256 << 20][..] } else { &args.bytes };
+    (members, bytes)
+}
+
+fn measure(args: &Args) -> anyhow::Result<Report> {
+    let Args { fabric, racks, block, ahead, posts, direct, waiting, .. } = *args;
+    let (members, bytes) = work(args);
     let mut runs = vec![];
     for members in members {
         let usual = if racks.is_some() { Algorithm::Hybrid } else { Algorithm::Pipeline };
