@@ -3,6 +3,8 @@ use rustix::io::Errno;
 use serde_json::json;
 use spindle::settings::SettingsError;
 use spindle::{Ended, JoinError};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::{fmt, io};
 
 /// What the help says of exit statuses.
@@ -29,6 +31,14 @@ pub(crate) struct Failure {
     pub(crate) error: anyhow::Error,
     /// Whether it is printed as JSON.
     json: bool,
+}
+
+/// How a process that was started died, in words; `None`: it ended by itself.
+pub(crate) fn death(status: &ExitStatus) -> Option<String> {
+    status.signal().map(|signal| match signal {
+        9 => "was killed (signal 9)".to_string(),
+        signal => format!("died of signal {signal}"),
+    })
 }
 
 /// What a subcommand comes to.

@@ -1,8 +1,10 @@
 //! Each benchmark once, very short: it ends, its JSON has the documented keys, and it leaves nothing behind.
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
-use std::{env, fs, process};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
 
 /// A directory for temporary files of one test, removed at its end.
 struct Temp(std::path::PathBuf);
@@ -291,6 +293,33 @@ fn what_makes_no_sense_is_refused() {
         let out = spindle(&temp.0, arguments);
         let error = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.code() == Some(2) && error.contains(named), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn the_member_that_was_killed_is_named_and_not_who_lost_it() {
+    for arguments in
+        ["throughput --members 3 --size 16 --seconds 3600", "bulk --fabric tcp --members 3 --bytes 1M --trials 1000"]
+    {
+        let temp = Temp::new("killed");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+        command.arg("bench").args(arguments.split(' ')).env("TMPDIR", &temp.0);
+        let bench = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let patience = Instant::now() + Duration::from_secs(60);
+        let last = loop {
+            assert!(Instant::now() < patience, "{arguments}: no members");
+            let id = bench.id();
+            let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("its children");
+            if let [_, _, last] = children.split_whitespace().collect::<Vec<_>>()[..] {
+                break last.parse().expect("a number");
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        kill_process(Pid::from_raw(last).expect("a process"), Signal::KILL).expect("it is there");
+        let out = bench.wait_with_output().expect("it ends");
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{arguments}: {error}");
+        assert!(error.contains(&format!("member 2 (process {last}) was killed (signal 9)")), "{arguments}: {error}");
     }
 }
 

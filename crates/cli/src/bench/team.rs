@@ -3,6 +3,7 @@ use super::args::{Drive, Fabric, Wait, cores};
 use super::clock::Usage;
 use super::wire::{Counts, Order, Place, Plan, Ran, Reply, Setup};
 use crate::clock::now_ns;
+use crate::exit::death;
 use anyhow::{Context, bail};
 use rustix::process::getuid;
 use spindle_fabric::probe::Cores;
@@ -17,6 +18,8 @@ use std::{env, fs, process, thread};
 
 /// How long members may take to start, to leave, and to answer beyond the time that they were told to work.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a process that was killed may take to end.
+const END_WAIT: Duration = Duration::from_secs(1);
 /// How long the members' polling threads may take to go to sleep after a slice.
 const QUIET_WITHIN: Duration = Duration::from_secs(5);
 /// CPU time that all members together may use in [`QUIET_LOOK`] and count as asleep.
@@ -88,18 +91,34 @@ impl Team {
             };
             team.members.push(Member::start(&setup)?);
         }
+        let joined = team.join();
+        joined.map_err(|error| team.blame(error))?;
+        Ok(team)
+    }
+
+    fn join(&mut self) -> anyhow::Result<()> {
         let until = Instant::now() + PATIENCE;
-        for member in &mut team.members {
+        for member in &mut self.members {
             match member.reply(until)? {
                 Reply::Ready => {}
                 other => bail!("member {} answered {other:?} instead of joining", member.rank),
             }
         }
-        Ok(team)
+        Ok(())
+    }
+
+    /// The error, or who was killed: what the others say then is only what follows from it.
+    fn blame(&mut self, error: anyhow::Error) -> anyhow::Error {
+        killed(self.members.iter_mut().map(|member| (member.rank, &mut member.process))).unwrap_or(error)
     }
 
     /// Lets the members work for `length`, of which the first tenth does not count.
     pub(super) fn slice(&mut self, length: Duration) -> anyhow::Result<Slice> {
+        let slice = self.work(length);
+        slice.map_err(|error| self.blame(error))
+    }
+
+    fn work(&mut self, length: Duration) -> anyhow::Result<Slice> {
         let now = now_ns();
         let length_ns = length.as_nanos() as u64;
         let run = Order::Run { begin_ns: now + length_ns / 10, end_ns: now + length_ns };
@@ -143,6 +162,11 @@ impl Team {
 
     /// Ends the group and checks that all members delivered all that was sent.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
+        let finished = self.end();
+        finished.map_err(|error| self.blame(error))
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
         self.tell(Order::Finish)?;
         let until = Instant::now() + PATIENCE;
         let mut counts: Vec<Counts> = Vec::new();
@@ -228,6 +252,22 @@ impl Drop for Member {
         // Most often it has ended already; then there is nothing to kill.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// Who of these was killed, if anybody was. One that the others know to be dead may take a moment to end.
+pub(super) fn killed<'a>(processes: impl Iterator<Item = (u32, &'a mut Child)>) -> Option<anyhow::Error> {
+    let mut processes: Vec<_> = processes.collect();
+    let until = Instant::now() + END_WAIT;
+    loop {
+        let dead = processes.iter_mut().find_map(|(rank, process)| {
+            let how = death(&process.try_wait().ok().flatten()?)?;
+            Some(anyhow::anyhow!("member {rank} (process {}) {how}", process.id()))
+        });
+        if dead.is_some() || Instant::now() >= until {
+            return dead;
+        }
+        thread::sleep(QUIET_LOOK);
     }
 }
 

@@ -2,11 +2,11 @@
 use super::Event;
 use super::child;
 use super::report::Line;
+use crate::exit::death;
 use anyhow::Context;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -94,13 +94,6 @@ impl Drop for Troupe {
             let _ = child.wait();
         }
     }
-}
-
-fn death(status: &ExitStatus) -> Option<String> {
-    status.signal().map(|signal| match signal {
-        9 => "was killed (signal 9)".to_string(),
-        signal => format!("died of signal {signal}"),
-    })
 }
 
 fn listen(slot: usize, stdout: ChildStdout, events: &Sender<Event>) {

@@ -1,6 +1,6 @@
 //! The processes of `spindle bench bulk`, as the benchmark holds them.
 use super::wire::{Job, Order, Plan, Reply, Setup};
-use crate::bench::team::MeetingPlace;
+use crate::bench::team::{MeetingPlace, killed};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -44,20 +44,35 @@ impl Crew {
             let setup = Setup { parent: process::id(), dir: dir.0.clone(), members, rank, plan };
             crew.processes.push(Process::start(&setup)?);
         }
+        let met = crew.meet(members);
+        met.map_err(|error| crew.blame(error))?;
+        Ok(crew)
+    }
+
+    fn meet(&mut self, members: u32) -> anyhow::Result<()> {
         let mut ports = vec![];
-        for process in &mut crew.processes {
+        for process in &mut self.processes {
             match process.reply()? {
                 Reply::Listening(port) => ports.push(port),
                 other => bail!("process {} answered {other:?} instead of listening", process.rank),
             }
         }
-        crew.tell(members, &Order::Connect(ports))?;
-        crew.ready(members)?;
-        Ok(crew)
+        self.tell(members, &Order::Connect(ports))?;
+        self.ready(members)
+    }
+
+    /// The error, or who was killed: what the others say then is only what follows from it.
+    fn blame(&mut self, error: anyhow::Error) -> anyhow::Error {
+        killed(self.processes.iter_mut().map(|process| (process.rank, &mut process.child))).unwrap_or(error)
     }
 
     /// Does a job with an object of so many bytes; how long it took.
     pub(super) fn run(&mut self, bytes: u64, job: Job) -> anyhow::Result<Took> {
+        let took = self.trial(bytes, job);
+        took.map_err(|error| self.blame(error))
+    }
+
+    fn trial(&mut self, bytes: u64, job: Job) -> anyhow::Result<Took> {
         let taking_part = match job {
             Job::Multicast | Job::Read | Job::Copy => self.processes.len() as u32,
             Job::Stream => 2,
