@@ -67,7 +67,7 @@ impl Visitor {
         }
         let deadline = Instant::now() + ANSWER_WAIT;
         let mut answers = Answers::new();
-        while !open.is_empty() {
+        loop {
             let gone = self.outbox.flush(&self.mailbox).map_err(failed)?;
             open.retain(|_, member| !gone.contains(member));
             while let Some((letter, fds)) = self.mailbox.receive() {
@@ -84,7 +84,7 @@ impl Visitor {
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if open.is_empty() || left.is_zero() {
                 break;
             }
             self.wait(self.outbox.patience().map_or(left, |patience| patience.min(left)));

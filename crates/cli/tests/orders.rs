@@ -1,10 +1,11 @@
 //! `spindle status`, `leave` and `evict`, with real members.
 mod common;
 
-use common::{Done, Running, Scratch};
+use common::{Done, PATIENCE, Running, Scratch};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 fn founded(scratch: &Scratch, count: u32, words: &[&str]) -> Vec<Running> {
     let member = |id: u32| {
@@ -61,6 +62,25 @@ fn a_status_shows_the_view_its_members_and_their_frontiers() {
     Running::all_done(members).into_iter().for_each(|done| drop(done.expect(0)));
     let objects = watch.done().expect(0).objects();
     assert!(objects.len() >= 2 && objects[0]["view"] == 1);
+}
+
+/// As long as a member may take to answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+
+#[test]
+fn nobody_waits_on_when_all_have_answered() {
+    let scratch = Scratch::new();
+    let _members = founded(&scratch, 2, &[]);
+    let patience = Instant::now() + PATIENCE;
+    // A busy machine may delay some.
+    let is_quick = || {
+        let begun = Instant::now();
+        status(&scratch);
+        begun.elapsed() < ANSWER_WAIT
+    };
+    while !is_quick() {
+        assert!(Instant::now() < patience, "each takes as long as a member may take to answer");
+    }
 }
 
 #[test]

@@ -211,7 +211,11 @@ impl Member {
         let reader = thread::Builder::new().name(format!("member-{}", setup.rank));
         let mut member = Member { rank: setup.rank, process, orders, replies };
         reader.spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)))?;
-        member.orders.write_all(format!("{}\n", serde_json::to_string(setup)?).as_bytes())?;
+        let told = member.orders.write_all(format!("{}\n", serde_json::to_string(setup)?).as_bytes());
+        told.map_err(|error| {
+            let dead = killed([(setup.rank, &mut member.process)].into_iter());
+            dead.unwrap_or_else(|| anyhow::anyhow!("member {} takes no orders: {error}", setup.rank))
+        })?;
         Ok(member)
     }
 

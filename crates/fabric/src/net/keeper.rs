@@ -427,7 +427,8 @@ mod tests {
             }
             assert_eq!(told(&mut keeper), (5, Fate::Over), "{said:?}");
             let mut heard = vec![];
-            theirs.take(3).read_to_end(&mut heard).unwrap();
+            // Cut off, if it has said more than was heard.
+            let _ = theirs.read_to_end(&mut heard);
             assert_eq!(heard.last(), Some(&GOODBYE));
         }
     }

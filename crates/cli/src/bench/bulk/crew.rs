@@ -146,7 +146,11 @@ impl Process {
         let reader = thread::Builder::new().name(format!("member-{}", setup.rank));
         let mut process = Process { rank: setup.rank, child, orders, replies };
         reader.spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)))?;
-        process.orders.write_all(format!("{}\n", serde_json::to_string(setup)?).as_bytes())?;
+        let told = process.orders.write_all(format!("{}\n", serde_json::to_string(setup)?).as_bytes());
+        told.map_err(|error| {
+            let dead = killed([(setup.rank, &mut process.child)].into_iter());
+            dead.unwrap_or_else(|| anyhow::anyhow!("process {} takes no orders: {error}", setup.rank))
+        })?;
         Ok(process)
     }
 
