@@ -614,7 +614,7 @@ impl Crew {
             Letter::Refused { why } => news.push(News::Refused(why)),
             Letter::Wait { members, present, .. } => {
                 let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
-                news.push(News::Waits(Gathering { members, present, seeds: None }));
+                news.push(News::Waits(Gathering::of(members, present)));
             }
             Letter::View { incarnation, bytes, .. } => {
                 let disclosed = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());

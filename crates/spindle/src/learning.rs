@@ -382,6 +382,10 @@ impl Learner {
             self.busy = Instant::now();
         }
         let is_time = self.follower.ask(wants_in)?;
+        if is_time && let Some(net) = self.follower.crew().net() {
+            let unreached = net.unreached_seeds();
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).unreached = unreached;
+        }
         if is_time && wants_in {
             self.queue.is_wanted.store(true, Ordering::Relaxed);
         }
@@ -409,7 +413,11 @@ impl Learner {
                 }
                 self.ask_the_next();
             }
-            News::Waits(gathering) => *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = gathering,
+            News::Waits(gathering) => {
+                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let unreached = std::mem::take(&mut seen.unreached);
+                *seen = Gathering { unreached, ..gathering };
+            }
             News::State { view, way } => {
                 if let Some((source, _)) = self.state_from.filter(|_| self.wants_state_of(view).is_some()) {
                     match State::open_apart(way) {
