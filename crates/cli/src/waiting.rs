@@ -89,6 +89,13 @@ impl Board {
                 let known: Vec<_> = known.iter().map(|seed| seed.to_string()).collect();
                 object["seeds"] = json!({"wanted": wanted, "known": known, "failed": failed, "unlike": unlike});
             }
+            if !gathering.unreached.is_empty() {
+                let unreached = gathering.unreached.iter().map(|u| json!({"seed": u.seed.to_string(), "why": u.why}));
+                object["unreached"] = unreached.collect();
+            }
+            if gathering.seeds_missing > 0 {
+                object["seeds_missing"] = gathering.seeds_missing.into();
+            }
             eprintln!("{object}");
         } else {
             eprintln!("group {}: {gathering}", self.group);

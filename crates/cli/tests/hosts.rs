@@ -3,7 +3,7 @@ mod common;
 
 use common::{Done, Running, Scratch, read};
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
@@ -141,4 +141,20 @@ fn members_of_three_hosts_print_the_same_lines_and_two_of_them_share_one() {
     for output in &outputs[1..] {
         assert!(read(output) == first, "{} differs from {}", output.display(), outputs[0].display());
     }
+}
+
+#[test]
+fn who_waits_tells_why_its_seed_is_of_no_use() {
+    let scratch = Scratch::new();
+    // Nobody else gets this port for a while.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let seed = format!("127.0.0.1:{port}");
+    let mut waiting = Running::start(scratch.member("lonely", 2).args(["--listen", "127.0.0.1:0", "--seeds", &seed]));
+    let told: Value = serde_json::from_str(&waiting.says("unreached")).unwrap();
+    let (here, unreached) = (&told["here"], &told["unreached"][0]);
+    assert_eq!((here, &unreached["seed"]), (&json!([]), &json!(seed)));
+    assert!(unreached["why"].as_str().unwrap().starts_with("Connection refused"), "{told}");
+    waiting.signal(Signal::INT);
+    let error = waiting.done().expect(130).error();
+    assert!(error.contains(&format!("no seed has answered; {seed}: Connection refused")), "{error}");
 }

@@ -673,7 +673,7 @@ impl Crew {
             Letter::Refused { why } => news.push(News::Refused(why)),
             Letter::Wait { members, blocked, present, .. } => {
                 let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
-                news.push(News::Waits(Gathering { members, present, blocked, seeds: None }));
+                news.push(News::Waits(Gathering { blocked, ..Gathering::of(members, present) }));
             }
             Letter::View { incarnation, bytes, .. } => {
                 let disclosed = fds.first().and_then(|fd| disclose(fd, bytes, VIEW_BYTES_MAX).ok());

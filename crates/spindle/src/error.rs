@@ -105,7 +105,7 @@ pub enum JoinError {
     #[error("the state could not be restored: {0}")]
     Restore(io::Error),
     /// Not everybody came, or nobody let this process in.
-    #[error("the wait is over: {gathering}; start who is missing, or wait longer")]
+    #[error("the wait is over: {gathering}; {}", gathering.remedy())]
     TimedOut {
         /// Who was there.
         gathering: Gathering,

@@ -12,19 +12,35 @@ pub struct Present {
     pub pid: u32,
 }
 
+/// A seed that could not be used when that was tried last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreached {
+    /// The seed.
+    pub seed: Address,
+    /// Why, in words.
+    pub why: String,
+}
+
 /// Who is there.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Gathering {
     /// How many members the group is founded by; in one that runs, how many it has.
     pub members: u32,
-    /// Who is here, by id.
+    /// Who is here, by id. In a group that spans hosts who founds it knows, and who is in it: nobody, if none of them has answered.
     pub present: Vec<Present>,
     /// The group runs and can't go on, so that it lets nobody in: too few of its members are left to agree on who is in it.
     /// Those are who is [present](Self::present).
     pub blocked: bool,
     /// What is known of the seeds, if names stand for several ([`Network::seed_count`](crate::Network::seed_count)).
     pub seeds: Option<Box<SeedsKnown>>,
+    /// To who founds the group: how many more of the seeds have to be here.
+    pub seeds_missing: u32,
+    /// The seeds that this process could not use when it tried last, in their order.
+    pub unreached: Vec<Unreached>,
 }
+
+/// So many of those that could not be used are told, and the number of the others.
+const UNREACHED_TOLD: usize = 4;
 
 /// What is known of seeds that names stand for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +58,11 @@ pub struct SeedsKnown {
 }
 
 impl Gathering {
+    /// Where nothing is known of seeds.
+    pub(crate) fn of(members: u32, present: Vec<Present>) -> Gathering {
+        Gathering { members, present, ..Gathering::default() }
+    }
+
     /// How many have yet to come.
     pub fn missing(&self) -> u32 {
         self.members.saturating_sub(self.present.len() as u32)
@@ -55,10 +76,16 @@ impl Gathering {
         }
         self
     }
-}
 
-impl fmt::Display for Gathering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// What to do about it.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self.present.is_empty() {
+            true => "see that the seeds run and can be reached, or wait longer",
+            false => "start who is missing, or wait longer",
+        }
+    }
+
+    fn write_present(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (here, members) = (self.present.len(), self.members);
         match self.blocked {
             true => write!(f, "the group runs, and only {here} of its {members} members are left (")?,
@@ -71,16 +98,34 @@ impl fmt::Display for Gathering {
                 write!(f, ": process {pid}")?;
             }
         }
-        match self.missing() {
+        match (self.missing(), self.seeds_missing) {
             _ if self.blocked => write!(
                 f,
                 "), too few to let anybody in; it goes on when others of them are back, and if those have died, end who is left to found \
                  it anew"
-            )?,
-            0 => write!(f, "), not all of them ready")?,
-            missing => write!(f, "), {missing} missing")?,
+            ),
+            (0, 0) => write!(f, "), not all of them ready"),
+            (0, seeds) => write!(f, "), and {seeds} more of the seeds must be"),
+            (missing, _) => write!(f, "), {missing} missing"),
         }
-        self.seeds.iter().try_for_each(|seeds| write!(f, "; {seeds}"))
+    }
+}
+
+impl fmt::Display for Gathering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.present.is_empty() {
+            // Nobody else is asked on one host.
+            true if self.seeds.is_none() && self.unreached.is_empty() => write!(f, "nobody has answered")?,
+            true => write!(f, "no seed has answered")?,
+            false => self.write_present(f)?,
+        }
+        self.seeds.iter().try_for_each(|seeds| write!(f, "; {seeds}"))?;
+        let told = self.unreached.iter().take(UNREACHED_TOLD);
+        told.into_iter().try_for_each(|Unreached { seed, why }| write!(f, "; {seed}: {why}"))?;
+        match self.unreached.len().saturating_sub(UNREACHED_TOLD) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more seeds can't be used"),
+        }
     }
 }
 
@@ -115,7 +160,7 @@ mod tests {
     #[test]
     fn who_waits_for_a_group_that_can_not_go_on_is_told_so() {
         let present = |pid| vec![Present { id: MemberId(4), pid }, Present { id: MemberId(5), pid: 0 }];
-        let gathering = |pid| Gathering { members: 4, present: present(pid), blocked: true, seeds: None };
+        let gathering = |pid| Gathering { blocked: true, ..Gathering::of(4, present(pid)) };
         // From one who knows its process, and then from one who does not.
         let told = gathering(0).behind(&gathering(77));
         assert_eq!(told, gathering(77));
@@ -126,7 +171,7 @@ mod tests {
     #[test]
     fn who_waits_is_told_what_for() {
         let present = vec![Present { id: MemberId(4), pid: 77 }];
-        let mut gathering = Gathering { members: 3, present, ..Gathering::default() };
+        let mut gathering = Gathering::of(3, present);
         let here = "1 of 3 members are here (member 4: process 77), 2 missing";
         assert_eq!(gathering.to_string(), here);
         let addresses = |count: u8| (1..=count).map(|last| format!("10.0.0.{last}:7411").parse().unwrap()).collect();
@@ -142,5 +187,19 @@ mod tests {
         assert_eq!(told(3, None, 0), all);
         assert_eq!(told(3, None, 1), format!("{all}, and 1 of those who wait have other addresses in mind"));
         assert_eq!(told(5, None, 0), "; 5 addresses of spindle:7411 are known, and 3 of them could found a group");
+    }
+
+    #[test]
+    fn who_waits_is_told_what_keeps_it_from_the_seeds() {
+        let unreached = |last: u8| Unreached { seed: format!("10.0.0.{last}:1").parse().unwrap(), why: "gone".into() };
+        let mut gathering = Gathering { unreached: vec![unreached(1)], ..Gathering::of(1, vec![]) };
+        assert_eq!(gathering.to_string(), "no seed has answered; 10.0.0.1:1: gone");
+        gathering.present.push(Present { id: MemberId(4), pid: 77 });
+        gathering.seeds_missing = 2;
+        gathering.unreached.push(unreached(2));
+        let here = "1 of 1 members are here (member 4: process 77), and 2 more of the seeds must be";
+        assert_eq!(gathering.to_string(), format!("{here}; 10.0.0.1:1: gone; 10.0.0.2:1: gone"));
+        gathering.unreached = (1..=9).map(unreached).collect();
+        assert!(gathering.to_string().ends_with("; 10.0.0.4:1: gone; and 5 more seeds can't be used"), "{gathering}");
     }
 }

@@ -210,15 +210,16 @@ impl Founding {
             self.tell(crew, &present);
             self.present.clone_from(&present);
         }
-        let is_complete = present.len() as u32 >= self.members && self.has_seeds(crew) && !self.exists();
-        (Gathering { members: self.members, present, ..Gathering::default() }, is_settled && is_complete)
+        let seeds_missing = self.seeds_missing(crew);
+        let is_complete = present.len() as u32 >= self.members && seeds_missing == 0 && !self.exists();
+        (Gathering { seeds_missing, ..Gathering::of(self.members, present) }, is_settled && is_complete)
     }
 
-    /// Whether more than half of the seeds are here, so that no two processes can found the group.
-    fn has_seeds(&self, crew: &Crew) -> bool {
+    /// How many more of the seeds have to be here, which takes more than half of them, so that no two processes can found the group.
+    fn seeds_missing(&self, crew: &Crew) -> u32 {
         let ids: Vec<MemberId> = self.asking.keys().copied().collect();
         let (here, all) = crew.net().map_or((0, 0), |net| net.seeds().among(&ids));
-        all == 0 || here > all / 2
+        if all == 0 { 0 } else { (all / 2 + 1).saturating_sub(here) as u32 }
     }
 
     /// Whether the group goes on somewhere.
@@ -430,7 +431,7 @@ impl<'a> Candidate<'a> {
         let bell = if config.network.is_some() { MemberBell::with_event() } else { MemberBell::create() };
         let (digest, bell) = (config.digest(), bell.map_err(no_bell)?);
         let deadline = after(Instant::now(), config.gather_timeout);
-        let seen = Gathering { members: config.members, ..Gathering::default() };
+        let seen = Gathering::of(config.members, vec![]);
         Ok(Candidate {
             config,
             dir,
@@ -539,7 +540,7 @@ impl<'a> Candidate<'a> {
             let (founds, claim) = seeds.unwrap_or_default();
             founding.take_up(founds, claim);
             let unlike = founding.unlike.len() as u32;
-            self.see_seeds(crew.net().and_then(|net| Some(SeedsKnown { unlike, ..net.seeds_known()? })));
+            self.see_seeds(crew, unlike);
             let mut rest = vec![];
             for news in news {
                 match news {
@@ -673,7 +674,7 @@ impl<'a> Candidate<'a> {
         let mut state: Option<(Arc<View>, Vec<Option<u64>>)> = None;
         loop {
             let here = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            self.see(here);
+            self.show(here);
             let tick = self.tick()?;
             let item = queue.take(tick);
             let came = item.is_some();
@@ -759,19 +760,22 @@ impl<'a> Candidate<'a> {
     }
 
     fn see(&mut self, gathering: Gathering) {
-        let seeds = self.seen.seeds.clone();
-        self.show(Gathering { seeds, ..gathering });
+        let Gathering { seeds, unreached, .. } = self.seen.clone();
+        self.show(Gathering { seeds, unreached, ..gathering });
     }
 
+    /// To begin with. Between hosts nobody knows who is here but who founds the group, or is in it.
     fn see_myself(&mut self, crew: &Crew) {
-        let present = vec![present(crew, crew.me)];
-        self.see(Gathering { members: self.config.members, present, ..Gathering::default() });
+        let founds = crew.net().is_none_or(|net| net.seeds().founds(Instant::now()));
+        let present = if founds { vec![present(crew, crew.me)] } else { vec![] };
+        self.show(Gathering { members: self.config.members, present, seeds_missing: 0, ..self.seen.clone() });
     }
 
-    /// What is known of the seeds.
-    fn see_seeds(&mut self, seeds: Option<SeedsKnown>) {
-        let gathering = Gathering { seeds: seeds.map(Box::new), ..self.seen.clone() };
-        self.show(gathering);
+    /// What is known of the seeds; `unlike` of those who wait have others in mind.
+    fn see_seeds(&mut self, crew: &Crew, unlike: u32) {
+        let Some(net) = crew.net() else { return };
+        let seeds = net.seeds_known().map(|seeds| Box::new(SeedsKnown { unlike, ..seeds }));
+        self.show(Gathering { seeds, unreached: net.unreached_seeds(), ..self.seen.clone() });
     }
 
     fn show(&mut self, gathering: Gathering) {

@@ -382,6 +382,10 @@ impl Learner {
             self.busy = Instant::now();
         }
         let is_time = self.follower.ask(wants_in)?;
+        if is_time && let Some(net) = self.follower.crew().net() {
+            let unreached = net.unreached_seeds();
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).unreached = unreached;
+        }
         if is_time && wants_in {
             self.queue.is_wanted.store(true, Ordering::Relaxed);
         }
@@ -411,7 +415,8 @@ impl Learner {
             }
             News::Waits(gathering) => {
                 let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-                *seen = gathering.behind(&seen);
+                let unreached = std::mem::take(&mut seen.unreached);
+                *seen = Gathering { unreached, ..gathering.behind(&seen) };
             }
             News::State { view, way } => {
                 if let Some((source, _)) = self.state_from.filter(|_| self.wants_state_of(view).is_some()) {

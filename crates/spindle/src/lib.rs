@@ -44,7 +44,7 @@ mod status;
 pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
-pub use gathering::{Gathering, Present, SeedsKnown};
+pub use gathering::{Gathering, Present, SeedsKnown, Unreached};
 pub use group::Group;
 pub use network::{Network, Transport};
 pub use node::{Node, Poll};

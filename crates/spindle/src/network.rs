@@ -5,7 +5,7 @@
 //! Everything else about a group is the same.
 use crate::error::JoinError;
 use crate::following::ASK_EVERY;
-use crate::gathering::SeedsKnown;
+use crate::gathering::{SeedsKnown, Unreached};
 use crate::seeds::{self, Claim, Seeds};
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_core::{MemberId, View, ViewId};
@@ -312,6 +312,11 @@ impl Net {
         self.seeds.known(Instant::now())
     }
 
+    /// The seeds that can't be used now, and why.
+    pub(crate) fn unreached_seeds(&self) -> Vec<Unreached> {
+        self.seeds.unreached()
+    }
+
     /// Among which seeds this process waits, to be told to others.
     pub(crate) fn make_claim(&mut self) -> Claim {
         self.seeds.make_claim(Instant::now())
@@ -377,6 +382,7 @@ impl Net {
         let event = self.endpoint.receive()?;
         match &event {
             Event::Reached { address, with } => self.seeds.reached(address, with.id, &with.address),
+            Event::Delayed { address, why } => self.seeds.not_reached(address, why.clone()),
             Event::Lost { with } if self.book.get(&with.id) == Some(with) => drop(self.asking.remove(&with.id)),
             Event::LookedUp { address, found } => {
                 let found = found.as_ref().map(Vec::as_slice).map_err(NetError::to_string);
@@ -386,8 +392,12 @@ impl Net {
                 self.dialling.remove(&(*view, with.id));
             }
             Event::Failed { address, purpose, why } => {
-                if let NetError::Myself { .. } = why {
-                    self.seeds.is_myself(address);
+                match why {
+                    NetError::Myself { .. } => self.seeds.is_myself(address),
+                    // There is a connection, or it was told before why there is none.
+                    NetError::Elsewhere { .. } | NetError::QueueFull { .. } => {}
+                    why if *purpose == Purpose::Mail => self.seeds.not_reached(address, why.reason()),
+                    _ => {}
                 }
                 if let Purpose::Part { view, .. } | Purpose::Guest { view, .. } = purpose {
                     self.dialling.retain(|(of, _), dialled| of != view || dialled != address);

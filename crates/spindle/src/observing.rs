@@ -8,6 +8,7 @@ use crate::error::{JoinError, ObserveError};
 use crate::following::{Begun, Follower};
 use crate::gathering::Gathering;
 use crate::joining::random_id;
+use crate::network::Net;
 use crate::{Message, ViewChange};
 use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
 use spindle_fabric::mail::{Mailbox, VISITOR_IDS_FROM};
@@ -161,16 +162,20 @@ impl Config {
         let mut follower = Follower::new(crew, self.observer_digest(), 1, self.object_bytes_max, (dir, group));
         let start = Instant::now();
         let deadline = after(start, self.gather_timeout);
-        let mut seen: Option<Gathering> = None;
+        let nobody = Gathering::of(1, vec![]);
+        let mut seen = nobody.clone();
         loop {
             follower.ask(false)?;
+            let mut now = seen.clone();
             for news in follower.news()? {
-                let News::Waits(gathering) = news else { continue };
-                let gathering = gathering.behind(seen.as_ref().unwrap_or(&Gathering::default()));
-                if seen.as_ref() != Some(&gathering) {
-                    progress(&gathering);
-                    seen = Some(gathering);
+                if let News::Waits(gathering) = news {
+                    now = gathering.behind(&seen);
                 }
+            }
+            now.unreached = follower.crew().net().map(Net::unreached_seeds).unwrap_or_default();
+            if now != seen {
+                progress(&now);
+                seen = now;
             }
             follower.begin()?;
             if let Some(view) = follower.view() {
@@ -186,17 +191,16 @@ impl Config {
                 });
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            match (cancelled.load(Ordering::Relaxed), seen.clone()) {
-                (true, seen) => {
-                    let nobody = Gathering { members: 1, ..Gathering::default() };
-                    return Err(JoinError::Cancelled { gathering: seen.unwrap_or(nobody) });
-                }
-                (false, Some(gathering)) if left.is_zero() => return Err(JoinError::TimedOut { gathering }),
-                (false, None) if left.is_zero() => {
-                    return Err(JoinError::Silent { group: self.group, waited: start.elapsed() });
-                }
-                _ => follower.wait(left.min(TICK)),
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(JoinError::Cancelled { gathering: seen });
             }
+            if left.is_zero() && seen == nobody {
+                return Err(JoinError::Silent { group: self.group, waited: start.elapsed() });
+            }
+            if left.is_zero() {
+                return Err(JoinError::TimedOut { gathering: seen });
+            }
+            follower.wait(left.min(TICK));
         }
     }
 }

@@ -8,7 +8,7 @@
 //! - who has made a claim makes another only after [`CHANGE_AFTER`], when nobody counts the first any more.
 //!
 //! Time is an argument here.
-use crate::gathering::SeedsKnown;
+use crate::gathering::{SeedsKnown, Unreached};
 use spindle_core::MemberId;
 use spindle_core::limits::MEMBERS_MAX;
 use spindle_fabric::net::Address;
@@ -45,6 +45,8 @@ pub(crate) struct Seeds {
     /// Who is there, and where it says that it is; at other addresses as well, which may be seeds tomorrow: a connection that stands is
     /// not made again then.
     at: BTreeMap<Address, (MemberId, Address)>,
+    /// Those that could not be used when that was tried last, and why.
+    unreached: BTreeMap<Address, String>,
     /// If they stand for a number of processes that was given.
     many: Option<Many>,
 }
@@ -78,14 +80,14 @@ struct Name {
 impl Seeds {
     /// Those of a process that is reached at `me`; `count` of them, if that was given.
     pub(crate) fn new(given: Vec<Address>, count: Option<u32>, me: Address) -> Seeds {
-        let (own, at) = Default::default();
+        let (own, at, unreached) = Default::default();
         let many = count.map(|wanted| Many {
             wanted,
             names: given.iter().filter(|seed| seed.is_name()).cloned().map(Name::new).collect(),
             given: given.clone(),
             claimed: None,
         });
-        let mut seeds = Seeds { me, list: given, own, at, many };
+        let mut seeds = Seeds { me, list: given, own, at, unreached, many };
         seeds.list_anew();
         seeds
     }
@@ -98,6 +100,7 @@ impl Seeds {
         self.list = sorted.into_iter().collect();
         let list = &self.list;
         self.own.retain(|own| list.contains(own));
+        self.unreached.retain(|seed, _| list.contains(seed));
     }
 
     /// In their order.
@@ -118,11 +121,25 @@ impl Seeds {
 
     /// Notes who is at `address`, and says that it is at `own`.
     pub(crate) fn reached(&mut self, address: &Address, id: MemberId, own: &Address) {
+        self.unreached.remove(address);
         self.at.insert(address.clone(), (id, own.clone()));
         if self.at.len() > PLACES_MAX {
             let list = &self.list;
             self.at.retain(|seed, _| list.contains(seed));
         }
+    }
+
+    /// Notes why `address` can't be used.
+    pub(crate) fn not_reached(&mut self, address: &Address, why: String) {
+        if self.list.contains(address) {
+            self.unreached.insert(address.clone(), why);
+        }
+    }
+
+    /// Those that could not be used when that was tried last.
+    pub(crate) fn unreached(&self) -> Vec<Unreached> {
+        let unreached = |seed: &Address| Some(Unreached { seed: seed.clone(), why: self.unreached.get(seed)?.clone() });
+        self.list.iter().filter_map(unreached).collect()
     }
 
     /// At which seed somebody is who says that it is at `own`. Another process with its id, before it or beside it, may be at another.
@@ -411,6 +428,22 @@ mod tests {
             seeds.reached(&at(&format!("10.1.{}.{}:1", last >> 8, last & 255)), MemberId(last), &own(last));
         }
         assert!(seeds.at.len() < PLACES_MAX && seeds.place(MemberId(8), &own(8)).is_some());
+    }
+
+    #[test]
+    fn why_a_seed_can_not_be_used_is_kept_until_it_is_reached_or_is_none() {
+        let (mut seeds, now) = self::seeds(3);
+        answer(&mut seeds, &[3, 4], now);
+        for last in [3, 4, 8] {
+            seeds.not_reached(&at(&format!("10.0.0.{last}:7411")), format!("why {last}"));
+        }
+        let told = |seeds: &Seeds| seeds.unreached().into_iter().map(|one| one.why).collect::<Vec<_>>();
+        assert_eq!(told(&seeds), ["why 3", "why 4"]);
+        seeds.not_reached(&at("10.0.0.4:7411"), "another".into());
+        seeds.reached(&at("10.0.0.3:7411"), MemberId(9), &at("10.0.0.3:7411"));
+        assert_eq!(told(&seeds), ["another"]);
+        answer(&mut seeds, &[3, 5], now + LOOK_UP_EVERY);
+        assert_eq!(told(&seeds), [""; 0]);
     }
 
     #[test]

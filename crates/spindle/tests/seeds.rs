@@ -2,9 +2,10 @@
 mod common;
 
 use common::Scratch;
+use rcgen::{CertificateParams, KeyPair};
 use spindle::{
-    Batch, Config, Gathering, Group, Handler, JoinError, Names, Network, Node, Publisher, SeedsKnown, Snapshot, State,
-    SubgroupId,
+    Batch, Config, Gathering, Group, Handler, Identity, JoinError, Names, Network, Node, Publisher, Security,
+    SeedsKnown, Snapshot, State, SubgroupId,
 };
 use std::io::{Cursor, Read};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -78,6 +79,23 @@ impl World {
         }
     }
 
+    fn at(&self, last: u8) -> String {
+        format!("127.0.0.{last}:{}", self.port)
+    }
+
+    /// One that looks for its group at seeds of which each is one process, as who founds it by itself.
+    fn looking(&self, last: u8, seeds: &[&str]) -> Config {
+        let mut config = self.config(last, 1, 1, &Book::default());
+        let network = config.network.as_mut().unwrap();
+        (network.seed_count, network.seeds) = (None, seeds.iter().map(|seed| seed.parse().unwrap()).collect());
+        config
+    }
+
+    /// One that founds its group at its own address, where it waits for another member.
+    fn waiting(&self, last: u8) -> Config {
+        Config { members: 2, ..self.looking(last, &[&self.at(last)]) }
+    }
+
     fn start(&self, config: Config) -> Joining {
         let (tell, told) = channel();
         let cancelled = Arc::clone(&self.cancelled);
@@ -104,6 +122,24 @@ impl Joining {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("not {what}: {last:?}"),
             }
         }
+    }
+
+    /// Waits until it is told all of that.
+    fn is_told(&self, parts: &[&str]) {
+        let (start, mut last) = (Instant::now(), None);
+        while let Ok((_, gathering)) = self.told.recv_timeout(LONG.saturating_sub(start.elapsed())) {
+            let text = gathering.to_string();
+            if parts.iter().all(|part| text.contains(part)) {
+                return;
+            }
+            last = Some(text);
+        }
+        panic!("not {parts:?}, but {last:?}");
+    }
+
+    /// With what it ended.
+    fn error(self) -> String {
+        self.thread.join().unwrap().unwrap_err().to_string()
     }
 
     fn joined(self) -> Node {
@@ -253,4 +289,89 @@ fn who_can_not_look_a_name_up_says_so() {
     config.network.as_mut().unwrap().seeds = vec![];
     let error = config.join().unwrap_err().to_string();
     assert!(error.contains("seed_count is 1: there are no seeds to count"), "{error}");
+}
+
+#[test]
+fn who_can_not_use_a_seed_is_told_why() {
+    let world = World::new("useless-seeds", &[2, 8, 9]);
+    let mute = TcpListener::bind((ip(8), world.port)).unwrap();
+    let member = world.start(world.looking(2, &[&world.at(9), "elsewhere:7411", &world.at(8)]));
+    let refused = format!("{}: Connection refused", world.at(9));
+    let unknown = "; elsewhere:7411: can't be resolved: nobody knows elsewhere;";
+    let silent = format!("{}: did not say who it is within 2s", world.at(8));
+    member.is_told(&["no seed has answered; ", &refused, unknown, &silent]);
+    world.cancelled.store(true, Ordering::Relaxed);
+    let error = member.error();
+    assert!([&refused, unknown, &silent].iter().all(|part| error.contains(*part)), "{error}");
+    drop(mute);
+}
+
+#[test]
+fn who_has_too_few_of_the_seeds_to_found_the_group_is_told_which_and_why() {
+    let world = World::new("few-seeds-told", &[2, 8, 9]);
+    let founder = world.start(world.looking(2, &[&world.at(2), &world.at(8), &world.at(9)]));
+    let refused = [8, 9].map(|last| format!("{}: Connection refused", world.at(last)));
+    founder.is_told(&["), and 1 more of the seeds must be; ", &refused[0], &refused[1]]);
+    world.cancelled.store(true, Ordering::Relaxed);
+    assert!(!founder.error().contains("not all of them ready"));
+}
+
+#[test]
+fn who_is_refused_for_another_group_is_told_which() {
+    let world = World::new("other-group", &[2, 3]);
+    let other = world.start(Config { group: "somebody-elses".into(), ..world.waiting(3) });
+    let member = world.start(world.looking(2, &[&world.at(3)]));
+    member.is_told(&[&format!("{}: refused: it belongs to group somebody-elses", world.at(3))]);
+    world.cancelled.store(true, Ordering::Relaxed);
+    assert!(other.error().contains("1 of 2 members are here"));
+    assert!(member.error().contains("no seed has answered; "));
+}
+
+/// A certificate that is its own authority.
+fn identity(world: &World, name: &str) -> Identity {
+    std::fs::create_dir_all(&world.scratch.0).unwrap();
+    let [pem_at, key_at] = ["pem", "key"].map(|end| world.scratch.0.join(format!("{name}.{end}")));
+    let key = KeyPair::generate().unwrap();
+    let pem = CertificateParams::new(vec!["host".into()]).unwrap().self_signed(&key).unwrap().pem();
+    std::fs::write(&pem_at, pem).unwrap();
+    std::fs::write(&key_at, key.serialize_pem()).unwrap();
+    Identity::load(&pem_at, &pem_at, &key_at).unwrap()
+}
+
+#[test]
+fn who_comes_without_tls_or_with_it_or_with_that_of_another_authority_is_told() {
+    let world = World::new("tls-told", &[2, 3, 4, 5, 6]);
+    let secured = |name: &str, mut config: Config| {
+        config.network.as_mut().unwrap().security = Security::Tls(identity(&world, name));
+        config
+    };
+    let seeds = [world.start(secured("a", world.waiting(2))), world.start(world.waiting(3))];
+    let plain = world.start(world.looking(4, &[&world.at(2)]));
+    let other = world.start(secured("b", world.looking(5, &[&world.at(2)])));
+    let lonely = world.start(secured("c", world.looking(6, &[&world.at(3)])));
+    let closed = "it closed the connection before it answered, as one does that expects TLS, or does not";
+    plain.is_told(&["no seed has answered; ", &world.at(2), closed]);
+    lonely.is_told(&["no seed has answered; ", &world.at(3), closed]);
+    other.is_told(&["no seed has answered; ", &world.at(2), "no TLS: invalid peer certificate"]);
+    world.cancelled.store(true, Ordering::Relaxed);
+    for one in seeds.into_iter().chain([plain, other, lonely]) {
+        one.error();
+    }
+}
+
+#[test]
+fn who_learns_or_observes_is_told_why_it_can_not_use_a_seed() {
+    let world = World::new("useless-to-learn", &[2, 9]);
+    let looking = || Config { gather_timeout: Duration::from_secs(2), ..world.looking(2, &[&world.at(9)]) };
+    let never = AtomicBool::new(false);
+    let learning = looking().learn(&mut Keeper::default(), &mut |_| {}, &never).unwrap_err().to_string();
+    let mut told = vec![];
+    let observing = looking().observe_with(&mut |gathering| told.push(gathering.to_string()), &never);
+    let observing = observing.unwrap_err().to_string();
+    let why = format!("no seed has answered; {}: Connection refused", world.at(9));
+    assert!(told.iter().any(|told| told.contains(&why)), "{told:?}");
+    for error in [learning, observing] {
+        assert!(error.starts_with(&format!("the wait is over: {why}")), "{error}");
+        assert!(error.ends_with("; see that the seeds run and can be reached, or wait longer"), "{error}");
+    }
 }

@@ -104,7 +104,8 @@ pub(crate) struct Args {
     /// Tell what happens on the standard error, as one JSON object a line.
     ///
     /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid; blocked:
-    /// true if the group runs, and too few of its members are left to let anybody in; with --seed-count, seeds: wanted, known, failed, unlike), "joined" (view, rank, id, members: a list of
+    /// true if the group runs, and too few of its members are left to let anybody in; with --seed-count, seeds: wanted, known, failed, unlike;
+    /// if there are any, unreached: a list of seed and why, and seeds_missing: how many more of the seeds a founder needs), "joined" (view, rank, id, members: a list of
     /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "evicted" (view, id, sent, delivered, unconfirmed), every
     /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
     /// (message, status).

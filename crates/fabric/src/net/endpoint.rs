@@ -90,6 +90,13 @@ pub enum Event {
         /// Who is there.
         with: Card,
     },
+    /// Letters to that address wait longer: an attempt to connect came to nothing, and others follow until they are given up.
+    Delayed {
+        /// The address.
+        address: Address,
+        /// [Why](NetError::reason).
+        why: String,
+    },
     /// A dial, or letters ([`Purpose::Mail`]) to that address, came to nothing.
     Failed {
         /// The address.
@@ -208,7 +215,7 @@ impl Endpoint {
 
     /// Writes to who is at `to`, if that is `whom`; `None`: whoever it is.
     ///
-    /// Connects if there is no connection, and tries again if it fails. Letters to one address arrive in the order in which they were sent,
+    /// Connects if there is no connection, and tries again if it fails ([`Event::Delayed`]). Letters to one address arrive in the order in which they were sent,
     /// each once or not at all. They are given up, with [`Event::Failed`], when there was no connection for 5 s, or never can be. If
     /// 1024 letters wait, or 128 MiB, what was sent last is dropped, and the first time that is told.
     ///

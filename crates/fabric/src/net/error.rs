@@ -131,6 +131,23 @@ pub enum NetError {
 }
 
 impl NetError {
+    /// What is wrong, without the address and without a remedy: for who lists several addresses.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Insecure { .. } => {
+                "it leads off this host, and there is neither TLS nor word of a trusted network".into()
+            }
+            Self::Resolve { source, .. } => format!("can't be resolved: {source}"),
+            Self::Connect { source, .. } => source.to_string(),
+            Self::TimedOut { what, after, .. } => format!("did not {what} within {after:?}"),
+            Self::Stranger { what, .. } => format!("does not speak as Spindle does: {what}"),
+            Self::Tls { why, .. } => format!("no TLS: {why}"),
+            Self::Declined { why, .. } => format!("refused: {why}"),
+            Self::Broken { source, .. } => format!("the connection failed: {source}"),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether trying again soon is of no use.
     pub(super) fn is_final(&self) -> bool {
         match self {

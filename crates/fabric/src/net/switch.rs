@@ -376,7 +376,10 @@ impl Switch {
                 self.deliver(post);
             }
             Err(why) if why.is_final() => self.give_up(post, why),
-            Err(why) => found.disconnected(Some(why)),
+            Err(why) => {
+                self.exchange.tell(Event::Delayed { address, why: why.reason() });
+                found.disconnected(Some(why));
+            }
         }
     }
 

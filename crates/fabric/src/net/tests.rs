@@ -69,9 +69,10 @@ fn refused(options: Options) -> NetError {
 }
 
 impl Host {
-    /// The next event, but for those of connections that letters brought about.
+    /// The next event, but for those of connections that letters brought about, or have yet to.
     fn receive(&self) -> Option<Event> {
-        std::iter::from_fn(|| self.endpoint.receive()).find(|event| !matches!(event, Event::Reached { .. }))
+        std::iter::from_fn(|| self.endpoint.receive())
+            .find(|event| !matches!(event, Event::Reached { .. } | Event::Delayed { .. }))
     }
 
     fn next(&self) -> Event {
@@ -379,6 +380,28 @@ fn who_stays_away_fails_its_letters_and_dials() {
     near.dial(&Address::of_name("no..name", 1), None, PURPOSES[1]);
     let why = near.failed().2;
     assert!(matches!(why, NetError::Resolve { .. }), "{why}");
+}
+
+#[test]
+fn why_letters_wait_is_told_before_they_are_given_up() {
+    let near = host(1);
+    let (_kept, nobody) = deserted();
+    send_numbered(&near, &nobody, 1);
+    let start = Instant::now();
+    let mut delays = 0;
+    loop {
+        assert!(start.elapsed() < PATIENCE, "told {delays} times");
+        match near.endpoint.receive() {
+            Some(Event::Delayed { address, why }) => {
+                assert_eq!((address, why.starts_with("Connection refused")), (nobody.clone(), true), "{why}");
+                delays += 1;
+            }
+            Some(Event::Failed { why, .. }) => break assert!(matches!(why, NetError::Connect { .. }), "{why}"),
+            Some(other) => panic!("{other:?}"),
+            None => std::thread::yield_now(),
+        }
+    }
+    assert!(delays > 1);
 }
 
 #[test]
@@ -838,9 +861,13 @@ fn certificates_have_their_time() {
     let authority = Authority::new();
     let far = secured(2, LOOPBACK, authority.identity());
     let expired = authority.sign("expired", |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
-    tls_fails_between(&secured(1, LOOPBACK, authority.load(&expired)), &far);
+    let old = secured(1, LOOPBACK, authority.load_in(2000, &expired));
+    tls_fails_between(&old, &far);
+    far.dial(old.address(), None, PURPOSES[0]);
+    let why = far.failed().2.reason();
+    assert_eq!(why, "no TLS: invalid peer certificate: it expired at 2001-01-01 00:00:00 UTC");
     let early = authority.sign("early", |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
-    tls_fails_between(&secured(3, LOOPBACK, authority.load(&early)), &far);
+    tls_fails_between(&secured(3, LOOPBACK, authority.load_in(4001, &early)), &far);
     // With one that is right all is well.
     let near = secured(4, LOOPBACK, authority.identity());
     send_numbered(&near, far.address(), 0);

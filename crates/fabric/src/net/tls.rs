@@ -5,6 +5,7 @@
 //! made. So an authority must sign for nobody else, and a member can take another's id: certificates keep strangers out, they do
 //! not protect members from each other. A certificate can't be revoked; it can be made for a short time.
 use crate::tcp::{SocketStream, Space, Stream};
+use rustls::CertificateError::{ExpiredContext, NotValidYetContext};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -14,7 +15,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use rustls::{CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, InconsistentKeys};
+use rustls::{ClientConfig, ClientConnection, Connection, DigitallySignedStruct, InconsistentKeys};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, SignatureScheme};
 use std::fmt;
 use std::io::{self, BufRead, IoSlice, Write};
@@ -83,6 +84,24 @@ pub enum TlsError {
         /// What is wrong.
         why: String,
     },
+    /// The certificate, or one between it and the authority's, is out of date.
+    #[error("the certificate in {} expired at {at}; make a new one, signed by the same authority", path.display())]
+    Expired {
+        /// The file.
+        path: PathBuf,
+        /// When.
+        at: String,
+    },
+    /// The certificate, or one between it and the authority's, is for later.
+    #[error("the certificate in {} is valid from {from} on, and by this host's clock it is {now}; set the clock, or wait", path.display())]
+    NotValidYet {
+        /// The file.
+        path: PathBuf,
+        /// From when on.
+        from: String,
+        /// What time it is.
+        now: String,
+    },
     /// The certificate is for another key.
     #[error("the key in {} is not that of the certificate in {}; name the two that were made together", key.display(), certificate.display())]
     Mismatch {
@@ -95,8 +114,21 @@ pub enum TlsError {
 
 /// What TLS has against a connection, inside an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
+#[error("{}", in_words(.0))]
 struct Fault(rustls::Error);
+
+/// As rustls says it, but for dates: it counts the seconds up to now, and would say something else each time.
+fn in_words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(ExpiredContext { not_after, .. }) => {
+            format!("invalid peer certificate: it expired at {}", date(*not_after))
+        }
+        rustls::Error::InvalidCertificate(NotValidYetContext { not_before, .. }) => {
+            format!("invalid peer certificate: it is valid from {} on", date(*not_before))
+        }
+        other => other.to_string(),
+    }
+}
 
 /// Whether TLS has something against the connection, rather than the system.
 pub(super) fn is_fault(error: &io::Error) -> bool {
@@ -106,11 +138,21 @@ pub(super) fn is_fault(error: &io::Error) -> bool {
 impl Identity {
     /// From PEM files: the certificates of the authority, that of this process with those between, and its key.
     ///
-    /// Dates are not looked at here: they are, by the other side, each time that a connection is made.
+    /// Dates are looked at here, and by the other side each time that a connection is made.
     ///
     /// # Errors
     /// The first file that won't do.
     pub fn load(authority: &Path, certificate: &Path, key: &Path) -> Result<Identity, TlsError> {
+        Identity::load_at(authority, certificate, key, UnixTime::now())
+    }
+
+    /// As somebody whose clock says that it is `now`.
+    pub(super) fn load_at(
+        authority: &Path,
+        certificate: &Path,
+        key: &Path,
+        now: UnixTime,
+    ) -> Result<Identity, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let useless = |why: &dyn fmt::Display| TlsError::Authority { path: authority.into(), why: why.to_string() };
         let mut roots = RootCertStore::empty();
@@ -122,13 +164,20 @@ impl Identity {
             .build()
             .map_err(|error| useless(&error))?;
         let servers = Arc::new(ByAuthority { roots, algorithms: provider.signature_verification_algorithms });
-        let wrong = |why: rustls::Error| TlsError::Certificate {
-            path: certificate.into(),
-            authority: authority.into(),
-            why: why.to_string(),
+        let wrong = |why: rustls::Error| {
+            let path = certificate.into();
+            match why {
+                rustls::Error::InvalidCertificate(ExpiredContext { not_after, .. }) => {
+                    TlsError::Expired { path, at: date(not_after) }
+                }
+                rustls::Error::InvalidCertificate(NotValidYetContext { not_before, time }) => {
+                    TlsError::NotValidYet { path, from: date(not_before), now: date(time) }
+                }
+                other => TlsError::Certificate { path, authority: authority.into(), why: other.to_string() },
+            }
         };
         let mine = certified(certificate, key, &provider, wrong)?;
-        check(&mine, &*clients, &servers).map_err(wrong)?;
+        check(&mine, &*clients, &servers, now).map_err(wrong)?;
         let mine = Arc::new(SingleCertAndKey::from(mine));
         let new = "the provider has TLS 1.3";
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -209,22 +258,38 @@ fn certified(
     }
 }
 
-/// Whether others with the same authority would take it, but for its dates.
-fn check(mine: &CertifiedKey, clients: &dyn ClientCertVerifier, servers: &ByAuthority) -> Result<(), rustls::Error> {
-    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+/// Whether others with the same authority would take it at this time.
+fn check(
+    mine: &CertifiedKey,
+    clients: &dyn ClientCertVerifier,
+    servers: &ByAuthority,
+    now: UnixTime,
+) -> Result<(), rustls::Error> {
     let (first, rest) = mine.cert.split_first().expect("a certificate was read");
-    let now = UnixTime::now();
-    let verdicts = [clients.verify_client_cert(first, rest, now).map(drop), servers.verify(first, rest, now)];
-    for verdict in verdicts {
-        match verdict {
-            Ok(()) => {}
-            Err(rustls::Error::InvalidCertificate(
-                Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
-            )) => {}
-            Err(error) => return Err(error),
-        }
+    clients.verify_client_cert(first, rest, now)?;
+    servers.verify(first, rest, now)
+}
+
+/// A time as people read it.
+fn date(time: UnixTime) -> String {
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let (mut day, second) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
+    let mut year = 1970;
+    // A certificate's date has four digits for its year.
+    while day >= 365 + u64::from(is_leap(year)) {
+        day -= 365 + u64::from(is_leap(year));
+        year += 1;
     }
-    Ok(())
+    let mut month = 1;
+    for days in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", day + 1)
 }
 
 /// Knows who is dialled by the authority that signed, whatever the names are.
@@ -691,8 +756,31 @@ mod tests {
             let (cert, key) = authority.sign("half", |params| params.extended_key_usages = vec![usage]);
             assert!(matches!(load(&ca, &cert, &key), TlsError::Certificate { .. }));
         }
-        // Dates are for the others to judge.
-        let (cert, key) = authority.sign("old", |params| params.not_after = rcgen::date_time_ymd(1999, 1, 1));
-        Identity::load(&ca, &cert, &key).unwrap();
+    }
+
+    #[test]
+    fn who_has_a_certificate_that_is_out_of_date_or_for_later_is_told_when() {
+        let authority = Authority::new();
+        let refused = |(cert, key): (PathBuf, PathBuf)| {
+            let why = Identity::load(&authority.path("ca.pem"), &cert, &key).unwrap_err().to_string();
+            assert!(why.contains(cert.to_str().unwrap()), "{why}");
+            why
+        };
+        let old = authority.sign("old", |params| params.not_after = rcgen::date_time_ymd(2000, 2, 29));
+        let why = refused(old);
+        assert!(why.contains("expired at 2000-02-29 00:00:00 UTC"), "{why}");
+        let early = authority.sign("early", |params| params.not_before = rcgen::date_time_ymd(4000, 12, 31));
+        let why = refused(early);
+        assert!(why.contains("valid from 4000-12-31 00:00:00 UTC on, and by this host's clock it is 2"), "{why}");
+    }
+
+    #[test]
+    fn times_are_told_as_people_read_them() {
+        let told = |seconds| date(UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds)));
+        assert_eq!(told(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(told(951_868_799), "2000-02-29 23:59:59 UTC");
+        assert_eq!(told(951_868_800), "2000-03-01 00:00:00 UTC");
+        assert_eq!(told(4_107_542_400), "2100-03-01 00:00:00 UTC");
+        assert_eq!(told(253_402_300_799), "9999-12-31 23:59:59 UTC");
     }
 }
