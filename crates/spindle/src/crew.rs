@@ -609,7 +609,7 @@ impl Crew {
         let comes = matches!(purpose, Purpose::Part { view, .. } if self.is_new(*view, with.id));
         let is_member = self.members.contains(&with.id) && !comes;
         let Ways::Mail { net: Some(net), mailbox, .. } = &mut self.ways else { return false };
-        if is_member && net.is_namesake(with, is_member, mailbox) {
+        if is_member && net.is_namesake(with, true, mailbox) {
             return false;
         }
         net.learn(with.clone());

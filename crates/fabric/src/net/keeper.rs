@@ -61,7 +61,7 @@ pub(super) enum Fate {
 /// The keeper, as its process sees it. Dropped, it says goodbye to all.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    /// To the thread. `None`: it is being dropped.
+    /// To the thread. `None`: that is gone.
     channel: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -282,7 +282,7 @@ impl Line {
         });
         let Some((what, number)) = bytes.get(..got).and_then(read_word) else { return false };
         if what == Order::Release as u8 {
-            self.let_go(number, GOODBYE);
+            self.let_go(number);
             return true;
         }
         let is_watched = |connection: &OwnedFd| {
@@ -328,14 +328,14 @@ impl Line {
             Ok((0, _)) | Err(Errno::CONNRESET) if kept.stage == Stage::Begun => Fate::Ended,
             _ => Fate::Over,
         };
-        self.let_go(number, GOODBYE);
+        self.let_go(number);
         self.tell(number, fate);
     }
 
-    /// Closes a connection with a word.
-    fn let_go(&mut self, number: u64, word: u8) {
+    /// Says goodbye on a connection and closes it.
+    fn let_go(&mut self, number: u64) {
         if let Some(kept) = self.kept.remove(&number) {
-            kept.say(word);
+            kept.say(GOODBYE);
             // It would stay on the list as long as another table has it.
             let _ = epoll::delete(&self.epoll, &kept.connection);
         }

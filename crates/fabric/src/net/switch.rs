@@ -83,6 +83,11 @@ impl Life {
     fn new(with: Card, incarnation: u128, view: ViewId, dialled: bool) -> Life {
         Life { with, incarnation, view, dialled, connection: None, deadline: Instant::now() + HELLO_DEADLINE }
     }
+
+    /// By when it has to mean something, if it does not yet.
+    fn begins_by(&self) -> Option<Instant> {
+        self.connection.as_ref().map(|_| self.deadline)
+    }
 }
 
 impl Switch {
@@ -163,7 +168,7 @@ impl Switch {
         let posts = self.posts.values().filter_map(Post::wake_at);
         let attempts = self.attempts.values().map(Attempt::wake_at);
         let strangers = self.strangers.values().map(|stranger| stranger.deadline);
-        let lives = self.lives.values().filter(|life| life.connection.is_some()).map(|life| life.deadline);
+        let lives = self.lives.values().filter_map(Life::begins_by);
         let wake_at = posts.chain(attempts).chain(strangers).chain(lives).chain(self.refused_until).chain(end).min();
         let mut at_most = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
         if !self.unread.is_empty() && !self.paused {
@@ -196,10 +201,7 @@ impl Switch {
         let due: Vec<u64> =
             self.strangers.iter().filter(|(_, stranger)| stranger.deadline <= now).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.question(id));
-        let is_late = |life: &Life| life.connection.is_some() && life.deadline <= now;
-        for (id, _) in self.lives.extract_if(.., |_, life| is_late(life)) {
-            self.keeper.iter().flatten().for_each(|keeper| keeper.release(id));
-        }
+        self.release(|life| life.begins_by().is_some_and(|by| by <= now));
         let is_due = |post: &Post| post.wake_at().is_some_and(|at| at <= now);
         let due: Vec<u64> = self.posts.iter().filter(|(_, post)| is_due(post)).map(|(id, _)| *id).collect();
         for id in due {
@@ -268,7 +270,7 @@ impl Switch {
             Command::LookUp { address } => self.look_up(address),
             Command::Watch { to, whom, incarnation, view } => {
                 let is_impossible = matches!(self.keeper, Some(None));
-                let counts = |life: &Life| life.dialled || life.connection.is_none();
+                let counts = |life: &Life| life.dialled || life.begins_by().is_none();
                 let is_begun = self.lives.values().any(|life| life.with.id == whom && counts(life));
                 if !is_impossible && !is_begun && !self.attempts.values().any(|attempt| attempt.watches(whom)) {
                     self.attempt(to, Some(whom), Purpose::Life { incarnation, view }, None);
@@ -278,9 +280,7 @@ impl Switch {
                 for (id, _) in self.attempts.extract_if(.., |_, attempt| attempt.watches(whom)) {
                     self.resolver.forget(id);
                 }
-                for (id, _) in self.lives.extract_if(.., |_, life| life.with.id == whom) {
-                    self.keeper.iter().flatten().for_each(|keeper| keeper.release(id));
-                }
+                self.release(|life| life.with.id == whom);
             }
             Command::Forget { to } => {
                 if let Some(id) = self.posts_by_address.remove(&to) {
@@ -497,6 +497,13 @@ impl Switch {
         self.next_id += 1;
         if keeper.keep(self.next_id, connection.fd(), life.dialled).is_ok() {
             self.lives.insert(self.next_id, Life { connection: Some(connection), ..life });
+        }
+    }
+
+    /// Lets go of some.
+    fn release(&mut self, is_done: impl Fn(&Life) -> bool) {
+        for (id, _) in self.lives.extract_if(.., |_, life| is_done(life)) {
+            self.keeper.iter().flatten().for_each(|keeper| keeper.release(id));
         }
     }
 
