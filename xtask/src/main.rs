@@ -21,6 +21,7 @@ Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [
        cargo xtask instructions --bless
        cargo xtask scope --long
        cargo xtask loom --long
+       cargo xtask miri --long
 
   --list       name the steps and what they check
   --bless      write what is counted to benches/instructions.json

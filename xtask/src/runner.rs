@@ -1,6 +1,6 @@
 //! Runs steps one after the other, all of them even if some fail, and sums up. A step's output goes to a file in
 //! `target/ci-logs` and is shown if it fails.
-use crate::process::{Interrupted, Session, Signals};
+use crate::process::{Interrupted, Session, Signals, Skipped};
 use crate::steps::Step;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
@@ -22,9 +22,14 @@ impl Outcome {
     fn line(&self) -> String {
         let (verdict, remark) = match &self.result {
             Ok(remark) => ("ok", remark.as_str()),
+            Err(error) if error.is::<Skipped>() => ("skipped", ""),
             Err(_) => ("FAILED", ""),
         };
-        format!("{:<12} {:>8.1}  {verdict:<6} {remark}", self.name, self.seconds).trim_end().to_owned()
+        format!("{:<12} {:>8.1}  {verdict:<7} {remark}", self.name, self.seconds).trim_end().to_owned()
+    }
+
+    fn is_skipped(&self) -> bool {
+        self.result.as_ref().is_err_and(|error| error.is::<Skipped>())
     }
 }
 
@@ -58,6 +63,7 @@ fn run_one(step: &Step, root: &Path, verbose: bool, signals: &Signals) -> Result
     match &outcome.result {
         Ok(_) => println!("ok ({:.1} s)", outcome.seconds),
         Err(error) if error.is::<Interrupted>() => {}
+        Err(error) if error.is::<Skipped>() => println!("{error}"),
         Err(error) => {
             println!("FAILED ({:.1} s)", outcome.seconds);
             if !verbose {
@@ -86,9 +92,30 @@ fn sum_up(outcomes: &[Outcome]) -> ExitCode {
     for outcome in outcomes {
         println!("{}", outcome.line());
     }
-    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
+    let skipped: Vec<&str> =
+        outcomes.iter().filter(|outcome| outcome.is_skipped()).map(|outcome| outcome.name).collect();
+    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err() && !outcome.is_skipped()).count();
     let seconds: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
     println!("{:<12} {seconds:>8.1}", "all");
-    println!("{} passed, {failed} failed", outcomes.len() - failed);
+    println!("{}", last_line(outcomes.len() - failed - skipped.len(), failed, &skipped));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The last line names skipped steps, so that a reader does not take them for steps that passed.
+fn last_line(passed: usize, failed: usize, skipped: &[&str]) -> String {
+    match skipped {
+        [] => format!("{passed} passed, {failed} failed"),
+        names => format!("{passed} passed, {failed} failed, {} skipped: {}", names.len(), names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_names_what_was_skipped() {
+        assert_eq!(last_line(3, 1, &[]), "3 passed, 1 failed");
+        assert_eq!(last_line(3, 0, &["miri"]), "3 passed, 0 failed, 1 skipped: miri");
+    }
 }

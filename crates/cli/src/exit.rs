@@ -1,4 +1,5 @@
 //! Exit statuses, and the errors that lead to them.
+use crate::lines;
 use rustix::io::Errno;
 use serde_json::json;
 use spindle::settings::SettingsError;
@@ -63,7 +64,7 @@ impl Failure {
     pub(crate) fn print(&self) {
         let error = self.message();
         if self.json {
-            eprintln!("{}", json!({"event": "error", "message": error, "status": self.status}));
+            lines::tell(json!({"event": "error", "message": error, "status": self.status}));
         } else {
             eprintln!("error: {error}");
         }

@@ -10,6 +10,8 @@ mod clock;
 mod config;
 mod demo;
 mod exit;
+mod lines;
+mod log;
 mod member;
 mod membership;
 mod observe;
@@ -30,7 +32,7 @@ mod waiting;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 7)");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 8)");
 
 /// Ordered multicast among processes: every member gets every message in the same order, at memory speed.
 #[derive(Debug, Parser)]

@@ -20,6 +20,13 @@ pub(crate) struct Membership {
     #[arg(long, value_name = "SECONDS")]
     suspect_after: Option<String>,
 
+    /// Where a seed keeps its votes while a group on several hosts is founded
+    ///
+    /// If it was initialised with --init, more than half of the seeds found the group, whichever they are. Otherwise all seeds have to
+    /// answer.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+
     /// How long to wait for the other members [default: 60]
     #[arg(long, value_name = "SECONDS")]
     gather_timeout: Option<String>,
@@ -44,12 +51,11 @@ pub(crate) struct Hosts {
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     advertise: Option<String>,
 
-    /// Where to look for the group, the same at all members; several with commas between. The first of them founds it
+    /// Where to look for the group, the same at all members; several with commas between. They found it
     #[arg(long, value_name = "HOST:PORT", help_heading = "Several hosts")]
     seeds: Option<String>,
 
-    /// How many processes the seeds stand for, if a name among them stands for several: each of its addresses is a seed then, and the lowest of
-    /// all founds the group
+    /// How many processes the seeds stand for, if a name among them stands for several: each of its addresses is a seed then
     #[arg(long, value_name = "N", help_heading = "Several hosts")]
     seed_count: Option<String>,
 
@@ -65,6 +71,7 @@ impl Membership {
             ("group.members", &self.members),
             ("group.suspect_after", &self.suspect_after),
             ("member.id", &self.id),
+            ("member.data_dir", &self.data_dir),
             ("member.gather_timeout", &self.gather_timeout),
             ("member.spin_for", &self.spin_for),
         ];

@@ -2,6 +2,8 @@
 //!
 //! One thread follows and writes; this one waits for its end or for a signal, so that a full pipe keeps nobody from stopping it.
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::lines;
+use crate::log::Verbosity;
 use crate::member::output::{BLOCK_BYTES, Output};
 use crate::membership::Hosts;
 use crate::settings::{Found, Whom};
@@ -60,6 +62,9 @@ pub(crate) struct Args {
     /// bytes; also after Ctrl-C), or "error" (message, status).
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// What the main thread waits for.
@@ -78,7 +83,7 @@ struct Counts {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let json = args.json;
-    observe(args).map_err(|failure| failure.told_as_json(json))
+    args.verbosity.begin(json).and_then(|()| observe(args)).map_err(|failure| failure.told_as_json(json))
 }
 
 fn observe(args: Args) -> Outcome {
@@ -107,7 +112,7 @@ fn observe(args: Args) -> Outcome {
     }
     if json {
         let (messages, bytes) = (counts.messages.load(Ordering::Relaxed), counts.bytes.load(Ordering::Relaxed));
-        eprintln!("{}", json!({"event": "finished", "messages": messages, "bytes": bytes}));
+        lines::tell(json!({"event": "finished", "messages": messages, "bytes": bytes}));
     }
     Ok(())
 }
@@ -208,7 +213,7 @@ fn write(output: &mut Output, buffer: &mut Vec<u8>) -> Outcome {
 fn tell_begin(view: &View, json: bool) {
     if json {
         let members = numbers(&view.members);
-        eprintln!("{}", json!({"event": "observing", "view": view.id.0, "members": members}));
+        lines::tell(json!({"event": "observing", "view": view.id.0, "members": members}));
     } else {
         eprintln!("view {}: {}; this process only observes", view.id, list(&view.members));
     }
@@ -225,12 +230,12 @@ fn tell_missed(missed: &Missed, json: bool) {
     let gaps: Vec<_> = gaps.collect();
     let subgroup = &missed.view.subgroups[missed.subgroup.index()].name;
     let (view, places) = (missed.view.id.0, missed.places());
-    eprintln!("{}", json!({"event": "missed", "view": view, "subgroup": subgroup, "places": places, "gaps": gaps}));
+    lines::tell(json!({"event": "missed", "view": view, "subgroup": subgroup, "places": places, "gaps": gaps}));
 }
 
 fn tell_views_missed(first: u64, last: u64, json: bool) {
     if json {
-        eprintln!("{}", json!({"event": "views_missed", "first": first, "last": last}));
+        lines::tell(json!({"event": "views_missed", "first": first, "last": last}));
     } else {
         eprintln!("too slow: missed everything in views {first} to {last}");
     }

@@ -1,11 +1,12 @@
 //! `spindle leave` and `spindle evict`: a member goes because somebody says so, and the others go on.
 use crate::exit::{FAILED, Failure, Outcome};
+use crate::log::Verbosity;
 use crate::settings::{Found, Whom};
 use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
 use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
-use spindle_fabric::mail::Request;
+use spindle_core::control::Request;
 use std::io::{Write, stdout};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +24,9 @@ pub(crate) struct Args {
     /// Print one JSON object: "event" ("gone"), id, view, members: the view that goes on
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// What was asked for.
@@ -44,11 +48,13 @@ const CHANGE_WAIT: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn leave(args: Args) -> Outcome {
-    Wish::of(&args).and_then(|wish| ask_to_leave(&wish)).map_err(|failure| failure.told_as_json(args.json))
+    let wish = args.verbosity.begin(args.json).and_then(|()| Wish::of(&args));
+    wish.and_then(|wish| ask_to_leave(&wish)).map_err(|failure| failure.told_as_json(args.json))
 }
 
 pub(crate) fn evict(args: Args) -> Outcome {
-    Wish::of(&args).and_then(|wish| ask_to_evict(&wish)).map_err(|failure| failure.told_as_json(args.json))
+    let wish = args.verbosity.begin(args.json).and_then(|()| Wish::of(&args));
+    wish.and_then(|wish| ask_to_evict(&wish)).map_err(|failure| failure.told_as_json(args.json))
 }
 
 fn ask_to_leave(wish: &Wish) -> Outcome {

@@ -6,15 +6,17 @@ use clap::Args;
 use spindle::settings::{Effective, FILE_VARIABLE, Origin, Settings};
 use spindle_fabric::mail::{DirError, RuntimeDir};
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The flags that set a key. Those of a subgroup are for the one that the member sends in.
-pub(crate) const FLAGS: [(&str, &str); 15] = [
+pub(crate) const FLAGS: [(&str, &str); 16] = [
     ("runtime_dir", "--runtime-dir"),
     ("group.name", "GROUP"),
     ("group.members", "--members"),
     ("group.suspect_after", "--suspect-after"),
     ("member.id", "--id"),
+    ("member.data_dir", "--data-dir"),
     ("member.gather_timeout", "--gather-timeout"),
     ("member.spin_for", "--spin-for"),
     ("subgroup.NAME.order", "--order"),
@@ -26,6 +28,19 @@ pub(crate) const FLAGS: [(&str, &str); 15] = [
     ("network.seed_count", "--seed-count"),
     ("network.insecure", "--insecure"),
 ];
+
+/// Which events of the library are told: a filter.
+pub(crate) const LOG_VARIABLE: &str = "SPINDLE_LOG";
+
+/// The filter in the variable; `None`: it is not set, or empty.
+pub(crate) fn log_filter() -> Option<Outcome<String>> {
+    let filter = env::var_os(LOG_VARIABLE).filter(|filter| !filter.is_empty())?;
+    let wrong = |filter: OsString| {
+        let message = format!("{LOG_VARIABLE}={}: a filter is text in UTF-8", filter.display());
+        Failure::new(USAGE, message)
+    };
+    Some(filter.into_string().map_err(wrong))
+}
 
 /// Where the group meets.
 #[derive(Clone, Debug, Args)]
@@ -99,7 +114,8 @@ impl Sources {
         if let Some(path) = self.file() {
             settings.file(&path)?;
         }
-        settings.variables(env::vars_os());
+        // This one is no setting of a member.
+        settings.variables(env::vars_os().filter(|(name, _)| name != LOG_VARIABLE));
         self.place.say(&mut settings);
         for said in &self.set {
             let Some((key, value)) = said.split_once('=') else {

@@ -3,7 +3,9 @@ use crate::exit::{FAILED, Failure, Outcome};
 use crate::signals::Stop;
 use anyhow::Context;
 use serde_json::{Value, json};
-use spindle_sim::{Counts, Options, Plan, Summary, Violation, bulk, campaign, explain, replay_line};
+use spindle_sim::{
+    Counts, Options, Plan, Summary, Violation, bootstrap, bulk, campaign, explain, processes, replay_line,
+};
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::Ordering;
 use std::thread::available_parallelism;
@@ -33,6 +35,16 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["views", "threads", "trace"])]
     bulk: bool,
 
+    /// Search the founding of groups between hosts: whole processes with disks, which crash and start again, on a network that delays,
+    /// loses and cuts
+    #[arg(long, conflicts_with_all = ["views", "bulk", "threads", "trace"])]
+    bootstrap: bool,
+
+    /// Search whole processes, from founding and joining over views to their ends, with the control plane: kills, pauses, restarts, leaves,
+    /// cuts, broken connections and directories that vanish
+    #[arg(long, conflicts_with_all = ["views", "bulk", "bootstrap", "trace"])]
+    processes: bool,
+
     /// Run this seed only, and tell its story
     #[arg(long, conflicts_with_all = ["seeds", "from", "threads"])]
     seed: Option<u64>,
@@ -54,6 +66,14 @@ pub(crate) struct Args {
     ///
     /// With --bulk: seeds, objects, blocks, completions, failures_told, deaths, faults, events, virtual_ns, elapsed_s and failures; of one
     /// seed: seed, the same counts, trace_hash and failures.
+    ///
+    /// With --bootstrap: seeds, foundings, joins, evictions, restarts, faults, united, lost, words, forgotten, messages, events, virtual_ns,
+    /// elapsed_s and failures; of one seed: seed, foundings, joins, evictions, restarts, conflicts, united, lost, forgotten, messages, events,
+    /// virtual_ns, trace_hash and failures.
+    ///
+    /// With --processes: seeds, foundings, joins, evictions, leaves, refusals, kills, restarts, partitions, heals, breaks, views, deliveries,
+    /// faults, united, lost, events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and elapsed_s,
+    /// trace_hash and failures.
     #[arg(long)]
     json: bool,
 }
@@ -68,6 +88,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     match args.seed {
         Some(seed) if args.bulk => replay_bulk(seed, &args),
         None if args.bulk => search_bulk(&args),
+        Some(seed) if args.bootstrap => replay_bootstrap(seed, &args),
+        None if args.bootstrap => search_bootstrap(&args),
+        Some(seed) if args.processes => replay_processes(seed, &args),
+        None if args.processes => search_processes(&args),
         Some(seed) => replay(seed, &args),
         None => search(&args),
     }
@@ -229,6 +253,132 @@ fn search_bulk(args: &Args) -> Outcome {
         print(&format!(
             "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {objects} objects, {blocks} blocks checked, {completions} completions, \
              {failures_told} failures told after {deaths} deaths, {faults} other faults; {} seeds failed",
+            seeds as f64 / elapsed.max(1e-9),
+            failures.len()
+        ))?;
+    }
+    end(failures.len(), seeds, args, &stop)
+}
+
+/// One seed of founding between hosts, in words.
+fn replay_bootstrap(seed: u64, args: &Args) -> Outcome {
+    let (outcome, story) = bootstrap::explain(&bootstrap::Scene::from_seed(seed));
+    if args.json {
+        let object = json!({
+            "seed": seed, "foundings": outcome.foundings, "joins": outcome.joins, "evictions": outcome.evictions,
+            "restarts": outcome.restarts, "conflicts": outcome.conflicts, "united": outcome.united, "lost": outcome.lost,
+            "forgotten": outcome.forgotten, "messages": outcome.messages, "events": outcome.events, "virtual_ns": outcome.virtual_ns,
+            "trace_hash": format!("{:016x}", outcome.trace_hash),
+            "failures": failures(outcome.violations.iter().map(|violation| (seed, violation))),
+        });
+        print(&object.to_string())?;
+    } else {
+        print(story.trim_end())?;
+    }
+    verdict(seed, &outcome.violations, args, || {
+        format!(
+            "\nseed {seed}: {} foundings, {} joins, {} evictions, {} restarts, no violation{} (trace {:016x})",
+            outcome.foundings,
+            outcome.joins,
+            outcome.evictions,
+            outcome.restarts,
+            if outcome.lost { "; a group was lost, and founded anew by an operator's word" } else { "" },
+            outcome.trace_hash
+        )
+    })
+}
+
+/// Many seeds of founding between hosts, in numbers.
+fn search_bootstrap(args: &Args) -> Outcome {
+    let stop = Stop::on_signals(|_| {})?;
+    let start = Instant::now();
+    let summary = bootstrap::campaign(args.from..args.from.saturating_add(args.seeds), |summary| {
+        !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
+    });
+    let elapsed = start.elapsed().as_secs_f64();
+    let bootstrap::Summary { seeds, foundings, joins, evictions, restarts, faults, united, lost, .. } = summary;
+    let bootstrap::Summary { words, forgotten, messages, events, virtual_ns, failures, .. } = &summary;
+    if args.json {
+        let object = json!({
+            "seeds": seeds, "foundings": foundings, "joins": joins, "evictions": evictions, "restarts": restarts,
+            "faults": faults, "united": united, "lost": lost, "words": words, "forgotten": forgotten, "messages": messages, "events": events,
+            "virtual_ns": virtual_ns, "elapsed_s": elapsed,
+            "failures": self::failures(failures.iter().map(|(seed, violation)| (*seed, violation))),
+        });
+        print(&object.to_string())?;
+    } else {
+        for (seed, violation) in failures {
+            print(&format!("seed {seed}: {violation}\n  replay: {}", bootstrap::replay_line(*seed)))?;
+        }
+        print(&format!(
+            "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {foundings} foundings, {joins} joins, {evictions} evictions, {restarts} restarts, \
+             {faults} faults, {messages} messages; {united} ended in one group, {lost} of them after a group was lost and an operator's \
+             word; {} seeds failed",
+            seeds as f64 / elapsed.max(1e-9),
+            failures.len()
+        ))?;
+    }
+    end(failures.len(), seeds, args, &stop)
+}
+
+/// One seed of whole processes, in words.
+fn replay_processes(seed: u64, args: &Args) -> Outcome {
+    let (outcome, story) = processes::explain(&processes::Scene::from_seed(seed));
+    if args.json {
+        let processes::Outcome { foundings, joins, evictions, leaves, refusals, kills, restarts, .. } = outcome;
+        let processes::Outcome { partitions, heals, breaks, views, deliveries, united, lost, .. } = outcome;
+        let object = json!({
+            "seed": seed, "foundings": foundings, "joins": joins, "evictions": evictions, "leaves": leaves, "refusals": refusals,
+            "kills": kills, "restarts": restarts, "partitions": partitions, "heals": heals, "breaks": breaks, "views": views,
+            "deliveries": deliveries, "united": united, "lost": lost, "events": outcome.events, "virtual_ns": outcome.virtual_ns,
+            "trace_hash": format!("{:016x}", outcome.trace_hash),
+            "failures": failures(outcome.violations.iter().map(|violation| (seed, violation))),
+        });
+        print(&object.to_string())?;
+    } else {
+        print(story.trim_end())?;
+    }
+    verdict(seed, &outcome.violations, args, || {
+        format!(
+            "\nseed {seed}: {} foundings, {} joins, {} views, {} deliveries checked, no violation{} (trace {:016x})",
+            outcome.foundings,
+            outcome.joins,
+            outcome.views,
+            outcome.deliveries,
+            if outcome.lost { "; the group has lost its quorum" } else { "" },
+            outcome.trace_hash
+        )
+    })
+}
+
+/// Many seeds of whole processes, in numbers.
+fn search_processes(args: &Args) -> Outcome {
+    let stop = Stop::on_signals(|_| {})?;
+    let threads = args.threads.unwrap_or_else(|| available_parallelism().map_or(1, |cores| cores.get() as u32));
+    let start = Instant::now();
+    let summary = processes::campaign(args.from..args.from.saturating_add(args.seeds), threads, |summary| {
+        !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
+    });
+    let elapsed = start.elapsed().as_secs_f64();
+    let processes::Summary { seeds, foundings, joins, evictions, leaves, refusals, kills, restarts, .. } = summary;
+    let processes::Summary { partitions, heals, breaks, views, deliveries, faults, united, lost, .. } = summary;
+    let processes::Summary { events, virtual_ns, failures, .. } = &summary;
+    if args.json {
+        let object = json!({
+            "seeds": seeds, "foundings": foundings, "joins": joins, "evictions": evictions, "leaves": leaves, "refusals": refusals,
+            "kills": kills, "restarts": restarts, "partitions": partitions, "heals": heals, "breaks": breaks, "views": views,
+            "deliveries": deliveries, "faults": faults, "united": united, "lost": lost, "events": events, "virtual_ns": virtual_ns,
+            "elapsed_s": elapsed, "failures": self::failures(failures.iter().map(|(seed, violation)| (*seed, violation))),
+        });
+        print(&object.to_string())?;
+    } else {
+        for (seed, violation) in failures {
+            print(&format!("seed {seed}: {violation}\n  replay: {}", processes::replay_line(*seed)))?;
+        }
+        print(&format!(
+            "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {foundings} foundings, {joins} joins, {evictions} evictions, {leaves} leaves, {kills} kills, \
+             {restarts} restarts, {partitions} partitions, {breaks} broken connections, {views} view changes, {deliveries} deliveries checked; \
+             {united} ended in one view, {lost} after a quorum was lost; {} seeds failed",
             seeds as f64 / elapsed.max(1e-9),
             failures.len()
         ))?;

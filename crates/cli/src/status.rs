@@ -1,5 +1,6 @@
 //! `spindle status`: how a group stands, as its members tell it.
 use crate::exit::{FAILED, Failure, Outcome};
+use crate::log::Verbosity;
 use crate::screen::Screen;
 use crate::settings::{Found, Whom};
 use crate::signals::Stop;
@@ -7,7 +8,7 @@ use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
 use anyhow::Context;
 use serde_json::{Value, json};
 use spindle::MemberId;
-use spindle_fabric::mail::Request;
+use spindle_core::control::Request;
 use std::io::{IsTerminal, stdout};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// ids of processes that are not in the view.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// How often `--watch` looks.
@@ -37,7 +41,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: Args) -> Outcome {
     let json = args.json;
-    show(&args).map_err(|failure| failure.told_as_json(json))
+    args.verbosity.begin(json).and_then(|()| show(&args)).map_err(|failure| failure.told_as_json(json))
 }
 
 fn show(args: &Args) -> Outcome {

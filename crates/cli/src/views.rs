@@ -1,13 +1,14 @@
 //! Telling of views on the standard error, for people or as JSON.
+use crate::lines;
 use serde_json::json;
-use spindle::{MemberId, ViewChange, ViewId};
+use spindle::{Incarnation, MemberId, ViewChange, ViewId};
 
 /// One line for a change.
 pub(crate) fn tell(change: &ViewChange, json: bool) {
     let (view, members) = (change.new.id, &change.new.members);
     if json {
         let (joined, left, members) = (numbers(&change.joined), numbers(&change.left), numbers(members));
-        eprintln!("{}", json!({"event": "view", "view": view.0, "members": members, "joined": joined, "left": left}));
+        lines::tell(json!({"event": "view", "view": view.0, "members": members, "joined": joined, "left": left}));
         return;
     }
     let is = |ids: &[MemberId], one, many| if ids.len() == 1 { one } else { many };
@@ -22,11 +23,21 @@ pub(crate) fn tell(change: &ViewChange, json: bool) {
 /// One line when a member can't go on to the next view, and one when it can again.
 pub(crate) fn tell_blocked(view: ViewId, is_blocked: bool, json: bool) {
     match (json, is_blocked) {
-        (true, _) => eprintln!("{}", json!({"event": "blocked", "view": view.0, "blocked": is_blocked})),
+        (true, _) => lines::tell(json!({"event": "blocked", "view": view.0, "blocked": is_blocked})),
         (false, true) => eprintln!(
             "view {view}: it can't end: too few members are here to agree on the next; waits until one is back, or has ended"
         ),
         (false, false) => eprintln!("view {view}: it goes on"),
+    }
+}
+
+/// Another group of this name lives.
+pub(crate) fn tell_conflict(mine: Incarnation, theirs: Incarnation, json: bool) {
+    match json {
+        true => eprintln!("{}", json!({"event": "conflict", "mine": mine.to_string(), "theirs": theirs.to_string()})),
+        false => eprintln!(
+            "there are two groups of this name, {mine}, which this member is in, and {theirs}: end the members of one, and start them again"
+        ),
     }
 }
 

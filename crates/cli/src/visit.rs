@@ -4,7 +4,8 @@ use crate::settings::Found;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use spindle::{MailError, MemberId};
-use spindle_fabric::mail::{GroupName, Letter, Mailbox, Outbox, Request, RuntimeDir, disclose};
+use spindle_core::control::{Letter, Request};
+use spindle_fabric::mail::{GroupName, Mailbox, Outbox, RuntimeDir, disclose};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -69,7 +70,9 @@ impl Visitor {
         let mut answers = Answers::new();
         loop {
             let gone = self.outbox.flush(&self.mailbox).map_err(failed)?;
-            open.retain(|_, member| !gone.contains(member));
+            // A member whose socket was removed makes it again.
+            let lives = |member| Mailbox::lives(&self.dir, &self.group, member).unwrap_or(false);
+            open.retain(|_, member| !gone.contains(member) || lives(*member));
             while let Some((letter, fds)) = self.mailbox.receive() {
                 match letter {
                     Letter::Answer { reply, bytes } => {

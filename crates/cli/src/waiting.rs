@@ -1,12 +1,15 @@
 //! Says on stderr who is there while a member waits for the others, if that takes long enough to wonder.
+use crate::lines;
 use serde_json::json;
-use spindle::{Gathering, SeedsKnown};
+use spindle::{Gathering, SeedState, SeedsKnown};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// A wait that is over sooner is not worth a line.
 const QUIET: Duration = Duration::from_millis(300);
+/// A line is repeated after so long at the earliest, whatever was said in between: seeds that are tried in turn fail in turn.
+const REPEAT_AFTER: Duration = Duration::from_secs(5);
 
 /// Shows the state of a meeting until it is dropped.
 #[derive(Debug)]
@@ -59,24 +62,31 @@ impl Drop for Waiting {
 impl Board {
     fn show(&self) {
         let start = Instant::now();
-        let mut shown = None;
+        let mut pace = Pace::default();
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         while !news.over {
             let quiet = QUIET.saturating_sub(start.elapsed());
-            if quiet.is_zero() && news.latest != shown {
-                shown = news.latest.clone();
-                self.print(shown.as_ref());
-            }
+            let due = match news.latest.as_ref().filter(|_| quiet.is_zero()).map(|latest| self.line(latest)) {
+                None => Due::In(quiet),
+                Some(line) => {
+                    let due = pace.due(&line, Instant::now());
+                    if matches!(due, Due::Now) {
+                        lines::tell(line);
+                    }
+                    due
+                }
+            };
             // Without a bound once everything is shown: a change or the end wakes it.
-            news = match quiet {
-                Duration::ZERO => self.changed.wait(news).unwrap_or_else(PoisonError::into_inner),
-                quiet => self.changed.wait_timeout(news, quiet).unwrap_or_else(PoisonError::into_inner).0,
+            news = match due {
+                Due::In(time) if !time.is_zero() => {
+                    self.changed.wait_timeout(news, time).unwrap_or_else(PoisonError::into_inner).0
+                }
+                _ => self.changed.wait(news).unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
 
-    fn print(&self, gathering: Option<&Gathering>) {
-        let Some(gathering) = gathering else { return };
+    fn line(&self, gathering: &Gathering) -> String {
         if self.json {
             let here = gathering.present.iter().map(|p| json!({"id": p.id.0, "pid": p.pid}));
             let here: Vec<_> = here.collect();
@@ -93,12 +103,75 @@ impl Board {
                 let unreached = gathering.unreached.iter().map(|u| json!({"seed": u.seed.to_string(), "why": u.why}));
                 object["unreached"] = unreached.collect();
             }
+            if let Some(waits) = &gathering.waits {
+                let silent = waits.seeds.iter().filter(|(_, state)| *state == SeedState::Silent);
+                let silent: Vec<_> = silent.map(|(seed, _)| seed.to_string()).collect();
+                if !silent.is_empty() {
+                    object["silent"] = silent.into();
+                }
+            }
             if gathering.seeds_missing > 0 {
                 object["seeds_missing"] = gathering.seeds_missing.into();
             }
-            eprintln!("{object}");
+            object.to_string()
         } else {
-            eprintln!("group {}: {gathering}", self.group);
+            format!("group {}: {gathering}", self.group)
         }
+    }
+}
+
+/// When lines are shown: when they differ from the last one, and none twice within [`REPEAT_AFTER`].
+#[derive(Debug, Default)]
+struct Pace {
+    /// The lines of that time, the oldest first.
+    shown: Vec<(String, Instant)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    Now,
+    In(Duration),
+    /// It is the last one that was shown.
+    Never,
+}
+
+impl Pace {
+    /// When to show this line, if it does not change until then. It counts as shown if that is now.
+    fn due(&mut self, line: &str, now: Instant) -> Due {
+        if self.shown.last().is_some_and(|(last, _)| last == line) {
+            return Due::Never;
+        }
+        let age = |at: Instant| now.saturating_duration_since(at);
+        // The last one stays, however old.
+        let old =
+            self.shown.iter().take(self.shown.len().saturating_sub(1)).take_while(|(_, at)| age(*at) >= REPEAT_AFTER);
+        self.shown.drain(..old.count());
+        if let Some((_, at)) = self.shown.iter().find(|(shown, at)| shown == line && age(*at) < REPEAT_AFTER) {
+            return Due::In(REPEAT_AFTER - age(*at));
+        }
+        self.shown.push((line.to_string(), now));
+        Due::Now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_shown_when_it_is_new_and_not_again_soon() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(pace.due("a", at(0)), Due::Now);
+        assert_eq!(pace.due("a", at(9)), Due::Never, "nothing has changed");
+        assert_eq!(pace.due("b", at(9)), Due::Now);
+        // Two that take turns.
+        assert_eq!(pace.due("a", at(10)), Due::Now);
+        assert_eq!(pace.due("b", at(10)), Due::In(Duration::from_secs(4)));
+        assert_eq!(pace.due("a", at(11)), Due::Never);
+        assert_eq!(pace.due("b", at(14)), Due::Now);
+        assert_eq!(pace.due("c", at(14)), Due::Now);
+        assert_eq!(pace.due("a", at(14)), Due::In(Duration::from_secs(1)));
+        assert!(pace.shown.len() < 4, "what is old is forgotten");
     }
 }

@@ -104,7 +104,7 @@ fn explain_says_who_said_what() {
     for part in ["group.members = 5\n", "flag --set\n", &format!("2 ({name}:3)\n"), "from 1 to 1024\n"] {
         assert!(page.contains(part), "{page} lacks {part:?}");
     }
-    assert_eq!(text(&explain(&["network"])).lines().count(), 16);
+    assert_eq!(text(&explain(&["network"])).lines().count(), 17);
     assert_eq!(text(&explain(&["window"])).lines().count(), 3);
     let unknown = done(&mut scratch.spindle(["config", "explain", "windo"])).expect(2);
     assert!(unknown.errors[0].contains("no key \"windo\""), "{:?}", unknown.errors);

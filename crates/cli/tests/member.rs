@@ -2,7 +2,7 @@
 mod common;
 
 use common::{Numbers, Running, Scratch, read};
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType, sendto, socket};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, sendto, socket};
 use rustix::process::Signal;
 use serde_json::json;
 use std::path::Path;
@@ -32,6 +32,26 @@ fn origins(output: &[u8]) -> Vec<(u64, u64, u64, &[u8])> {
             (view, id, round, &line[space + 1..])
         })
         .collect()
+}
+
+/// A reader, or one that comes after a kill, sees no part of a line: each is written with one call.
+#[test]
+fn events_as_json_are_written_line_by_line() {
+    let scratch = Scratch::new();
+    // Each call is a packet there.
+    let (near, far) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let mut command = scratch.member("packets", 1);
+    command.arg("--input").arg(scratch.file("in", b"one\ntwo\n")).stdout(Stdio::null()).stderr(far);
+    assert!(command.status().unwrap().success());
+    drop(command);
+    let (mut buffer, mut events) = (vec![0; 1 << 16], vec![]);
+    while let (len @ 1.., _) = recv(&near, &mut buffer[..], RecvFlags::empty()).unwrap() {
+        let line = std::str::from_utf8(&buffer[..len]).unwrap();
+        let event: serde_json::Value = serde_json::from_str(line.strip_suffix('\n').unwrap()).unwrap();
+        events.push(event["event"].as_str().unwrap().to_string());
+    }
+    assert_eq!((events.first().unwrap().as_str(), events.last().unwrap().as_str()), ("joined", "finished"));
 }
 
 #[test]

@@ -31,6 +31,22 @@ fn seeds_of_the_block_multicast_run_and_replay() {
 }
 
 #[test]
+fn seeds_of_founding_between_hosts_run_and_replay() {
+    let scratch = Scratch::new();
+    let object = |words: &[&str]| {
+        Running::start(scratch.spindle(["sim", "--bootstrap", "--json"]).args(words))
+            .done()
+            .expect(0)
+            .objects()
+            .remove(0)
+    };
+    let all = object(&["--seeds", "20", "--from", "40"]);
+    assert_eq!((&all["seeds"], &all["failures"]), (&20.into(), &serde_json::json!([])));
+    assert!(all["foundings"].as_u64().unwrap() > 0 && all["joins"].as_u64().unwrap() > 0, "{all}");
+    assert_eq!(object(&["--seed", "50"]), object(&["--seed", "50"]));
+}
+
+#[test]
 fn one_seed_and_many_exclude_each_other() {
     let scratch = Scratch::new();
     Running::start(&mut scratch.spindle(["sim", "--seed", "1", "--seeds", "2"])).done().expect(2);

@@ -29,9 +29,10 @@ pub extern "C" fn spindle_purity(members: u32, messages: u32, polls: u32) -> u64
         order: Order::Total,
         window: 16,
         message_bytes_max: 64,
+        leftover_bytes_max: 0,
     };
     let ids = (0..u64::from(members)).map(MemberId).collect();
-    let view = View { id: ViewId(1), members: ids, subgroups: vec![subgroup] };
+    let view = View { id: ViewId(1), members: ids, nonvoters: vec![], subgroups: vec![subgroup] };
     run(&view, messages, polls).unwrap_or(0)
 }
 

@@ -13,7 +13,7 @@
 //! to be wiped. Nothing here blocks: a full ring is an error that the caller may wait out. INV-FRAME is kept by `limit`: the
 //! engine raises it only after every member has delivered what stood there.
 use crate::planted::planted;
-use crate::ring::{GRANULE_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
+use crate::ring::{GRANULE_BYTES, HEADER_BYTES, Header, Kind, LookAhead, Ring, SECTORS, frame_bytes};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Padded};
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
@@ -50,6 +50,8 @@ pub struct Claims {
     marks: Box<[AtomicU32]>,
     /// Position from which on nothing is announced. Written by those who commit objects.
     gate: AtomicU64,
+    /// Position from which on no space is given back. Written by those who want to know what becomes of a frame.
+    watch: AtomicU64,
     skipped: AtomicU64,
     closed: AtomicBool,
 }
@@ -57,7 +59,7 @@ pub struct Claims {
 impl Hash for Claims {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let words = [&*self.claimed, &*self.limit, &self.nulls, &*self.tail, &self.lap_end, &self.voids, &self.skipped];
-        for word in words.into_iter().chain([&self.gate]).chain(&self.sector_ends) {
+        for word in words.into_iter().chain([&self.gate, &self.watch]).chain(&self.sector_ends) {
             word.load(Ordering::Relaxed).hash(state);
         }
         self.marks.iter().for_each(|mark| mark.load(Ordering::Relaxed).hash(state));
@@ -149,6 +151,7 @@ impl Claims {
             voids: AtomicU64::new(0),
             marks: (0..ring.capacity / GRANULE_BYTES).map(|_| AtomicU32::new(0)).collect(),
             gate: AtomicU64::new(u64::MAX),
+            watch: AtomicU64::new(u64::MAX),
             skipped: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
@@ -168,6 +171,7 @@ impl Claims {
             voids: copy(&self.voids),
             marks: self.marks.iter().map(|mark| AtomicU32::new(mark.load(Ordering::Relaxed))).collect(),
             gate: copy(&self.gate),
+            watch: copy(&self.watch),
             skipped: copy(&self.skipped),
             closed: AtomicBool::new(self.closed.load(Ordering::Relaxed)),
         }
@@ -184,9 +188,14 @@ impl Claims {
     /// [`ClaimError::TooLong`], or [`ClaimError::Full`].
     #[inline]
     pub fn claim(&self, len: u64) -> Result<Claim, ClaimError> {
+        self.claim_of(len, self.ring.message_bytes_max)
+    }
+
+    #[inline]
+    fn claim_of(&self, len: u64, max: u64) -> Result<Claim, ClaimError> {
         let mut position = self.claimed.load(Ordering::Relaxed);
         loop {
-            let (claim, next) = self.claim_at(position, len, self.limit())?;
+            let (claim, next) = self.claim_at(position, len, self.limit(), max)?;
             // Relaxed: claims are disjoint and pass nothing to each other.
             match self.claimed.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(claim),
@@ -231,6 +240,21 @@ impl Claims {
             }
         }
         Ok(Claim { position, span, len })
+    }
+
+    /// As [`claim`](Self::claim), or [`claim_exclusive`](Self::claim_exclusive) for the only claimer, for a message that is sent again:
+    /// it may be as long as any that was accepted in the views before.
+    ///
+    /// # Errors
+    /// As there. No message of a [`Resend`](crate::Resend) is too long.
+    pub fn claim_again(&self, holder: Option<&mut Exclusive>, len: u64) -> Result<Claim, ClaimError> {
+        let max = match planted!(LeftoversTooLong) {
+            true => self.ring.message_bytes_max,
+            false => self.ring.frame_bytes_max - HEADER_BYTES,
+        };
+        let Some(holder) = holder else { return self.claim_of(len, max) };
+        holder.limit = self.limit();
+        Ok(self.claim_at(holder.position, len, holder.limit, max)?.0)
     }
 
     /// The frame of `span` bytes at `position`, which is being committed, is the last of its sector.
@@ -305,6 +329,18 @@ impl Claims {
     pub fn set_gate(&self, position: u64) {
         // Release: who sees it open sees what was done before. Who sees an object that was committed behind it sees it by that commit.
         self.gate.store(position, Ordering::Release);
+    }
+
+    /// The space of frames from `position` on is not claimed again, even if they are delivered, so that their rounds can be read. The watch
+    /// is put before a frame before that is committed, unless it is before an older one. `u64::MAX` lifts it.
+    pub fn set_watch(&self, position: u64) {
+        // Relaxed: the engine sees the frame by a commit that comes later and has the release.
+        self.watch.store(position, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn watch(&self) -> u64 {
+        self.watch.load(Ordering::Relaxed)
     }
 
     /// Where the gate is, for somebody who has seen the [tail](Self::tail) or the mark of what may stand behind it.
@@ -427,9 +463,9 @@ impl Claims {
 
     /// Whether the frame at `position` may be claimed: `limit` is how far claims may go, as the caller knows it.
     #[inline]
-    fn claim_at(&self, position: u64, len: u64, limit: u64) -> Result<(Claim, u64), ClaimError> {
-        if len > self.ring.message_bytes_max {
-            return Err(ClaimError::TooLong { len, max: self.ring.message_bytes_max });
+    fn claim_at(&self, position: u64, len: u64, limit: u64, max: u64) -> Result<(Claim, u64), ClaimError> {
+        if len > max {
+            return Err(ClaimError::TooLong { len, max });
         }
         let span = frame_bytes(len);
         if position + span > limit {

@@ -7,12 +7,12 @@
 //!
 //! What a peer wrote is checked before it is used: a frame that no correct sender can have written stops the cursor with a
 //! [`Defect`], never with a panic.
-use crate::ids::Rank;
+use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::planted::planted;
 use crate::ring::{Header, Kind, LookAhead, Ring};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded};
 use crate::table::{Found, Frames, Rows};
-use crate::view::Order;
+use crate::view::{Again, Order, View};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -83,6 +83,8 @@ pub struct Cursor {
     defect: Option<Defect>,
     /// The place at which the view ends, once that is decided.
     end: Option<u64>,
+    /// As `skipped` of a lane, of senders that have no ring here because their subgroup is unavailable: see [`Again::Later`].
+    waiting: Vec<(MemberId, u64)>,
 }
 
 impl Cursor {
@@ -92,7 +94,7 @@ impl Cursor {
             let (position, published, next) = (0, 0, 0);
             Lane { position, published, next, ahead: None, ring, sender, published_at, skipped: 0, beyond: 0 }
         });
-        Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None, end: None }
+        Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None, end: None, waiting: Vec::new() }
     }
 
     /// The messages from here up to `frontier` places of the total order; in a Fifo subgroup, all that were announced.
@@ -167,31 +169,37 @@ impl Cursor {
     }
 
     /// Goes on where `old`, which is closed, has ended: in a Fifo subgroup its senders send again what was announced and not
-    /// received by all, of which `old` may have yielded a part. `sender` tells the sender rank that somebody has now.
-    pub fn follow(&mut self, old: &Cursor, sender: impl Fn(usize) -> Option<usize>) {
-        if self.order == Order::Total || old.order == Order::Total || planted!(FifoTwice) {
+    /// received by all, of which `old` may have yielded a part. `from` and `to` are the views of the two cursors, and the subgroup there.
+    ///
+    /// # Panics
+    /// If one of the views has no such subgroup.
+    pub fn follow(&mut self, old: &Cursor, from: (&View, SubgroupId), to: (&View, SubgroupId)) {
+        if old.order == Order::Total || planted!(FifoTwice) {
             return;
         }
-        for (rank, lane) in old.lanes.iter().enumerate() {
-            if let Some(lane_now) = sender(rank).and_then(|rank| self.lanes.get_mut(rank)) {
-                lane_now.skipped = lane.beyond;
-            }
+        let id = |lane: &Lane| from.0.members.get(lane.sender.index()).copied();
+        let beyond = old.lanes.iter().filter_map(|lane| Some((id(lane)?, lane.beyond)));
+        for (sender, rounds) in beyond.chain(old.waiting.iter().copied()) {
+            self.pass_over(sender, rounds, to);
         }
     }
 
-    /// The first `rounds` rounds of the sender with this sender rank were delivered before, and are passed over. In a total order
-    /// that never happens.
-    pub(crate) fn pass_over(&mut self, sender: usize, rounds: u64) {
-        if self.order == Order::Fifo
-            && let Some(lane) = self.lanes.get_mut(sender)
-        {
-            lane.skipped = rounds;
+    /// The first `rounds` rounds that `sender` sends in its next ring were delivered before, and are passed over. In a total order
+    /// that never happens. `here` is the view of the cursor, and the subgroup there.
+    pub(crate) fn pass_over(&mut self, sender: MemberId, rounds: u64, here: (&View, SubgroupId)) {
+        if self.order == Order::Total || rounds == 0 {
+            return;
+        }
+        match here.0.sends_again(here.1, sender) {
+            Some(Again::Here(sender)) => self.lanes[sender].skipped = rounds,
+            Some(Again::Later) if !planted!(WaitingForgotten) => self.waiting.push((sender, rounds)),
+            _ => {}
         }
     }
 
     /// Another at the same place.
     pub(crate) fn fork(&self) -> Cursor {
-        Cursor { lanes: self.lanes.clone(), ..*self }
+        Cursor { lanes: self.lanes.clone(), waiting: self.waiting.clone(), ..*self }
     }
 
     /// How many places of the total order lie behind the cursor.

@@ -42,16 +42,20 @@ pub enum State {
     /// The others go on without me, because they heard nothing from me for too long or were told to. Nothing more may be
     /// delivered here: it might not be what they deliver.
     Evicted,
-    /// It has stopped for good.
-    Failed(Fault),
 }
 
 /// How sure it is that a member is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Certainty {
+    /// Dead, with a final row.
     Dead,
+    /// Dead, with a row that is not here as a whole.
     Gone,
+    /// To be left out of the next view.
+    Evicted,
     Suspected,
+    /// Heard of again.
+    Trusted,
 }
 
 /// Polls for which a subgroup is looked at every time after it last did something.
@@ -140,8 +144,9 @@ impl Engine {
         }
         let wake_at = self.membership.beat(now, table);
         if self.membership.is_wedged() {
-            let worked = self.change_view(table, upcalls);
+            let (worked, turn) = self.change_view(now, table, upcalls);
             let again = self.ending && self.state == State::Running;
+            let wake_at = [wake_at, turn].into_iter().flatten().min();
             return Progress { worked, wake_at: if again { Some(now) } else { wake_at } };
         }
         // Idle subgroups drop out of the scan while others are busy.
@@ -160,10 +165,7 @@ impl Engine {
             let subgroup = &mut self.subgroups[i];
             let mut changes = Changes::default();
             if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut changes) {
-                // Who breaks the protocol has to go. It may be found again at each poll until the view ends.
-                if self.membership.suspect(fault.member()) {
-                    self.faults.push(fault);
-                }
+                accuse(fault, &mut self.membership, &mut self.faults);
                 scan_all = true;
             }
             pending |= subgroup.is_pending();
@@ -175,7 +177,7 @@ impl Engine {
         self.post_control(table);
         // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
         if (scan_all || !worked) && self.has_to_end(table) {
-            self.wedge(table);
+            self.wedge(now, table);
             return Progress { worked: true, wake_at: Some(now) };
         }
         worked |= self.finish(table, worked || skipped);
@@ -187,27 +189,37 @@ impl Engine {
         Progress { worked, wake_at: if again { Some(now) } else { wake_at } }
     }
 
-    /// Watches the others' silence: who shows no sign of life for so many ns is suspected, and the group goes on without it. By
-    /// default silence means nothing. Pauses of up to nine tenths of it are safe.
+    /// Watches the others' silence: a member that shows no sign of life for so many ns is suspected, and the group continues without it
+    /// if enough others do. By default silence means nothing. Pauses of up to nine tenths of it are safe.
     pub fn set_suspect_after(&mut self, ns: Option<u64>) {
         self.membership.set_suspect_after(ns);
     }
 
-    /// Tells the engine that the fabric knows `member` to be dead: nothing in its row moves any more, and what I read there is its
-    /// last word. Means nothing if it had left.
+    /// Tells the engine that `member` is proven dead and that its row is final here: nothing in it moves any more. Means nothing if it
+    /// had left.
     pub fn member_died(&mut self, member: Rank) {
         self.report(member, Certainty::Dead);
     }
 
-    /// Tells the engine that `member` does nothing any more in this view, and that I can't read what it did: its row is not the one
-    /// that I see.
+    /// Tells the engine that `member` is proven dead, and that its row is not here as a whole: it may have written more.
     pub fn member_gone(&mut self, member: Rank) {
-        self.report(member, if planted!(AbsentRowsAreLastWords) { Certainty::Dead } else { Certainty::Gone });
+        self.report(member, if planted!(UnfinalRowsCount) { Certainty::Dead } else { Certainty::Gone });
     }
 
-    /// Tells the engine that `member` has to go: its connection broke, or somebody wants it evicted. It may be alive.
+    /// Tells the engine that `member` seems to be lost: its connection broke, or it is dying. The suspicion is taken back when the
+    /// member is heard again.
     pub fn suspect(&mut self, member: Rank) {
         self.report(member, Certainty::Suspected);
+    }
+
+    /// Tells the engine that `member` is there after all, as far as is known beside its heartbeats.
+    pub fn trust(&mut self, member: Rank) {
+        self.report(member, Certainty::Trusted);
+    }
+
+    /// Asks for a next view without `member`, which may be alive.
+    pub fn evict(&mut self, member: Rank) {
+        self.report(member, Certainty::Evicted);
     }
 
     fn report(&mut self, member: Rank, certainty: Certainty) {
@@ -216,11 +228,18 @@ impl Engine {
         self.last_worked = false;
     }
 
-    /// Asks for a next view in which `joiner` is a member. False if it is one, or was asked for before, or too many were, or the
-    /// view is full.
+    /// Asks for a next view in which `joiner` is a member, and a voter. False if it is one, or was asked for before, or too many were, or
+    /// the view is full.
     pub fn admit(&mut self, joiner: MemberId) -> bool {
         self.last_worked = false;
-        self.membership.admit(&self.view, joiner)
+        self.membership.admit(&self.view, joiner, true)
+    }
+
+    /// As [`admit`](Self::admit), for a joiner whose death no member could prove: it becomes a voter by a later view, once it has begun
+    /// one. So a joiner that never begins blocks no group.
+    pub fn admit_nonvoter(&mut self, joiner: MemberId) -> bool {
+        self.last_worked = false;
+        self.membership.admit(&self.view, joiner, false)
     }
 
     /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
@@ -272,21 +291,9 @@ impl Engine {
         self.membership.leader()
     }
 
-    /// Whether the view can never change any more at this member: it is blocked, and all whom it would need are gone.
-    pub fn is_stranded(&self) -> bool {
-        self.membership.is_stranded()
-    }
-
-    /// Whether this member is [blocked](Self::is_blocked), and one of those whom it leads could go on without it: that one has heard the last words of
-    /// members whom this one has not heard to the end. If it stays so although everything had time to arrive, the links are broken over which
-    /// they were to come; then who gives up lets the others go on.
-    pub fn is_outdone<R: Rows>(&self, rows: &R) -> bool {
-        self.membership.is_outdone(rows)
-    }
-
     /// Whether I suspect `member`.
     pub fn suspects(&self, member: Rank) -> bool {
-        self.membership.is_suspected(member)
+        self.membership.suspects(member)
     }
 
     /// Whether this view is coming to its end: nothing is announced or received in it any more.
@@ -294,17 +301,25 @@ impl Engine {
         self.membership.is_wedged()
     }
 
-    /// Whether this view can't end because I would have to lead and too few are with me: I may be on the smaller side of a split.
+    /// Whether this view can't end, because the members that I don't suspect are no quorum of it, or for longer than an agreement
+    /// takes: I may be on the smaller side of a partition. It continues when enough of the others are heard again, or are proven dead.
     pub fn is_blocked(&self) -> bool {
         self.membership.is_blocked()
     }
 
-    /// Whether this view can't end because whom I follow is [blocked](Self::is_blocked), as its row tells.
-    pub fn is_held_up<R: Rows>(&self, rows: &R) -> bool {
-        self.membership.is_held_up(rows)
+    /// Tells the engine the decision that ends this view, in the words that [`decided`](Self::decided) yields at another member. Words
+    /// that make no sense in this view mean nothing.
+    pub fn learn(&mut self, words: Vec<u64>) {
+        self.last_worked = false;
+        self.membership.tell(words);
     }
 
-    /// The proposal that I have adopted, by its number.
+    /// The words of the decision that ends this view, for members to which it has not come.
+    pub fn decided(&self) -> Option<&[u64]> {
+        self.membership.decided()
+    }
+
+    /// The highest ballot that I have promised.
     pub fn ballot(&self) -> Option<Ballot> {
         self.membership.ballot()
     }
@@ -325,11 +340,12 @@ impl Engine {
         let decision = self.decision().filter(|_| self.state == State::Ended)?.clone();
         let me = decision.next.rank_of(self.view.members[self.me.index()])?;
         let mut next = Engine::new(decision.next, me, self.ablation).expect("a decided view is well formed");
-        next.membership.set_suspect_after(self.membership.suspect_after());
+        let was = |rank: Rank| self.view.rank_of(next.view.members[rank.index()]);
+        next.membership.inherit(&self.membership, was);
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
         for joiner in wishes.joins {
-            next.membership.admit(&next.view, joiner);
+            next.membership.admit(&next.view, joiner, !wishes.nonvoters.contains(&joiner));
         }
         for change in wishes.changes {
             if !self.view.has_settled(&change, &next.view) {
@@ -337,17 +353,9 @@ impl Engine {
             }
         }
         for subgroup in &mut next.subgroups {
-            let spec = &next.view.subgroups[subgroup.id().index()];
-            let Some((old_id, old_spec)) =
-                self.view.subgroup(&spec.name).map(|id| (id, &self.view.subgroups[id.index()]))
-            else {
-                continue;
-            };
-            if let Some(old) = self.subgroups.iter().find(|old| old.id() == old_id) {
-                subgroup.follow(old, |sender| {
-                    let id = self.view.members[old_spec.senders[sender].index()];
-                    spec.sender_rank(next.view.rank_of(id)?)
-                });
+            let old = self.view.subgroup(&next.view.subgroups[subgroup.id().index()].name);
+            if let Some(old) = self.subgroups.iter().find(|known| Some(known.id()) == old) {
+                subgroup.follow(old, &self.view, &next.view);
             }
         }
         Some(next)
@@ -357,10 +365,9 @@ impl Engine {
     /// yet and only [observed](crate::Observer::known): they come again, and are passed over. Before the first poll, and before
     /// deliveries are [handed off](Self::hand_off). Means nothing in a total order.
     pub fn pass_over(&mut self, subgroup: SubgroupId, sender: Rank, rounds: u64) {
-        let sender = self.view.subgroups.get(subgroup.index()).and_then(|spec| spec.sender_rank(sender));
         let subgroup = self.subgroups.iter_mut().find(|found| found.id() == subgroup);
-        if let (Some(subgroup), Some(sender)) = (subgroup, sender) {
-            subgroup.pass_over(sender, rounds);
+        if let (Some(subgroup), Some(sender)) = (subgroup, self.view.members.get(sender.index())) {
+            subgroup.pass_over(*sender, rounds, &self.view);
         }
     }
 
@@ -445,6 +452,39 @@ impl Engine {
     /// The position in my ring in `subgroup` below which every member has delivered everything; `None` if I don't send there.
     pub fn delivered_everywhere(&self, subgroup: SubgroupId) -> Option<u64> {
         self.subgroup(subgroup)?.delivered_everywhere()
+    }
+
+    /// The place that my frame at `position` of my ring in `subgroup` has in the order ([`SubgroupSpec::sequence`]), once it is delivered
+    /// here, and so is stable; in a Fifo subgroup once every member has delivered it. `rows` is the table. Only for a frame behind the
+    /// [watch](Claims::set_watch).
+    ///
+    /// [`SubgroupSpec::sequence`]: crate::SubgroupSpec::sequence
+    pub fn outcome<R: Rows>(&self, subgroup: SubgroupId, position: u64, rows: &R) -> Option<u64> {
+        self.subgroup(subgroup)?.outcome(position, rows)
+    }
+
+    /// As [`outcome`](Self::outcome), after the view has [ended](State::Ended): the place, if the frame belongs to the view. If not it is
+    /// [sent again](Self::resend). After the group has [finished](State::Finished) all frames belong to it.
+    pub fn final_outcome<R: Rows>(&self, subgroup: SubgroupId, position: u64, rows: &R) -> Option<u64> {
+        let subgroup = self.subgroup(subgroup)?;
+        match self.state {
+            State::Ended => subgroup.final_outcome(position, rows, subgroup.trim()),
+            State::Finished => subgroup.final_outcome(position, rows, u64::MAX),
+            _ => None,
+        }
+    }
+
+    /// Whether my frame at `position` of my ring in `subgroup` is announced, so that others may deliver it.
+    pub fn is_announced(&self, subgroup: SubgroupId, position: u64) -> bool {
+        self.subgroup(subgroup).is_some_and(|subgroup| subgroup.is_announced(position))
+    }
+
+    /// The [watch](Claims::set_watch) of my ring in `subgroup` was moved: space may be free behind it.
+    pub fn watch_moved(&mut self, subgroup: SubgroupId) {
+        if let Some(subgroup) = self.subgroups.iter_mut().find(|found| found.id() == subgroup) {
+            subgroup.look_again();
+            self.last_worked = false;
+        }
     }
 
     /// How far each member of `subgroup` is, as I know it. Who has delivered least holds back the senders.
@@ -572,13 +612,16 @@ impl Engine {
             return false;
         }
         self.announce(membership::LEFT, 1, table);
+        self.membership.tell_finished();
         self.state = State::Finished;
         true
     }
 
     /// Whether the view has to end. Not to a member that needs nobody any more.
     fn has_to_end<T: Table>(&mut self, table: &T) -> bool {
-        self.take_reports(table);
+        if !self.reported.is_empty() {
+            self.take_reports(table);
+        }
         if !self.membership.watch(table) {
             return false;
         }
@@ -588,19 +631,23 @@ impl Engine {
         !(done && self.everyone.iter().all(is_finished))
     }
 
+    #[cold]
     fn take_reports<T: Table>(&mut self, table: &T) {
         for (member, certainty) in self.reported.drain(..) {
             match certainty {
                 _ if table.load(member, membership::LEFT) != 0 => {}
                 Certainty::Dead => self.membership.died(member),
-                Certainty::Gone => self.membership.is_gone(member),
+                Certainty::Gone => self.membership.gone(member),
+                Certainty::Evicted => self.membership.evict(member),
                 Certainty::Suspected => _ = self.membership.suspect(member),
+                Certainty::Trusted => self.membership.trust(member),
             }
         }
     }
 
     /// Stops announcing and receiving, and says what I have.
-    fn wedge<T: Table>(&mut self, table: &mut T) {
+    #[cold]
+    fn wedge<T: Table>(&mut self, now: Time, table: &mut T) {
         self.due.append(&mut self.put_off);
         self.post_control(table);
         for subgroup in &mut self.subgroups {
@@ -610,27 +657,29 @@ impl Engine {
         if !cuts.is_empty() {
             table.post(&self.everyone, cuts);
         }
-        self.membership.wedge(&self.layout, table);
+        self.membership.wedge(now, &self.layout, table);
         self.stats.control_posts += 3;
     }
 
-    /// From the wedge to the end. Whether anything happened.
-    fn change_view<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>) -> bool {
+    /// From the wedge to the end: whether anything happened, and when to come again.
+    #[cold]
+    fn change_view<T: Table>(
+        &mut self,
+        now: Time,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+    ) -> (bool, Option<Time>) {
         self.take_reports(table);
-        let mut worked = match self.membership.agree(&self.view, &self.layout, table) {
-            Ok(worked) => worked,
-            Err(fault) => {
-                self.state = State::Failed(fault);
-                return true;
-            }
-        };
+        let (mut worked, wake_at) = self.membership.agree(now, &self.view, &self.layout, table);
+        let blamed = self.membership.take_blamed();
+        self.faults.extend(blamed.into_iter().map(|member| Fault::Proposal { member }));
         if self.membership.is_evicted() {
             self.state = State::Evicted;
             // My row is final: nobody has to wait for me.
             self.announce(membership::ABANDONED, 1, table);
-            return true;
+            return (true, None);
         }
-        let Some(decision) = self.membership.decision() else { return worked };
+        let Some(decision) = self.membership.decision() else { return (worked, wake_at) };
         if !self.ending {
             self.ending = true;
             for subgroup in &mut self.subgroups {
@@ -646,12 +695,20 @@ impl Engine {
             self.membership.end(table);
             self.state = State::Ended;
         }
-        worked | delivered
+        (worked | delivered, wake_at)
     }
 
     fn announce<T: Table>(&mut self, word: u64, value: u64, table: &mut T) {
         table.store(word, value);
         table.post(&self.everyone, word..word + 8);
         self.stats.control_posts += 1;
+    }
+}
+
+/// Suspects the member that breaks the protocol. The fault may be found again at each poll until the view ends.
+#[cold]
+fn accuse(fault: Fault, membership: &mut Membership, faults: &mut Vec<Fault>) {
+    if membership.accuse(&fault) {
+        faults.push(fault);
     }
 }

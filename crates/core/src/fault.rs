@@ -29,8 +29,8 @@ pub enum Fault {
         /// What was found.
         defect: Defect,
     },
-    /// What was decided can't be read.
-    #[error("the member of rank {member} sent garbage: what it says was decided makes no view")]
+    /// A proposal, or a decision, that no correct member writes.
+    #[error("the member of rank {member} sent garbage: what it has accepted, or says was decided, makes no view")]
     Proposal {
         /// Who.
         member: Rank,

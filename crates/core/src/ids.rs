@@ -1,6 +1,8 @@
 //! The identifiers that members exchange and the time that they are told. All are plain counts or names; none has a
 //! meaning outside the view it was made for, except [`MemberId`].
 use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
+use core::time::Duration;
 
 /// Who a member is, for as long as it lives: unique in its group, unrelated to its [`Rank`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -22,10 +24,44 @@ pub struct SubgroupId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(pub u64);
 
+/// From here on ids are those of visitors: processes that write to a group and hear its answers, but never take part.
+pub const VISITOR_IDS_FROM: u64 = 1 << 63;
+
 impl Rank {
     /// This rank as an index into a list with one element a member.
     pub const fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+impl Time {
+    /// The time that has passed since `earlier`; zero if that is later.
+    pub const fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+
+    /// The moment so much later, or the last that there is.
+    fn add(self, wait: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Time;
+
+    /// The moment so much earlier, or the first.
+    fn sub(self, before: Duration) -> Time {
+        Time(self.0.saturating_sub(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl AddAssign<Duration> for Time {
+    fn add_assign(&mut self, wait: Duration) {
+        *self = *self + wait;
     }
 }
 

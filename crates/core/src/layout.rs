@@ -14,7 +14,7 @@
 use crate::ids::{Rank, SubgroupId};
 use crate::proposal;
 use crate::ring::Ring;
-use crate::view::{Order, View, ViewError};
+use crate::view::{Order, SubgroupSpec, View, ViewError};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -39,19 +39,19 @@ pub mod membership {
     pub const WEDGED: u64 = 48;
     /// Set when the member wants to be left out of the next view.
     pub const LEAVING: u64 = 56;
-    /// The ballot of the newest proposal that the member has adopted, and the slot in which it stands.
-    pub const BALLOT: u64 = 64;
-    /// The ballot that the member knows to be decided.
-    pub const COMMITTED: u64 = 72;
+    /// The highest ballot that the member has promised: it accepts nothing below it. No less than `ACCEPTED` by the time that is seen, or
+    /// a little later.
+    pub const PROMISED: u64 = 72;
+    /// The ballot of the newest proposal that the member has accepted, and the slot in which its value is stored.
+    pub const ACCEPTED: u64 = 64;
+    /// The ballot that the member knows to be decided, and the slot in which the value is stored.
+    pub const DECIDED: u64 = 80;
     /// Set when the member has delivered everything below the trims.
-    pub const ENDED: u64 = 80;
-    /// The first word of the bits that say whom the member suspects.
+    pub const ENDED: u64 = 88;
+    /// Set when the member begins the next view before its row in that is on its way to all members of its host.
+    pub const UNSENT: u64 = 96;
+    /// The first word of the bits that say whom the member suspects by what it has seen itself. A hint, which is taken back.
     pub const SUSPECTED: u64 = 128;
-
-    /// The first word of the bits that say of whom the member knows that they do nothing any more, in a view of so many.
-    pub fn stopped(members: usize) -> u64 {
-        SUSPECTED + 8 * members.div_ceil(64) as u64
-    }
 }
 
 /// Words of a subgroup's entry, by offset in the entry. All are counts: zero means "nothing yet".
@@ -96,10 +96,11 @@ pub struct RowLayout {
     pub control: u64,
     /// Where the cuts stand.
     pub cuts: Range<u64>,
-    /// Where the two slots for proposals stand, each of half the bytes. The only words that may take any value at any time.
+    /// Where the two slots for proposals stand, each of half the bytes. See [`free`](Self::free).
     pub proposals: Range<u64>,
     /// Where the member's wishes for the next view stand, written before it wedges.
     pub wishes: Range<u64>,
+    hints_end: u64,
     places: Vec<Option<Place>>,
 }
 
@@ -145,10 +146,16 @@ impl RowLayout {
         self.places.iter().flatten()
     }
 
+    /// The ranges whose words may take any value at any time: hints, and what counts only through a ballot that names it.
+    pub fn free(&self) -> [Range<u64>; 2] {
+        [membership::SUSPECTED..self.hints_end, self.proposals.clone()]
+    }
+
     fn new(view: &View, member: Rank, slot_words: u64) -> RowLayout {
         let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
-        let sets = 2 * (membership::stopped(view.members.len()) - membership::SUSPECTED);
-        let mut at = (membership::SUSPECTED + sets).next_multiple_of(LINE_BYTES);
+        let suspected = 8 * view.members.len().div_ceil(64) as u64;
+        let hints_end = membership::SUSPECTED + suspected;
+        let mut at = hints_end.next_multiple_of(LINE_BYTES);
         for (id, spec) in view.subgroups_of(member) {
             let by_sender = at + LINE_BYTES;
             let extra = match spec.order {
@@ -177,12 +184,13 @@ impl RowLayout {
         let control = at;
         for (id, spec) in view.subgroups_of(member) {
             if let (Some(place), Some(_)) = (&mut places[id.index()], spec.sender_rank(member)) {
-                let ring = Ring::new(at, spec.window, spec.message_bytes_max);
+                let SubgroupSpec { window, message_bytes_max, leftover_bytes_max, .. } = *spec;
+                let ring = Ring::with_leftovers(at, window, message_bytes_max, leftover_bytes_max);
                 at += ring.size();
                 place.ring = Some(ring);
             }
         }
-        RowLayout { size: at, control, cuts, proposals, wishes, places }
+        RowLayout { size: at, control, cuts, proposals, wishes, hints_end, places }
     }
 }
 
@@ -190,7 +198,7 @@ impl RowLayout {
 mod tests {
     use super::*;
     use crate::ids::{MemberId, ViewId};
-    use crate::view::{Rule, SubgroupSpec};
+    use crate::view::Rule;
     use alloc::string::ToString;
     use alloc::vec;
 
@@ -205,6 +213,7 @@ mod tests {
             order,
             window: 4,
             message_bytes_max: 100,
+            leftover_bytes_max: 0,
         }
     }
 
@@ -213,6 +222,7 @@ mod tests {
         let view = View {
             id: ViewId(1),
             members: vec![MemberId(7), MemberId(3), MemberId(9)],
+            nonvoters: vec![],
             subgroups: vec![
                 spec("a", &[0, 1, 2], &[0, 2], Order::Total),
                 spec("b", &[1, 2], &[1, 2], Order::Fifo),
@@ -243,6 +253,7 @@ mod tests {
         let mut view = View {
             id: ViewId(1),
             members: vec![MemberId(1), MemberId(2)],
+            nonvoters: vec![],
             subgroups: vec![spec("a", &[0, 1], &[1], Order::Total)],
         };
         assert!(Layout::new(&view).is_ok());

@@ -18,6 +18,7 @@ extern crate std;
 mod ablation;
 pub mod bulk;
 pub mod claims;
+pub mod control;
 pub mod cursor;
 pub mod engine;
 mod fault;

@@ -6,12 +6,12 @@
 //! is good. It follows a view to its end, which it finds in the rows as the members do, and has then delivered exactly what they
 //! have, and so can begin the next one where they do.
 use crate::cursor::{ROUNDS_MAX, places};
-use crate::ids::{Rank, SubgroupId};
+use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::layout::{Layout, entry, membership};
 use crate::membership::{Decision, read_decision};
 use crate::ring::{HEADER_BYTES, Header, Kind, Ring};
 use crate::table::Rows;
-use crate::view::{Order, View, ViewError};
+use crate::view::{Again, Order, View, ViewError};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -51,6 +51,8 @@ struct Stream {
     lane: usize,
     /// How far to follow before it is looked again: in a total order a place, otherwise a position in the ring of this lane.
     frontier: u64,
+    /// As `known` of a lane, of senders that have no ring here because their subgroup is unavailable.
+    waiting: Vec<(MemberId, u64)>,
 }
 
 /// One sender.
@@ -132,12 +134,16 @@ impl Observer {
         let mut observer = Observer::at_start(next)?;
         for stream in observer.streams.iter_mut().filter(|stream| stream.order == Order::Fifo) {
             let Some(old) = self.view.subgroup(&observer.view.subgroups[stream.id.index()].name) else { continue };
-            for lane in &mut stream.lanes {
-                let sender = observer.view.members[lane.sender.index()];
-                let mut lanes = self.streams[old.index()].lanes.iter();
-                let old = lanes.find(|lane| self.view.members[lane.sender.index()] == sender);
-                // What was delivered beyond its trim, its sender sends again, first of all.
-                lane.known = old.map_or(0, |old| old.next.max(old.known).saturating_sub(old.trim));
+            let old = &self.streams[old.index()];
+            // A sender sends again first, in the next view, everything from its trim on.
+            let known = |lane: &Lane| lane.next.max(lane.known).saturating_sub(lane.trim);
+            let lanes = old.lanes.iter().map(|lane| (self.view.members[lane.sender.index()], known(lane)));
+            for (sender, known) in lanes.chain(old.waiting.iter().copied()).filter(|(_, known)| *known > 0) {
+                match observer.view.sends_again(stream.id, sender) {
+                    Some(Again::Here(sender)) => stream.lanes[sender].known = known,
+                    Some(Again::Later) => stream.waiting.push((sender, known)),
+                    None => {}
+                }
             }
         }
         Ok(observer)
@@ -156,7 +162,16 @@ impl Observer {
             });
             let received = spec.members.iter().map(|&rank| (rank, place(rank).entry + entry::RECEIVED));
             let (order, lanes, received) = (spec.order, lanes.collect(), received.collect());
-            observer.streams.push(Stream { id, order, lanes, received, round: 0, lane: 0, frontier: 0 });
+            observer.streams.push(Stream {
+                id,
+                order,
+                lanes,
+                received,
+                round: 0,
+                lane: 0,
+                frontier: 0,
+                waiting: Vec::new(),
+            });
         }
         Ok(observer)
     }
@@ -190,8 +205,11 @@ impl Observer {
     /// How many of a sender's first rounds in this view lie behind the observer since the [view before](Self::successor), in which
     /// they did not belong: they come again. Only those of whom there are any, and never in a total order.
     pub fn known(&self) -> impl Iterator<Item = (SubgroupId, Rank, u64)> {
-        let lanes = self.streams.iter().flat_map(|stream| stream.lanes.iter().map(|lane| (stream.id, lane)));
-        lanes.filter(|(_, lane)| lane.known > 0).map(|(id, lane)| (id, lane.sender, lane.known))
+        self.streams.iter().flat_map(|stream| {
+            let lanes = stream.lanes.iter().map(|lane| (lane.sender, lane.known));
+            let waiting = stream.waiting.iter().filter_map(|(id, rounds)| Some((self.view.rank_of(*id)?, *rounds)));
+            lanes.chain(waiting).filter(|(_, known)| *known > 0).map(|(sender, known)| (stream.id, sender, known))
+        })
     }
 
     /// Whether the view has ended and everything that belongs to it was yielded.

@@ -84,16 +84,30 @@ mod bugs {
         GateIgnored,
         /// What frees rings is put off, and then forgotten.
         PutOffForgotten,
-        /// A leader does not wait until everybody has stopped listening to those before it.
-        NoFence,
-        /// The dead count among those who agree, instead of being left out.
-        DeadCountAsPresent,
-        /// A leader does not read the last words of the dead.
+        /// The final rows of the dead count for nothing.
         DeadRowsUnread,
+        /// A leader takes no notice of values that only the dead have accepted.
+        DeadValuesUnread,
+        /// A dead row counts although it promised a higher ballot.
+        DeadWithHigherPromiseCounts,
+        /// A member that promised and died counts twice.
+        DeadCountedTwice,
+        /// A dead member's row counts although its tail may be lost.
+        UnfinalRowsCount,
+        /// A voter accepts below its promise.
+        PromiseForgotten,
         /// A leader needs no quorum.
         NoQuorum,
-        /// Ballots are ordered by their rounds first.
-        RoundsBeforeRanks,
+        /// A leader takes a value only if the rows that it has read could make it a decision, whatever the others hold.
+        UnreadDontBind,
+        /// A row's acceptance is read before its promise.
+        AcceptedReadFirst,
+        /// A leader leaves out whom it suspects, however few go on.
+        EvictsWithoutQuorum,
+        /// A suspicion is never taken back.
+        SuspicionKept,
+        /// All values of a member are written into the same slot.
+        OneSlot,
         /// A leader always makes a proposal of its own.
         NeverAdopts,
         /// A leader decides without waiting for acknowledgements.
@@ -104,26 +118,20 @@ mod bugs {
         CutUnwritten,
         /// What lies beyond the trims is delivered too.
         DeliversBeyondTrim,
-        /// A suspicion stays with the member that has it.
-        SuspicionKept,
-        /// A member that suspects more than half of the others is believed.
-        OutvotedBelieved,
-        /// A suspected member's suspicions are still believed.
-        ReadsSuspected,
         /// A member that the others have evicted goes on.
         EvictedGoesOn,
         /// A ballot is set before its proposal is written.
         BallotBeforeProposal,
-        /// All proposals of a member are written into the same slot.
-        OneSlot,
-        /// A member whose row never came is held for dead, and the zeros that stand there for its last words.
-        AbsentRowsAreLastWords,
         /// What the old view has delivered is sent again.
         ResendsDelivered,
         /// What was announced and not delivered is not sent again.
         ResendForgotten,
         /// In a Fifo subgroup what was delivered beyond the trims is delivered again.
         FifoTwice,
+        /// In a Fifo subgroup that is unavailable for a while, what was delivered beyond the trims is delivered again.
+        WaitingForgotten,
+        /// A message that is sent again may be no longer than new ones.
+        LeftoversTooLong,
         /// A block is sent to a member that is not ready for it.
         CreditIgnored,
         /// A block is sent that is not here yet.
@@ -136,6 +144,28 @@ mod bugs {
         StepsAhead,
         /// An object for which there is no room yet fails without a word.
         FailureForgotten,
+        /// A seed answers before its promise or vote is on disk.
+        AnswersBeforeDisk,
+        /// A seed that has not answered counts as one that votes, if it belonged to no group.
+        SilenceIsAnAnswer,
+        /// A majority of the seeds founds a group although their votes are not on disk.
+        AnyMajority,
+        /// A process that was a member of a group founds another one.
+        EvictedFound,
+        /// A seed that leads an attempt does not adopt what others have voted for.
+        VotesForgotten,
+        /// A seed forgets what it has promised.
+        PromisesForgotten,
+        /// A process that waits is put into the first view without having acknowledged its incarnation.
+        WaitersAreMembers,
+        /// Members don't send their incarnation to the seeds.
+        MembersKeepSilent,
+        /// A process that waits does not heed members that answer.
+        MembersUnheard,
+        /// A process reports only once what it waits for.
+        SilentWhileItWaits,
+        /// An answer of a seed counts for ever.
+        OldAnswersCount,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

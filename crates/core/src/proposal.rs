@@ -1,8 +1,8 @@
 //! What a view change decides, as the words that stand in a row: the next view, and with what the old one ends.
 //!
 //! ```text
-//! words = checksum | count of the words behind it | view id | members: count, ids
-//!       | subgroups: count, each: name, order, window, largest message, two rules, members, senders
+//! words = checksum | count of the words behind it | ballot | view id | members: count, ids | nonvoters
+//!       | subgroups: count, each: name, order, window, largest message, largest leftover, two rules, members, senders
 //!       | trims: by subgroup and sender of the old view
 //! ```
 //!
@@ -23,9 +23,13 @@ pub type Trims = Vec<Box<[u64]>>;
 /// Words before the content: checksum and count.
 const HEAD: usize = 2;
 
-/// The words of a proposal to follow `old` with `next`.
-pub(crate) fn encode(next: &View, trims: &Trims) -> Vec<u64> {
+/// Words before the view: checksum, count and ballot.
+const CONTENT: usize = HEAD + 1;
+
+/// The words of a proposal, under the ballot of this word, to follow `old` with `next`.
+pub(crate) fn encode(ballot: u64, next: &View, trims: &Trims) -> Vec<u64> {
     let mut words = alloc::vec![0; HEAD];
+    words.push(ballot);
     encode_view(next, &mut words);
     for trims in trims {
         words.extend_from_slice(trims);
@@ -35,9 +39,26 @@ pub(crate) fn encode(next: &View, trims: &Trims) -> Vec<u64> {
     words
 }
 
+/// The word of the ballot of a proposal; `None` if the words are not those of one as a whole.
+pub(crate) fn ballot_of(words: &[u64]) -> Option<u64> {
+    content(words)?.first().copied()
+}
+
+/// The same proposal under another ballot.
+pub(crate) fn with_ballot(mut words: Vec<u64>, ballot: u64) -> Vec<u64> {
+    words[HEAD] = ballot;
+    words[0] = checksum(&words[1..]);
+    words
+}
+
+/// Whether two proposals have the same value, whatever their ballots.
+pub(crate) fn is_same(one: &[u64], other: &[u64]) -> bool {
+    one.get(CONTENT..) == other.get(CONTENT..)
+}
+
 /// Reads a proposal to end `old`; `None` if no correct member can have written it.
 pub(crate) fn decode(words: &[u64], old: &View) -> Option<(View, Trims)> {
-    let mut reader = Reader { words: content(words)? };
+    let mut reader = Reader { words: content(words)?.get(CONTENT - HEAD..)? };
     let next = reader.view()?;
     let mut trims = Vec::with_capacity(old.subgroups.len());
     for spec in &old.subgroups {
@@ -56,7 +77,7 @@ pub(crate) fn words_max(view: &View) -> usize {
     let mut words = Vec::new();
     encode_view(view, &mut words);
     let trims: usize = view.subgroups.iter().map(|spec| spec.senders.len()).sum();
-    HEAD + 2 * words.len() + trims + limits::PROPOSAL_WORDS_SPARE
+    CONTENT + 2 * words.len() + trims + limits::PROPOSAL_WORDS_SPARE
 }
 
 /// What one member wishes of the next view.
@@ -64,6 +85,8 @@ pub(crate) fn words_max(view: &View) -> usize {
 pub(crate) struct Wishes {
     /// Who wants to be admitted, in the order in which they asked.
     pub(crate) joins: Vec<MemberId>,
+    /// Those of them that are to be no voters at first.
+    pub(crate) nonvoters: Vec<MemberId>,
     /// What is to be different.
     pub(crate) changes: Vec<Change>,
 }
@@ -73,6 +96,7 @@ impl Wishes {
     pub(crate) fn encode(&self) -> Vec<u64> {
         let mut words = alloc::vec![0; HEAD];
         encode_ids(&self.joins, &mut words);
+        encode_ids(&self.nonvoters, &mut words);
         words.push(self.changes.len() as u64);
         for change in &self.changes {
             match change {
@@ -101,10 +125,10 @@ impl Wishes {
             return Some(Wishes::default());
         }
         let mut reader = Reader { words: content(words)? };
-        let joins = reader.ids()?;
+        let (joins, nonvoters) = (reader.ids()?, reader.ids()?);
         let count = reader.count(limits::CHANGES_MAX)?;
         let changes = (0..count).map(|_| reader.change()).collect::<Option<Vec<_>>>()?;
-        reader.words.is_empty().then_some(Wishes { joins, changes })
+        reader.words.is_empty().then_some(Wishes { joins, nonvoters, changes })
     }
 }
 
@@ -134,6 +158,7 @@ impl View {
 fn encode_view(view: &View, words: &mut Vec<u64>) {
     words.push(view.id.0);
     encode_ids(&view.members, words);
+    encode_ranks(&view.nonvoters, view.members.len(), words);
     words.push(view.subgroups.len() as u64);
     for spec in &view.subgroups {
         encode_subgroup(spec, view.members.len(), words);
@@ -144,7 +169,7 @@ fn encode_view(view: &View, words: &mut Vec<u64>) {
 fn encode_subgroup(spec: &SubgroupSpec, members: usize, words: &mut Vec<u64>) {
     encode_name(&spec.name, words);
     words.push(u64::from(spec.order == Order::Fifo));
-    words.extend([spec.window, spec.message_bytes_max]);
+    words.extend([spec.window, spec.message_bytes_max, spec.leftover_bytes_max]);
     for rule in [&spec.member_rule, &spec.sender_rule] {
         match rule {
             Rule::Everyone => words.push(0),
@@ -157,11 +182,16 @@ fn encode_subgroup(spec: &SubgroupSpec, members: usize, words: &mut Vec<u64>) {
         }
     }
     for ranks in [&spec.members, &spec.senders] {
-        let first = words.len();
-        words.resize(first + members.div_ceil(64), 0);
-        for rank in ranks {
-            words[first + rank.index() / 64] |= 1 << (rank.0 % 64);
-        }
+        encode_ranks(ranks, members, words);
+    }
+}
+
+/// A set of ranks of a view of so many members, one bit each.
+fn encode_ranks(ranks: &[Rank], members: usize, words: &mut Vec<u64>) {
+    let first = words.len();
+    words.resize(first + members.div_ceil(64), 0);
+    for rank in ranks {
+        words[first + rank.index() / 64] |= 1 << (rank.0 % 64);
     }
 }
 
@@ -239,10 +269,20 @@ impl<'a> Reader<'a> {
             1 => Order::Fifo,
             _ => return None,
         };
-        let (window, message_bytes_max) = (self.word()?, self.word()?);
+        let (window, message_bytes_max, leftover_bytes_max) = (self.word()?, self.word()?, self.word()?);
         let (member_rule, sender_rule) = (self.rule()?, self.rule()?);
         let (members, senders) = (self.ranks(of)?, self.ranks(of)?);
-        Some(SubgroupSpec { name, members, senders, member_rule, sender_rule, order, window, message_bytes_max })
+        Some(SubgroupSpec {
+            name,
+            members,
+            senders,
+            member_rule,
+            sender_rule,
+            order,
+            window,
+            message_bytes_max,
+            leftover_bytes_max,
+        })
     }
 
     fn change(&mut self) -> Option<Change> {
@@ -260,9 +300,10 @@ impl<'a> Reader<'a> {
 
     fn view(&mut self) -> Option<View> {
         let (id, members) = (ViewId(self.word()?), self.ids()?);
+        let nonvoters = self.ranks(members.len())?;
         let count = self.count(limits::SUBGROUPS_MAX)?;
         let subgroups = (0..count).map(|_| self.subgroup(members.len())).collect::<Option<Vec<_>>>()?;
-        let view = View { id, members, subgroups };
+        let view = View { id, members, nonvoters, subgroups };
         // The last member may leave: then nobody goes on.
         (view.members.is_empty() || view.check().is_ok()).then_some(view)
     }
@@ -289,12 +330,18 @@ mod tests {
             order,
             window: 10,
             message_bytes_max: 100,
+            leftover_bytes_max: 0,
         };
         let subgroups = vec![
             spec("all of them", Order::Total, Rule::Everyone, &[0, 2]),
             spec("f", Order::Fifo, Rule::Only(vec![MemberId(5), MemberId(u64::MAX)]), &[1]),
         ];
-        View { id: ViewId(7), members: vec![MemberId(5), MemberId(1), MemberId(9)], subgroups }
+        View {
+            id: ViewId(7),
+            members: vec![MemberId(5), MemberId(1), MemberId(9)],
+            nonvoters: vec![Rank(1)],
+            subgroups,
+        }
     }
 
     #[test]
@@ -305,7 +352,10 @@ mod tests {
         assert_eq!(next.subgroups[0].senders, [Rank(0), Rank(1)]);
         assert_eq!((&next.subgroups[1].members[..], &next.subgroups[1].senders[..]), (&[Rank(0)][..], &[Rank(0)][..]));
         let trims: Trims = vec![[3, 4].into(), [5].into()];
-        let words = encode(&next, &trims);
+        let words = encode(6, &next, &trims);
+        assert_eq!(ballot_of(&words), Some(6));
+        let other = with_ballot(words.clone(), 8);
+        assert!(is_same(&words, &other) && ballot_of(&other) == Some(8));
         assert!(words.len() <= words_max(&old));
         assert_eq!(decode(&words, &old), Some((next.clone(), trims)));
         assert_eq!(View::decode(&next.encode()), Some(next));
@@ -314,7 +364,7 @@ mod tests {
     #[test]
     fn trims_that_no_round_reaches_are_refused() {
         let old = view();
-        let proposal = |trim| encode(&old.next(|_| true, &[], &[]), &vec![[3, trim].into(), [5].into()]);
+        let proposal = |trim| encode(6, &old.next(|_| true, &[], &[]), &vec![[3, trim].into(), [5].into()]);
         assert!(decode(&proposal(ROUNDS_MAX), &old).is_some());
         for trim in [ROUNDS_MAX + 1, u64::MAX] {
             assert_eq!(decode(&proposal(trim), &old), None);
@@ -324,7 +374,7 @@ mod tests {
     #[test]
     fn any_wrong_word_is_noticed() {
         let old = view();
-        let words = encode(&old.next(|_| true, &[], &[]), &vec![[3, 4].into(), [5].into()]);
+        let words = encode(6, &old.next(|_| true, &[], &[]), &vec![[3, 4].into(), [5].into()]);
         for i in 0..words.len() {
             for bit in [0, 17, 63] {
                 let mut wrong = words.clone();
@@ -346,6 +396,7 @@ mod tests {
         let name = "f".to_string();
         let wishes = Wishes {
             joins: vec![MemberId(3), MemberId(u64::MAX)],
+            nonvoters: vec![MemberId(3)],
             changes: vec![
                 Change::Create(bare.clone()),
                 Change::Alter(SubgroupSpec { member_rule: Rule::Shard { set: 1, least: 2, most: 3 }, ..bare }),

@@ -33,6 +33,8 @@ pub struct Resent {
     pub at: u64,
     /// Bytes of payload.
     pub len: u64,
+    /// Where the frame stands in my ring of the old view.
+    pub position: u64,
 }
 
 impl Resend {
@@ -54,13 +56,13 @@ impl Resend {
     pub fn next<R: Rows>(&mut self, old: &R) -> Option<Resent> {
         let ring = *self.claims.ring();
         loop {
-            let at = ring.offset(self.position);
-            if self.position < self.announced {
+            let position = self.position;
+            if position < self.announced {
                 let header = self.header(old);
-                let round = old.load(self.me, at + 8);
+                let round = old.load(self.me, ring.offset(position) + 8);
                 self.position = ring.after(self.position, header.span);
                 let belongs_here = round >= self.trim || planted!(ResendsDelivered);
-                match self.resent(header, at).filter(|_| belongs_here && !planted!(ResendForgotten)) {
+                match self.resent(header, position).filter(|_| belongs_here && !planted!(ResendForgotten)) {
                     Some(resent) => return Some(resent),
                     None => continue,
                 }
@@ -74,7 +76,7 @@ impl Resend {
                 Header { kind, span, ..self.header(old) }
             };
             self.position = ring.after(self.position, header.span);
-            if let Some(resent) = self.resent(header, at) {
+            if let Some(resent) = self.resent(header, position) {
                 return Some(resent);
             }
         }
@@ -83,6 +85,11 @@ impl Resend {
     /// Up to where the old ring was looked through: what stands below was handed out, or is delivered.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// The claims on the old ring.
+    pub fn claims(&self) -> &Arc<Claims> {
+        &self.claims
     }
 
     /// Whether nobody will commit in the old ring any more, and everything in it has been handed out.
@@ -101,8 +108,9 @@ impl Resend {
         Header::decode(word, ring).expect("my own frames are well formed")
     }
 
-    fn resent(&self, header: Header, at: u64) -> Option<Resent> {
+    fn resent(&self, header: Header, position: u64) -> Option<Resent> {
         let wanted = header.kind != Kind::Void || self.order == Order::Fifo;
-        wanted.then_some(Resent { kind: header.kind, at: at + HEADER_BYTES, len: header.len })
+        let at = self.claims.ring().offset(position) + HEADER_BYTES;
+        wanted.then_some(Resent { kind: header.kind, at, len: header.len, position })
     }
 }

@@ -37,19 +37,25 @@ pub struct Ring {
     pub capacity: u64,
     /// Bytes of a sector.
     pub sector_bytes: u64,
-    /// The largest payload.
+    /// The largest payload of a new message.
     pub message_bytes_max: u64,
-    /// Bytes of a frame with the largest payload.
+    /// Bytes of a frame with the largest payload, also of a message that is sent again.
     pub frame_bytes_max: u64,
 }
 
 impl Ring {
     /// A ring at `at` that holds at least `window` frames of `message_bytes_max`.
     pub fn new(at: u64, window: u64, message_bytes_max: u64) -> Ring {
-        let capacity =
-            (window * frame_bytes(message_bytes_max)).next_power_of_two().max(SECTORS as u64 * GRANULE_BYTES);
-        let sector_bytes = capacity / SECTORS as u64;
-        Ring { at, capacity, sector_bytes, message_bytes_max, frame_bytes_max: frame_bytes(message_bytes_max) }
+        Ring::with_leftovers(at, window, message_bytes_max, 0)
+    }
+
+    /// As [`new`](Self::new), with room for frames of `leftover_bytes_max`, one at a time: messages that are sent again may be longer
+    /// than new ones.
+    pub fn with_leftovers(at: u64, window: u64, message_bytes_max: u64, leftover_bytes_max: u64) -> Ring {
+        let frame_bytes_max = frame_bytes(message_bytes_max.max(leftover_bytes_max));
+        let bytes = (window * frame_bytes(message_bytes_max)).max(frame_bytes_max);
+        let capacity = bytes.next_power_of_two().max(SECTORS as u64 * GRANULE_BYTES);
+        Ring { at, capacity, sector_bytes: capacity / SECTORS as u64, message_bytes_max, frame_bytes_max }
     }
 
     /// Bytes of memory that the ring takes, its overhang included.

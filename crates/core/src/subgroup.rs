@@ -7,13 +7,13 @@ use crate::ablation::Ablation;
 use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
 use crate::fault::Fault;
-use crate::ids::{Rank, SubgroupId};
+use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
 use crate::planted::planted;
 use crate::resend::Resend;
 use crate::sending::{Announced, Sending};
 use crate::stats::{Frontier, SubgroupStats};
-use crate::table::Table;
+use crate::table::{Rows, Table};
 use crate::upcalls::Upcalls;
 use crate::view::{Order, View};
 use alloc::boxed::Box;
@@ -622,6 +622,7 @@ impl Subgroup {
         // What observers hold back is freed before all is delivered, or not at all.
         let is_untold = freed < delivered && delivered == self.own.published && freed > sending.told;
         if freed > self.own.freed || is_untold {
+            let freed = freed.min(sending.claims.watch());
             changes.freeing |= freed > self.own.freed;
             self.own.freed = freed;
             table.store(self.place.entry + entry::FREED, freed);
@@ -644,6 +645,55 @@ impl Subgroup {
             Order::Total => (self.own.delivered[0] + self.senders as u64 - 1 - sender as u64) / self.senders as u64,
             Order::Fifo => self.own.delivered[sender],
         }
+    }
+
+    /// The round of the frame of mine that starts at `position`, which is not free; `None` if it is not announced.
+    fn round_at<R: Rows>(&self, position: u64, rows: &R) -> Option<u64> {
+        let sending = self.sending.as_ref().filter(|_| position < self.own.published)?;
+        Some(rows.load(self.members[self.me], sending.ring.offset(position) + 8))
+    }
+
+    /// The number in the order that a round of mine has.
+    fn sequence(&self, round: u64) -> u64 {
+        match (self.order, &self.sending) {
+            (Order::Total, Some(sending)) => round * self.senders as u64 + sending.rank as u64,
+            _ => round,
+        }
+    }
+
+    /// As [`Engine::outcome`](crate::Engine::outcome).
+    pub(crate) fn outcome<R: Rows>(&self, position: u64, rows: &R) -> Option<u64> {
+        let sending = self.sending.as_ref()?;
+        let sequence = self.sequence(self.round_at(position, rows)?);
+        let behind = match self.order {
+            Order::Total => self.own.delivered[0],
+            Order::Fifo => {
+                let others = self.peers.iter().map(|peer| peer.delivered_of_mine);
+                others.fold(self.own.delivered[sending.rank], u64::min)
+            }
+        };
+        (sequence < behind).then_some(sequence)
+    }
+
+    /// As [`Engine::final_outcome`](crate::Engine::final_outcome).
+    pub(crate) fn final_outcome<R: Rows>(&self, position: u64, rows: &R, trim: u64) -> Option<u64> {
+        let round = self.round_at(position, rows)?;
+        (round < trim).then(|| self.sequence(round))
+    }
+
+    /// Once the view's end is decided: how many rounds of mine belong to it.
+    pub(crate) fn trim(&self) -> u64 {
+        self.trim
+    }
+
+    /// Whether the frame of mine at `position` is announced.
+    pub(crate) fn is_announced(&self, position: u64) -> bool {
+        position < self.own.published
+    }
+
+    /// The next evaluation looks at everything.
+    pub(crate) fn look_again(&mut self) {
+        self.pending = true;
     }
 
     /// Up to where my ring is delivered by everybody.
@@ -708,17 +758,17 @@ impl Subgroup {
         Some(Resend::new(claims, me, self.order, positions, self.trim, sending.tail()))
     }
 
-    /// Goes on where `old` has ended; `sender` tells the sender rank that somebody has now.
-    pub(crate) fn follow(&mut self, old: &Subgroup, sender: impl Fn(usize) -> Option<usize>) {
-        if let (Delivery::Inline(cursor), Delivery::Inline(old)) = (&mut self.delivery, &old.delivery) {
-            cursor.follow(old, sender);
+    /// Continues in `view` at the end of `old`, a subgroup of the view `was`.
+    pub(crate) fn follow(&mut self, old: &Subgroup, was: &View, view: &View) {
+        if let (Delivery::Inline(cursor), Delivery::Inline(before)) = (&mut self.delivery, &old.delivery) {
+            cursor.follow(before, (was, old.id), (view, self.id));
         }
     }
 
-    /// As [`Engine::pass_over`](crate::Engine::pass_over), by sender rank.
-    pub(crate) fn pass_over(&mut self, sender: usize, rounds: u64) {
+    /// As [`Engine::pass_over`](crate::Engine::pass_over).
+    pub(crate) fn pass_over(&mut self, sender: MemberId, rounds: u64, view: &View) {
         if let Delivery::Inline(cursor) = &mut self.delivery {
-            cursor.pass_over(sender, rounds);
+            cursor.pass_over(sender, rounds, (view, self.id));
         }
     }
 

@@ -84,6 +84,9 @@ pub struct SubgroupSpec {
     pub window: u64,
     /// The largest message, in bytes (m in the papers).
     pub message_bytes_max: u64,
+    /// The largest message, in bytes, that a member may have to send again from a view in which larger messages were allowed; 0 if
+    /// that is none. It follows from the views before, and means nothing in a [`Change`].
+    pub leftover_bytes_max: u64,
 }
 
 impl SubgroupSpec {
@@ -99,6 +102,7 @@ impl SubgroupSpec {
             order: Order::Total,
             window: 100,
             message_bytes_max: 10_000,
+            leftover_bytes_max: 0,
         }
     }
 }
@@ -110,8 +114,19 @@ pub struct View {
     pub id: ViewId,
     /// The members; a member's index is its [`Rank`].
     pub members: Vec<MemberId>,
+    /// Members that are no voters in this view, ascending: they have yet to begin a view. All others count for what ends it.
+    pub nonvoters: Vec<Rank>,
     /// The subgroups; a subgroup's index is its [`SubgroupId`].
     pub subgroups: Vec<SubgroupSpec>,
+}
+
+/// Where a member sends again what was not delivered everywhere when the view before ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Again {
+    /// In its ring of this view: it has this sender rank.
+    Here(usize),
+    /// Not in this view: the subgroup has too few members, and the member keeps its messages until it has enough.
+    Later,
 }
 
 /// Why a [`View`] can't be used.
@@ -129,6 +144,14 @@ pub enum ViewError {
     MemberTwice {
         /// Who.
         id: MemberId,
+    },
+    /// A list of members that don't vote that is not ascending, names a member that is not there, or leaves no voter.
+    #[error("the {got} nonvoters of a view of {members} must be ascending ranks, and fewer than its members")]
+    Voters {
+        /// How many nonvoters are listed.
+        got: usize,
+        /// How many members there are.
+        members: usize,
     },
     /// Too many subgroups.
     #[error("a view holds at most {max} subgroups, not {got}", max = limits::SUBGROUPS_MAX)]
@@ -182,6 +205,11 @@ impl View {
                 return Err(ViewError::MemberTwice { id: *id });
             }
         }
+        let ascends = self.nonvoters.windows(2).all(|pair| pair[0] < pair[1]);
+        let is_there = self.nonvoters.last().is_none_or(|last| last.index() < self.members.len());
+        if !ascends || !is_there || self.nonvoters.len() == self.members.len() {
+            return Err(ViewError::Voters { got: self.nonvoters.len(), members: self.members.len() });
+        }
         if self.subgroups.len() > limits::SUBGROUPS_MAX {
             return Err(ViewError::Subgroups { got: self.subgroups.len() });
         }
@@ -200,7 +228,8 @@ impl View {
     pub fn next(&self, stays: impl Fn(Rank) -> bool, joining: &[MemberId], changes: &[Change]) -> View {
         let old = self.ranks().filter(|rank| stays(*rank)).map(|rank| self.members[rank.index()]);
         let members: Vec<MemberId> = old.chain(joining.iter().copied()).collect();
-        let mut next = View { id: ViewId(self.id.0 + 1), subgroups: self.subgroups.clone(), members };
+        let subgroups = self.subgroups.clone();
+        let mut next = View { id: ViewId(self.id.0 + 1), members, nonvoters: vec![], subgroups };
         // Until the rules say who belongs where, nobody does, except to a shard.
         for spec in &mut next.subgroups {
             let ids = spec.members.iter().map(|rank| self.members[rank.index()]);
@@ -214,6 +243,7 @@ impl View {
                 next.subgroups = before;
             }
         }
+        next.keep_leftovers(self);
         next.lay_out();
         next
     }
@@ -234,6 +264,7 @@ impl View {
     pub(crate) fn has_settled(&self, change: &Change, next: &View) -> bool {
         let of = |view: &View| {
             let spec = view.bare().subgroups.into_iter().find(|spec| spec.name == change.name());
+            let spec = spec.map(|spec| SubgroupSpec { leftover_bytes_max: 0, ..spec });
             match (change, spec.as_ref().map(|spec| &spec.member_rule)) {
                 (Change::Enter { id, .. } | Change::Exit { id, .. }, Some(Rule::Only(ids))) => (None, ids.contains(id)),
                 (Change::Enter { .. } | Change::Exit { .. }, _) => (None, false),
@@ -245,13 +276,14 @@ impl View {
 
     /// Whether its subgroups are within the limits, whoever the members are.
     fn is_sound(&self) -> bool {
-        View { members: vec![MemberId(0)], ..self.bare() }.check().is_ok()
+        View { members: vec![MemberId(0)], nonvoters: vec![], ..self.bare() }.check().is_ok()
     }
 
     /// The view without anybody.
     fn bare(&self) -> View {
         let empty = |spec: &SubgroupSpec| SubgroupSpec { members: vec![], senders: vec![], ..spec.clone() };
-        View { id: self.id, members: vec![], subgroups: self.subgroups.iter().map(empty).collect() }
+        let subgroups = self.subgroups.iter().map(empty).collect();
+        View { id: self.id, members: vec![], nonvoters: vec![], subgroups }
     }
 
     /// Changes the list of subgroups, and the lists in their rules. Whether there was what it is about.
@@ -261,13 +293,16 @@ impl View {
             Change::Create(spec) => {
                 let is_new = at(&spec.name).is_none();
                 if is_new {
-                    self.subgroups.push(SubgroupSpec { members: vec![], senders: vec![], ..spec.clone() });
+                    let leftover_bytes_max = 0;
+                    let (members, senders) = (vec![], vec![]);
+                    self.subgroups.push(SubgroupSpec { members, senders, leftover_bytes_max, ..spec.clone() });
                 }
                 is_new
             }
             Change::Alter(spec) => at(&spec.name).is_some_and(|at| {
-                let members = core::mem::take(&mut self.subgroups[at].members);
-                self.subgroups[at] = SubgroupSpec { members, senders: vec![], ..spec.clone() };
+                let old = &mut self.subgroups[at];
+                let (members, leftover_bytes_max) = (core::mem::take(&mut old.members), old.leftover_bytes_max);
+                *old = SubgroupSpec { members, senders: vec![], leftover_bytes_max, ..spec.clone() };
                 true
             }),
             Change::Drop(name) => at(name).map(|at| self.subgroups.remove(at)).is_some(),
@@ -285,6 +320,16 @@ impl View {
                 }
                 _ => false,
             }),
+        }
+    }
+
+    /// Messages that were accepted in the view `before`, or in one before that, still fit into the rings: none is lost because its
+    /// subgroup takes shorter ones now.
+    fn keep_leftovers(&mut self, before: &View) {
+        for spec in &mut self.subgroups {
+            let Some(old) = before.subgroups.iter().find(|old| old.name == spec.name) else { continue };
+            let largest = old.message_bytes_max.max(old.leftover_bytes_max);
+            spec.leftover_bytes_max = if largest > spec.message_bytes_max { largest } else { 0 };
         }
     }
 
@@ -348,6 +393,26 @@ impl View {
             for spec in shards {
                 spec.members.sort_unstable();
             }
+        }
+    }
+
+    /// Whether the member of this rank counts for the agreement that ends the view.
+    pub fn is_voter(&self, rank: Rank) -> bool {
+        self.nonvoters.binary_search(&rank).is_err()
+    }
+
+    /// Makes nonvoters of the members for which `is_one` holds, and voters of all others.
+    pub fn set_nonvoters(&mut self, is_one: impl Fn(MemberId) -> bool) {
+        let ranks = self.ranks();
+        self.nonvoters = ranks.filter(|rank| is_one(self.members[rank.index()])).collect();
+    }
+
+    /// Where `sender` sends again in `subgroup` what it could not before; `None` if it never will.
+    pub(crate) fn sends_again(&self, subgroup: SubgroupId, sender: MemberId) -> Option<Again> {
+        let (spec, rank) = (&self.subgroups[subgroup.index()], self.rank_of(sender)?);
+        match spec.sender_rank(rank) {
+            Some(sender) => Some(Again::Here(sender)),
+            None => spec.keeps(rank).then_some(Again::Later),
         }
     }
 
@@ -418,6 +483,23 @@ impl SubgroupSpec {
         }
     }
 
+    /// Whether what `member` has to send again here waits until the subgroup has enough members. If not, and it is no sender, it gives
+    /// that up.
+    pub fn keeps(&self, member: Rank) -> bool {
+        !self.is_available() && self.members.binary_search(&member).is_ok()
+    }
+
+    /// The number of a message of `sender` with this round among all of one view: in a total order its place, with nulls and voids
+    /// counted, so that numbers ascend and need not follow each other; in a Fifo subgroup its place among those of its sender. The same
+    /// at all members. `None` if it is no sender.
+    pub fn sequence(&self, sender: Rank, round: u64) -> Option<u64> {
+        let rank = self.sender_rank(sender)? as u64;
+        Some(match self.order {
+            Order::Total => round * self.senders.len() as u64 + rank,
+            Order::Fifo => round,
+        })
+    }
+
     /// The sender rank of `member`: its place among the senders.
     pub fn sender_rank(&self, member: Rank) -> Option<usize> {
         self.senders.binary_search(&member).ok()
@@ -434,6 +516,7 @@ impl SubgroupSpec {
         }
         self.in_range("window", self.window, 1, limits::WINDOW_MAX)?;
         self.in_range("message_bytes_max", self.message_bytes_max, 0, limits::MESSAGE_BYTES_MAX)?;
+        self.in_range("leftover_bytes_max", self.leftover_bytes_max, 0, limits::MESSAGE_BYTES_MAX)?;
         let ring = self.window * crate::ring::frame_bytes(self.message_bytes_max);
         self.in_range("window * message_bytes_max", ring, 1, limits::RING_BYTES_MAX)
     }
@@ -461,6 +544,7 @@ mod tests {
             order: Order::Total,
             window: 4,
             message_bytes_max: 100,
+            leftover_bytes_max: 0,
         }
     }
 
@@ -476,7 +560,7 @@ mod tests {
     #[test]
     fn shards_keep_their_members_and_newcomers_go_where_they_are_needed() {
         let shard = Rule::Shard { set: 7, least: 2, most: 3 };
-        let first = View { id: ViewId(1), members: vec![MemberId(10)], subgroups: vec![] };
+        let first = View { id: ViewId(1), members: vec![MemberId(10)], nonvoters: vec![], subgroups: vec![] };
         let changes = ["kv/0", "kv/1"].map(|name| Change::Create(spec(name, shard.clone())));
         let two = everyone(&first, &[11], &changes);
         assert_eq!((ids(&two, 0), ids(&two, 1)), (vec![10], vec![11]));
@@ -501,7 +585,8 @@ mod tests {
 
     #[test]
     fn subgroups_come_change_and_go() {
-        let first = View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], subgroups: vec![] };
+        let first =
+            View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], nonvoters: vec![], subgroups: vec![] };
         let create = Change::Create(spec("a", Rule::Only(vec![MemberId(2)])));
         assert!(first.wants(&create));
         let second = everyone(&first, &[], &[create.clone(), Change::Create(spec("b", Rule::Everyone))]);
@@ -526,7 +611,12 @@ mod tests {
     #[test]
     fn a_subgroup_keeps_its_order_as_long_as_it_has_its_name() {
         let fifo = SubgroupSpec { order: Order::Fifo, window: 9, ..spec("a", Rule::Everyone) };
-        let view = View { id: ViewId(1), members: vec![MemberId(1)], subgroups: vec![spec("a", Rule::Everyone)] };
+        let view = View {
+            id: ViewId(1),
+            members: vec![MemberId(1)],
+            nonvoters: vec![],
+            subgroups: vec![spec("a", Rule::Everyone)],
+        };
         let (drop, create) = (Change::Drop("a".to_string()), Change::Create(fifo.clone()));
         assert!(!view.wants(&Change::Alter(fifo.clone())));
         assert_eq!(everyone(&view, &[], &[Change::Alter(fifo)]).subgroups, everyone(&view, &[], &[]).subgroups);
@@ -536,9 +626,34 @@ mod tests {
     }
 
     #[test]
+    fn rings_keep_room_for_what_was_accepted_under_a_larger_limit() {
+        let sized = |message_bytes_max| SubgroupSpec { message_bytes_max, ..spec("a", Rule::Everyone) };
+        let view = View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![sized(100)] };
+        let alter = |size| Change::Alter(SubgroupSpec { leftover_bytes_max: 7, ..sized(size) });
+        let limits = |view: &View| (view.subgroups[0].message_bytes_max, view.subgroups[0].leftover_bytes_max);
+        let mut views = vec![view];
+        for (change, expected) in
+            [(Some(40), (40, 100)), (None, (40, 100)), (Some(60), (60, 100)), (Some(100), (100, 0))]
+        {
+            let changes: Vec<Change> = change.map(alter).into_iter().collect();
+            let last = views.last().unwrap();
+            assert!(changes.iter().all(|change| last.wants(change)));
+            let next = everyone(last, &[], &changes);
+            assert_eq!((limits(&next), next.check()), (expected, Ok(())));
+            assert!(changes.iter().all(|change| !next.wants(change)), "what is left over is no part of a change");
+            views.push(next);
+        }
+        let last = views.last().unwrap();
+        let (drop, create) =
+            (Change::Drop("a".to_string()), Change::Create(SubgroupSpec { leftover_bytes_max: 7, ..sized(1) }));
+        let dropped = everyone(last, &[], &[drop]);
+        assert_eq!(limits(&everyone(&dropped, &[], &[create])), (1, 0), "another one of the name");
+    }
+
+    #[test]
     fn a_change_is_settled_by_it_or_by_one_that_contradicts_it() {
         let listed = |ids: &[u64]| spec("a", Rule::Only(ids.iter().copied().map(MemberId).collect()));
-        let view = View { id: ViewId(1), members: vec![MemberId(1)], subgroups: vec![listed(&[1])] };
+        let view = View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![listed(&[1])] };
         let enter = |id| Change::Enter { name: "a".to_string(), id: MemberId(id) };
         let exit = |id| Change::Exit { name: "a".to_string(), id: MemberId(id) };
         let alter = |window| Change::Alter(SubgroupSpec { window, ..listed(&[1]) });

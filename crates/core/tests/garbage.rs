@@ -120,10 +120,16 @@ fn view(random: &mut Random) -> View {
             order: if random.chance(3) { Order::Fifo } else { Order::Total },
             window: 1 + random.below(6),
             message_bytes_max: random.below(120),
+            leftover_bytes_max: 0,
         }
     });
     let subgroups = subgroups.collect();
-    View { id: ViewId(1), members: ranks.iter().map(|rank| MemberId(rank.0.into())).collect(), subgroups }
+    View {
+        id: ViewId(1),
+        members: ranks.iter().map(|rank| MemberId(rank.0.into())).collect(),
+        nonvoters: vec![],
+        subgroups,
+    }
 }
 
 /// How one peer lies. It keeps up a plausible face as well, so that the nonsense is found deep inside.
@@ -387,11 +393,12 @@ fn wild_view(random: &mut Random) -> View {
             order: if random.chance(2) { Order::Fifo } else { Order::Total },
             window: if random.chance(4) { random.nasty() } else { 1 + random.below(1 << 20) },
             message_bytes_max: if random.chance(4) { random.nasty() } else { random.below(5000) },
+            leftover_bytes_max: 0,
         }
     });
     let subgroups = subgroups.collect();
     let id = |i| MemberId(if random.chance(20) { 1 } else { i + 10 });
-    View { id: ViewId(0), members: (0..members).map(id).collect(), subgroups }
+    View { id: ViewId(0), members: (0..members).map(id).collect(), nonvoters: vec![], subgroups }
 }
 
 fn random_part(random: &mut Random, list: &[Rank]) -> Vec<Rank> {

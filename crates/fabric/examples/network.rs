@@ -261,8 +261,14 @@ impl Side {
             order: Order::Total,
             window: RING_BYTES / PLACE_BYTES,
             message_bytes_max: BLOCK_BYTES,
+            leftover_bytes_max: 0,
         };
-        let mut view = View { id: ViewId(1), members: vec![MemberId(1), MemberId(2)], subgroups: vec![subgroup] };
+        let mut view = View {
+            id: ViewId(1),
+            members: vec![MemberId(1), MemberId(2)],
+            nonvoters: vec![],
+            subgroups: vec![subgroup],
+        };
         let layout = Layout::new(&view)?;
         let (mut orders, plain) = (connect()?, connect()?);
         for stream in [&orders, &plain] {

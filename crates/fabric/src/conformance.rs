@@ -137,8 +137,14 @@ pub fn view(members: u32, window: u64) -> View {
         order: Order::Total,
         window,
         message_bytes_max: 100,
+        leftover_bytes_max: 0,
     };
-    View { id: ViewId(1), members: (0..u64::from(members)).map(MemberId).collect(), subgroups: vec![everyone] }
+    View {
+        id: ViewId(1),
+        members: (0..u64::from(members)).map(MemberId).collect(),
+        nonvoters: vec![],
+        subgroups: vec![everyone],
+    }
 }
 
 /// A group of connected members and where to write in their rows.
@@ -910,7 +916,11 @@ mod tests {
                 peers[far.index()].push((near, Some(of_far)));
             }
         }
-        rows.into_iter().zip(peers).map(|(own, peers)| Mesh::new(layout, own, peers).unwrap()).collect()
+        let meshes = rows.into_iter().zip(peers).map(|(own, peers)| Mesh::new(layout, own, peers).unwrap());
+        let mut meshes: Vec<Mesh> = meshes.collect();
+        // Hellos would end a sleep.
+        crate::tcp::settle(&mut meshes);
+        meshes
     }
 
     /// A case that is in no suite would never run.

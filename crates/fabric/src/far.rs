@@ -3,12 +3,13 @@
 //! A view's peers have the one or the other. Guests have streams, so both may be there at once; then one sleep serves both, as what the
 //! streams wait for is one of the things that the connections wait for.
 use crate::ofi::OfiLinks;
-use crate::region::OwnRegion;
+use crate::region::{CopyRegion, OwnRegion};
 use crate::tcp::{Connection, Down, Links, Traffic};
 use spindle_core::{Layout, Rank};
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Streams, if there are any, and connections, if there are any.
@@ -40,18 +41,56 @@ impl Far {
         bell: BorrowedFd<'_>,
         stream: Connection,
     ) -> io::Result<()> {
-        let streams = match &mut self.streams {
+        self.streams(layout, (me, row), bell)?.add_guest(stream, row)
+    }
+
+    /// The streams, which begin with none.
+    fn streams(&mut self, layout: &Layout, own: (Rank, &OwnRegion), bell: BorrowedFd<'_>) -> io::Result<&mut Links> {
+        Ok(match &mut self.streams {
             Some(streams) => streams,
             none => {
                 let peers = layout.rows().iter().map(|_| None).collect();
-                let streams = Links::new(layout, Some((me, row)), Some(bell), peers).map_err(|(_, source)| source)?;
+                let streams = Links::new(layout, Some(own), Some(bell), peers).map_err(|(_, source)| source)?;
                 if let Some(ofi) = &self.ofi {
                     ofi.wake_by(streams.fd())?;
                 }
                 none.insert(streams)
             }
-        };
-        streams.add_guest(stream, row)
+        })
+    }
+
+    /// Gives `rank` its first stream, which fills `copy`.
+    pub(crate) fn introduce(
+        &mut self,
+        layout: &Layout,
+        own: (Rank, &OwnRegion),
+        bell: BorrowedFd<'_>,
+        (rank, copy): (Rank, Arc<CopyRegion>),
+        stream: Connection,
+    ) -> io::Result<()> {
+        let streams = self.streams(layout, own, bell)?;
+        streams.introduce((rank, layout.row(rank)), stream, copy, own.1)
+    }
+
+    /// Replaces the stream to `rank`, which has or had one.
+    pub(crate) fn replace(&mut self, rank: Rank, stream: Connection) -> io::Result<()> {
+        let streams = self.streams.as_mut().filter(|streams| streams.knows(rank));
+        streams.ok_or(io::ErrorKind::NotConnected)?.replace(rank, stream)
+    }
+
+    /// Whether the way to `rank` is, or was, a stream.
+    pub(crate) fn is_stream(&self, rank: Rank) -> bool {
+        self.streams.as_ref().is_some_and(|streams| streams.knows(rank))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn copy(&self, rank: Rank) -> Arc<CopyRegion> {
+        self.streams.as_ref().and_then(|streams| streams.copy(rank)).expect("it has a stream").clone()
+    }
+
+    /// How many peers were cut off in the middle of a stream.
+    pub(crate) fn cut(&self) -> u32 {
+        self.streams.as_ref().map_or(0, Links::cut)
     }
 
     pub(crate) fn guests(&self) -> usize {

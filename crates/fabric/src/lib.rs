@@ -13,12 +13,15 @@ pub mod coarse;
 pub mod conformance;
 pub mod fabric;
 mod far;
+pub mod fork;
 pub mod life;
 pub mod mail;
 pub mod mesh;
 pub mod net;
 pub mod ofi;
 pub mod pipe;
+#[cfg(test)]
+mod pointers;
 pub mod probe;
 pub mod publisher;
 pub mod reader;

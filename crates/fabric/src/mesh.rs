@@ -18,7 +18,7 @@ use crate::life::{LIFE, has_ended};
 use crate::ofi::{OfiError, OfiMeeting};
 use crate::publisher::Publisher;
 use crate::reader::{Held, Reader, ReaderFrames};
-use crate::region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
+use crate::region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, PeerParts};
 use crate::tcp::{Connection, Down, Links, ROW_BYTES_MAX, Traffic};
 use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table};
@@ -145,6 +145,14 @@ pub enum MeshError {
         /// Bytes that are possible.
         max: u64,
     },
+    /// The peer has a way that can't be replaced: memory, or a connection of libfabric.
+    #[error("member {rank} has a way of another kind already, which can't be replaced by {given}")]
+    Attached {
+        /// Which peer.
+        rank: Rank,
+        /// "memory" or "a stream".
+        given: &'static str,
+    },
     /// A system call failed.
     #[error("{call} failed: {source}; raise the limit of open files if it was that (ulimit -n)")]
     Os {
@@ -159,8 +167,8 @@ pub enum MeshError {
 }
 
 impl Mesh {
-    /// The fabric of the member that owns `own`, over the ways to every other member of the view, in any order. A member that
-    /// never came (`None`) has a row of zeros, and nothing wakes it.
+    /// The fabric of the member that owns `own`, over the ways to every other member of the view, in any order. The row of a member that
+    /// has not come (`None`) is zeros, and nothing wakes it, until it is [attached](Self::attach).
     ///
     /// # Errors
     /// [`MeshError`]: peers that are missing or there twice, a segment that is not what the layout says, no memory for copies.
@@ -215,11 +223,7 @@ impl Mesh {
                     Held::Peer(row)
                 }
                 Some(Peer::There(connection)) => {
-                    for (rank, bytes) in [(me, row.size()), (rank, bytes)] {
-                        if bytes > ROW_BYTES_MAX {
-                            return Err(MeshError::TooLong { rank, bytes, max: ROW_BYTES_MAX });
-                        }
-                    }
+                    check_length([(me, row.size()), (rank, bytes)])?;
                     let name = format!("the copy of the row of member {rank}");
                     let copy = Arc::new(CopyRegion::on_heap(&name, bytes).map_err(of)?);
                     stream = Some((connection, copy.clone()));
@@ -227,7 +231,7 @@ impl Mesh {
                 }
                 None => match ofi.as_ref().and_then(|ofi| ofi.copy(rank)) {
                     Some(copy) => Held::Copy(copy.clone()),
-                    None => Held::Peer(Arc::new(PeerRegion::zeros("an absent peer's row", bytes).map_err(of)?)),
+                    None => Held::Vacant(VacantRegion::new("an absent peer's row", bytes).map_err(of)?),
                 },
             });
             doorbells.push(ring);
@@ -243,6 +247,68 @@ impl Mesh {
         let (announced, lingering, arrived) = (None, vec![], false);
         let (rows, doorbells) = (Reader::of(rows), doorbells.into());
         Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, far, arrived })
+    }
+
+    /// Attaches a way to `rank` while the view runs: its row came late, or its stream broke and this one replaces it. Readers that were given out before
+    /// see what comes.
+    ///
+    /// A stream is new at both ends. The old one is closed at once: what had arrived of it whole is applied, and nothing after that. Then this side states what it
+    /// has applied. It sends the rest, and its control block as a whole, when the peer has stated the same, or at once over the first stream. Frames of a
+    /// ring are posted in their order for that, as the engine does.
+    ///
+    /// Connections of libfabric don't resume yet: they end for the view, and the peer of one is not attached again.
+    ///
+    /// # Errors
+    /// [`MeshError::Attached`], [`MeshError::Region`], [`MeshError::NoEvent`], [`MeshError::TooLong`], [`MeshError::Os`]. A row that had not come has not come
+    /// then, and after [`MeshError::Os`] there is no stream to the peer.
+    ///
+    /// # Panics
+    /// If `rank` is my own or not in `layout`, if `layout` is that of another view, or, for a peer that is [there](Peer::There), if the member's bell is
+    /// [without an eventfd](crate::MemberBell::with_event).
+    pub fn attach(&mut self, layout: &Layout, rank: Rank, peer: Peer) -> Result<(), MeshError> {
+        assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
+        assert_ne!(rank, self.me, "a way to oneself");
+        let of = |source| MeshError::Region { rank, part: "row", source };
+        let os = |source| MeshError::Os { call: "epoll_ctl", source };
+        let peer = match peer {
+            Peer::There(stream) if self.far.is_stream(rank) => return self.far.replace(rank, stream).map_err(os),
+            peer => peer,
+        };
+        let rows = self.rows.clone();
+        let (vacant, given) = match (rows.held(rank), &peer) {
+            (Held::Vacant(vacant), _) => (vacant, if matches!(peer, Peer::Here(_)) { "memory" } else { "a stream" }),
+            (_, Peer::There(_)) => return Err(MeshError::Attached { rank, given: "a stream" }),
+            (_, Peer::Here(_)) => return Err(MeshError::Attached { rank, given: "memory" }),
+        };
+        let taken = MeshError::Attached { rank, given };
+        match peer {
+            Peer::Here(parts) => {
+                let (bell, doorbell) = parts.map(vacant, layout, rank)?.ok_or(taken)?;
+                self.end_sleep();
+                self.barrier = self.barrier.joined(doorbell.barrier());
+                // It may sleep, and was not rung for what was posted before.
+                doorbell.ring();
+                self.lives.push((rank, bell));
+                self.doorbells[rank.index()] = Some(doorbell);
+            }
+            Peer::There(stream) => {
+                check_length([(self.me, self.row.size()), (rank, layout.row(rank).size)])?;
+                let copy = vacant.copy(&format!("the copy of the row of member {rank}")).map_err(of)?.ok_or(taken)?;
+                let event =
+                    self.bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
+                let own = (self.me, &*self.row);
+                self.far.introduce(layout, own, event, (rank, Arc::new(copy)), stream).map_err(os)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the way to `rank` is, or was, a stream, so that another may [replace](Self::attach) it.
+    ///
+    /// # Panics
+    /// If it is not of this view.
+    pub fn is_stream(&self, rank: Rank) -> bool {
+        self.far.is_stream(rank)
     }
 
     /// As [`Reader::has_objects`].
@@ -264,7 +330,8 @@ impl Mesh {
         self.lives.iter().filter(|(_, bell)| has_ended(bell.half_word(LIFE))).map(|(rank, _)| *rank)
     }
 
-    /// A peer on another machine from whom nothing more will arrive, and why; each is told once.
+    /// A peer on another machine whose connection has ended, and the reason. Each end is reported once. If it was [a stream](Self::is_stream) the peer may be
+    /// [attached](Self::attach) again; until then nothing arrives from it, and what is posted waits.
     pub fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.far.next_down()
     }
@@ -324,7 +391,7 @@ impl Mesh {
         let Some(mut retired) = self.retire() else { return true };
         let all = retired.far.open() > 0;
         self.bell.clear();
-        while !retired.progress() {
+        while !retired.step() {
             let limit = if retired.is_heard() { at_most } else { at_most.max(unheard) };
             let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() {
@@ -365,6 +432,12 @@ impl Mesh {
         let words = range.start.min(control)..range.end.min(control);
         let frames = range.start.max(control)..range.end.max(control);
         self.far.post(&self.row, peers, words, frames);
+    }
+
+    /// Where what arrives from `rank` is put.
+    #[cfg(test)]
+    pub(crate) fn copy(&self, rank: Rank) -> Arc<CopyRegion> {
+        self.far.copy(rank)
     }
 
     #[cfg(test)]
@@ -414,7 +487,7 @@ impl Watched {
                     stream = Some((connection, copy.clone()));
                     Held::Copy(copy)
                 }
-                None => Held::Peer(Arc::new(PeerRegion::zeros("an absent member's row", size).map_err(of)?)),
+                None => Held::Vacant(VacantRegion::new("an absent member's row", size).map_err(of)?),
             });
             streams.push(stream);
         }
@@ -451,6 +524,14 @@ impl Watched {
     }
 }
 
+/// Refuses rows that are too long for streams.
+fn check_length(rows: [(Rank, u64); 2]) -> Result<(), MeshError> {
+    match rows.into_iter().find(|(_, bytes)| *bytes > ROW_BYTES_MAX) {
+        Some((rank, bytes)) => Err(MeshError::TooLong { rank, bytes, max: ROW_BYTES_MAX }),
+        None => Ok(()),
+    }
+}
+
 /// The ways to all members, by rank.
 fn by_rank(
     layout: &Layout,
@@ -473,8 +554,13 @@ fn by_rank(
 impl Retired {
     /// Sends on what waits, and takes in what arrives; then tells the peers and guests that nothing more comes, and says whether all peers
     /// have closed, too. Until then the ways must be kept: were one closed while bytes of the peer are still on their way, the system would
-    /// cut it off, and what is on its way to the peer could be lost.
+    /// cut it off, and what is on its way to the peer could be lost. Peers that were [cut off](Self::is_cut) have not closed.
     pub fn progress(&mut self) -> bool {
+        self.step() && !self.is_cut()
+    }
+
+    /// As [`progress`](Self::progress), but for peers without a connection.
+    fn step(&mut self) -> bool {
         self.far.progress(&self.row);
         if !self.told && self.far.is_flushed() && self.far.has_served() {
             self.far.finish();
@@ -485,6 +571,31 @@ impl Retired {
 }
 
 impl Retired {
+    /// As [`Mesh::attach`], for a peer that had a stream, and has not said that it has all of the view.
+    ///
+    /// # Errors
+    /// What the system said, or that it had none.
+    pub fn attach(&mut self, rank: Rank, stream: Connection) -> io::Result<()> {
+        // The end of the view is sent over this one, too.
+        self.told = false;
+        self.far.replace(rank, stream)
+    }
+
+    /// As [`Mesh::next_down`].
+    pub fn next_down(&mut self) -> Option<(Rank, Down)> {
+        self.far.next_down()
+    }
+
+    /// Whether there is an open way that needs [progress](Self::progress), rather than peers alone that were cut off.
+    pub fn is_open(&self) -> bool {
+        !self.told || self.far.open() > 0
+    }
+
+    /// Whether peers were cut off in the middle of their streams. They may be [attached](Self::attach) again, and lack the end of the view till then.
+    pub fn is_cut(&self) -> bool {
+        self.far.cut() > 0
+    }
+
     /// Whether the systems of all peers have confirmed what was posted, as far as this one knows.
     fn is_heard(&self) -> bool {
         self.told && self.far.is_confirmed()

@@ -162,6 +162,15 @@ impl Publisher {
         self.outlet.claim(Claimer::Only(&mut self.exclusive), len)
     }
 
+    /// As [`claim`](Self::claim), for a message of an ended view that is sent again: it may be longer than new ones.
+    ///
+    /// # Errors
+    /// [`ClaimError::Full`]; [`ClaimError::TooLong`] for what was no such message.
+    pub fn claim_again(&mut self, len: u64) -> Result<Frame<'_>, ClaimError> {
+        let claim = self.outlet.claims.claim_again(Some(&mut self.exclusive), len)?;
+        Ok(self.outlet.frame(Claimer::Only(&mut self.exclusive), claim))
+    }
+
     /// Claims `len` bytes, and waits up to `timeout` for room. Not for the thread that polls the engine: the engine makes
     /// the room.
     ///
@@ -490,12 +499,12 @@ impl Frame<'_> {
     }
 
     /// Where it stands in its ring.
-    pub(crate) fn position(&self) -> u64 {
+    pub fn position(&self) -> u64 {
         self.claim.position()
     }
 
     /// The claims on its ring.
-    pub(crate) fn claims(&self) -> &Arc<Claims> {
+    pub fn claims(&self) -> &Arc<Claims> {
         &self.outlet.claims
     }
 

@@ -1,6 +1,6 @@
 //! The rows of a view to read, wherever they stand: one span of this process's memory each; and the objects that messages name.
 use crate::bulk::Object;
-use crate::region::{CopyRegion, OwnRegion, PeerRegion, RingSpan, Span};
+use crate::region::{CopyRegion, OwnRegion, PeerRegion, RingSpan, Span, VacantRegion};
 use crate::shelf::{ObjectName, Shelf};
 use spindle_core::{Found, Frames, Rank, Ring, Rows};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Reader {
     spans: Box<[Span]>,
-    _held: Arc<[Held]>,
+    held: Arc<[Held]>,
     shelf: Arc<Shelf>,
 }
 
@@ -26,6 +26,8 @@ pub(crate) enum Held {
     Own(Arc<OwnRegion>),
     Peer(Arc<PeerRegion>),
     Copy(Arc<CopyRegion>),
+    /// A row that may come later, and takes this range over then.
+    Vacant(VacantRegion),
 }
 
 impl Held {
@@ -34,6 +36,7 @@ impl Held {
             Held::Own(row) => row.span(),
             Held::Peer(row) => row.span(),
             Held::Copy(row) => row.span(),
+            Held::Vacant(row) => row.span(),
         }
     }
 }
@@ -41,7 +44,7 @@ impl Held {
 impl Reader {
     /// A reader of these rows, by rank.
     pub(crate) fn of(rows: Vec<Held>) -> Reader {
-        Reader { spans: rows.iter().map(Held::span).collect(), _held: rows.into(), shelf: Arc::default() }
+        Reader { spans: rows.iter().map(Held::span).collect(), held: rows.into(), shelf: Arc::default() }
     }
 
     /// An object has come that a message in this ring of `member` names, or is going to name, by this number.
@@ -104,6 +107,11 @@ impl Reader {
         self.shelf.forget(self.frames(member, ring).span.address(), rounds)
     }
 
+    /// The memory of the row of `member`.
+    pub(crate) fn held(&self, member: Rank) -> &Held {
+        &self.held[member.index()]
+    }
+
     /// Members of the view.
     pub(crate) fn members(&self) -> u32 {
         self.spans.len() as u32
@@ -113,13 +121,13 @@ impl Reader {
 impl Rows for Reader {
     #[inline]
     fn load(&self, member: Rank, at: u64) -> u64 {
-        // SAFETY: `_held` keeps every span's region mapped.
+        // SAFETY: `held` keeps every span's region mapped.
         unsafe { self.spans[member.index()].load(at) }
     }
 
     #[inline]
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
-        // SAFETY: `_held` keeps every span's region mapped; by the contract of `Rows`, the owner does not write the range.
+        // SAFETY: `held` keeps every span's region mapped; by the contract of `Rows`, the owner does not write the range.
         unsafe { self.spans[member.index()].bytes(at, len) }
     }
 

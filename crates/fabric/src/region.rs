@@ -3,7 +3,7 @@
 //! Read [`OwnRegion`] first, then [`PeerRegion`] (somebody else's, read-only) and [`SharedRegion`] (writable by all, for
 //! doorbells, atomics only). Where no memory can be shared, an [`OwnRegion`] stands on the heap, and each peer has a [`CopyRegion`]
 //! of it. The seals, which every opener checks, make the difference: the size never changes, so no
-//! access inside it can fault, and nobody but the creator ever gets a writable mapping of its row.
+//! access inside it can fault, and nobody but the creator ever gets a writable mapping of its row. A child that is forked from it has none ([`fork`](crate::fork)).
 //!
 //! What makes plain references into this memory right:
 //! - *control words* are accessed as atomics only, whichever process does it;
@@ -15,9 +15,10 @@
 //!   somebody reads it (INV-LENT, docs/protocol/bulk.md);
 //! - a peer process that breaks the protocol can make the group deliver rubbish, and is inside the group's trust boundary:
 //!   same user, same program. It can't write my row, and no length or offset that it announces leads outside a mapping.
+use crate::fork::Unshared;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead, OBJECT};
 use spindle_core::{Found, Ring};
 use std::alloc::Layout;
@@ -95,6 +96,8 @@ pub enum RegionError {
 /// Memory that this process created: words and frames may be written.
 #[derive(Debug)]
 pub struct OwnRegion {
+    /// Before the memory: nothing is mapped into a child where nothing was taken out of it.
+    _unshared: Option<Unshared>,
     memory: Memory,
     /// Bytes at the start that are words, and never lent as bytes to write.
     control: u64,
@@ -104,13 +107,27 @@ pub struct OwnRegion {
 /// Memory that another process created and alone writes.
 #[derive(Debug)]
 pub struct PeerRegion {
-    memory: Memory,
+    span: Span,
+    /// Keeps `span` mapped.
+    _memory: Arc<Memory>,
 }
 
 /// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives, and perhaps a network card.
 #[derive(Debug)]
 pub struct CopyRegion {
-    memory: Memory,
+    span: Span,
+    /// Keeps `span` mapped, writable.
+    _memory: Arc<Memory>,
+}
+
+/// The address range of a row that has not come. It reads as zeros until the row takes the range over: as the owner's segment
+/// ([`map`](Self::map)) or as a copy ([`copy`](Self::copy)). Readers keep their addresses.
+///
+/// Invariant: the range is mapped readable at every moment of this region's life. Its contents are exchanged at most once.
+#[derive(Debug)]
+pub(crate) struct VacantRegion {
+    memory: Arc<Memory>,
+    is_taken: Mutex<bool>,
 }
 
 /// The first bytes of a file, mapped, which nobody else changes.
@@ -143,7 +160,9 @@ impl OwnRegion {
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
     pub fn create(name: &str, len: u64, control: u64) -> Result<(OwnRegion, OwnedFd), RegionError> {
         let (memory, fd) = Memory::create(name, len, SealFlags::FUTURE_WRITE)?;
-        Ok((OwnRegion { memory, control, leased: Mutex::default() }, fd))
+        // A kernel that refuses lets a child write into the row, as all did before.
+        let _unshared = Unshared::memory(memory.span.base.as_ptr(), len as usize);
+        Ok((OwnRegion { _unshared, memory, control, leased: Mutex::default() }, fd))
     }
 
     /// A region on this process's heap, for fabrics that move bytes by other means than mapping.
@@ -151,7 +170,8 @@ impl OwnRegion {
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
     pub fn on_heap(name: &str, len: u64, control: u64) -> Result<OwnRegion, RegionError> {
-        Ok(OwnRegion { memory: Memory::on_heap(name, len)?, control, leased: Mutex::default() })
+        // A child has a copy of the heap.
+        Ok(OwnRegion { _unshared: None, memory: Memory::on_heap(name, len)?, control, leased: Mutex::default() })
     }
 
     /// How many bytes at its start are words.
@@ -264,12 +284,12 @@ impl PeerRegion {
     /// [`RegionError::Unsealed`], [`RegionError::Size`], [`RegionError::Os`].
     pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<PeerRegion, RegionError> {
         let memory = Memory::open(name, fd, len, SealFlags::FUTURE_WRITE, ProtFlags::READ)?;
-        Ok(PeerRegion { memory })
+        Ok(PeerRegion { span: memory.span, _memory: Arc::new(memory) })
     }
 
     /// Its bytes, in number.
     pub(crate) fn size(&self) -> u64 {
-        self.memory.span.len
+        self.span.len
     }
 
     /// Whether [`open`](Self::open) would take it, as far as its owner has a say in that.
@@ -280,21 +300,6 @@ impl PeerRegion {
         Memory::check(name, fd, len, SealFlags::FUTURE_WRITE)
     }
 
-    /// Memory of `len` bytes that are zero and stay so: what is read in place of a peer that never came.
-    ///
-    /// # Errors
-    /// [`RegionError::Os`].
-    pub fn zeros(name: &str, len: u64) -> Result<PeerRegion, RegionError> {
-        let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
-        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
-        let mapped = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len as usize, ProtFlags::READ, MapFlags::PRIVATE)
-        };
-        let base = NonNull::new(mapped.map_err(|errno| os(errno.into()))?.cast());
-        let base = base.ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
-        Ok(PeerRegion { memory: Memory { span: Span { base, len }, on_heap: false } })
-    }
-
     /// The word at `at`, with acquire order.
     ///
     /// # Panics
@@ -302,7 +307,7 @@ impl PeerRegion {
     #[inline]
     pub fn load(&self, at: u64) -> u64 {
         // SAFETY: the memory is mapped for as long as `self` is.
-        unsafe { self.memory.span.load(at) }
+        unsafe { self.span.load(at) }
     }
 
     /// `len` bytes at `at`, which the owner does not write as long as they are borrowed (INV-FRAME; see the module).
@@ -312,17 +317,17 @@ impl PeerRegion {
     #[inline]
     pub fn bytes(&self, at: u64, len: u64) -> &[u8] {
         // SAFETY: mapped for as long as `self` is, and stable by INV-FRAME.
-        unsafe { self.memory.span.bytes(at, len) }
+        unsafe { self.span.bytes(at, len) }
     }
 
     /// The word at `at`, as a place to load from, relaxed: nothing can be stored there. Panics as [`load`](Self::load).
     pub(crate) fn word_to_load(&self, at: u64) -> &AtomicU64 {
         // SAFETY: the memory is mapped for as long as `self` is, and the crate stores nothing through this.
-        unsafe { self.memory.span.word(at) }
+        unsafe { self.span.word(at) }
     }
 
     pub(crate) fn span(&self) -> Span {
-        self.memory.span
+        self.span
     }
 }
 
@@ -332,12 +337,13 @@ impl CopyRegion {
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
     pub fn on_heap(name: &str, len: u64) -> Result<CopyRegion, RegionError> {
-        Ok(CopyRegion { memory: Memory::on_heap(name, len)? })
+        let memory = Memory::on_heap(name, len)?;
+        Ok(CopyRegion { span: memory.span, _memory: Arc::new(memory) })
     }
 
     /// Its bytes, in number.
     pub fn size(&self) -> u64 {
-        self.memory.span.len
+        self.span.len
     }
 
     /// The word at `at`, with acquire order.
@@ -347,7 +353,7 @@ impl CopyRegion {
     #[inline]
     pub(crate) fn load(&self, at: u64) -> u64 {
         // SAFETY: the memory is mapped for as long as `self` is.
-        unsafe { self.memory.span.load(at) }
+        unsafe { self.span.load(at) }
     }
 
     /// Stores the words in `bytes` from `at` on, one after the other, each with release order. What is less than a word at the end
@@ -360,7 +366,7 @@ impl CopyRegion {
         let (words, _) = bytes.as_chunks::<8>();
         for (at, word) in (at..).step_by(8).zip(words) {
             // SAFETY: the memory is mapped, writable, for as long as `self` is.
-            unsafe { self.memory.span.word(at) }.store(u64::from_le_bytes(*word), Ordering::Release);
+            unsafe { self.span.word(at) }.store(u64::from_le_bytes(*word), Ordering::Release);
         }
     }
 
@@ -370,7 +376,7 @@ impl CopyRegion {
     /// If the range is not inside.
     #[inline]
     pub(crate) fn place(&self, range: &Range<u64>) -> NonNull<u8> {
-        self.memory.span.pointer(range.start, range.end.saturating_sub(range.start))
+        self.span.pointer(range.start, range.end.saturating_sub(range.start))
     }
 
     /// Copies bytes to `at`, as into a [`place`](Self::place).
@@ -378,10 +384,92 @@ impl CopyRegion {
     /// # Panics
     /// If they are not all inside.
     pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
-        let start = self.memory.span.pointer(at, bytes.len() as u64);
+        let start = self.span.pointer(at, bytes.len() as u64);
         // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is borrowed from elsewhere: this region
         // lends nothing for writing, and what it lends for reading is announced (INV-FRAME).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.span
+    }
+}
+
+impl VacantRegion {
+    /// A range of `len` bytes, all zero.
+    ///
+    /// # Errors
+    /// [`RegionError::Os`].
+    pub(crate) fn new(name: &str, len: u64) -> Result<VacantRegion, RegionError> {
+        let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len as usize, ProtFlags::READ, MapFlags::PRIVATE)
+        };
+        let base = NonNull::new(mapped.map_err(|errno| os(errno.into()))?.cast());
+        let base = base.ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
+        let memory = Arc::new(Memory { span: Span { base, len }, on_heap: false });
+        Ok(VacantRegion { memory, is_taken: Mutex::new(false) })
+    }
+
+    /// Maps the owner's segment over the range, after the checks of [`PeerRegion::open`]. `None` if the range is taken.
+    ///
+    /// # Errors
+    /// As [`PeerRegion::open`]. The range shows zeros then, as before.
+    pub(crate) fn map(&self, name: &str, fd: impl AsFd) -> Result<Option<PeerRegion>, RegionError> {
+        let mut is_taken = self.is_taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let span = self.memory.span;
+        // A mapping elsewhere first: whatever the kernel has against this segment, it says here.
+        let _trial = Memory::open(name, &fd, span.len, SealFlags::FUTURE_WRITE, ProtFlags::READ)?;
+        if std::mem::replace(&mut *is_taken, true) {
+            return Ok(None);
+        }
+        let (start, len) = (span.base.as_ptr().cast(), span.len as usize);
+        // SAFETY: the range is this region's own mapping, from page boundary to page boundary, and of the same length. The kernel exchanges it
+        // in one step: an access by another thread meets the zeros or the segment. Readers of the range load atomic words, which may change at
+        // any time. No slice of it is lent: bytes are lent when a word announces them (INV-FRAME), and the zeros announce nothing. The
+        // segment's size is sealed, by the check of `Memory::open`, so no access inside it faults.
+        let mapped =
+            unsafe { rustix::mm::mmap(start, len, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, fd.as_fd(), 0) };
+        if let Err(errno) = mapped {
+            *is_taken = false;
+            self.restore_zeros();
+            return Err(RegionError::Os { call: "mmap", name: name.to_string(), source: errno.into() });
+        }
+        self.memory.prefault(Advice::LinuxPopulateRead);
+        Ok(Some(PeerRegion { span, _memory: Arc::clone(&self.memory) }))
+    }
+
+    /// A failed exchange may leave a hole, and an access to a hole is fatal.
+    #[cold]
+    fn restore_zeros(&self) {
+        let (start, len) = (self.memory.span.base.as_ptr().cast(), self.memory.span.len as usize);
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        // SAFETY: as in `map`. It shows zeros, as before.
+        let mapped = unsafe { rustix::mm::mmap_anonymous(start, len, ProtFlags::READ, flags) };
+        if mapped.is_err() {
+            // The kernel has no memory for a few words of its own, and other threads read here.
+            std::process::abort();
+        }
+    }
+
+    /// Makes the range a copy, to be filled by this process. `None` if the range is taken.
+    ///
+    /// # Errors
+    /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
+    pub(crate) fn copy(&self, name: &str) -> Result<Option<CopyRegion>, RegionError> {
+        let mut is_taken = self.is_taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_taken {
+            return Ok(None);
+        }
+        let span = self.memory.span;
+        check_room(name, span.len)?;
+        let os = |errno: Errno| RegionError::Os { call: "mprotect", name: name.to_string(), source: errno.into() };
+        let protection = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: the range is this region's own mapping, which is private and anonymous. It stays readable, and shows the same zeros.
+        unsafe { rustix::mm::mprotect(span.base.as_ptr().cast(), span.len as usize, protection) }.map_err(os)?;
+        *is_taken = true;
+        Ok(Some(CopyRegion { span, _memory: Arc::clone(&self.memory) }))
     }
 
     pub(crate) fn span(&self) -> Span {
@@ -860,7 +948,11 @@ fn reserve(fd: &OwnedFd, len: u64) -> rustix::io::Result<()> {
 /// # Errors
 /// [`RegionError::TooLong`] and [`RegionError::NoMemory`], for `name`.
 pub fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX);
+    let limit = match cfg!(miri) {
+        // Miri has neither limits nor a kernel to ask.
+        true => isize::MAX as u64,
+        false => rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap_or(u64::MAX),
+    };
     let limit = limit.min(isize::MAX as u64);
     if len == 0 || len > limit {
         return Err(RegionError::TooLong { name: name.to_string(), bytes: len, limit });
@@ -875,6 +967,9 @@ pub fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
 
 /// Memory that this process could still get; `None` where the kernel does not tell.
 pub fn available_bytes() -> Option<u64> {
+    if cfg!(miri) {
+        return None;
+    }
     let machine = field(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")? * 1024;
     Some(machine.min(cgroup_bytes().unwrap_or(u64::MAX)))
 }
@@ -916,6 +1011,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps files")]
     fn what_the_owner_stores_the_peer_loads() {
         let (own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
         let peer = PeerRegion::open("test", &fd, LEN).unwrap();
@@ -950,6 +1046,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps files")]
     fn a_peer_gets_no_way_to_write_or_resize() {
         let (_own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
         let writable = ProtFlags::READ | ProtFlags::WRITE;
@@ -964,6 +1061,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps files")]
     fn every_page_is_there_from_the_start() {
         let len = 100 * 4096;
         let (_own, fd) = OwnRegion::create("test", len, 64).unwrap();
@@ -971,6 +1069,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps files")]
     fn a_segment_without_its_seals_is_refused() {
         let size_only = SealFlags::SHRINK | SealFlags::GROW;
         for seals in [SealFlags::empty(), size_only, SealFlags::FUTURE_WRITE | SealFlags::SHRINK] {
@@ -984,6 +1083,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps files")]
     fn a_segment_of_the_wrong_size_is_refused() {
         let (_own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
         for expected in [LEN - 64, LEN + 64, 0] {
@@ -993,6 +1093,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps files")]
     fn more_memory_than_there_is_is_an_error_at_once() {
         let available = available_bytes().unwrap();
         let error = OwnRegion::create("test", available * 2, 64).unwrap_err();
@@ -1021,6 +1122,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it maps files")]
     fn accesses_outside_or_unaligned_panic() {
         let (own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
         let own = Arc::new(own);

@@ -6,7 +6,7 @@
 use crate::bell::{BELL_BYTES, Bell, Doorbell, describe, is_event, new_event};
 use crate::life::LIFE;
 use crate::mesh::MeshError;
-use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion};
+use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion, VacantRegion};
 use spindle_core::{Layout, Rank};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -158,13 +158,34 @@ impl PeerParts {
         layout: &Layout,
         rank: Rank,
     ) -> Result<(Arc<PeerRegion>, Arc<SharedRegion>, Doorbell), MeshError> {
-        let of = |part| move |source| MeshError::Region { rank, part, source };
-        let row = PeerRegion::open("a peer's row", &self.row, layout.row(rank).size).map_err(of("row"))?;
-        let bell = SharedRegion::open("a peer's doorbell", &self.bell, BELL_BYTES).map_err(of("doorbell"))?;
-        self.check_event(rank)?;
-        let (row, bell) = (Arc::new(row), Arc::new(bell));
+        let of = |source| MeshError::Region { rank, part: "row", source };
+        let row = PeerRegion::open("a peer's row", &self.row, layout.row(rank).size).map_err(of)?;
+        let (row, bell) = (Arc::new(row), self.open_bell(rank)?);
         let doorbell = Doorbell::of_peer(row.clone(), bell.clone(), self.event.map(Arc::new));
         Ok((row, bell, doorbell))
+    }
+
+    /// As [`open`](Self::open), with the row in the place that was kept for it. `None` if that is taken.
+    pub(crate) fn map(
+        self,
+        vacant: &VacantRegion,
+        layout: &Layout,
+        rank: Rank,
+    ) -> Result<Option<(Arc<SharedRegion>, Doorbell)>, MeshError> {
+        let of = |source| MeshError::Region { rank, part: "row", source };
+        // All that can be refused is, before the row shows.
+        self.check(layout, rank)?;
+        let bell = self.open_bell(rank)?;
+        let Some(row) = vacant.map("a peer's row", &self.row).map_err(of)? else { return Ok(None) };
+        let doorbell = Doorbell::of_peer(Arc::new(row), bell.clone(), self.event.map(Arc::new));
+        Ok(Some((bell, doorbell)))
+    }
+
+    fn open_bell(&self, rank: Rank) -> Result<Arc<SharedRegion>, MeshError> {
+        let of = |source| MeshError::Region { rank, part: "doorbell", source };
+        let bell = SharedRegion::open("a peer's doorbell", &self.bell, BELL_BYTES).map_err(of)?;
+        self.check_event(rank)?;
+        Ok(Arc::new(bell))
     }
 }
 

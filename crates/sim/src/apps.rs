@@ -2,7 +2,7 @@
 use crate::plan::AppPlan;
 use crate::random::mix;
 use crate::world::Seat;
-use spindle_core::{Claim, Claims, Cursor, Exclusive, Handoff, Rank, SubgroupId};
+use spindle_core::{Claim, ClaimError, Claims, Cursor, Exclusive, Handoff, Rank, SubgroupId};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -54,6 +54,14 @@ impl OpenRing {
         match &self.exclusive {
             Some(exclusive) => self.claims.claim_exclusive(&mut exclusive.borrow_mut(), len).ok(),
             None => self.claims.claim(len).ok(),
+        }
+    }
+
+    /// As [`claim`](Self::claim), for a message that is sent again.
+    pub(crate) fn claim_again(&self, len: u64) -> Result<Claim, ClaimError> {
+        match &self.exclusive {
+            Some(exclusive) => self.claims.claim_again(Some(&mut exclusive.borrow_mut()), len),
+            None => self.claims.claim_again(None, len),
         }
     }
 

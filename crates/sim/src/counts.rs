@@ -40,6 +40,10 @@ pub struct Counts {
     pub evictions: u64,
     /// Messages sent again in a later view.
     pub resent: u64,
+    /// Members that asked for a change of a subgroup.
+    pub alterations: u64,
+    /// Rings of ended views whose messages waited for their subgroup to become available again, each counted for each view.
+    pub waits: u64,
     /// Things that may each have ended a view.
     pub(crate) reasons: u64,
     /// Events.
@@ -68,6 +72,8 @@ impl AddAssign for Counts {
         self.leaves += other.leaves;
         self.evictions += other.evictions;
         self.resent += other.resent;
+        self.alterations += other.alterations;
+        self.waits += other.waits;
         self.reasons += other.reasons;
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;

@@ -78,6 +78,13 @@ pub enum What {
         /// For how long; `u64::MAX` for ever.
         ns: u64,
     },
+    /// A process asks for one of the plan's changes of subgroups.
+    Change {
+        /// Who asks.
+        process: usize,
+        /// The change, as an index into [`Plan::changes`](crate::Plan::changes).
+        change: usize,
+    },
     /// A process installs a view in which another's memory never comes to it, because the other is late or dead: only with
     /// [`Step::Installs`], and where memory is shared.
     Miss {
@@ -125,6 +132,7 @@ impl fmt::Display for Happening {
             What::Join { process } => write!(f, "p{process} asks to join"),
             What::Leave { process } => write!(f, "p{process} asks to leave"),
             What::Cut { from, to, ns: u64::MAX } => write!(f, "p{to} hears nothing more from p{from}"),
+            What::Change { process, change } => write!(f, "p{process} asks for change {change}"),
             What::Miss { whom, .. } => write!(f, "p{whom}'s memory does not come to it"),
             What::Cut { from, to, ns } => write!(f, "p{to} hears nothing from p{from} for {ns} ns"),
         }

@@ -210,9 +210,10 @@ pub(crate) mod tests {
             order,
             window: 4,
             message_bytes_max: 48,
+            leftover_bytes_max: 0,
         };
         let members = vec![MemberId(1), MemberId(2), MemberId(3)];
-        let view = View { id: ViewId(1), members, subgroups: vec![spec] };
+        let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] };
         Ledger::new(&view, |_, _| Ring::new(256, 4, 48))
     }
 

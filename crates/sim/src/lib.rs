@@ -5,11 +5,14 @@
 //! the same run on every machine and in every build: there is no clock, no thread, no map order in a run.
 //!
 //! Read `world` for what happens, [`ledger`] for what is believed to have happened, `table` for how memory behaves.
+//! [`bootstrap`] has processes that found a group between hosts, or find it; [`processes`] has whole processes, with both.
+//!
 //! What it is not: a model of speed. Virtual times only shuffle the order of things. The exceptions are [`bulk`], the block
 //! multicast, and [`small`], small messages: each in a model of a network, whose times are its point.
 #![forbid(unsafe_code)]
 
 mod apps;
+pub mod bootstrap;
 pub mod bulk;
 mod campaign;
 pub mod checkers;
@@ -21,6 +24,7 @@ mod options;
 mod plan;
 #[cfg(planted)]
 pub mod planted;
+pub mod processes;
 mod random;
 pub mod small;
 mod table;

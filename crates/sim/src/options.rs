@@ -107,6 +107,10 @@ faults! {
     objects: 0,
     /// All links between some members and the others are cut at once, in one direction or both, and come back.
     splits: 0,
+    /// Shards that become unavailable when members go, and available again when others join.
+    shards: 0,
+    /// Windows and message sizes that change while messages are on the way.
+    alterations: 0,
 }
 
 /// The knobs of a campaign. The defaults are what CI runs.

@@ -3,8 +3,10 @@ use crate::happenings::{Happening, Step, What, When};
 use crate::options::{Faults, Options, Visibility};
 use crate::random::{Random, mix};
 use spindle_core::ring::frame_bytes;
-use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
+use spindle_core::{Ablation, Change, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
 use std::fmt;
+
+mod alterations;
 
 /// One thread of one member that sends in one subgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +55,8 @@ pub struct Plan {
     pub members: Vec<MemberPlan>,
     /// Who comes, goes and fails, and when.
     pub happenings: Vec<Happening>,
+    /// Changes of subgroups, for [`What::Change`].
+    pub changes: Vec<Change>,
     /// The silence after which a member is suspected, in ns; `None` if silence means nothing.
     pub suspect_after_ns: Option<u64>,
     /// The threads that send.
@@ -117,18 +121,30 @@ impl Plan {
         if faults.splits {
             faults.splits = changes.draw_splits(&mut Random::new(seed, 6), members as usize);
         }
+        faults.shards = options.faults.shards && faults.membership && mix(seed ^ 0x5_4a2d).is_multiple_of(3);
+        if faults.shards {
+            changes.draw_turnover(&mut Random::new(seed, 7), members as usize);
+        }
         let ids = draw_ids(&mut random, members as usize + changes.joiners);
         let first = &ids[..members as usize];
         let view = if faults.membership {
             draw_rules(&mut Random::new(seed, 4), &ids, &mut subgroups);
+            if faults.shards {
+                alterations::draw_shards(&mut Random::new(seed, 8), &mut subgroups, members);
+            }
             // The first view follows from the rules as every later one does.
-            View { id: ViewId(0), members: vec![], subgroups }.next(|_| true, first, &[])
+            View { id: ViewId(0), members: vec![], nonvoters: vec![], subgroups }.next(|_| true, first, &[])
         } else {
-            View { id: ViewId(1), members: first.to_vec(), subgroups }
+            View { id: ViewId(1), members: first.to_vec(), nonvoters: vec![], subgroups }
         };
         let apps = match faults.membership {
             true => changes.draw_apps(&mut random, &view, &ids, options.deliveries / 2),
             false => draw_apps(&mut random, &faults, &view, &ablation, options.deliveries),
+        };
+        faults.alterations = options.faults.alterations && faults.membership && mix(seed ^ 0xa17e2).is_multiple_of(3);
+        let altered = match faults.alterations {
+            true => changes.draw_alterations(&mut Random::new(seed, 9), &view),
+            false => vec![],
         };
         let slow_link = |random: &mut Random| if faults.slow_links && random.one_in(4) { 20_000 } else { 2_000 };
         let processes = 0..ids.len();
@@ -140,6 +156,7 @@ impl Plan {
             link_ns: processes.clone().map(|_| processes.clone().map(|_| slow_link(&mut random)).collect()).collect(),
             consumer_ns: if faults.slow_consumers { 30_000 } else { 1_500 },
             happenings: changes.happenings,
+            changes: altered,
             suspect_after_ns: changes.suspect_after_ns,
             view,
             faults,
@@ -167,7 +184,7 @@ impl Plan {
             What::Suspect { by: one, whom: other } | What::Miss { process: one, whom: other } => {
                 one == process || other == process
             }
-            What::Join { .. } | What::Cut { .. } => false,
+            What::Join { .. } | What::Cut { .. } | What::Change { .. } => false,
         };
         let MemberPlan { pauses, clock_jumps, .. } = &self.members[process];
         pauses.is_empty() && clock_jumps.is_empty() && !self.happenings.iter().any(is_met)
@@ -445,6 +462,7 @@ fn draw_subgroups(random: &mut Random, faults: &Faults, members: u32) -> Vec<Sub
             order,
             window,
             message_bytes_max,
+            leftover_bytes_max: 0,
         }
     };
     (0..count).map(|i| subgroup(i, random)).collect()
@@ -581,6 +599,9 @@ impl fmt::Display for Plan {
                 write!(f, ", thread sends {} in s{}", app.claims, app.subgroup)?;
             }
             writeln!(f)?;
+        }
+        for (i, change) in self.changes.iter().enumerate() {
+            writeln!(f, "change {i}: {}", alterations::describe(change))?;
         }
         self.happenings.iter().try_for_each(|happening| writeln!(f, "{happening}"))
     }

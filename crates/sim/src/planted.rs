@@ -1,5 +1,5 @@
 //! The hunt for planted bugs: how many seeds it takes until the checkers notice each. Only in builds with `--cfg planted`.
-use crate::{Faults, Options, Summary, Violation, bulk, campaign};
+use crate::{Faults, Options, Summary, Violation, bootstrap, bulk, campaign};
 use spindle_core::planted::{Bug, activate};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,6 +22,21 @@ pub const BULK: [Bug; 6] = [
     Bug::FailureForgotten,
 ];
 
+/// Bugs of founding between hosts, which has one, too.
+pub const BOOTSTRAP: [Bug; 11] = [
+    Bug::AnswersBeforeDisk,
+    Bug::SilenceIsAnAnswer,
+    Bug::AnyMajority,
+    Bug::EvictedFound,
+    Bug::VotesForgotten,
+    Bug::PromisesForgotten,
+    Bug::WaitersAreMembers,
+    Bug::MembersKeepSilent,
+    Bug::MembersUnheard,
+    Bug::SilentWhileItWaits,
+    Bug::OldAnswersCount,
+];
+
 /// Looks for `bug` with the seeds from 0, at most so many; `None` if none of them shows it. The answer is the same every
 /// time. Only one hunt runs at a time, as there is only one bug at a time in a process.
 pub fn hunt(bug: Bug, max_seeds: u64) -> Option<Found> {
@@ -30,6 +45,8 @@ pub fn hunt(bug: Bug, max_seeds: u64) -> Option<Found> {
     activate(Some(bug));
     let failures = if BULK.contains(&bug) {
         bulk::campaign(0..max_seeds, |summary| summary.failures.is_empty()).failures
+    } else if BOOTSTRAP.contains(&bug) {
+        bootstrap::campaign(0..max_seeds, |summary| summary.failures.is_empty()).failures
     } else {
         let Summary { failures, .. } = campaign(0..max_seeds, 2, &options(bug), |summary| summary.failures.is_empty());
         failures
@@ -41,7 +58,7 @@ pub fn hunt(bug: Bug, max_seeds: u64) -> Option<Found> {
 
 /// What the seeds are drawn from: a bug of the membership shows itself only where members come and go.
 fn options(bug: Bug) -> Options {
-    match (bug as u32) < (Bug::NoFence as u32) {
+    match (bug as u32) < (Bug::DeadRowsUnread as u32) {
         true => Options { faults: Faults { membership: false, ..Faults::ALL }, ..Options::default() },
         false => Options { always_membership: true, ..Options::default() },
     }

@@ -18,7 +18,7 @@ pub(crate) struct RowCopy {
     /// The control block, by word. Cells, because words arrive while an engine reads.
     control: Box<[Cell<u64>]>,
     /// The words of it that may take any value: those of proposals.
-    free: Range<u64>,
+    free: [Range<u64>; 2],
     /// The rings behind it.
     rings: Box<[u8]>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Extent {
     /// Bytes of its control block.
     pub(crate) control: u64,
     /// Words that may go back.
-    pub(crate) free: Range<u64>,
+    pub(crate) free: [Range<u64>; 2],
 }
 
 impl RowCopy {
@@ -262,7 +262,7 @@ impl SimTable {
     fn apply_control(&self, owner: Rank, at: u64, value: u64) {
         let row = &self.rows[owner.index()];
         let cell = &row.control[at as usize / 8];
-        if value < cell.get() && !row.free.contains(&at) {
+        if value < cell.get() && !row.free.iter().any(|free| free.contains(&at)) {
             self.went_back.set(Some((owner, at, cell.get(), value)));
         }
         cell.set(value);
@@ -554,7 +554,7 @@ mod tests {
     use super::*;
 
     fn extents() -> [Extent; 2] {
-        [(); 2].map(|()| Extent { size: 1024, control: 256, free: 192..256 })
+        [(); 2].map(|()| Extent { size: 1024, control: 256, free: [64..64, 192..256] })
     }
 
     fn pair(copy_data: bool) -> (SimTable, SimTable) {

@@ -26,6 +26,7 @@ mod stage;
 mod told;
 mod traffic;
 mod views;
+mod waiting;
 
 use crate::apps::{App, OpenRing};
 use crate::checkers::determinism::TraceHash;
@@ -43,7 +44,7 @@ use stage::Stage;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use told::Told;
-use views::Moving;
+use views::{Luggage, Moving};
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -83,6 +84,10 @@ impl Event {
         matches!(self, Event::Poll(_) | Event::Land { .. } | Event::Alarm(_) | Event::Ask(_))
     }
 }
+
+/// A run is at rest when nothing has happened for so many suspicion times, or for so many ns where silence means nothing.
+const PATIENCE: u64 = 8;
+const PATIENCE_NS: u64 = 20_000_000_000;
 
 /// How a process stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +131,8 @@ struct Process {
     open: BTreeMap<SubgroupId, OpenRing>,
     /// Rings of its seat in which they may not yet.
     moving: Vec<Moving>,
+    /// Messages that wait for their subgroups to become available again.
+    waiting: Vec<Luggage>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +188,7 @@ impl<'a> World<'a> {
             leaving: false,
             open: BTreeMap::new(),
             moving: vec![],
+            waiting: vec![],
         };
         let apps = plan.apps.iter().map(|app| {
             let twins = |other: &&crate::plan::AppPlan| (other.member, other.subgroup) == (app.member, app.subgroup);
@@ -277,10 +285,14 @@ impl<'a> World<'a> {
         Ok(())
     }
 
+    /// Longer than it takes to suspect a member, to take turns as leaders, or to ask again to be let in.
+    fn patience_ns(&self) -> u64 {
+        400_000 + self.plan.suspect_after_ns.map_or(PATIENCE_NS, |suspect_after| PATIENCE * suspect_after)
+    }
+
     /// Lets things happen until nothing is left to happen but what goes on for ever.
     fn drain(&mut self) -> Checked {
-        // Longer than it takes to suspect somebody, or to ask again to be let in.
-        let calm_ns = 400_000 + self.plan.suspect_after_ns.unwrap_or(0) / 2 * 3;
+        let calm_ns = self.patience_ns();
         while let Some(Reverse((at, _, event))) = self.heap.pop() {
             self.now = at;
             let is_calm = self.plan.faults.membership && self.foreground == 0 && at > self.last_change + calm_ns;

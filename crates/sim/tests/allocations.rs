@@ -115,9 +115,10 @@ fn nothing_is_allocated_in_steady_state() {
         order,
         window: 5,
         message_bytes_max: 60,
+        leftover_bytes_max: 0,
     };
     let subgroups = vec![subgroup(0, Order::Total), subgroup(1, Order::Fifo), subgroup(2, Order::Total)];
-    let view = View { id: ViewId(1), members: (1..4).map(MemberId).collect(), subgroups };
+    let view = View { id: ViewId(1), members: (1..4).map(MemberId).collect(), nonvoters: vec![], subgroups };
     let engine = |me| Engine::new(view.clone(), me, Ablation::default()).expect("a good view");
     let mut engines: Vec<Engine> = view.ranks().map(engine).collect();
     let mut rows: Vec<Vec<u8>> = engines[0].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();

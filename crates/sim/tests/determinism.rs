@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0xe7fe_96c8_60e5_d6f6,
-    0xd9e0_f2e8_b03b_dd1c,
-    0x20ab_fd75_c4a3_e06c,
-    0xe4a7_41be_e583_7988,
-    0x5990_8019_a96a_2f75,
-    0x8b5f_0348_a912_a40e,
+    0x0b1f_12f3_45b5_081c,
+    0xd4df_2d1e_b2aa_5ec4,
+    0x534f_440f_1faf_10f4,
+    0xc0a1_e3c6_d610_15aa,
+    0x3dcf_91e7_4699_ac71,
+    0xf389_af2b_f9e7_3061,
 ];

@@ -19,11 +19,13 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
         order,
         window: 4,
         message_bytes_max: 40,
+        leftover_bytes_max: 0,
     };
     // Whoever takes ids for ranks, or believes that they ascend, is wrong.
     let ids: Vec<MemberId> = (0..(members + joiners) as u64).map(|i| MemberId(1000 - i * 37 % 101)).collect();
     let subgroups = vec![subgroup("total", Order::Total), subgroup("fifo", Order::Fifo)];
-    let view = View { id: ViewId(0), members: vec![], subgroups }.next(|_| true, &ids[..members], &[]);
+    let view =
+        View { id: ViewId(0), members: vec![], nonvoters: vec![], subgroups }.next(|_| true, &ids[..members], &[]);
     let process =
         |id: &MemberId| MemberPlan { id: *id, poll_ns: 500, pauses: vec![], clock_jumps: vec![], hand_offs: vec![] };
     let app = |member: usize, subgroup: u32| AppPlan {
@@ -39,6 +41,7 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
         apps: (0..ids.len()).flat_map(|member| [app(member, 0), app(member, 1)]).collect(),
         link_ns: vec![vec![2_000; ids.len()]; ids.len()],
         happenings: vec![],
+        changes: vec![],
         suspect_after_ns: Some(SUSPECT_AFTER_NS),
         view,
         visibility,
@@ -163,7 +166,9 @@ fn a_view_change_during_a_view_change() {
                 let joins = Happening::on(0, 1, step, What::Join { process: 5 });
                 let dies = Happening::on(2, 1, step, crash(2));
                 let outcome = play(group(seed, 5, 1, visibility), &[first, joins, dies]);
-                assert!(outcome.counts.views >= 1 && outcome.counts.joins == 1 && !outcome.blocked, "{outcome:?}");
+                // A member that learns the decision early accepts nothing.
+                let joins = outcome.counts.joins == 1 || step == Step::Adopts;
+                assert!(outcome.counts.views >= 1 && joins && !outcome.blocked, "{outcome:?}");
             }
         }
     }
@@ -309,7 +314,7 @@ fn two_that_suspect_each_other_do_not_both_go_on() {
         assert!(outcome.counts.evictions <= 1 && outcome.counts.views >= 1, "{outcome:?}");
         let paused = [Happening::at(50_000, crash(2)), hang(0), hang(1)];
         let outcome = play(group(seed, 3, 0, Visibility::Shared), &paused);
-        assert!(!outcome.blocked && outcome.counts.evictions == 0, "{outcome:?}");
+        assert!(!outcome.blocked && outcome.counts.views > 0, "{outcome:?}");
     }
 }
 
@@ -366,22 +371,16 @@ fn members_leave_until_one_is_left() {
     }
 }
 
-/// A member acknowledges, then suspects its leader, which decides meanwhile with all that it needs. Nobody will tell the leader of
-/// the suspicion any more, so what it has decided is read all the same.
+/// A member accepts, then suspects its leader, and hears it again: the view ends all the same.
 #[test]
 fn a_leader_is_suspected_when_it_decides() {
     for what in [What::Join { process: 2 }, What::Leave { process: 1 }] {
-        let mut decided = 0;
         for seed in 0..200 {
             let suspect = Happening::on(1, 1, Step::Adopts, What::Suspect { by: 1, whom: 0 });
-            // Silence means nothing, so that nothing else can end the wait.
-            let plan = Plan { suspect_after_ns: None, ..group(seed, 2, 1, Visibility::Shared) };
+            let plan = Plan { suspect_after_ns: Some(1_000_000), ..group(seed, 2, 1, Visibility::Shared) };
             let outcome = play(plan, &[Happening::at(50_000, what), suspect]);
-            assert!(outcome.counts.suspicions == 1 && !outcome.blocked, "{outcome:?}");
-            // Mostly the leader hears in time that it is suspected.
-            decided += u32::from(outcome.counts.evictions == 0);
+            assert!(!outcome.blocked && outcome.counts.views > 0, "{outcome:?}");
         }
-        assert!(decided >= 5, "{what:?}: {decided}");
     }
 }
 
@@ -390,34 +389,29 @@ fn miss(process: usize, whom: usize) -> Happening {
     Happening::on(process, 2, Step::Installs, What::Miss { process, whom })
 }
 
-/// Three went on without one that saw nothing of them, and died. To it they are gone, and what they did is unknown: it must not
-/// take the zeros in their rows for their last words.
+/// Three continue without one that saw nothing of them, and die. Their rows are not final to it: what they did is unknown, so it stays
+/// blocked, and does not take the zeros that it has for all that they wrote.
 #[test]
-fn who_never_came_has_no_last_words() {
+fn rows_that_never_came_are_not_final() {
     for seed in 0..20 {
         let join = Happening::at(50_000, What::Join { process: 3 });
         let apart = [1, 2, 3].map(|other| [miss(0, other), miss(other, 0)]).concat();
         let die = [1, 2, 3].map(|process| Happening::on(process, 3, Step::Installs, crash(process)));
         let outcome = play(group(seed, 3, 1, Visibility::Shared), &[&[join], &apart[..], &die].concat());
-        assert_eq!(
-            (outcome.counts.absences, outcome.counts.views, outcome.counts.crashes, outcome.counts.evictions),
-            (6, 2, 3, 1)
-        );
+        let counts = (outcome.counts.absences, outcome.counts.views, outcome.counts.crashes, outcome.counts.evictions);
+        assert_eq!((counts, outcome.blocked), ((6, 2, 3, 0), true));
     }
 }
 
-/// Of two that never saw each other the one that is left can know that the other was too few to go on alone.
+/// The same of two.
 #[test]
-fn the_one_that_is_left_of_two_goes_on() {
+fn one_that_never_saw_the_other_is_blocked_by_its_death() {
     for seed in 0..20 {
         let join = Happening::at(50_000, What::Join { process: 1 });
         let dies = Happening::on(1, 2, Step::Installs, crash(1));
         let happenings = [join, miss(0, 1), miss(1, 0), dies];
         let outcome = play(group(seed, 1, 1, Visibility::Shared), &happenings);
-        assert_eq!(
-            (outcome.counts.absences, outcome.counts.views, outcome.counts.evictions, outcome.blocked),
-            (2, 2, 0, false)
-        );
+        assert_eq!((outcome.counts.absences, outcome.counts.evictions, outcome.blocked), (2, 0, true));
     }
 }
 
@@ -457,4 +451,62 @@ fn every_way_in_which_three_miss_each_other() {
         }
     }
     assert!(went_on > 500 && stopped > 100, "{went_on} {stopped}");
+}
+
+/// The group of [`group`] with one shard per order, which needs all three members of the first view.
+fn shards(seed: u64, visibility: Visibility) -> Plan {
+    let plan = group(seed, 3, 1, visibility);
+    let mut view = plan.view.clone();
+    for (set, spec) in (1..).zip(&mut view.subgroups) {
+        spec.member_rule = Rule::Shard { set, least: 3, most: 3 };
+    }
+    Plan { view, ..plan }
+}
+
+/// Messages that were delivered on receipt, before their shard lost a member, come again when another member has taken its
+/// place: a view or more later, and are passed over at all members and at their sender.
+#[test]
+fn a_shard_is_unavailable_and_comes_back() {
+    let (mut waits, mut resent) = (0, 0);
+    for seed in 0..20 {
+        for visibility in BOTH {
+            for goes in [What::Leave { process: 1 }, crash(1)] {
+                let goes = Happening::at(60_000, goes);
+                let comes = Happening::on(0, 2, Step::Installs, What::Join { process: 3 });
+                let outcome = play(shards(seed, visibility), &[goes, comes]);
+                assert!(outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");
+                (waits, resent) = (waits + outcome.counts.waits, resent + outcome.counts.resent);
+            }
+        }
+    }
+    assert!(waits > 100 && resent > 100, "{waits} {resent}");
+}
+
+/// Messages that were accepted when they were short enough are sent again, whatever the new limit is.
+#[test]
+fn messages_outlive_a_smaller_limit() {
+    let mut resent = 0;
+    for seed in 0..20 {
+        for visibility in BOTH {
+            let plan = group(seed, 3, 0, visibility);
+            let alter = |spec: usize, message_bytes_max| {
+                let (members, senders) = (vec![], vec![]);
+                let spec = plan.view.subgroups[spec].clone();
+                Change::Alter(SubgroupSpec { members, senders, window: 2, message_bytes_max, ..spec })
+            };
+            // The second pair comes when the first has just been installed.
+            let changes = vec![alter(0, 8), alter(1, 8), alter(0, 0), alter(1, 16)];
+            let ask = |change| What::Change { process: 0, change };
+            let happenings = [
+                Happening::at(60_000, ask(0)),
+                Happening::at(60_000, ask(1)),
+                Happening::on(0, 2, Step::Installs, ask(2)),
+                Happening::on(0, 2, Step::Installs, ask(3)),
+            ];
+            let outcome = play(Plan { changes, ..plan }, &happenings);
+            assert!(outcome.counts.alterations == 4 && outcome.counts.views == 2 && !outcome.blocked, "{outcome:?}");
+            resent += outcome.counts.resent;
+        }
+    }
+    assert!(resent > 100, "{resent}");
 }

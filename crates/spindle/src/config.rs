@@ -1,5 +1,6 @@
 //! What a member says before it joins: the group, how many found it, and its subgroups.
 use crate::network::{Network, Transport};
+use spindle_core::control::ANY_CONFIG;
 use spindle_core::{Ablation, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,16 @@ pub struct Config {
     pub object_bytes_max: u64,
     /// How members on different hosts find and reach each other. `None`: all are on this one. The same for all members in that.
     pub network: Option<Network>,
+    /// Where a seed keeps its votes while a group between hosts is founded, if it was [initialised](crate::initialise_data_dir). Then a
+    /// majority of such seeds founds the group. Without it every seed has to answer. Others than seeds need none.
+    pub data_dir: Option<PathBuf>,
+    /// The [incarnation](crate::Node::incarnation) of the group between hosts that this process was a member of and that may live: it looks
+    /// for a group and founds none.
+    pub was_member_of: Option<u128>,
+    /// An operator's word: a group between hosts is founded by this process and those that wait with it, as soon as they are
+    /// [enough](Self::members), although not every seed answers, or a group was founded before. To be given to one process,
+    /// when all members of that group have ended: a group that lives elsewhere continues beside the new one.
+    pub found: bool,
     /// Optimisations to switch off, for measuring.
     pub ablation: Ablation,
 }
@@ -96,6 +107,9 @@ impl Config {
             suspect_after: Some(Duration::from_secs(1)),
             object_bytes_max: 1 << 30,
             network: None,
+            data_dir: None,
+            was_member_of: None,
+            found: false,
             ablation: Ablation::default(),
         }
     }
@@ -105,7 +119,7 @@ impl Config {
         let count = members.len() as u32;
         let everyone: Vec<Rank> = (0..count).map(Rank).collect();
         let subgroups = self.subgroups.iter().map(|s| s.spec(&members, &everyone)).collect();
-        let mut view = View { id: ViewId(1), members, subgroups };
+        let mut view = View { id: ViewId(1), members, nonvoters: vec![], subgroups };
         view.share_out();
         view
     }
@@ -124,19 +138,9 @@ impl Config {
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
-    /// What an observer shows that takes any group of this version as it is.
-    pub(crate) fn any_digest() -> u64 {
-        Config { subgroups: vec![], ..Config::new("", 1) }.digest()
-    }
-
-    /// Whether somebody who shows `theirs` may have what `ours` has.
-    pub(crate) fn admits(ours: u64, theirs: u64, is_observer: bool) -> bool {
-        theirs == ours || is_observer && theirs == Config::any_digest()
-    }
-
     /// What an observer of this configuration shows.
     pub(crate) fn observer_digest(&self) -> u64 {
-        if self.subgroups.is_empty() { Config::any_digest() } else { self.digest() }
+        if self.subgroups.is_empty() { ANY_CONFIG } else { self.digest() }
     }
 }
 
@@ -166,6 +170,7 @@ impl Subgroup {
             order: self.order,
             window: self.window,
             message_bytes_max: self.message_bytes_max,
+            leftover_bytes_max: 0,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What can go wrong, by the call that reports it.
+use crate::data_dir::DataDirError;
 use crate::gathering::Gathering;
+use spindle_core::control::Refusal;
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
-use spindle_fabric::mail::{DirError, MailError, NameError, Refusal};
+use spindle_fabric::mail::{DirError, MailError, NameError};
 use spindle_fabric::net::NetError;
 use spindle_fabric::{MeshError, OfiError};
 use std::io;
@@ -56,6 +58,9 @@ pub enum JoinError {
         /// What is wrong with it.
         why: String,
     },
+    /// The data directory can't be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
     /// The host could not be told from others.
     #[error("can't tell this host from others: {0}; see that /proc is there")]
     Host(io::Error),

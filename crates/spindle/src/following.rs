@@ -8,9 +8,10 @@ use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
 use crate::large::{Ahead, Next};
+use spindle_core::control::{self, ASK_EVERY, Letter, Refusal, Request};
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, View};
 use spindle_fabric::Watched;
-use spindle_fabric::mail::{GroupName, Letter, Mailbox, Refusal, Request, RuntimeDir};
+use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,6 @@ use std::time::{Duration, Instant};
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long a view may go on after the stream from one of its members was lost.
 const CUT_MAX: Duration = Duration::from_secs(3);
-/// How often it asks again.
-pub(crate) const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long the memory of a view may be on its way while the members are in a newer one already.
 const PARTS_WAIT: Duration = Duration::from_millis(200);
 
@@ -167,10 +166,13 @@ impl Follower {
             return Err(JoinError::GroupGone);
         }
         if wants_in || !self.is_following() {
-            self.crew.ask_afar(self.digest, self.founders, !wants_in);
-            for member in members {
-                self.crew.ask(member, self.digest, self.founders, !wants_in);
-            }
+            let (digest, founders) = (self.digest, self.founders);
+            self.crew.act(|roster, now| {
+                roster.ask_afar(digest, founders, !wants_in, now);
+                for member in members {
+                    roster.ask(member, digest, founders, !wants_in, now);
+                }
+            });
         }
         Ok(true)
     }
@@ -193,15 +195,17 @@ impl Follower {
         for news in self.crew.news() {
             self.heard = Instant::now();
             match news {
-                News::Refused(why) if why != Refusal::NoState => return Err(JoinError::Refused(why)),
-                News::View { incarnation, view } => self.hear_of(incarnation, view)?,
-                News::Died(id) => {
+                News::Control(control::News::Refused(why)) if why != Refusal::NoState => {
+                    return Err(JoinError::Refused(why));
+                }
+                News::Control(control::News::View { incarnation, view, .. }) => self.hear_of(incarnation, view)?,
+                News::Control(control::News::Died(id)) => {
                     // It may have been the last one.
                     self.ask_again();
                     self.ahead.lost(id);
-                    rest.push(News::Died(id));
+                    rest.push(News::Control(control::News::Died(id)));
                 }
-                News::Lost(id) => self.ahead.lost(id),
+                News::Control(control::News::Lost(id)) => self.ahead.lost(id),
                 News::Objects { from, reply, way } => {
                     let notices = Arc::clone(self.crew.notices());
                     self.ahead.answered(from, reply, way, &notices);
@@ -302,7 +306,7 @@ impl Follower {
         if let Some(followed) = &self.followed {
             let Some((next, _)) = &followed.next else { return Ok(None) };
             let next = Arc::clone(next);
-            self.crew.visit(&next);
+            self.crew.act(|roster, _| roster.visit(&next));
             if self.has_all_of(&next) {
                 return self.take_rows(next).map(Some);
             }
@@ -313,8 +317,10 @@ impl Follower {
         let me = self.me();
         // A view of my own is not for following.
         let Some(told) = self.told.as_ref().filter(|told| told.rank_of(me).is_none()) else { return Ok(None) };
-        self.crew.pass_over_until(told.id);
-        self.crew.visit(told);
+        self.crew.act(|roster, _| {
+            roster.pass_over_until(told.id);
+            roster.visit(told);
+        });
         if !self.has_all_of(told) {
             return Ok(None);
         }
@@ -322,14 +328,15 @@ impl Follower {
     }
 
     fn has_all_of(&self, view: &View) -> bool {
-        view.members.iter().all(|id| self.crew.has_parts(view.id, *id))
+        view.members.iter().all(|id| self.crew.roster().has_parts(view.id, *id))
     }
 
     fn take_rows(&mut self, view: Arc<View>) -> Result<Arriving, JoinError> {
         let layout = Layout::new(&view)?;
-        let parts = view.members.iter().map(|id| self.crew.take_parts(view.id, *id)).collect();
+        let parts = view.members.iter().map(|id| self.crew.act(|roster, _| roster.take_part(view.id, *id))).collect();
         let rows = Watched::new(&layout, parts)?;
-        self.crew.begin(&view);
+        self.crew.act(|roster, now| roster.begin(&view, now));
+        self.crew.has_begun(view.id);
         self.told.take_if(|told| told.id <= view.id);
         Ok(Arriving { view, rows, since: Instant::now() })
     }

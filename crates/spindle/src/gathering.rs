@@ -1,6 +1,6 @@
 //! Who is there while a group is being founded, or while somebody waits to be let in.
 use spindle_core::MemberId;
-use spindle_fabric::net::Address;
+use spindle_core::control::{SeedsKnown, Unreached, Waits};
 use std::fmt;
 
 /// Somebody who waits for the group to be complete, or is in it.
@@ -10,15 +10,6 @@ pub struct Present {
     pub id: MemberId,
     /// Its process; 0 if who tells it does not know.
     pub pid: u32,
-}
-
-/// A seed that could not be used when that was tried last.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unreached {
-    /// The seed.
-    pub seed: Address,
-    /// Why, in words.
-    pub why: String,
 }
 
 /// Who is there.
@@ -33,7 +24,9 @@ pub struct Gathering {
     pub blocked: bool,
     /// What is known of the seeds, if names stand for several ([`Network::seed_count`](crate::Network::seed_count)).
     pub seeds: Option<Box<SeedsKnown>>,
-    /// To who founds the group: how many more of the seeds have to be here.
+    /// What this process waits for between hosts, and which of the seeds have answered.
+    pub waits: Option<Box<Waits>>,
+    /// How many more of the seeds have to answer before the group can be founded.
     pub seeds_missing: u32,
     /// The seeds that this process could not use when it tried last, in their order.
     pub unreached: Vec<Unreached>,
@@ -42,25 +35,16 @@ pub struct Gathering {
 /// So many of those that could not be used are told, and the number of the others.
 const UNREACHED_TOLD: usize = 4;
 
-/// What is known of seeds that names stand for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SeedsKnown {
-    /// The seeds as they were given: names, and perhaps addresses.
-    pub given: Vec<Address>,
-    /// How many processes they stand for. Only while so many are known the group can be founded.
-    pub wanted: u32,
-    /// The addresses that are known, in their order. Who is at the first of them founds the group.
-    pub known: Vec<Address>,
-    /// Why nothing new is known of a name.
-    pub failed: Option<String>,
-    /// To who founds the group: how many of those who wait have other addresses in mind, and so don't count.
-    pub unlike: u32,
-}
-
 impl Gathering {
     /// Where nothing is known of seeds.
     pub(crate) fn of(members: u32, present: Vec<Present>) -> Gathering {
         Gathering { members, present, ..Gathering::default() }
+    }
+
+    /// What a process tells of those that are there.
+    pub(crate) fn heard(members: u32, blocked: bool, present: Vec<(MemberId, u32)>) -> Gathering {
+        let present = present.into_iter().map(|(id, pid)| Present { id, pid }).collect();
+        Gathering { blocked, ..Gathering::of(members, present) }
     }
 
     /// How many have yet to come.
@@ -119,36 +103,13 @@ impl fmt::Display for Gathering {
             true => write!(f, "no seed has answered")?,
             false => self.write_present(f)?,
         }
+        self.waits.iter().try_for_each(|waits| write!(f, "{waits}"))?;
         self.seeds.iter().try_for_each(|seeds| write!(f, "; {seeds}"))?;
         let told = self.unreached.iter().take(UNREACHED_TOLD);
         told.into_iter().try_for_each(|Unreached { seed, why }| write!(f, "; {seed}: {why}"))?;
         match self.unreached.len().saturating_sub(UNREACHED_TOLD) {
             0 => Ok(()),
             more => write!(f, "; and {more} more seeds can't be used"),
-        }
-    }
-}
-
-impl fmt::Display for SeedsKnown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SeedsKnown { given, wanted, known, failed, unlike } = self;
-        let given: Vec<String> = given.iter().map(Address::to_string).collect();
-        let given = given.join(", ");
-        match known.first() {
-            Some(first) if known.len() == *wanted as usize => {
-                write!(f, "all {wanted} addresses of {given} are known, of which {first} founds the group")?;
-            }
-            _ if known.len() > *wanted as usize => {
-                write!(f, "{} addresses of {given} are known, and {wanted} of them could found a group", known.len())?;
-            }
-            _ => write!(f, "{} of {wanted} addresses of {given} are known", known.len())?,
-        }
-        if let Some(why) = failed {
-            write!(f, " ({why})")?;
-        }
-        match unlike {
-            0 => Ok(()),
-            unlike => write!(f, ", and {unlike} of those who wait have other addresses in mind"),
         }
     }
 }
@@ -183,7 +144,7 @@ mod tests {
         };
         assert_eq!(told(2, None, 0), "; 2 of 3 addresses of spindle:7411 are known");
         assert_eq!(told(0, Some("no such name"), 0), "; 0 of 3 addresses of spindle:7411 are known (no such name)");
-        let all = "; all 3 addresses of spindle:7411 are known, of which 10.0.0.1:7411 founds the group";
+        let all = "; all 3 addresses of spindle:7411 are known";
         assert_eq!(told(3, None, 0), all);
         assert_eq!(told(3, None, 1), format!("{all}, and 1 of those who wait have other addresses in mind"));
         assert_eq!(told(5, None, 0), "; 5 addresses of spindle:7411 are known, and 3 of them could found a group");

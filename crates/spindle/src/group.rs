@@ -8,6 +8,7 @@ use crate::shared::{End, Shared, Upcall};
 use crate::status::Status;
 use crate::{Handler, MemberId, Rank, View};
 use spindle_core::Change;
+use spindle_fabric::fork::Owner;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -25,6 +26,7 @@ const STATUS_WAIT: Duration = Duration::from_secs(1);
 /// [`finish`](Self::finish) ends the group in agreement.
 #[derive(Debug)]
 pub struct Group {
+    owner: Owner,
     id: MemberId,
     control: Arc<Control>,
     shared: Arc<Shared>,
@@ -83,7 +85,7 @@ impl Group {
             run(node, handler, &for_thread);
         });
         let thread = Some(thread.map_err(JoinError::Thread)?);
-        Ok(Group { id, control, shared, notices, thread })
+        Ok(Group { owner: Owner::new(), id, control, shared, notices, thread })
     }
 
     /// The newest view: who is in, in which subgroups.
@@ -208,6 +210,10 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        if self.owner.is_copy() {
+            // The thread is the parent's.
+            return;
+        }
         self.control.stop.store(true, Ordering::Release);
         self.notices.ring();
         self.join();

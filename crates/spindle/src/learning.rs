@@ -11,11 +11,11 @@ use crate::crew::{Crew, News};
 use crate::error::JoinError;
 use crate::following::{Begun, Follower};
 use crate::gathering::Gathering;
-use crate::node::{Installing, Spare, Terms};
+use crate::node::{First, Spare, Terms};
 use crate::state::State;
-use spindle_core::{MemberId, Rank, SubgroupId, View, ViewId};
+use spindle_core::control::{self, Letter, Request};
+use spindle_core::{Engine, MemberId, Rank, SubgroupId, View, ViewId};
 use spindle_fabric::MemberBell;
-use spindle_fabric::mail::{Letter, Request};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,7 @@ pub(crate) enum Item {
 /// What is needed to take part.
 pub(crate) struct Admitted {
     /// The first view of this process. Before the crew: who gives up says so before its address is gone.
-    pub(crate) installing: Installing,
+    pub(crate) first: First,
     pub(crate) crew: Crew,
 }
 
@@ -225,15 +225,17 @@ impl Learner {
         if !(if spans_hosts { mailbox.enter_afar(incarnation)? } else { mailbox.enter(incarnation)? }) {
             return Err(JoinError::GroupGone);
         }
-        let mut installing = Installing::first(view, &known, &mut crew, &self.bell, &self.terms, self.spare)?;
+        let me = view.rank_of(crew.me).expect("it is in the view");
+        let engine = Engine::new(view, me, self.terms.ablation)?;
+        let mut first = First::new(engine, &known, &mut crew, &self.bell, self.terms.suspect_after, self.spare)?;
         while !self.queue.stop.load(Ordering::Acquire) {
-            if installing.look(&mut crew) && self.queue.is_applied() {
+            if first.look(&mut crew) && self.queue.is_applied() {
                 break;
             }
             crew.wait(PAUSE_LEARNING);
-            installing.attend(&mut crew, self.terms.digest);
+            first.attend(&mut crew, self.terms.digest);
         }
-        Ok(Admitted { installing, crew })
+        Ok(Admitted { first, crew })
     }
 
     /// The view in which this process is let in, if it is.
@@ -382,8 +384,8 @@ impl Learner {
             self.busy = Instant::now();
         }
         let is_time = self.follower.ask(wants_in)?;
-        if is_time && let Some(net) = self.follower.crew().net() {
-            let unreached = net.unreached_seeds();
+        if is_time && let Some(book) = self.follower.crew().book() {
+            let unreached = book.seeds().unreached();
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).unreached = unreached;
         }
         if is_time && wants_in {
@@ -405,15 +407,18 @@ impl Learner {
 
     fn hear(&mut self, news: News) -> Result<(), JoinError> {
         match news {
-            News::Died(id) if self.state_from.is_some_and(|(from, _)| from == id) => self.ask_the_next(),
-            News::Refused(why) => {
+            News::Control(control::News::Died(id)) if self.state_from.is_some_and(|(from, _)| from == id) => {
+                self.ask_the_next()
+            }
+            News::Control(control::News::Refused(why)) => {
                 self.without_state += 1;
                 if self.follower.view().is_none_or(|view| self.without_state >= view.members.len()) {
                     return Err(JoinError::Refused(why));
                 }
                 self.ask_the_next();
             }
-            News::Waits(gathering) => {
+            News::Control(control::News::Waits { members, blocked, present }) => {
+                let gathering = Gathering::heard(members, blocked, present);
                 let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
                 let unreached = std::mem::take(&mut seen.unreached);
                 *seen = Gathering { unreached, ..gathering.behind(&seen) };

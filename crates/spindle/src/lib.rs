@@ -13,11 +13,13 @@
 //! each sender a round, delivered once every member has received it.
 #![forbid(unsafe_code)]
 
+mod bootstrap;
 pub mod bulk;
 mod carry;
 mod change;
 mod config;
 mod crew;
+mod data_dir;
 mod error;
 mod following;
 mod gathering;
@@ -27,7 +29,6 @@ mod large;
 mod learning;
 mod line;
 mod meeting;
-mod namesakes;
 mod network;
 mod node;
 mod observing;
@@ -35,34 +36,37 @@ mod pace;
 mod port;
 mod publisher;
 mod receiver;
-mod seeds;
 pub mod settings;
 mod shared;
 mod state;
 mod status;
+mod tracking;
 
 pub use change::ViewChange;
 pub use config::{Config, Subgroup, Who};
+pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
-pub use gathering::{Gathering, Present, SeedsKnown, Unreached};
+pub use gathering::{Gathering, Present};
 pub use group::Group;
 pub use network::{Network, Transport};
 pub use node::{Node, Poll};
 pub use observing::{Missed, Observed, Observing};
 pub use publisher::{Publisher, SharedPublisher};
 pub use receiver::{Deliveries, Messages, Receiver};
+pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
+pub use spindle_core::control::{Incarnation, Need, SeedState, SeedsKnown, Unreached, Waits};
+pub use spindle_core::control::{Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{
     Ablation, Change, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
 };
 pub use spindle_fabric::Frame;
-pub use spindle_fabric::mail::{DirError, MailError, NameError, Refusal, VERSION as RENDEZVOUS_VERSION};
-pub use spindle_fabric::net::{
-    Address, AddressError, Identity, Names, NetError, RackName, RackNameError, Security, TlsError,
-};
+pub use spindle_fabric::mail::{DirError, MailError, NameError};
+pub use spindle_fabric::net::{Identity, Names, NetError, Rule as IdentityRule, Security, TlsError, TlsWarning};
 pub use spindle_fabric::ofi::{OfiError, OfiOptions};
 pub use state::{Snapshot, State};
 pub use status::{MemberStatus, Status, SubgroupStatus};
+pub use tracking::{NotDelivered, Outcome, Receipt};
 
 /// Messages of one upcall, lent in place; an iterator over [`Message`].
 pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
@@ -84,6 +88,10 @@ pub trait Handler {
     /// Of two members, for instance, the other one hangs. Until it is not blocked any more nothing is delivered here, and claims
     /// wait; who it waits for is told by the [`Status`]. It goes on by itself as soon as they are back, or their processes have ended.
     fn blocked(&mut self, _is_blocked: bool) {}
+
+    /// There is another group of this name, between hosts: that of a process that this member has heard. An operator founded it while this
+    /// one lived, or all seeds were restarted that keep no [votes](Config::data_dir). Both accept messages. One of them has to be ended.
+    fn conflict(&mut self, _mine: Incarnation, _theirs: Incarnation) {}
 
     /// The state as it is now, between two deliveries, for somebody who joins; `None` if there is none. It is asked for only while all
     /// subgroups deliver to this handler. The group waits for this call: make it a copy that costs little (a shared or persistent

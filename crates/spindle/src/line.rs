@@ -5,7 +5,8 @@ use crate::port::{Port, Relay};
 use crate::publisher::Publisher;
 use crate::receiver::{Inlet, Receiver, Stretch};
 use crate::shared::Shared;
-use spindle_core::{Engine, SubgroupId, View};
+use crate::tracking::Tracker;
+use spindle_core::{Engine, State, SubgroupId, View};
 use spindle_fabric::{Fabric, Mesh, Room};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ impl Line {
     pub(crate) fn new(name: String, shared: &Arc<Shared>, notices: &Arc<Notices>, object_bytes_max: u64) -> Line {
         let (ring, room, relays, inlet) = Default::default();
         let outbound = Arc::new(Outbound::new(Arc::clone(notices), object_bytes_max));
-        let port = Arc::new(Port::new(Arc::clone(shared), outbound));
+        let port = Arc::new(Port::new(Arc::clone(shared), outbound, Tracker::new(Arc::clone(notices))));
         Line {
             name,
             id: None,
@@ -129,6 +130,7 @@ impl Line {
     /// The view has ended; `engine` is that of it.
     pub(crate) fn end_view(&mut self, engine: &Engine, fabric: &Mesh, kept: &Kept) {
         let Some(id) = self.id else { return };
+        self.port.tracker.end_view(id, engine, fabric);
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
             // What it knows to be everywhere needs not be sent again.
@@ -163,10 +165,10 @@ impl Line {
     fn settle(&mut self) {
         while let Some(relay) = self.relays.front_mut() {
             let is_done = match &mut self.ring {
-                Some(ring) => relay.step(ring, &self.port.outbound, &mut self.lost),
+                Some(ring) => relay.step(ring, &self.port, &mut self.lost),
                 None if self.unavailable => return,
                 // No ring to send it in any more.
-                None => relay.give_up(&self.port.outbound, &mut self.lost),
+                None => relay.give_up(&self.port, &mut self.lost),
             };
             if !is_done {
                 return;
@@ -243,6 +245,11 @@ impl Line {
         }
     }
 
+    /// Tells those who have receipts what is delivered. Whether some of them still wait.
+    pub(crate) fn look_after_receipts(&self, engine: &mut Engine, fabric: &Mesh) -> bool {
+        self.id.is_some_and(|id| self.port.tracker.look(id, engine, fabric))
+    }
+
     pub(crate) fn make_room(&self) {
         if let Some(room) = &self.room {
             room.ring_if_waiting();
@@ -261,8 +268,17 @@ impl Line {
     }
 
     /// The group has ended for this member.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, engine: &mut Engine, fabric: &Mesh) {
         self.give_up_waiting();
+        if let (Some(id), State::Finished) = (self.id, engine.state()) {
+            self.port.tracker.end_view(id, engine, fabric);
+        }
+        self.look_after_receipts(engine, fabric);
+        let ring = self.id.and_then(|id| Some((id, engine.claims(id)?))).filter(|_| *engine.state() != State::Ended);
+        self.port.tracker.close(|claims, position| {
+            let is_of_this_view = ring.as_ref().filter(|(_, ring)| Arc::ptr_eq(ring, claims));
+            is_of_this_view.is_some_and(|(id, _)| engine.is_announced(*id, position))
+        });
         if let Some(room) = &self.room {
             room.end();
         }

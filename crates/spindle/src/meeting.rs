@@ -1,11 +1,11 @@
 //! The connections of a view that begins, where libfabric carries the rows between hosts.
 //!
-//! Of two members the lower rank calls. Where, it is told by the other, in a [letter](spindle_fabric::mail::Letter::Port) that goes again and
+//! Of two members the lower rank calls. Where, it is told by the other, in a [letter](spindle_core::control::Letter::Port) that goes again and
 //! again until it has called: those who are new have the higher ranks, and know where those are who were there before. What fails is tried again,
 //! for as long as the view waits for who is missing.
 use crate::crew::Crew;
 use spindle_core::{Layout, MemberId, Rank, View};
-use spindle_fabric::ofi::{OfiMeeting, Purpose};
+use spindle_fabric::ofi::{OfiAddress, OfiMeeting, Purpose};
 use spindle_fabric::{OfiError, OwnRow};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -49,10 +49,11 @@ impl Meeting {
             }
             if peer < me {
                 self.ofi.expect(peer);
-                crew.tell_port(view.id, id, self.ofi.address().clone());
-            } else if let Some(address) = crew.port_of(view.id, id) {
+                let port = self.ofi.address().clone().into();
+                crew.act(|roster, _| roster.tell_port(view.id, id, port));
+            } else if let Some(address) = crew.roster().port_of(view.id, id).cloned().map(OfiAddress::from) {
                 // What fails now may do later.
-                let _ = self.ofi.call(peer, address);
+                let _ = self.ofi.call(peer, &address);
             } else {
                 continue;
             }

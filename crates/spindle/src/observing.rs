@@ -8,10 +8,11 @@ use crate::error::{JoinError, ObserveError};
 use crate::following::{Begun, Follower};
 use crate::gathering::Gathering;
 use crate::joining::random_id;
-use crate::network::Net;
 use crate::{Message, ViewChange};
+use spindle_core::control;
+use spindle_core::ids::VISITOR_IDS_FROM;
 use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
-use spindle_fabric::mail::{Mailbox, VISITOR_IDS_FROM};
+use spindle_fabric::mail::Mailbox;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -168,11 +169,12 @@ impl Config {
             follower.ask(false)?;
             let mut now = seen.clone();
             for news in follower.news()? {
-                if let News::Waits(gathering) = news {
+                if let News::Control(control::News::Waits { members, blocked, present }) = news {
+                    let gathering = Gathering::heard(members, blocked, present);
                     now = gathering.behind(&seen);
                 }
             }
-            now.unreached = follower.crew().net().map(Net::unreached_seeds).unwrap_or_default();
+            now.unreached = follower.crew().book().map(|book| book.seeds().unreached()).unwrap_or_default();
             if now != seen {
                 progress(&now);
                 seen = now;

@@ -8,6 +8,7 @@
 use crate::error::{Ended, SendError};
 use crate::large::{Outbound, Permit};
 use crate::shared::Shared;
+use crate::tracking::Tracker;
 use spindle_core::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
 use spindle_fabric::{Bell, Doorbell, Lingering, ObjectName, PublishError, Publisher, Reader, SharedPublisher};
@@ -26,6 +27,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Port {
     pub(crate) shared: Arc<Shared>,
     pub(crate) outbound: Arc<Outbound>,
+    pub(crate) tracker: Tracker,
     ring: Mutex<Waiting>,
     bell: Bell,
     /// All handles are gone: this member will send no more.
@@ -65,9 +67,9 @@ impl Drop for Held {
 }
 
 impl Port {
-    pub(crate) fn new(shared: Arc<Shared>, outbound: Arc<Outbound>) -> Port {
+    pub(crate) fn new(shared: Arc<Shared>, outbound: Arc<Outbound>, tracker: Tracker) -> Port {
         let (ring, engine) = Default::default();
-        Port { shared, outbound, ring, bell: Bell::new(), closed: AtomicBool::new(false), engine }
+        Port { shared, outbound, tracker, ring, bell: Bell::new(), closed: AtomicBool::new(false), engine }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -157,13 +159,28 @@ impl Port {
         Some(shared)
     }
 
+    /// Checks that the group has not ended for this member. A claimer may have room left in a ring that is no longer read, so it checks before
+    /// each claim.
+    ///
+    /// # Errors
+    /// [`SendError::Ended`].
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), SendError> {
+        match self.shared.end() {
+            None => Ok(()),
+            Some(_) => Err(self.ended()),
+        }
+    }
+
+    #[cold]
+    fn ended(&self) -> SendError {
+        SendError::Ended(self.shared.broken().cloned().unwrap_or(Ended::Dropped))
+    }
+
     /// Why no ring will ever come.
     pub(crate) fn refusal(&self) -> Option<SendError> {
-        if let Some(ended) = self.shared.broken() {
-            return Some(SendError::Ended(ended.clone()));
-        }
-        if self.shared.end().is_some() {
-            return Some(SendError::Ended(Ended::Dropped));
+        if let Err(ended) = self.check() {
+            return Some(ended);
         }
         matches!(self.lock().ring, Ring::Never).then_some(SendError::NoSender)
     }
@@ -284,17 +301,24 @@ impl Relay {
     }
 
     /// Sends on what is there, as far as `publisher` has room. Whether that is all, for ever.
-    pub(crate) fn step(&mut self, publisher: &mut Publisher, outbound: &Outbound, lost: &mut u64) -> bool {
+    pub(crate) fn step(&mut self, publisher: &mut Publisher, port: &Port, lost: &mut u64) -> bool {
+        let Port { outbound, tracker, .. } = port;
         while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {
-            match publisher.claim(resent.len) {
+            match publisher.claim_again(resent.len) {
                 Ok(mut frame) => {
+                    tracker.pass(self.resend.claims(), &resent, &frame);
                     let payload = self.rows.bytes(self.me, resent.at, resent.len);
                     match resent.kind {
                         Kind::Message => {
                             frame.copy_from_slice(payload);
                             frame.commit();
                         }
-                        Kind::Object => outbound.send_again(payload, frame),
+                        Kind::Object => {
+                            let (claims, position) = (Arc::clone(frame.claims()), frame.position());
+                            if !outbound.send_again(payload, frame) {
+                                tracker.lose(&claims, position);
+                            }
+                        }
                         // A frame that is dropped is one.
                         Kind::Void => {}
                     }
@@ -303,9 +327,9 @@ impl Relay {
                     self.held = Some(resent);
                     return false;
                 }
-                // The subgroup takes shorter messages than it did.
+                // No message that was accepted.
                 Err(_) => {
-                    self.lose(resent, outbound);
+                    self.lose(resent, port);
                     *lost += 1;
                 }
             }
@@ -315,11 +339,12 @@ impl Relay {
     }
 
     /// What can't be sent any more takes no room any more.
-    fn lose(&self, resent: Resent, outbound: &Outbound) {
+    fn lose(&self, resent: Resent, port: &Port) {
+        port.tracker.lose(self.resend.claims(), resent.position);
         if resent.kind == Kind::Object
             && let Some(name) = ObjectName::decode(self.rows.bytes(self.me, resent.at, resent.len))
         {
-            outbound.pass(std::iter::once(name.own));
+            port.outbound.pass(std::iter::once(name.own));
         }
     }
 
@@ -333,12 +358,12 @@ impl Relay {
     }
 
     /// Counts what can't be sent any more. Whether that is all, for ever.
-    pub(crate) fn give_up(&mut self, outbound: &Outbound, lost: &mut u64) -> bool {
+    pub(crate) fn give_up(&mut self, port: &Port, lost: &mut u64) -> bool {
         while let Some(resent) = self.held.take().or_else(|| self.resend.next(&self.rows)) {
-            self.lose(resent, outbound);
+            self.lose(resent, port);
             *lost += u64::from(resent.kind != Kind::Void);
         }
-        self.pass_objects(outbound);
+        self.pass_objects(&port.outbound);
         self.resend.is_done()
     }
 }

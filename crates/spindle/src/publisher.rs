@@ -3,6 +3,7 @@ use crate::bulk::{Buffer, Object};
 use crate::error::SendError;
 use crate::port::{Held, Port, failed, go_on, go_on_async, go_on_shared, go_on_shared_async};
 use crate::shared::Upcall;
+use crate::tracking::Receipt;
 use spindle_core::ClaimError;
 use spindle_fabric::{Frame, ObjectName};
 use std::sync::Arc;
@@ -38,6 +39,7 @@ impl Publisher {
     #[inline(always)]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let port = &self.held.0;
+        port.check()?;
         now(self.inner.claim_or(len, |inner| go_on(inner, port, Duration::ZERO)), port)
     }
 
@@ -49,6 +51,7 @@ impl Publisher {
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let port = &self.held.0;
+        port.check()?;
         let claimed = self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on(inner, port, left));
         claimed.map_err(|error| failed(error, port, Upcall::is_running()))
     }
@@ -59,6 +62,7 @@ impl Publisher {
     /// [`SendError::TooLong`], [`SendError::NoSender`] and [`SendError::Ended`].
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
         let port = &self.held.0;
+        port.check()?;
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_async(inner, port).await).await;
         claimed.map_err(|error| failed(error, port, false))
     }
@@ -72,7 +76,7 @@ impl Publisher {
     /// [`SendError`]. Also [`SendError::TooLong`] if the subgroup's messages can't hold the name of an object, 24 bytes.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
         let object = object.into();
-        self.put(object.len() as u64, || Some(object), timeout)
+        self.put(object.len() as u64, || Some(object), timeout, |_, _| ())
     }
 
     /// Copies `payload` into a frame and commits it, or, if it is too long for one, into an [object](Self::send_object); waits up to `timeout` for
@@ -82,7 +86,7 @@ impl Publisher {
     /// [`SendError`].
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
-            return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout);
+            return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout, |_, _| ());
         }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
@@ -90,14 +94,58 @@ impl Publisher {
         Ok(())
     }
 
-    /// Sends an object of `len` bytes, which is made when there is room for it, if there is memory.
-    fn put(&mut self, len: u64, object: impl FnOnce() -> Option<Object>, timeout: Duration) -> Result<(), SendError> {
+    /// As [`send`](Self::send). The receipt resolves when the outcome of the message is certain, also across changes of the view and
+    /// if this member leaves or is evicted: see [`Outcome`](crate::Outcome). Costs an allocation and a few locks.
+    ///
+    /// # Errors
+    /// [`SendError`]. The message is not sent then.
+    pub fn send_tracked(&mut self, payload: &[u8], timeout: Duration) -> Result<Receipt, SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout, track);
+        }
+        let port = Arc::clone(&self.held.0);
+        let mut frame = self.claim(payload.len() as u64, timeout)?;
+        frame.copy_from_slice(payload);
+        Ok(commit_tracked(frame, &port))
+    }
+
+    /// As [`send_tracked`](Self::send_tracked), for a message that fits into the ring; waits for room without a thread, in any runtime.
+    ///
+    /// # Errors
+    /// As [`claim_async`](Self::claim_async).
+    pub async fn send_tracked_async(&mut self, payload: &[u8]) -> Result<Receipt, SendError> {
+        let port = Arc::clone(&self.held.0);
+        let mut frame = self.claim_async(payload.len() as u64).await?;
+        frame.copy_from_slice(payload);
+        Ok(commit_tracked(frame, &port))
+    }
+
+    /// As [`send_object`](Self::send_object), with a receipt as from [`send_tracked`](Self::send_tracked).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_object_tracked(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<Receipt, SendError> {
+        let object = object.into();
+        self.put(object.len() as u64, || Some(object), timeout, track)
+    }
+
+    /// Sends an object of `len` bytes, which is made when there is room for it, if there is memory. `note` sees its frame before
+    /// that is committed.
+    fn put<T>(
+        &mut self,
+        len: u64,
+        object: impl FnOnce() -> Option<Object>,
+        timeout: Duration,
+        note: impl FnOnce(&Port, &Frame<'_>) -> T,
+    ) -> Result<T, SendError> {
         let (port, start) = (Arc::clone(&self.held.0), Instant::now());
         let permit = port.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
         let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
+        let noted = note(&port, &frame);
         port.outbound.send(permit, frame, object);
-        Ok(())
+        port.tracker.announce_if_tracked();
+        Ok(noted)
     }
 
     /// Declares `rounds` rounds in which this member sends nothing, so that nobody waits for it. A hint, for this view.
@@ -119,6 +167,7 @@ impl SharedPublisher {
     #[inline]
     pub fn try_claim(&mut self, len: u64) -> Result<Option<Frame<'_>>, SendError> {
         let port = &self.held.0;
+        port.check()?;
         now(self.inner.claim_or(len, |inner| go_on_shared(inner, port, Duration::ZERO)), port)
     }
 
@@ -129,6 +178,7 @@ impl SharedPublisher {
     #[inline]
     pub fn claim(&mut self, len: u64, timeout: Duration) -> Result<Frame<'_>, SendError> {
         let port = &self.held.0;
+        port.check()?;
         let claimed =
             self.inner.claim_timeout_or(len, patience(timeout), |inner, left| go_on_shared(inner, port, left));
         claimed.map_err(|error| failed(error, port, Upcall::is_running()))
@@ -140,6 +190,7 @@ impl SharedPublisher {
     /// As there.
     pub async fn claim_async(&mut self, len: u64) -> Result<Frame<'_>, SendError> {
         let port = &self.held.0;
+        port.check()?;
         let claimed = self.inner.claim_async_or(len, async |inner| go_on_shared_async(inner, port).await).await;
         claimed.map_err(|error| failed(error, port, false))
     }
@@ -150,7 +201,7 @@ impl SharedPublisher {
     /// As there.
     pub fn send_object(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<(), SendError> {
         let object = object.into();
-        self.put(object.len() as u64, || Some(object), timeout)
+        self.put(object.len() as u64, || Some(object), timeout, |_, _| ())
     }
 
     /// As [`Publisher::send`].
@@ -159,7 +210,7 @@ impl SharedPublisher {
     /// As there.
     pub fn send(&mut self, payload: &[u8], timeout: Duration) -> Result<(), SendError> {
         if payload.len() as u64 > self.inner.message_bytes_max() {
-            return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout);
+            return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout, |_, _| ());
         }
         let mut frame = self.claim(payload.len() as u64, timeout)?;
         frame.copy_from_slice(payload);
@@ -167,20 +218,75 @@ impl SharedPublisher {
         Ok(())
     }
 
-    /// Sends an object of `len` bytes, which is made when there is room for it, if there is memory.
-    fn put(&mut self, len: u64, object: impl FnOnce() -> Option<Object>, timeout: Duration) -> Result<(), SendError> {
+    /// As [`Publisher::send_tracked`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_tracked(&mut self, payload: &[u8], timeout: Duration) -> Result<Receipt, SendError> {
+        if payload.len() as u64 > self.inner.message_bytes_max() {
+            return self.put(payload.len() as u64, || Buffer::copied(payload).map(Object::from), timeout, track);
+        }
+        let port = Arc::clone(&self.held.0);
+        let mut frame = self.claim(payload.len() as u64, timeout)?;
+        frame.copy_from_slice(payload);
+        Ok(commit_tracked(frame, &port))
+    }
+
+    /// As [`Publisher::send_tracked_async`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_tracked_async(&mut self, payload: &[u8]) -> Result<Receipt, SendError> {
+        let port = Arc::clone(&self.held.0);
+        let mut frame = self.claim_async(payload.len() as u64).await?;
+        frame.copy_from_slice(payload);
+        Ok(commit_tracked(frame, &port))
+    }
+
+    /// As [`Publisher::send_object_tracked`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_object_tracked(&mut self, object: impl Into<Object>, timeout: Duration) -> Result<Receipt, SendError> {
+        let object = object.into();
+        self.put(object.len() as u64, || Some(object), timeout, track)
+    }
+
+    /// Sends an object of `len` bytes, which is made when there is room for it, if there is memory. `note` sees its frame before
+    /// that is committed.
+    fn put<T>(
+        &mut self,
+        len: u64,
+        object: impl FnOnce() -> Option<Object>,
+        timeout: Duration,
+        note: impl FnOnce(&Port, &Frame<'_>) -> T,
+    ) -> Result<T, SendError> {
         let (port, start) = (Arc::clone(&self.held.0), Instant::now());
         let permit = port.permit(len, self.inner.message_bytes_max(), patience(timeout), Upcall::is_running())?;
         let object = object().ok_or(SendError::NoMemory { len })?;
         let frame = self.claim(ObjectName::BYTES, timeout.saturating_sub(start.elapsed()))?;
+        let noted = note(&port, &frame);
         port.outbound.send(permit, frame, object);
-        Ok(())
+        port.tracker.announce_if_tracked();
+        Ok(noted)
     }
 
     /// As [`Publisher::skip_rounds`].
     pub fn skip_rounds(&self, rounds: u64) {
         self.inner.skip_rounds(rounds);
     }
+}
+
+/// Commits a frame with a receipt.
+fn commit_tracked(frame: Frame<'_>, port: &Port) -> Receipt {
+    let receipt = track(port, &frame);
+    frame.commit();
+    port.tracker.announce();
+    receipt
+}
+
+fn track(port: &Port, frame: &Frame<'_>) -> Receipt {
+    port.tracker.register(frame)
 }
 
 /// A ring whose group has ended is full for ever, so that only a full ring has to ask.

@@ -142,10 +142,7 @@ impl Receiver {
 
     fn go_on(&mut self, mut next: Stretch) {
         let old = &self.stretch;
-        let was = &old.view.subgroups[old.subgroup.index()].senders;
-        let is = &next.view.subgroups[next.subgroup.index()];
-        next.cursor
-            .follow(&old.cursor, |sender| is.sender_rank(next.view.rank_of(old.view.members[was[sender].index()])?));
+        next.cursor.follow(&old.cursor, (&old.view, old.subgroup), (&next.view, next.subgroup));
         self.stretch = next;
     }
 

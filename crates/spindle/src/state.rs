@@ -13,7 +13,11 @@ use std::io::{self, BufRead, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tracing::{debug, info, warn};
+
+/// The target of events of states.
+const TARGET: &str = "spindle::state";
 
 /// How long one end waits for the other to do anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -79,12 +83,14 @@ pub(crate) fn send_state(
 ) -> io::Result<()> {
     let (head, Snapshot { len, bytes }) = headed(state, places);
     let expected = len.map(|len| len.saturating_add(head.len() as u64));
-    let (mut writer, ends) = PipeWriter::create(expected, PATIENCE).map_err(io::Error::other)?;
-    tell(ends);
-    writer.write_all(&head)?;
-    writer.write_from(bytes)?;
-    writer.finish();
-    Ok(())
+    told("a pipe", len, || {
+        let (mut writer, ends) = PipeWriter::create(expected, PATIENCE).map_err(io::Error::other)?;
+        tell(ends);
+        writer.write_all(&head)?;
+        writer.write_from(bytes)?;
+        writer.finish();
+        Ok(())
+    })
 }
 
 /// The same over a stream, to a joiner on another host.
@@ -96,11 +102,26 @@ pub(crate) fn send_state_afar(
     places: &[Option<u64>],
     connection: Connection,
 ) -> io::Result<()> {
-    let (head, Snapshot { bytes, .. }) = headed(state, places);
-    let mut writer = CarryWriter::new(connection, PATIENCE);
-    writer.write_all(&head)?;
-    writer.write_from(bytes)?;
-    writer.finish()
+    let (head, Snapshot { len, bytes }) = headed(state, places);
+    told("a stream", len, || {
+        let mut writer = CarryWriter::new(connection, PATIENCE);
+        writer.write_all(&head)?;
+        writer.write_from(bytes)?;
+        writer.finish()
+    })
+}
+
+/// Sends a state of `len` bytes `through` something, and tells what came of it.
+fn told(through: &'static str, len: Option<u64>, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let start = Instant::now();
+    debug!(target: TARGET, through, bytes = len, "state is being sent");
+    let sent = send();
+    let send_ms = start.elapsed().as_secs_f64() * 1000.0;
+    match &sent {
+        Ok(()) => info!(target: TARGET, through, bytes = len, send_ms, "state sent"),
+        Err(error) => warn!(target: TARGET, through, bytes = len, send_ms, reason = %error, "state not sent"),
+    }
+    sent
 }
 
 /// What stands before the application's bytes, and these.
@@ -142,6 +163,7 @@ impl State {
         }
         let places = (0..subgroups).map(|_| Ok(word()?.checked_sub(1))).collect::<io::Result<_>>()?;
         let len = word()?.checked_sub(1);
+        debug!(target: TARGET, bytes = len, subgroups, "state begins to come");
         Ok(State { bytes, len, taken: 0, places, broken: false })
     }
 }

@@ -1,9 +1,9 @@
 //! A member's view of its group at one moment, for people and for monitoring.
 use serde_json::{Value, json};
+use spindle_core::control::RackName;
 use spindle_core::layout::membership;
 use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
 use spindle_core::{Engine, MemberId, Rank, Rows};
-use spindle_fabric::net::RackName;
 
 /// A moment of a group, as one member knows it.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +123,7 @@ impl Status {
             view: view.id.0,
             members: members.collect(),
             is_changing: engine.is_wedged(),
-            is_blocked: engine.is_blocked() || engine.is_held_up(rows),
+            is_blocked: engine.is_blocked(),
             observers,
             lost,
             engine: engine.stats(),

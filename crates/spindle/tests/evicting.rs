@@ -3,7 +3,8 @@ mod common;
 
 use common::Scratch;
 use spindle::{Batch, Config, Ended, Handler, MemberId, Node, Poll, SubgroupId};
-use spindle_fabric::mail::{Delivery, GroupName, Letter, Mailbox, Request, RuntimeDir};
+use spindle_core::control::{Letter, Request};
+use spindle_fabric::mail::{Delivery, GroupName, Mailbox, RuntimeDir};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);

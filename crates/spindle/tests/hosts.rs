@@ -342,18 +342,20 @@ fn one_of_two_hosts_does_not_go_on_alone() {
     drop(hanging);
 }
 
+/// One that does not answer may be in a group that goes on: more than half of them were enough once, and found a second one beside it.
 #[test]
-fn nobody_founds_a_group_without_most_of_the_seeds() {
+fn nobody_founds_a_group_without_all_of_the_seeds() {
     let world = World::new("few-seeds", 3);
     let founder = Config { gather_timeout: Duration::from_millis(600), ..world.seed(0, 0, 1) };
     let other = Config { gather_timeout: Duration::from_millis(600), ..world.other(1, "other", 1) };
-    for told in [start(founder), start(other)] {
+    let second = Config { gather_timeout: Duration::from_millis(600), ..world.seed(2, 1, 1) };
+    for told in [start(founder), start(other), start(second)] {
         let error = told.recv_timeout(LONG).unwrap().err().expect("it founded the group");
         assert!(matches!(error, JoinError::TimedOut { .. }), "{error}");
     }
-    // With one more of them it does.
-    let members = all(vec![start(world.seed(0, 0, 1)), start(world.seed(1, 1, 1))]);
-    chat(&members, 10, "two of three");
+    // With one more of them they do.
+    let members = all((0..3).map(|i| start(world.seed(i as u32, i, 1))).collect());
+    chat(&members, 10, "all three");
     finish(members);
 }
 
@@ -366,7 +368,7 @@ fn seeds_are_known_by_who_answers_there() {
     drop(listeners);
     world.seeds = ports.iter().map(|port| format!("localhost:{port}").parse().unwrap()).collect();
     let config = |i: usize| world.config(i as u32, format!("127.0.0.1:{}", ports[i]).parse().unwrap(), 1);
-    let members = all(vec![start(config(0)), start(config(1))]);
+    let members = all((0..3).map(|i| start(config(i))).collect());
     chat(&members, 10, "named");
     finish(members);
 }
@@ -505,7 +507,10 @@ fn nobody_but_a_member_says_where_it_is() {
         members.extend(all(vec![start(soon(joiner))]));
         chat(&members, 20, "four");
         for member in &members[..3] {
-            let views: Vec<String> = member.log.lines().into_iter().filter(|line| line.starts_with("view")).collect();
+            let mut views: Vec<String> =
+                member.log.lines().into_iter().filter(|line| line.starts_with("view")).collect();
+            // One more view makes voters of the newcomers.
+            views.dedup();
             assert_eq!(views, ["view of 4"], "{name}: at {}", member.group.id());
         }
         finish(members);

@@ -6,8 +6,9 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use spindle::{
     Batch, Config, Group, Handler, JoinError, Message, Publisher, Snapshot, State, SubgroupId, View, ViewChange,
 };
+use spindle_core::control::{Letter, Refusal};
 use spindle_core::{Layout, MemberId, Rank};
-use spindle_fabric::mail::{Delivery, GroupName, Letter, Mailbox, Refusal, RuntimeDir, disclose};
+use spindle_fabric::mail::{Delivery, GroupName, Mailbox, RuntimeDir, disclose, own_birth};
 use spindle_fabric::{LifeLine, MemberBell, OwnRow};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -103,6 +104,7 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
     let ask = |config| Letter::Ask {
         from: ID,
         pid: std::process::id(),
+        birth: own_birth(),
         config,
         members: 1,
         observer: false,
@@ -165,8 +167,15 @@ fn who_is_about_to_be_dead_is_left_out() {
     let bell = MemberBell::create().unwrap();
     let (_row, parts) = OwnRow::create(&Layout::new(&view).unwrap(), me, &bell).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-    let letter =
-        Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id(), event: false, rack: None };
+    let letter = Letter::Parts {
+        incarnation,
+        view: view.id,
+        from: ID,
+        pid: std::process::id(),
+        birth: own_birth(),
+        event: false,
+        rack: None,
+    };
     let (end, ends) = std::sync::mpsc::channel::<()>();
     let heart = std::thread::spawn(move || {
         let line = LifeLine::hold(&bell).unwrap();
@@ -200,8 +209,15 @@ fn bad_memory_of_one_member_ends_no_other() {
     let layout = Layout::new(&view).unwrap();
     let (_row, parts) = OwnRow::create(&layout, me, &MemberBell::create().unwrap()).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-    let letter =
-        Letter::Parts { incarnation, view: view.id, from: ID, pid: std::process::id(), event: false, rack: None };
+    let letter = Letter::Parts {
+        incarnation,
+        view: view.id,
+        from: ID,
+        pid: std::process::id(),
+        birth: own_birth(),
+        event: false,
+        rack: None,
+    };
     for other in [MemberId(1), MemberId(2)] {
         let fds = [parts.bell.as_fd(), parts.bell.as_fd(), pidfd.as_fd()];
         let _ = mailbox.send(other, &letter, &fds).unwrap();
@@ -227,6 +243,7 @@ fn who_reads_no_letters_holds_up_no_view() {
     let ask = Letter::Ask {
         from: ID,
         pid: std::process::id(),
+        birth: own_birth(),
         config: 0,
         members: 1,
         observer: false,

@@ -2,9 +2,10 @@
 mod common;
 
 use common::Scratch;
+use rcgen::{CertificateParams, KeyPair};
 use spindle::{
-    Address, Batch, Config, Group, Handler, MemberId, Network, Node, Order, Poll, Publisher, RackName, SendError,
-    SubgroupId, ViewChange, ViewId,
+    Address, Batch, Config, Group, Handler, Identity, MemberId, Network, Node, Order, Poll, Publisher, RackName,
+    Security, SendError, SubgroupId, ViewChange, ViewId,
 };
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -218,15 +219,22 @@ fn in_racks(scratch: &Scratch, places: &[(u32, &str)]) -> Vec<Running> {
 }
 
 /// Member `i` joins on a thread; on which host, in which rack.
-fn join(scratch: &Scratch, i: u32, members: u32, (host, rack): (u32, &str)) -> thread::JoinHandle<Running> {
+fn join(scratch: &Scratch, i: u32, members: u32, place: (u32, &str)) -> thread::JoinHandle<Running> {
+    join_as(config(scratch, i, members, place))
+}
+
+fn config(scratch: &Scratch, i: u32, members: u32, (host, rack): (u32, &str)) -> Config {
     let at = |i: u32| -> Address { format!("unix:{}/member{i}", scratch.0.display()).parse().unwrap() };
-    let config = Config {
+    Config {
         runtime_dir: Some(scratch.0.join(format!("host{host}"))),
         network: Some(Network { rack: rack.parse().ok(), ..Network::new(at(i), vec![at(0)]) }),
         id: Some(u64::from(i) + 1),
         suspect_after: Some(LONG),
         ..scratch.group(members, LONG)
-    };
+    }
+}
+
+fn join_as(config: Config) -> thread::JoinHandle<Running> {
     thread::spawn(move || {
         let mut node = config.join().unwrap();
         let publisher = node.publisher("all").unwrap();
@@ -274,6 +282,50 @@ fn between_hosts_blocks_go_over_streams_and_inside_them_they_are_lent() {
         assert_eq!(notes.messages(), members[0].2.messages());
     }
     finish(members);
+}
+
+/// A certificate that is its own authority.
+fn identity(scratch: &Scratch) -> Identity {
+    std::fs::create_dir_all(&scratch.0).unwrap();
+    let [pem_at, key_at] = ["pem", "key"].map(|end| scratch.0.join(format!("own.{end}")));
+    let key = KeyPair::generate().unwrap();
+    let pem = CertificateParams::new(vec!["host".into()]).unwrap().self_signed(&key).unwrap().pem();
+    std::fs::write(&pem_at, pem).unwrap();
+    std::fs::write(&key_at, key.serialize_pem()).unwrap();
+    Identity::load(&pem_at, &pem_at, &key_at).unwrap()
+}
+
+/// Large messages over TLS hung in half of all runs: a peer sends its first counters as soon as it has the connection, and TLS had read
+/// them along with the answer to the hello.
+#[test]
+fn over_tls_large_messages_of_all_arrive_each_time() {
+    for (count, rounds) in [(2, 4), (5, 2)] {
+        for (order, round) in
+            [Order::Total, Order::Fifo].into_iter().flat_map(|order| (0..rounds).map(move |n| (order, n)))
+        {
+            let scratch = Scratch::new(&format!("large-tls-{count}-{order:?}-{round}"));
+            let identity = identity(&scratch);
+            let secured = |i| {
+                let mut config = config(&scratch, i, count, (i, ""));
+                config.network.as_mut().unwrap().security = Security::Tls(identity.clone());
+                config.subgroups[0].order = order;
+                join_as(config)
+            };
+            let joining: Vec<_> = (0..count).map(secured).collect();
+            let mut members: Vec<_> = joining.into_iter().map(|member| member.join().unwrap()).collect();
+            for (i, (_, publisher, _)) in members.iter_mut().enumerate() {
+                publisher.send(&vec![i as u8; 200_000], LONG).unwrap();
+                publisher.send(&[10 + i as u8; 20], LONG).unwrap();
+            }
+            for (_, _, notes) in &members {
+                notes.wait("delivery", |lines| lines.len() == 2 * count as usize);
+                if order == Order::Total {
+                    assert_eq!(notes.messages(), members[0].2.messages());
+                }
+            }
+            finish(members);
+        }
+    }
 }
 
 #[test]

@@ -3,12 +3,13 @@ mod common;
 
 use common::Scratch;
 use rcgen::{CertificateParams, KeyPair};
+use rustix::net::{AddressFamily, SocketType};
 use spindle::{
     Batch, Config, Gathering, Group, Handler, Identity, JoinError, Names, Network, Node, Publisher, Security,
     SeedsKnown, Snapshot, State, SubgroupId,
 };
 use std::io::{Cursor, Read};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -211,6 +212,49 @@ fn one_that_answers_is_enough_to_join_whatever_else_the_name_stands_for() {
     }
 }
 
+/// More silent connections than an endpoint has slots for, from several addresses, while members leave and join.
+#[test]
+fn silent_connections_neither_split_nor_stop_a_group() {
+    for is_secure in [false, true] {
+        let name = if is_secure { "silence-tls" } else { "silence" };
+        let world = World::new(name, &[2, 3, 4, 5]);
+        let (book, authority) = (Book::of(&[2, 3, 4]), identity(&world, "all"));
+        let config = |last| {
+            let mut config = world.config(last, 3, 3, &book);
+            if is_secure {
+                config.network.as_mut().unwrap().security = Security::Tls(authority.clone());
+            }
+            Config { suspect_after: Some(Duration::from_secs(10)), ..config }
+        };
+        let go_on = |mut node: Node| {
+            let publisher = node.publisher("all").unwrap();
+            (node.start(|_: SubgroupId, _: &mut Batch<'_>| {}).unwrap(), publisher)
+        };
+        let founders = [2, 3, 4].map(|last| world.start(config(last)));
+        let mut groups: Vec<(Group, Publisher)> = founders.map(|founder| go_on(founder.joined())).into();
+        // From the members' own addresses and from others.
+        let silent = [2, 3, 4].into_iter().flat_map(|to| (0..300u16).map(move |n| (2 + (n % 6) as u8, to)));
+        let silent: Vec<TcpStream> = silent.map(|(from, to)| connect(ip(from), (ip(to), world.port).into())).collect();
+        let (leaving, publisher) = groups.remove(1);
+        drop(publisher);
+        leaving.leave(LONG).unwrap();
+        let node = world.start(config(5)).joined();
+        assert_eq!(node.view().members.len(), 3);
+        groups.push(go_on(node));
+        for (_, publisher) in &mut groups {
+            publisher.send(b"still here", LONG).unwrap();
+        }
+        drop(silent);
+    }
+}
+
+fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::new(from, 0)).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    socket.into()
+}
+
 /// As pods are whose names are answered from other caches.
 #[test]
 fn who_has_other_addresses_in_mind_is_not_counted_until_it_has_the_same() {
@@ -311,7 +355,8 @@ fn who_has_too_few_of_the_seeds_to_found_the_group_is_told_which_and_why() {
     let world = World::new("few-seeds-told", &[2, 8, 9]);
     let founder = world.start(world.looking(2, &[&world.at(2), &world.at(8), &world.at(9)]));
     let refused = [8, 9].map(|last| format!("{}: Connection refused", world.at(last)));
-    founder.is_told(&["), and 1 more of the seeds must be; ", &refused[0], &refused[1]]);
+    // No answer is none of "no group": all of them are needed that keep no votes on a disk.
+    founder.is_told(&["), and 2 more of the seeds must be; ", &refused[0], &refused[1]]);
     world.cancelled.store(true, Ordering::Relaxed);
     assert!(!founder.error().contains("not all of them ready"));
 }

@@ -43,6 +43,26 @@ fn group(members: u32, order: Order) -> Vec<(Node, Log)> {
     config.local().unwrap().into_iter().map(|node| (node, Log::default())).collect()
 }
 
+/// A publisher may have room left in a ring that is no longer read.
+#[test]
+fn nothing_is_taken_after_the_end() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut nodes = group(2, order);
+        let mut publisher = nodes[0].0.publisher("all").unwrap();
+        let mut shared = nodes[1].0.publisher("all").unwrap().share();
+        publisher.send(b"first", LONG).unwrap();
+        shared.send(b"second", LONG).unwrap();
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 2));
+        drop(nodes);
+        let ended = |error: SendError| matches!(error, SendError::Ended(_));
+        assert!(publisher.send(b"late", LONG).is_err_and(ended));
+        assert!(publisher.try_claim(4).is_err_and(ended));
+        assert!(publisher.send_object(vec![0; 100_000], LONG).is_err_and(ended));
+        assert!(shared.send(b"late", LONG).is_err_and(ended));
+        assert!(shared.try_claim(4).is_err_and(ended));
+    }
+}
+
 #[test]
 fn the_others_go_on_when_a_member_is_gone() {
     for order in [Order::Total, Order::Fifo] {
@@ -158,6 +178,7 @@ fn subgroups_are_created_and_dropped_while_the_group_runs() {
         order: Order::Total,
         window: 8,
         message_bytes_max: 100,
+        leftover_bytes_max: 0,
     };
     assert!(nodes[0].0.wish(Change::Create(spec.clone())).unwrap(), "by one who will not be in it");
     assert!(!nodes[0].0.wish(Change::Create(SubgroupSpec { window: 0, ..spec })).unwrap(), "no such window");
@@ -328,25 +349,31 @@ fn available(info: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
-fn shard(least: u32) -> SubgroupSpec {
-    SubgroupSpec { member_rule: Rule::Shard { set: 0, least, most: 5 }, ..SubgroupSpec::of_everyone("all") }
+fn shard(order: Order, least: u32) -> SubgroupSpec {
+    SubgroupSpec { order, member_rule: Rule::Shard { set: 0, least, most: 5 }, ..SubgroupSpec::of_everyone("all") }
 }
 
 /// Two of a shard of three, which has less than it needs until its rule is another: with what it had accepted, and after `between`.
-fn too_few(between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(Node, Log)> {
-    let mut nodes = group(3, Order::Total);
+fn too_few(order: Order, between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(Node, Log)> {
+    let mut nodes = group(3, order);
     let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
-    assert!(nodes[0].0.wish(Change::Alter(shard(3))).unwrap());
+    assert!(nodes[0].0.wish(Change::Alter(shard(order, 3))).unwrap());
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     drop(nodes.remove(2));
+    // It receives nothing any more in this view; the other may still deliver what it sends itself.
+    for _ in 0..1000 {
+        let (node, log) = &mut nodes[0];
+        node.poll(log).unwrap();
+    }
     for i in 0..3 {
         publishers[1].send(format!("waits {i}").as_bytes(), LONG).unwrap();
     }
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(3)));
-    assert!(nodes.iter().all(|(_, log)| log.0.len() == 2), "nothing was delivered before it: {:?}", nodes[0].1.0);
+    assert!(nodes[0].1.0.len() == 2, "nothing was delivered before it: {:?}", nodes[0].1.0);
+    assert!(nodes[1].1.0.len() == if order == Order::Fifo { 5 } else { 2 }, "{:?}", nodes[1].1.0);
     between(&mut nodes);
     if nodes.len() == 2 {
-        assert!(nodes[0].0.wish(Change::Alter(shard(2))).unwrap());
+        assert!(nodes[0].0.wish(Change::Alter(shard(order, 2))).unwrap());
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(4)));
         publishers[1].send(b"late", LONG).unwrap();
         poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.iter().any(|line| line == "late")));
@@ -356,15 +383,66 @@ fn too_few(between: impl FnOnce(&mut Vec<(Node, Log)>)) -> Vec<(Node, Log)> {
 
 #[test]
 fn what_a_shard_had_accepted_waits_until_it_is_available_again() {
-    for (_, log) in too_few(|_| {}) {
-        let delivered: Vec<_> = log.0.iter().filter(|line| !line.starts_with("view")).collect();
-        assert_eq!(delivered, ["waits 0", "waits 1", "waits 2", "late"], "{:?}", log.0);
+    for order in [Order::Total, Order::Fifo] {
+        for (_, log) in too_few(order, |_| {}) {
+            let delivered: Vec<_> = log.0.iter().filter(|line| !line.starts_with("view")).collect();
+            assert_eq!(delivered, ["waits 0", "waits 1", "waits 2", "late"], "{order:?}: {:?}", log.0);
+        }
+    }
+}
+
+/// Messages that were accepted under one limit come to all under a smaller one, and new ones keep to that.
+#[test]
+fn messages_outlive_a_smaller_limit() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut nodes = group(3, order);
+        let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
+        let spec = SubgroupSpec { order, window: 1, message_bytes_max: 4, ..SubgroupSpec::of_everyone("all") };
+        assert!(nodes[0].0.wish(Change::Alter(spec)).unwrap());
+        // The others stop receiving in the first view.
+        for _ in 0..1000 {
+            for (node, log) in nodes.iter_mut().filter(|(node, _)| node.id() != MemberId(2)) {
+                node.poll(log).unwrap();
+            }
+        }
+        let long = "d".repeat(9000);
+        for line in ["a", &long, "b", &long] {
+            publishers[1].send(line.as_bytes(), LONG).unwrap();
+        }
+        poll_until(&mut nodes, |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+        // The old ring may still have room: its limit is the old one.
+        let mut shorter = None;
+        poll_until(&mut nodes, |_| {
+            shorter = publishers[0].try_claim(9000).err();
+            shorter.is_some()
+        });
+        assert!(matches!(shorter, Some(SendError::TooLong { len: 9000, max: 4 })), "{shorter:?}");
+        while publishers[1]
+            .try_claim(4)
+            .unwrap()
+            .map(|mut frame| {
+                frame.copy_from_slice(b"last");
+                frame.commit()
+            })
+            .is_none()
+        {
+            nodes.iter_mut().for_each(|(node, log)| _ = node.poll(log).unwrap());
+        }
+        let expected = ["a", &long, "b", &long, "last"];
+        let delivered = |log: &Log| log.0.iter().filter(|line| !line.starts_with("view")).cloned().collect::<Vec<_>>();
+        poll_until(&mut nodes, |nodes| {
+            nodes.iter().all(|(_, log)| delivered(log).last().is_some_and(|line| line == "last"))
+        });
+        for (node, log) in &nodes {
+            assert!(delivered(log) == expected, "{order:?}: member {} has {} lines", node.id(), delivered(log).len());
+            assert_eq!(node.status().lost, 0);
+        }
     }
 }
 
 #[test]
 fn who_leaves_a_shard_with_too_few_does_not_wait_and_counts_what_is_lost() {
-    let nodes = too_few(|nodes| {
+    let nodes = too_few(Order::Total, |nodes| {
         nodes[1].0.leave();
         let patience = Instant::now() + LONG;
         while nodes.iter_mut().map(|(node, log)| node.poll(log).is_ok()).filter(|ok| *ok).count() == 2 {

@@ -77,8 +77,9 @@ pub(super) struct Process {
     pub(super) host: usize,
     /// Whether it listens where others look for the group.
     pub(super) is_seed: bool,
-    /// Its host's network was disturbed.
+    /// Its host's network was disturbed, apart from outages of all links.
     pub(super) disturbed: bool,
+    pub(super) had_outage: bool,
     pub(super) told_to_leave: bool,
     pub(super) status: Option<ExitStatus>,
 }
@@ -128,6 +129,7 @@ impl Process {
             host: 0,
             is_seed: false,
             disturbed: false,
+            had_outage: false,
             told_to_leave: false,
             status: None,
         })

@@ -19,12 +19,16 @@ const NOBODY: &str = "02:00:00:00:00:00";
 /// Makes a link slow where the kernel can delay packets, and where it can't.
 const DELAYED: &str = "netem delay 15ms 10ms loss 2%";
 const NARROW: &str = "tbf rate 20mbit burst 32kb latency 60ms";
+/// More than is on its way on a link that delays.
+const QUEUE_PACKETS: u32 = 20_000;
 
-/// Which end of a host's link goes down. At its own end its routes go with it, and sending fails; at the bridge's end nothing comes back.
+/// Where a host's link is cut. At its own end its routes go with it, and sending fails; at the bridge's end nothing comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     Host,
     Bridge,
+    /// At neither: the bridge passes nothing on from it and to it. The systems notice neither the beginning nor the end.
+    Port,
 }
 
 /// A link that is down, or up and down by turns.
@@ -45,7 +49,8 @@ struct Host {
     /// By receiver: until when what this one sends gets lost, and whether it does.
     mute: Vec<(Option<Instant>, bool)>,
     slow: Option<Instant>,
-    is_slow: bool,
+    /// How its link is shaped.
+    shape: Option<String>,
 }
 
 /// The hosts of a round, without a disturbance at first. Removed when it is dropped.
@@ -55,6 +60,8 @@ pub(super) struct Hosts {
     hosts: Vec<Host>,
     /// How links are made slow here, if they can be.
     slowly: Option<&'static str>,
+    /// How late everything comes, on all links.
+    delay: Option<Duration>,
 }
 
 /// Why there can be no hosts on this machine, if that is so.
@@ -73,7 +80,7 @@ impl Hosts {
         sweep()?;
         let named = |what: &str| format!("{PREFIX}{}-{what}", std::process::id());
         // From here on, whatever fails, what was made is removed.
-        let mut hosts = Hosts { bridge: named("bridge"), hosts: vec![], slowly: None };
+        let mut hosts = Hosts { bridge: named("bridge"), hosts: vec![], slowly: None, delay: None };
         call("ip", &["netns", "add", &hosts.bridge])?;
         let bridge = hosts.bridge.clone();
         call("ip", &["-n", &bridge, "link", "add", "bridge", "type", "bridge"])?;
@@ -82,7 +89,7 @@ impl Hosts {
             let name = named(&i.to_string());
             call("ip", &["netns", "add", &name])?;
             let mute = vec![(None, false); count as usize];
-            hosts.hosts.push(Host { name: name.clone(), down: None, is_down: None, mute, slow: None, is_slow: false });
+            hosts.hosts.push(Host { name: name.clone(), down: None, is_down: None, mute, slow: None, shape: None });
             let (port, own) = (port(i), format!("{}/24", address(i)));
             call("ip", &["-n", &bridge, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &name])?;
             call("ip", &["-n", &bridge, "link", "set", &port, "master", "bridge", "up"])?;
@@ -105,9 +112,9 @@ impl Hosts {
         &self.hosts[host].name
     }
 
-    /// Where the first processes of all hosts listen.
-    pub(super) fn seeds(&self) -> Vec<String> {
-        (0..self.count()).map(|i| format!("{}:{SEED_PORT}", address(i))).collect()
+    /// Where the first processes of so many hosts listen.
+    pub(super) fn seeds(&self, count: u32) -> Vec<String> {
+        (0..count as usize).map(|i| format!("{}:{SEED_PORT}", address(i))).collect()
     }
 
     /// Takes the link of `host` down for so long.
@@ -139,8 +146,27 @@ impl Hosts {
         self.slowly.is_some()
     }
 
+    /// Whether links can be given a delay here.
+    pub(super) fn can_delay(&self) -> bool {
+        self.slowly == Some(DELAYED)
+    }
+
+    /// All that is sent comes so late, until everything is healed.
+    pub(super) fn delay(&mut self, time: Duration) {
+        self.delay = Some(time);
+    }
+
+    /// Whether a link is down or slow, or loses something, as far as the system was told.
+    pub(super) fn is_disturbed(&self) -> bool {
+        let is_mute = |host: &Host| host.mute.iter().any(|(until, is_mute)| *is_mute || until.is_some());
+        self.hosts
+            .iter()
+            .any(|host| host.down.is_some() || host.is_down.is_some() || host.slow.is_some() || is_mute(host))
+    }
+
     /// Ends every disturbance.
     pub(super) fn heal(&mut self) {
+        self.delay = None;
         for host in &mut self.hosts {
             (host.down, host.slow) = (None, None);
             host.mute.iter_mut().for_each(|(until, _)| *until = None);
@@ -156,13 +182,29 @@ impl Hosts {
             if self.hosts[i].is_down != Some(End::Host) {
                 self.addresses(i, now)?;
             }
-            let slow = self.hosts[i].slow.is_some_and(|until| now < until) && self.slowly.is_some();
-            if slow != self.hosts[i].is_slow {
-                self.shape(i, self.slowly.filter(|_| slow))?;
-                self.hosts[i].is_slow = slow;
+            let wanted = self.shape_wanted(i, now);
+            if wanted != self.hosts[i].shape {
+                self.shape(i, wanted.as_deref())?;
+                self.hosts[i].shape = wanted;
             }
+            self.forget_what_is_over(i, now);
         }
         Ok(())
+    }
+
+    fn shape_wanted(&self, i: usize, now: Instant) -> Option<String> {
+        let delayed = |time: Duration| format!("netem delay {}ms limit {QUEUE_PACKETS}", time.as_millis());
+        match self.slowly {
+            Some(slowly) if self.hosts[i].slow.is_some_and(|until| now < until) => Some(slowly.to_owned()),
+            _ => self.delay.filter(|_| self.can_delay()).map(delayed),
+        }
+    }
+
+    fn forget_what_is_over(&mut self, i: usize, now: Instant) {
+        let host = &mut self.hosts[i];
+        host.down = host.down.filter(|down| now < down.until);
+        host.slow = host.slow.filter(|until| now < *until);
+        host.mute.iter_mut().for_each(|(until, _)| *until = until.filter(|until| now < *until));
     }
 
     fn link(&mut self, i: usize, now: Instant) -> Result<()> {
@@ -171,13 +213,17 @@ impl Hosts {
         if wanted == is {
             return Ok(());
         }
-        for (end, state) in [(is, "up"), (wanted, "down")] {
+        for (end, up) in [(is, true), (wanted, false)] {
             let Some(end) = end else { continue };
-            let (namespace, link) = match end {
-                End::Host => (self.hosts[i].name.clone(), "eth0".to_owned()),
-                End::Bridge => (self.bridge.clone(), port(i)),
+            let (own, port) = (self.hosts[i].name.clone(), port(i));
+            let (namespace, link) = if end == End::Host { (&own, "eth0") } else { (&self.bridge, &*port) };
+            let words: &[&str] = match (end, up) {
+                (End::Port, true) => &["master", "bridge"],
+                (End::Port, false) => &["nomaster"],
+                (_, true) => &["up"],
+                (_, false) => &["down"],
             };
-            call("ip", &["-n", &namespace, "link", "set", &link, state])?;
+            call("ip", &[&["-n", namespace, "link", "set", link], words].concat())?;
             if end == End::Host {
                 // The system forgets them with the link.
                 self.hosts[i].mute.iter_mut().for_each(|(_, is_mute)| *is_mute = false);

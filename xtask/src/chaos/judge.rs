@@ -30,6 +30,8 @@ pub(super) struct Witness {
     pub(super) view: u64,
     /// A view whose members are being read: how many, and who so far.
     reading: Option<(u64, u64, Vec<u64>)>,
+    /// Members of its newest view, or of the one that is being read, that are no voters.
+    nonvoters: BTreeSet<u64>,
     streams: [Stream; SUBGROUPS],
     /// By sender's instance, subgroup and thread: the number of the next message.
     next: HashMap<Lane, u64>,
@@ -92,9 +94,21 @@ struct Gap {
     alone: bool,
 }
 
+/// The time after the end of a disturbance, until all who are to go on have delivered something in a total order.
+#[derive(Debug)]
+struct Recovery {
+    since: u64,
+    waiting: BTreeSet<u32>,
+    last: u64,
+    /// The machine stood still meanwhile: how long it took says nothing.
+    blurred: bool,
+}
+
 /// The judge of one round.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
+    /// All processes found one group and no other, ever.
+    one_group: bool,
     pub(super) witnesses: BTreeMap<u32, Witness>,
     eras: Vec<Era>,
     lists: BTreeMap<(usize, u64, u8), List>,
@@ -102,6 +116,11 @@ pub(super) struct Judge {
     states: BTreeMap<(usize, u64, u8), Said>,
     sent: HashMap<Lane, Sent>,
     gaps: Vec<Gap>,
+    recovery: Option<Recovery>,
+    /// Views that were not known before, for the story.
+    news: Vec<(u32, u64, Vec<u64>)>,
+    /// From ends of disturbances to the first delivery of the last one, in ns.
+    pub(super) recovered: Vec<u64>,
     /// From kills to the next delivery at each survivor, in ns, and whether nothing else happened meanwhile.
     pub(super) measured: Vec<(u64, bool)>,
 }
@@ -122,6 +141,11 @@ fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> 
 }
 
 impl Judge {
+    /// `one_group`: that the processes found a second one is a breach.
+    pub(super) fn new(one_group: bool) -> Judge {
+        Judge { one_group, ..Judge::default() }
+    }
+
     pub(super) fn started(&mut self, instance: u32) {
         self.witnesses.insert(instance, Witness::default());
     }
@@ -144,6 +168,74 @@ impl Judge {
         self.gaps.iter_mut().for_each(|gap| gap.alone = false);
     }
 
+    /// A disturbance is over by `since`: each of `whom` should deliver something from now on.
+    pub(super) fn recovers(&mut self, since: u64, whom: BTreeSet<u32>) {
+        self.recovery = Some(Recovery { since, waiting: whom, last: 0, blurred: false });
+    }
+
+    /// A new disturbance has begun: the end of that one counts.
+    pub(super) fn upset(&mut self) {
+        self.recovery = None;
+    }
+
+    /// The machine stood still until `until`: who has not delivered anything yet may take its time from then on.
+    pub(super) fn blurs(&mut self, until: u64) {
+        if let Some(recovery) = &mut self.recovery {
+            (recovery.since, recovery.blurred) = (until, true);
+        }
+    }
+
+    /// `victim` was killed: the others may take their time from then on.
+    pub(super) fn lost(&mut self, victim: u32, killed_at: u64) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.waiting.remove(&victim);
+            recovery.since = recovery.since.max(killed_at);
+        }
+    }
+
+    /// The processes that have not delivered anything since the last disturbance, although that was over `within` ns ago.
+    pub(super) fn overdue(&self, now: u64, within: u64) -> Option<String> {
+        let recovery = self.recovery.as_ref().filter(|recovery| now.saturating_sub(recovery.since) > within)?;
+        let waiting: Vec<String> = recovery.waiting.iter().map(u32::to_string).collect();
+        Some(waiting.join(", "))
+    }
+
+    /// The views that were told since the last call, in words.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        let news = std::mem::take(&mut self.news);
+        let named = |id: &u64| {
+            let is_it = |(_, witness): &(&u32, &Witness)| witness.id == Some(*id);
+            let instance = self.witnesses.iter().rfind(is_it).map(|(instance, _)| instance.to_string());
+            instance.unwrap_or_else(|| "a newcomer".to_owned())
+        };
+        let told = |(by, view, members): (u32, u64, Vec<u64>)| {
+            let members: Vec<String> = members.iter().map(named).collect();
+            format!("view {view} of processes {}, at {by}", members.join(", "))
+        };
+        news.into_iter().map(told).collect()
+    }
+
+    pub(super) fn is_recovering(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    fn recovered_at(&mut self, instance: u32, time: u64) {
+        let Some(recovery) = &mut self.recovery else { return };
+        if time > recovery.since && recovery.waiting.remove(&instance) {
+            recovery.last = recovery.last.max(time - recovery.since);
+        }
+        self.end_recovery();
+    }
+
+    fn end_recovery(&mut self) {
+        if let Some(recovery) = self.recovery.take_if(|recovery| recovery.waiting.is_empty())
+            && recovery.last > 0
+            && !recovery.blurred
+        {
+            self.recovered.push(recovery.last);
+        }
+    }
+
     /// `instance` wrote `record`.
     pub(super) fn record(&mut self, instance: u32, record: &Record) -> Result<(), Breach> {
         let subgroup = record.subgroup;
@@ -155,10 +247,16 @@ impl Judge {
             Kind::Joined => self.joined(instance, record.a, (record.b, record.c)),
             Kind::View => {
                 self.overlap(instance, record.c)?;
-                self.witness(instance).reading = Some((record.a, record.b, vec![]));
+                let witness = self.witness(instance);
+                (witness.reading, witness.nonvoters) = (Some((record.a, record.b, vec![])), BTreeSet::new());
                 Ok(())
             }
-            Kind::Member => self.member(instance, record.c),
+            Kind::Member => {
+                if record.b == 1 {
+                    self.witness(instance).nonvoters.insert(record.c);
+                }
+                self.member(instance, record.c)
+            }
             Kind::State => self.state(instance, subgroup, record.a, (record.b, record.c)),
             Kind::Stretch => self.stretch(instance, subgroup, record.a),
             Kind::Batch => self.batch(instance, subgroup, record.a),
@@ -198,7 +296,13 @@ impl Judge {
     }
 
     fn joined(&mut self, instance: u32, id: u64, incarnation: (u64, u64)) -> Result<(), Breach> {
-        let era = self.eras.iter().position(|era| era.incarnation == incarnation).unwrap_or_else(|| {
+        let known = self.eras.iter().position(|era| era.incarnation == incarnation);
+        if let (true, None, Some(first)) = (self.one_group, known, self.eras.first()) {
+            let (first, second) = (first.incarnation.0, incarnation.0);
+            let what = format!("process {instance} is a member of group {second:x}, and others are of group {first:x}");
+            return breach(18, "one incarnation", what);
+        }
+        let era = known.unwrap_or_else(|| {
             self.eras.push(Era { incarnation, views: BTreeMap::new(), began: u64::MAX });
             self.eras.len() - 1
         });
@@ -250,6 +354,9 @@ impl Judge {
             return breach(5, NAME, format!("process {instance} is in view {view} and not among {members:?}"));
         }
         witness.view = view;
+        if !self.eras[era].views.contains_key(&view) {
+            self.news.push((instance, view, members.clone()));
+        }
         let known = self.eras[era].views.entry(view).or_insert_with(|| members.clone());
         if *known == members {
             return Ok(());
@@ -324,6 +431,9 @@ impl Judge {
         let stream = &mut self.witness(instance).streams[usize::from(subgroup)];
         stream.time = time;
         let view = stream.view;
+        if TOTAL.contains(&subgroup) {
+            self.recovered_at(instance, time);
+        }
         for gap in &mut self.gaps {
             if view > gap.view && time > gap.killed_at && gap.waiting.remove(&instance) {
                 self.measured.push((time - gap.killed_at, gap.alone));
@@ -455,6 +565,10 @@ impl Judge {
         for gap in &mut self.gaps {
             gap.waiting.remove(&instance);
         }
+        if let Some(recovery) = &mut self.recovery {
+            recovery.waiting.remove(&instance);
+        }
+        self.end_recovery();
         let invented = self.sent.iter().find(|((of, ..), sent)| *of == instance && sent.heard > sent.reserved);
         match invented {
             Some(((_, subgroup, thread), sent)) => breach(
@@ -534,6 +648,12 @@ impl Judge {
         sums.views = self.eras.iter().map(|era| era.views.len() as u64).sum();
         sums.deliveries = self.witnesses.values().map(|witness| witness.delivered).sum();
         Ok(sums)
+    }
+
+    /// Whether `instance` says that it votes in its newest view.
+    pub(super) fn votes(&self, instance: u32) -> bool {
+        let id = |witness: &Witness| witness.id.is_some_and(|id| !witness.nonvoters.contains(&id));
+        self.witnesses.get(&instance).is_some_and(id)
     }
 
     /// The newest view that `instance` speaks of, and who is in it, by rank.
@@ -710,6 +830,49 @@ mod tests {
         story.view_at(3, 1, &[3], 20).unwrap();
         story.says(1, Record::new(Kind::Batch, 0, [19, 0, 0])).unwrap();
         assert_eq!(number(story.says(1, Record::new(Kind::Batch, 0, [21, 0, 0]))), 6);
+    }
+
+    #[test]
+    fn a_second_group_is_found_where_there_may_be_one() {
+        let mut story = Story::new(2);
+        story.0.one_group = true;
+        story.0.started(3);
+        story.joins(3, 7).unwrap();
+        assert_eq!(number(story.joins(3, 8)), 18);
+    }
+
+    #[test]
+    fn a_recovery_lasts_until_the_last_has_delivered_something_in_a_total_order() {
+        let batch = |subgroup, time| Record::new(Kind::Batch, subgroup, [time, 0, 0]);
+        let mut story = Story::new(3);
+        story.0.recovers(100, BTreeSet::from([1, 2, 3]));
+        story.says(1, batch(0, 99)).unwrap();
+        story.says(1, batch(2, 105)).unwrap();
+        story.says(2, batch(1, 110)).unwrap();
+        assert_eq!(story.0.overdue(200, 100), None);
+        assert_eq!(story.0.overdue(201, 100).as_deref(), Some("1, 3"));
+        story.0.gone(3).unwrap();
+        story.says(1, batch(0, 150)).unwrap();
+        assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[50][..]));
+        // A recovery that is blurred, or disturbed anew, is no measurement.
+        story.0.recovers(200, BTreeSet::from([1, 2]));
+        story.0.lost(2, 220);
+        story.0.blurs(230);
+        story.says(1, batch(0, 260)).unwrap();
+        story.0.recovers(300, BTreeSet::from([1]));
+        story.0.upset();
+        story.says(1, batch(0, 310)).unwrap();
+        assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[50][..]));
+    }
+
+    #[test]
+    fn members_without_a_vote_are_known() {
+        let mut story = Story::new(2);
+        story.says(1, Record::new(Kind::View, NO_SUBGROUP, [2, 2, 10])).unwrap();
+        assert!(story.0.votes(1));
+        story.says(1, Record::new(Kind::Member, NO_SUBGROUP, [2, 1, 1])).unwrap();
+        story.says(1, Record::new(Kind::Member, NO_SUBGROUP, [2, 0, 2])).unwrap();
+        assert!(!story.0.votes(1) && story.0.votes(2) && !story.0.votes(9));
     }
 
     #[test]

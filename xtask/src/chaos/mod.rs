@@ -18,6 +18,7 @@ use crate::process::{Interrupted, Session, Signals};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 use crowd::Folder;
+use plan::What;
 use round::{Failure, Round, Tally};
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
@@ -26,8 +27,8 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) const USAGE: &str = "\
-       cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--json]
-       cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--json]
+       cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--only EVENT] [--story] [--json]
+       cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--outage-max MS] [--only EVENT] [--story] [--json]
 
   --seconds N         how long: rounds are begun until then; 60 by default
   --seed S            the first round's seed; by default by the clock
@@ -35,7 +36,10 @@ pub(crate) const USAGE: &str = "\
   --hosts A..B        on so many hosts, each a network namespace, with one or two members: cuts their links, too
   --fabric tcp|ofi    what carries the messages between hosts: streams, which is the default, or libfabric's provider for any network
   --suspect-after MS  the silence after which they evict each other; 300 by default, 800 between hosts
+  --outage-max MS     the longest outage of all links; 4000 by default, 60000 in runs of 10 minutes or more
   --bug NAME          plant this bug of the core's in the members
+  --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash or RestartSeeds
+  --story             print what was done in each round, and its views
   --json              print the result as one object";
 
 /// With how many rounds' worth of time a run counts as a smoke test, and what must have happened in it.
@@ -48,6 +52,12 @@ const SMOKE_DISTURBANCES: u64 = 5;
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
 /// Between hosts a packet that gets lost is sent again after 200 ms at least.
 const SUSPECT_AFTER_AFAR: Duration = Duration::from_millis(800);
+/// The longest outage, in a short run and in a long one.
+const OUTAGE_MAX: Duration = Duration::from_secs(4);
+const LONG_OUTAGE_MAX: Duration = Duration::from_secs(60);
+const LONG_RUN_SECONDS: u64 = 600;
+/// Longer ones are of no use: who waits for the group gives up.
+const OUTAGE_MS_MAX: u64 = 60_000;
 /// Building may take this long, and the rest of the run after its last round began.
 const SPARE: Duration = Duration::from_secs(1200);
 
@@ -62,7 +72,11 @@ pub(crate) struct Options {
     /// What carries messages between them.
     fabric: String,
     suspect_after: Duration,
+    outage_max: Duration,
     bug: Option<String>,
+    only: Option<What>,
+    /// Whether the history of each round is printed.
+    story: bool,
     json: bool,
 }
 
@@ -75,13 +89,20 @@ impl Options {
             hosts: None,
             fabric: "tcp".to_owned(),
             suspect_after: Duration::ZERO,
+            outage_max: Duration::ZERO,
             bug: None,
+            only: None,
+            story: false,
             json: false,
         };
-        let mut args = args.iter();
+        let (mut args, mut only) = (args.iter(), None);
         while let Some(arg) = args.next() {
             if arg == "--json" {
                 options.json = true;
+                continue;
+            }
+            if arg == "--story" {
+                options.story = true;
                 continue;
             }
             let value = args.next().with_context(|| format!("{arg} is unknown, or wants a value\n{USAGE}"))?;
@@ -94,12 +115,23 @@ impl Options {
                 "--fabric" if ["tcp", "ofi"].contains(&value.as_str()) => options.fabric = value.clone(),
                 "--fabric" => bail!("--fabric wants tcp or ofi, not {value:?}"),
                 "--suspect-after" => options.suspect_after = Duration::from_millis(number()?.max(20)),
+                "--outage-max" => options.outage_max = Duration::from_millis(number()?.clamp(1, OUTAGE_MS_MAX)),
+                "--only" => only = Some(value),
                 "--bug" => options.bug = Some(value.clone()),
                 _ => bail!("unknown argument {arg:?}\n{USAGE}"),
             }
         }
         if options.hosts.is_none() && options.fabric != "tcp" {
             bail!("--fabric says what goes between hosts: with --hosts only");
+        }
+        if let Some(name) = only {
+            let (among_hosts, place) =
+                (options.hosts.is_some(), if options.hosts.is_some() { "among hosts" } else { "on one host" });
+            let what = What::named(name, among_hosts);
+            options.only = Some(what.with_context(|| format!("--only {name}: no such event {place}"))?);
+        }
+        if options.outage_max.is_zero() {
+            options.outage_max = if options.seconds < LONG_RUN_SECONDS { OUTAGE_MAX } else { LONG_OUTAGE_MAX };
         }
         if options.suspect_after.is_zero() {
             options.suspect_after = if options.hosts.is_some() { SUSPECT_AFTER_AFAR } else { SUSPECT_AFTER };
@@ -203,8 +235,12 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     if failure.is_some() {
         return Ok(ExitCode::FAILURE);
     }
-    let disturbances = total.cuts + total.one_ways + total.flaps + total.slows + total.shatters;
-    if options.hosts.is_some() && options.seconds >= SMOKE_HOSTS_SECONDS && disturbances < SMOKE_DISTURBANCES {
+    let disturbances = total.cuts + total.one_ways + total.flaps + total.slows + total.outages;
+    if options.hosts.is_some()
+        && options.only.is_none()
+        && options.seconds >= SMOKE_HOSTS_SECONDS
+        && disturbances < SMOKE_DISTURBANCES
+    {
         bail!("the network was disturbed {disturbances} times, not {SMOKE_DISTURBANCES}");
     }
     if 2 * total.unjudged > u64::from(rounds) {
@@ -212,6 +248,7 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     }
     if options.hosts.is_none()
         && options.seconds >= SMOKE_SECONDS
+        && options.only.is_none()
         && (total.kills < SMOKE_KILLS || total.stops < SMOKE_STOPS)
     {
         bail!("only {} kills and {} stops: not {SMOKE_KILLS} and {SMOKE_STOPS}", total.kills, total.stops);
@@ -242,6 +279,7 @@ impl Tally {
             (&mut self.joins, other.joins),
             (&mut self.leaves, other.leaves),
             (&mut self.restarts, other.restarts),
+            (&mut self.removals, other.removals),
             (&mut self.evictions, other.evictions),
             (&mut self.unprovoked, other.unprovoked),
             (&mut self.unjudged, other.unjudged),
@@ -249,7 +287,11 @@ impl Tally {
             (&mut self.one_ways, other.one_ways),
             (&mut self.flaps, other.flaps),
             (&mut self.slows, other.slows),
-            (&mut self.shatters, other.shatters),
+            (&mut self.outages, other.outages),
+            (&mut self.delays, other.delays),
+            (&mut self.crashes, other.crashes),
+            (&mut self.seed_restarts, other.seed_restarts),
+            (&mut self.after_outages, other.after_outages),
             (&mut self.sums.views, other.sums.views),
             (&mut self.sums.eras, other.sums.eras),
             (&mut self.sums.accepted, other.sums.accepted),
@@ -259,19 +301,27 @@ impl Tally {
             *mine += theirs;
         }
         self.gaps.extend(other.gaps);
+        self.recovered.extend(other.recovered);
         self.calm_ms.extend(other.calm_ms);
         self.finish_ms.extend(other.finish_ms);
     }
 }
 
 fn line(tally: &Tally) -> String {
-    let network = tally.cuts + tally.one_ways + tally.flaps + tally.slows + tally.shatters;
+    let network = tally.cuts + tally.one_ways + tally.flaps + tally.slows + tally.outages + tally.delays;
     let network = if network == 0 {
         String::new()
     } else {
         format!(
-            "{} cuts, {} one-way cuts, {} flaps, {} slow links, {} times no network, ",
-            tally.cuts, tally.one_ways, tally.flaps, tally.slows, tally.shatters
+            "{} cuts ({} crashes meanwhile), {} one-way cuts, {} flaps, {} slow links, {} delays, {} outages ({} evictions after them), ",
+            tally.cuts,
+            tally.crashes,
+            tally.one_ways,
+            tally.flaps,
+            tally.slows,
+            tally.delays,
+            tally.outages,
+            tally.after_outages
         )
     };
     let unjudged = match tally.unjudged {
@@ -279,14 +329,16 @@ fn line(tally: &Tally) -> String {
         rounds => format!("{rounds} rounds not judged, in which the machine stood still, "),
     };
     format!(
-        "{unjudged}{network}{} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} evictions ({} unprovoked), {} groups, {} views, \
+        "{unjudged}{network}{} seeds started again, {} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} removals, {} evictions ({} unprovoked), {} groups, {} views, \
          {} messages, {} deliveries, {} lost that leavers sent after they had asked",
+        tally.seed_restarts,
         tally.kills,
         tally.stops,
         tally.long_stops,
         tally.joins,
         tally.leaves,
         tally.restarts,
+        tally.removals,
         tally.evictions,
         tally.unprovoked,
         tally.sums.eras,
@@ -307,6 +359,7 @@ fn spread(mut values: Vec<u64>) -> Option<[u64; 3]> {
 fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: Option<(u64, &str)>) {
     let all = spread(total.gaps.iter().map(|(gap, _)| *gap / 1000).collect());
     let alone = spread(total.gaps.iter().filter(|(_, alone)| *alone).map(|(gap, _)| *gap / 1000).collect());
+    let recovered = spread(total.recovered.iter().map(|time| *time / 1_000_000).collect());
     let (calm, finish) = (spread(total.calm_ms.clone()), spread(total.finish_ms.clone()));
     let seconds = took.as_secs_f64();
     let per_second = (total.sums.accepted as f64 / seconds).round();
@@ -318,11 +371,13 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
         };
         let value = json!({
             "rounds": rounds, "seconds": seconds, "kills": total.kills, "stops": total.stops, "long_stops": total.long_stops,
-            "joins": total.joins, "leaves": total.leaves, "restarts": total.restarts, "evictions": total.evictions,
+            "joins": total.joins, "leaves": total.leaves, "restarts": total.restarts, "removals": total.removals, "evictions": total.evictions,
             "unprovoked_evictions": total.unprovoked, "unjudged_rounds": total.unjudged, "groups": total.sums.eras, "views": total.sums.views,
             "messages": total.sums.accepted, "messages_per_second": per_second, "deliveries": total.sums.deliveries,
             "cuts": total.cuts, "one_way_cuts": total.one_ways, "flaps": total.flaps, "slow_links": total.slows,
-            "shatters": total.shatters, "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),
+            "outages": total.outages, "evictions_after_outages": total.after_outages, "delays": total.delays,
+            "crashes_in_cuts": total.crashes, "seed_restarts": total.seed_restarts, "recoveries": total.recovered.len(), "recovery_ms": named(recovered),
+             "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),
             "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
             "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),
         });
@@ -338,13 +393,19 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
     };
     show("from a kill to a survivor's next delivery", "us", all);
     show("  the same where nothing else happened", "us", alone);
+    show("from the end of the last disturbance of a network to the last member's next delivery", "ms", recovered);
     show("from the end of the storm to one view", "ms", calm);
     show("from there to everybody's end", "ms", finish);
     if let Some((seed, report)) = failure {
         let (what, range) = options.hosts.as_ref().map_or(("members", &options.members), |hosts| ("hosts", hosts));
         let fabric = if options.fabric == "tcp" { "" } else { " --fabric ofi" };
         let range = format!("{}..{}{fabric}", range.start(), range.end());
-        println!("\nFAILED: {report}\n\nagain: cargo xtask chaos --seconds 1 --seed {seed} --{what} {range}");
+        let only = options.only.map_or_else(String::new, |what| format!(" --only {}", what.name()));
+        let outage = options.outage_max.as_millis();
+        let outage = if options.hosts.is_some() { format!(" --outage-max {outage}") } else { String::new() };
+        println!(
+            "\nFAILED: {report}\n\nagain: cargo xtask chaos --seconds 1 --seed {seed} --{what} {range}{only}{outage}"
+        );
     }
 }
 
@@ -365,7 +426,14 @@ mod tests {
         let options = parsed("--hosts 3..5").unwrap();
         assert_eq!((options.hosts, options.suspect_after), (Some(3..=5), SUSPECT_AFTER_AFAR));
         assert_eq!(parsed("--hosts 3 --fabric ofi").unwrap().fabric, "ofi");
+        let options = parsed("--only Outage --hosts 3..4").unwrap();
+        assert_eq!(options.only.map(What::name).as_deref(), Some("Outage"));
+        assert_eq!(options.outage_max, OUTAGE_MAX);
+        assert_eq!(parsed("--hosts 3 --seconds 3600").unwrap().outage_max, LONG_OUTAGE_MAX);
+        assert_eq!(parsed("--hosts 3 --outage-max 9000").unwrap().outage_max, Duration::from_secs(9));
         for wrong in [
+            "--only Outage",
+            "--only Shatter --hosts 3",
             "--fabric ofi",
             "--hosts 3 --fabric shm",
             "--hosts 2",

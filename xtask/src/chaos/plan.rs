@@ -26,8 +26,14 @@ pub(super) enum What {
     JoinThree,
     Leave,
     LeaveLeader,
+    /// All but one within a moment.
+    KillOthers,
     /// All are killed, and as many found the group anew.
     KillAll,
+    /// The runtime directory is removed with all that is in it.
+    RemoveDirectory,
+    /// The address of one process is removed.
+    RemoveSocket,
     /// Everybody on one host.
     KillHost,
     /// The link of one host is down for so many ms.
@@ -48,8 +54,16 @@ pub(super) enum What {
     Flap(u64),
     /// What one host sends comes late.
     Slow(u64),
-    /// No host hears any other, for longer than they may be silent; then all are killed and found the group anew.
-    Shatter,
+    /// No host hears any other for so many ms, and all live on.
+    Outage(u64),
+    /// A host is cut off for so many ms, and a member elsewhere is killed meanwhile.
+    CutCrash(u64),
+    /// A host is cut off for so many ms, and a seed is killed and started again meanwhile.
+    CutRestart(u64),
+    /// So many seeds are killed at once, and started again with their ids and addresses.
+    RestartSeeds(u64),
+    /// All links have a constant delay of so many ms from now on, and a process joins.
+    Delay(u64),
 }
 
 /// An entry of the plan.
@@ -69,6 +83,10 @@ pub(super) struct Plan {
     pub(super) founders: u32,
     /// On how many hosts they are; 0: on this one.
     pub(super) hosts: u32,
+    /// At how many of these others look for the group.
+    pub(super) seeds: u32,
+    /// Whether the seeds have data directories.
+    pub(super) disks: bool,
     /// Whether all is delivered on the polling threads, and who joins learns the application's state; otherwise threads receive.
     pub(super) states: bool,
     pub(super) events: Vec<Event>,
@@ -82,6 +100,8 @@ const STORM_MS: RangeInclusive<u64> = 6_000..=12_000;
 /// An event that comes so soon after another, in ms, hits the change that the other has caused.
 const SOON_MS: u64 = 25;
 const PAUSE_MS: RangeInclusive<u64> = 150..=1_100;
+/// A storm of nothing but events that take seconds is so many times as long.
+const LASTING_STORMS: u64 = 2;
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Dice {
@@ -98,7 +118,122 @@ impl Dice {
     }
 }
 
+/// The events on one host, and how often they are drawn.
+const ON_ONE_HOST: [(What, u64); 16] = [
+    (What::Kill, 5),
+    (What::KillLeader, 3),
+    (What::KillNewest, 2),
+    (What::KillTwo, 1),
+    (What::Stop(0), 4),
+    (What::StopLeader(0), 2),
+    (What::StopMost(0), 2),
+    (What::StopAll(0), 1),
+    (What::Join, 5),
+    (What::JoinThree, 1),
+    (What::Leave, 3),
+    (What::LeaveLeader, 2),
+    (What::KillAll, 1),
+    (What::KillOthers, 1),
+    (What::RemoveDirectory, 3),
+    (What::RemoveSocket, 2),
+];
+
+/// The events among hosts, and how often they are drawn.
+const AMONG_HOSTS: [(What, u64); 23] = [
+    (What::Kill, 3),
+    (What::KillLeader, 1),
+    (What::KillNewest, 1),
+    (What::KillHost, 1),
+    (What::Stop(0), 2),
+    (What::StopLeader(0), 1),
+    (What::Join, 3),
+    (What::Leave, 1),
+    (What::LeaveLeader, 1),
+    (What::Cut(0), 3),
+    (What::CutLeader(0), 2),
+    (What::Dumb(0), 2),
+    (What::Deaf(0), 2),
+    (What::OneWay(0), 1),
+    (What::Pair(0), 1),
+    (What::Part(0), 2),
+    (What::Flap(0), 2),
+    (What::Slow(0), 2),
+    (What::Outage(0), 2),
+    (What::CutCrash(0), 2),
+    (What::CutRestart(0), 1),
+    (What::RestartSeeds(0), 2),
+    (What::Delay(0), 1),
+];
+
+/// The shortest outage, the turns of a link that flaps for long, the cuts that last, and the delays, in ms.
+const OUTAGE_MS_MIN: u64 = 500;
+const TURN_MS: RangeInclusive<u64> = 300..=500;
+const CUT_CRASH_MS: RangeInclusive<u64> = 900..=3_000;
+const LASTING_MS: RangeInclusive<u64> = 3_000..=8_000;
+const DELAY_MS: RangeInclusive<u64> = 10..=200;
+
+/// The options on which a plan depends beside its seed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) suspect_after: Duration,
+    pub(super) outage_max: Duration,
+    /// This and nothing else happens.
+    pub(super) only: Option<What>,
+}
+
 impl What {
+    /// The event with that name on one host, or among several.
+    pub(super) fn named(name: &str, among_hosts: bool) -> Option<What> {
+        let table: &[(What, u64)] = if among_hosts { &AMONG_HOSTS } else { &ON_ONE_HOST };
+        table.iter().map(|(what, _)| *what).find(|what| what.name() == name)
+    }
+
+    /// Without its numbers.
+    pub(super) fn name(self) -> String {
+        let shown = self.to_string();
+        shown.split('(').next().unwrap_or_default().to_owned()
+    }
+
+    fn draw(dice: &mut Dice, table: &[(What, u64)], bounds: &Bounds) -> What {
+        let sum: u64 = table.iter().map(|(_, weight)| weight).sum();
+        let mut at = dice.next() % sum;
+        let drawn = table.iter().find(|(_, weight)| {
+            let is_here = at < *weight;
+            at = at.saturating_sub(*weight);
+            is_here
+        });
+        let what = drawn.map_or(What::Join, |(what, _)| *what);
+        bounds.only.unwrap_or(what).measured(dice, bounds)
+    }
+
+    /// The same with numbers of its own.
+    fn measured(self, dice: &mut Dice, bounds: &Bounds) -> What {
+        let silence = What::silence(dice, bounds.suspect_after);
+        let lasting = if dice.next().is_multiple_of(4) { dice.within(LASTING_MS) } else { silence };
+        match self {
+            What::Stop(_) => What::Stop(silence),
+            What::StopLeader(_) => What::StopLeader(silence),
+            What::StopMost(_) => What::StopMost(silence),
+            What::StopAll(_) => What::StopAll(silence),
+            What::Cut(_) => What::Cut(silence),
+            What::CutLeader(_) => What::CutLeader(silence),
+            What::Dumb(_) => What::Dumb(lasting),
+            What::Deaf(_) => What::Deaf(lasting),
+            What::OneWay(_) => What::OneWay(lasting),
+            What::Pair(_) => What::Pair(lasting),
+            What::Part(_) => What::Part(lasting),
+            What::Flap(_) if dice.next().is_multiple_of(2) => What::Flap(dice.within(TURN_MS)),
+            What::Flap(_) => What::Flap(dice.within(10..=silence.max(11))),
+            What::Slow(_) => What::Slow(silence),
+            What::Outage(_) => What::Outage(What::outage(dice, bounds.outage_max)),
+            What::CutCrash(_) => What::CutCrash(dice.within(CUT_CRASH_MS)),
+            What::CutRestart(_) => What::CutRestart(dice.within(CUT_CRASH_MS)),
+            What::RestartSeeds(_) => What::RestartSeeds(dice.within(1..=2)),
+            What::Delay(_) => What::Delay(dice.within(DELAY_MS)),
+            what => what,
+        }
+    }
+
     /// A time around the silence that is suspected, or far from it on either side.
     fn silence(dice: &mut Dice, suspect_after: Duration) -> u64 {
         let limit = suspect_after.as_millis() as u64;
@@ -109,77 +244,63 @@ impl What {
         }
     }
 
-    fn draw_among_hosts(dice: &mut Dice, suspect_after: Duration) -> What {
-        let silence = What::silence(dice, suspect_after);
-        match dice.next() % 32 {
-            0..3 => What::Kill,
-            3 => What::KillLeader,
-            4 => What::KillNewest,
-            5 => What::KillHost,
-            6..8 => What::Stop(silence),
-            8 => What::StopLeader(silence),
-            9..12 => What::Join,
-            12 => What::Leave,
-            13 => What::LeaveLeader,
-            14..17 => What::Cut(silence),
-            17..19 => What::CutLeader(silence),
-            19..21 => What::Dumb(silence),
-            21..23 => What::Deaf(silence),
-            23 => What::OneWay(silence),
-            24 => What::Pair(silence),
-            25..27 => What::Part(silence),
-            27..29 => What::Flap(dice.within(10..=silence.max(11))),
-            29..31 => What::Slow(silence),
-            _ => What::Shatter,
-        }
+    /// Short outages are as frequent as long ones: each doubling is.
+    fn outage(dice: &mut Dice, max: Duration) -> u64 {
+        let max = (max.as_millis() as u64).max(OUTAGE_MS_MIN);
+        let doublings = u64::from((max / OUTAGE_MS_MIN).ilog2());
+        let low = OUTAGE_MS_MIN << dice.within(0..=doublings);
+        dice.within(low..=(2 * low).min(max))
     }
 
-    fn draw(dice: &mut Dice, suspect_after: Duration) -> What {
-        let stop = What::silence(dice, suspect_after);
-        match dice.next() % 32 {
-            0..5 => What::Kill,
-            5..8 => What::KillLeader,
-            8..10 => What::KillNewest,
-            10 => What::KillTwo,
-            11..15 => What::Stop(stop),
-            15..17 => What::StopLeader(stop),
-            17..19 => What::StopMost(stop),
-            19 => What::StopAll(stop),
-            20..25 => What::Join,
-            25 => What::JoinThree,
-            26..29 => What::Leave,
-            29..31 => What::LeaveLeader,
-            _ => What::KillAll,
+    /// Whether nothing else is to happen meanwhile, if it is played alone.
+    fn lasts(self) -> bool {
+        matches!(self, What::Outage(_) | What::CutCrash(_) | What::CutRestart(_))
+    }
+
+    /// For how long nothing else is to happen: an outage may have all its time, and that of the group to get over it.
+    fn pause_ms(self, dice: &mut Dice, bounds: &Bounds) -> u64 {
+        let alone = bounds.only.is_some();
+        let whole = dice.next().is_multiple_of(2) || alone;
+        match self {
+            What::Outage(ms) if whole => ms + 3 * bounds.suspect_after.as_millis() as u64,
+            What::CutCrash(ms) | What::CutRestart(ms) if alone => ms + 3 * bounds.suspect_after.as_millis() as u64,
+            _ => 0,
         }
     }
 }
 
 impl Plan {
     /// A plan for a group on this host.
-    pub(super) fn new(seed: u64, members: &RangeInclusive<u32>, suspect_after: Duration) -> Plan {
+    pub(super) fn new(seed: u64, members: &RangeInclusive<u32>, bounds: &Bounds) -> Plan {
         let mut dice = Dice::new(seed);
         let founders = dice.within(u64::from(*members.start())..=u64::from(*members.end())) as u32;
-        let events = Plan::events(&mut dice, |dice| What::draw(dice, suspect_after));
+        let events = Plan::events(&mut dice, &ON_ONE_HOST, bounds);
         let states = dice.next().is_multiple_of(2);
-        Plan { seed, founders, hosts: 0, states, events }
+        Plan { seed, founders, hosts: 0, seeds: 0, disks: false, states, events }
     }
 
-    /// A plan for a group with one or two members on each of some hosts.
-    pub(super) fn among_hosts(seed: u64, hosts: &RangeInclusive<u32>, suspect_after: Duration) -> Plan {
+    /// A plan for a group with one or two members on each of some hosts. There are seeds on three of them, or on all.
+    pub(super) fn among_hosts(seed: u64, hosts: &RangeInclusive<u32>, bounds: &Bounds) -> Plan {
         let mut dice = Dice::new(seed);
-        let hosts = dice.within(u64::from(*hosts.start())..=u64::from(*hosts.end()));
-        let founders = hosts + dice.within(0..=hosts / 2);
-        let events = Plan::events(&mut dice, |dice| What::draw_among_hosts(dice, suspect_after));
-        Plan { seed, founders: founders as u32, hosts: hosts as u32, states: false, events }
+        let hosts = dice.within(u64::from(*hosts.start())..=u64::from(*hosts.end())) as u32;
+        let founders = hosts + dice.within(0..=u64::from(hosts / 2)) as u32;
+        let seeds = if dice.next().is_multiple_of(2) { hosts } else { hosts.min(3) };
+        let disks = dice.next().is_multiple_of(2);
+        let events = Plan::events(&mut dice, &AMONG_HOSTS, bounds);
+        Plan { seed, founders, hosts, seeds, disks, states: false, events }
     }
 
-    fn events(dice: &mut Dice, draw: impl Fn(&mut Dice) -> What) -> Vec<Event> {
-        let end_ms = dice.within(STORM_MS);
+    fn events(dice: &mut Dice, table: &[(What, u64)], bounds: &Bounds) -> Vec<Event> {
+        let mut end_ms = dice.within(STORM_MS);
+        if bounds.only.is_some_and(What::lasts) {
+            end_ms *= LASTING_STORMS;
+        }
         let mut at_ms = dice.within(PAUSE_MS);
         let mut events = Vec::new();
         while at_ms < end_ms {
-            let (what, pick) = (draw(dice), dice.next());
+            let (what, pick) = (What::draw(dice, table, bounds), dice.next());
             events.push(Event { at: Duration::from_millis(at_ms), what, pick });
+            at_ms += what.pause_ms(dice, bounds);
             at_ms += if dice.next().is_multiple_of(3) { dice.within(0..=SOON_MS) } else { dice.within(PAUSE_MS) };
         }
         events
@@ -203,35 +324,61 @@ impl fmt::Display for What {
 mod tests {
     use super::*;
 
+    const ON_ONE: Bounds =
+        Bounds { suspect_after: Duration::from_millis(300), outage_max: Duration::from_secs(4), only: None };
+    const AFAR: Bounds = Bounds { suspect_after: Duration::from_millis(800), ..ON_ONE };
+
     #[test]
     fn one_seed_makes_one_plan_and_another_another() {
-        let plan = |seed| Plan::new(seed, &(3..=5), Duration::from_millis(300));
+        let plan = |seed| Plan::new(seed, &(3..=5), &ON_ONE);
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1), plan(2));
+        let only = |name, among_hosts| Bounds { only: What::named(name, among_hosts), ..ON_ONE };
+        let others = Plan::new(1, &(4..=5), &only("KillOthers", false));
+        assert!(!others.events.is_empty() && others.events.iter().all(|event| event.what == What::KillOthers));
+        let outages = Plan::among_hosts(1, &(3..=5), &only("Outage", true));
+        let is_outage = |event: &Event| matches!(event.what, What::Outage(500..=4000));
+        assert!(!outages.events.is_empty() && outages.events.iter().all(is_outage));
+        assert_eq!((What::named("Outage", false), What::named("KillTwo", true)), (None, None));
     }
 
     #[test]
     fn plans_among_hosts_hold_everything_that_happens_to_networks() {
-        let plan = |seed| Plan::among_hosts(seed, &(3..=5), Duration::from_millis(800));
+        let plan = |seed| Plan::among_hosts(seed, &(3..=5), &AFAR);
         assert_eq!(plan(1), plan(1));
         let plans: Vec<Plan> = (0..100).map(plan).collect();
         let all: Vec<What> = plans.iter().flat_map(|plan| plan.events.iter().map(|event| event.what)).collect();
+        for (what, _) in AMONG_HOSTS {
+            assert!(all.iter().any(|other| other.name() == what.name()), "{what}");
+        }
         let has = |is: fn(&What) -> bool| assert!(all.iter().any(is));
         has(|what| matches!(what, What::Cut(ms) if *ms < 400));
         has(|what| matches!(what, What::Cut(ms) if *ms > 1600));
-        has(|what| matches!(what, What::Deaf(_)));
-        has(|what| matches!(what, What::Part(_)));
-        has(|what| matches!(what, What::Flap(_)));
-        has(|what| matches!(what, What::Shatter));
+        has(|what| matches!(what, What::Pair(ms) if *ms > 5000));
+        has(|what| matches!(what, What::Outage(..1000)));
+        has(|what| matches!(what, What::Outage(3000..=4000)));
+        has(|what| matches!(what, What::RestartSeeds(2)));
         assert!(plans.iter().all(|plan| (3..=5).contains(&plan.hosts) && plan.founders >= plan.hosts));
+        assert!(plans.iter().any(|plan| plan.seeds < plan.hosts) && plans.iter().any(|plan| plan.disks));
+    }
+
+    #[test]
+    fn nothing_happens_in_an_outage_that_is_played_alone() {
+        let bounds = Bounds { only: What::named("Outage", true), outage_max: Duration::from_secs(60), ..AFAR };
+        for plan in (0..20).map(|seed| Plan::among_hosts(seed, &(3..=5), &bounds)) {
+            for pair in plan.events.windows(2) {
+                let What::Outage(ms) = pair[0].what else { panic!("{}", pair[0].what) };
+                assert!(ms <= 60_000 && pair[1].at - pair[0].at >= Duration::from_millis(ms));
+            }
+        }
     }
 
     #[test]
     fn plans_hold_everything_sooner_or_later() {
-        let plans: Vec<Plan> = (0..50).map(|seed| Plan::new(seed, &(2..=5), Duration::from_millis(300))).collect();
+        let plans: Vec<Plan> = (0..50).map(|seed| Plan::new(seed, &(2..=5), &ON_ONE)).collect();
         let all: Vec<What> = plans.iter().flat_map(|plan| plan.events.iter().map(|event| event.what)).collect();
-        for what in [What::Kill, What::KillLeader, What::KillNewest, What::KillTwo, What::Join, What::KillAll] {
-            assert!(all.contains(&what), "{what}");
+        for (what, _) in ON_ONE_HOST {
+            assert!(all.iter().any(|other| other.name() == what.name()), "{what}");
         }
         let stops = all.iter().filter_map(|what| if let What::Stop(ms) = what { Some(*ms) } else { None });
         let (short, long): (Vec<u64>, Vec<u64>) = stops.partition(|ms| *ms < 300);

@@ -1,16 +1,19 @@
 //! One round: a group is founded, a plan is carried out on it under load, and then it has to come to rest and to finish.
+mod afar;
+
 use super::Options;
 use super::crowd::{Folder, Process};
 use super::hosts::{self, Hosts};
 use super::judge::{Breach, Judge, Sums};
-use super::plan::{Dice, Event, Plan, What};
+use super::plan::{Bounds, Dice, Event, Plan, What};
 use super::record::End;
 use crate::process::{Interrupted, Signals};
+use afar::Due;
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -38,6 +41,11 @@ const ALONE: Duration = Duration::from_millis(400);
 const STANDSTILL: u32 = 2;
 /// So many times the silence that is suspected after a disturbance of a network the group has got over it.
 const DOUBTS: u32 = 2;
+/// So many times the silence that is suspected after the last disturbance of a network all members have to have delivered something. It takes them
+/// twice that silence; the rest is for a machine that is busy.
+const RECOVERY_MAX: u32 = 10;
+/// For so large a part of the silence that is suspected after a link was cut no member is suspected for that.
+const UNNOTICED: u32 = 4;
 /// A process that was killed while it joined may still be let in for so long.
 const LATE_MAX: Duration = Duration::from_secs(3);
 
@@ -50,20 +58,30 @@ pub(super) struct Tally {
     pub(super) joins: u64,
     pub(super) leaves: u64,
     pub(super) restarts: u64,
+    /// Of the runtime directory, or of an address in it.
+    pub(super) removals: u64,
     pub(super) evictions: u64,
-    /// Hosts whose link was taken down; directions that were cut; links that flapped; that were slow; networks in which nobody heard anybody.
+    /// Hosts whose link was taken down; directions that were cut; links that flapped; that were slow; outages of all links; links with a delay.
     pub(super) cuts: u64,
     pub(super) one_ways: u64,
     pub(super) flaps: u64,
     pub(super) slows: u64,
-    pub(super) shatters: u64,
+    pub(super) outages: u64,
+    pub(super) delays: u64,
+    /// Members that were killed while a host was cut off, and seeds that were started again.
+    pub(super) crashes: u64,
+    pub(super) seed_restarts: u64,
     /// Of members that had been stopped for less than they may be silent.
     pub(super) unprovoked: u64,
+    /// Evictions of members to which nothing had happened but an outage of all links.
+    pub(super) after_outages: u64,
     /// Rounds in which the living were not in one view in the end, on a machine that had stood still.
     pub(super) unjudged: u64,
     pub(super) sums: Sums,
     /// From kills to the next delivery at each survivor, in ns; whether nothing else happened meanwhile.
     pub(super) gaps: Vec<(u64, bool)>,
+    /// From ends of disturbances to the next delivery at the last member, in ns.
+    pub(super) recovered: Vec<u64>,
     /// From the end of the storm to one view, and to the end of all, in ms.
     pub(super) calm_ms: Vec<u64>,
     pub(super) finish_ms: Vec<u64>,
@@ -98,8 +116,10 @@ pub(super) struct Round<'a> {
     hosts: Option<Hosts>,
     /// Until when a host may be out of the group for what was done to its network.
     doubts: Vec<Instant>,
-    /// When all are killed whose network is shattered.
-    kill_all_at: Option<Instant>,
+    /// Processes to kill while a cut lasts.
+    due: Vec<Due>,
+    /// Whether no network is disturbed, and no process stopped.
+    is_quiet: bool,
     next_instance: u32,
     /// When the driver looked at everything last, and the longest time for which it did not since the group was founded.
     ticked: Instant,
@@ -123,9 +143,11 @@ impl<'a> Round<'a> {
         seed: u64,
         number: u32,
     ) -> Round<'a> {
+        let bounds =
+            Bounds { suspect_after: options.suspect_after, outage_max: options.outage_max, only: options.only };
         let plan = match &options.hosts {
-            Some(hosts) => Plan::among_hosts(seed, hosts, options.suspect_after),
-            None => Plan::new(seed, &options.members, options.suspect_after),
+            Some(hosts) => Plan::among_hosts(seed, hosts, &bounds),
+            None => Plan::new(seed, &options.members, &bounds),
         };
         let plan_hosts = plan.hosts as usize;
         Round {
@@ -140,11 +162,12 @@ impl<'a> Round<'a> {
             processes: vec![],
             hosts: None,
             doubts: vec![Instant::now(); plan_hosts],
-            kill_all_at: None,
+            due: vec![],
+            is_quiet: true,
             next_instance: 1,
             ticked: Instant::now(),
             held_up: Duration::ZERO,
-            judge: Judge::default(),
+            judge: Judge::new(options.hosts.is_some()),
             tally: Tally::default(),
             replace_at: None,
             founding: true,
@@ -157,18 +180,25 @@ impl<'a> Round<'a> {
     pub(super) fn play(mut self) -> Result<Tally, Failure> {
         let result = self.storm().and_then(|()| self.calm()).and_then(|()| self.finish());
         match result {
-            Err(Trouble::Apart) if self.stood_still() => {
+            Err(Trouble::Apart | Trouble::Unfinished) if self.stood_still() => {
                 self.tally.unjudged += 1;
                 Ok(self.tally)
             }
             Ok(()) => {
+                if self.options.story {
+                    println!("{}", self.history.join("\n"));
+                }
                 self.tally.gaps = std::mem::take(&mut self.judge.measured);
+                self.tally.recovered = std::mem::take(&mut self.judge.recovered);
                 Ok(self.tally)
             }
             Err(Trouble::Breach(breach)) => Err(self.broken(&breach.to_string())),
             Err(Trouble::Stuck(what)) => Err(self.broken(&what)),
             Err(Trouble::Apart) => {
                 Err(self.broken(&format!("{CALM_MAX:?} after the storm the living are not in one view")))
+            }
+            Err(Trouble::Unfinished) => {
+                Err(self.broken(&format!("{FINISH_MAX:?} after they were told, not all have finished")))
             }
             Err(Trouble::Other(error)) => Err(Failure::Other(error)),
         }
@@ -203,6 +233,11 @@ impl<'a> Round<'a> {
     }
 
     fn spawn(&mut self) -> Result<(), Trouble> {
+        let (host, is_seed) = self.seat();
+        self.start(host, is_seed, None)
+    }
+
+    fn start(&mut self, host: usize, is_seed: bool, id: Option<u64>) -> Result<(), Trouble> {
         let instance = self.next_instance;
         self.next_instance += 1;
         let members = if self.founding { self.plan.founders } else { 1 };
@@ -215,27 +250,39 @@ impl<'a> Round<'a> {
             if self.plan.states { "states" } else { "receivers" }.to_owned(),
         ];
         arguments.push(self.options.bug.clone().unwrap_or_else(|| "-".to_owned()));
-        let (host, is_seed) = self.seat();
         let mut namespace = None;
+        if self.hosts.is_none() {
+            arguments.push(self.runtime_dir().display().to_string());
+        }
         if let Some(hosts) = &self.hosts {
             let port = if is_seed { hosts::SEED_PORT } else { 0 };
+            let dash = || "-".to_owned();
             arguments.push(self.folder.path().join(format!("host{host}")).display().to_string());
             arguments.push(format!("{}:{port}", hosts::address(host)));
             arguments.push(self.options.fabric.clone());
-            arguments.extend(hosts.seeds());
+            arguments.push(id.map_or_else(dash, |id| id.to_string()));
+            arguments.push(if is_seed && self.plan.disks { self.data_dir(host) } else { dash() });
+            arguments.extend(hosts.seeds(self.plan.seeds));
             namespace = Some(hosts.name(host));
         }
         self.judge.started(instance);
         let mut process = Process::start(self.program, namespace, self.folder, instance, &arguments)?;
         (process.host, process.is_seed) = (host, is_seed);
         let place = if self.hosts.is_some() { format!(" on host {host}") } else { String::new() };
+        let place = if is_seed { format!("{place}, a seed") } else { place };
+        let place = id.map_or(place.clone(), |id| format!("{place} with id {id}"));
         self.processes.push(process);
         self.note(format!("start process {instance}{place}"));
         Ok(())
     }
 
-    /// On which host the next process is started, and whether others look for the group there. Once the group is founded nobody takes the
-    /// first seed's place, whose part it is to found one. When all seeds are gone, the group is found only from hosts on which members live.
+    /// Where the seed of `host` keeps its votes.
+    fn data_dir(&self, host: usize) -> String {
+        self.folder.path().join(format!("{}-data{host}", self.group)).display().to_string()
+    }
+
+    /// On which host the next process is started, and whether others look for the group there. Seeds without data directories forget their
+    /// votes: that of the first host is not replaced then, so that not all of them can have forgotten. When all seeds are gone, the group is found only from hosts on which members live.
     fn seat(&self) -> (usize, bool) {
         let on = |host: usize| self.processes.iter().filter(move |process| process.is_alive() && process.host == host);
         let is_found_at_seeds =
@@ -243,7 +290,13 @@ impl<'a> Round<'a> {
         let anywhere = self.founding || self.processes.iter().any(is_found_at_seeds);
         let hosts = (0..self.doubts.len()).filter(|host| anywhere || on(*host).count() > 0);
         let host = hosts.min_by_key(|host| on(*host).count()).unwrap_or(0);
-        (host, (self.founding || host > 0) && !on(host).any(|process| process.is_seed))
+        let may_be_seed = host < self.plan.seeds as usize && (self.founding || self.remembers(host));
+        (host, may_be_seed && !on(host).any(|process| process.is_seed))
+    }
+
+    /// Whether a seed of `host` may be started again without a danger that all seeds have forgotten what they voted for.
+    fn remembers(&self, host: usize) -> bool {
+        host > 0 || self.plan.disks
     }
 
     /// Fewer than these are made up for. A group is founded by no fewer than are to found it, whoever of them was lost meanwhile.
@@ -312,9 +365,46 @@ impl<'a> Round<'a> {
             What::JoinThree => self.join(3),
             What::Leave if !one_is_left => self.leave(any, event.pick & 1 << 40 == 0),
             What::LeaveLeader if !one_is_left => self.leave(leader, event.pick & 1 << 40 == 0),
+            What::KillOthers if !one_is_left => {
+                let others: Vec<usize> = living.into_iter().filter(|i| *i != any).collect();
+                self.kill(&others, false)
+            }
             What::KillAll => self.restart(),
+            What::RemoveDirectory => self.remove(None),
+            What::RemoveSocket => self.remove(Some(event.pick)),
             _ => self.join(1),
         }
+    }
+
+    /// Removes the runtime directory, or one address in it. No member may suffer for it.
+    fn remove(&mut self, one: Option<u64>) -> Result<(), Trouble> {
+        let dir = self.runtime_dir();
+        self.tally.removals += 1;
+        let Some(pick) = one else {
+            self.note("remove the runtime directory".to_owned());
+            // Members may make it again at this moment.
+            let _ = std::fs::remove_dir_all(&dir);
+            return Ok(());
+        };
+        let Ok(files) = std::fs::read_dir(&dir) else { return Ok(()) };
+        let is_socket = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "mail");
+        let mut files: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).filter(is_socket).collect();
+        files.sort();
+        if files.is_empty() {
+            return Ok(());
+        }
+        let removed = &files[(pick % files.len() as u64) as usize];
+        self.note(format!("remove {}", removed.display()));
+        let _ = std::fs::remove_file(removed);
+        if pick & 1 << 40 == 0 {
+            let _ = std::fs::remove_file(removed.with_extension("live"));
+        }
+        Ok(())
+    }
+
+    /// Where the processes of this host meet.
+    fn runtime_dir(&self) -> PathBuf {
+        self.folder.path().join("run")
     }
 
     /// Kills all, who found the group anew.
@@ -323,127 +413,6 @@ impl<'a> Round<'a> {
         let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
         self.kill(&all, false)?;
         self.found()
-    }
-
-    /// As [`carry_out`](Self::carry_out), where no death is proven to other hosts: what would leave less than a majority of a view able to go
-    /// on is left out, since the group would rightly wait for ever.
-    fn carry_out_among_hosts(
-        &mut self,
-        event: Event,
-        alone: bool,
-        [any, second, leader, newest]: [usize; 4],
-    ) -> Result<(), Trouble> {
-        if self.founding || self.kill_all_at.is_some() {
-            return Ok(());
-        }
-        let suspect_after = self.options.suspect_after;
-        let (one, other, first) = (self.processes[any].host, self.processes[second].host, self.processes[leader].host);
-        let pick = event.pick >> 40;
-        let other = if other == one { (one + 1) % self.plan.hosts as usize } else { other };
-        let end = if pick.is_multiple_of(2) { hosts::End::Host } else { hosts::End::Bridge };
-        let all = 0..self.plan.hosts as usize;
-        let minority: Vec<usize> = (0..(all.len() - 1) / 2).map(|i| (one + i) % all.len()).collect();
-        let on_one: Vec<usize> = self.living().into_iter().filter(|i| self.processes[*i].host == one).collect();
-        let (whom, where_): (Vec<usize>, Vec<usize>) = match event.what {
-            What::Kill | What::Stop(_) | What::Leave => (vec![any], vec![]),
-            What::KillLeader | What::StopLeader(_) | What::LeaveLeader => (vec![leader], vec![]),
-            What::KillNewest => (vec![newest], vec![]),
-            What::KillHost => (on_one, vec![]),
-            What::Cut(_) | What::Dumb(_) | What::Deaf(_) | What::Flap(_) | What::Slow(_) => (vec![], vec![one]),
-            What::CutLeader(_) => (vec![], vec![first]),
-            What::OneWay(_) | What::Pair(_) => (vec![], vec![one, other]),
-            What::Part(_) => (vec![], minority),
-            What::Shatter => (vec![], vec![]),
-            _ => return self.join(1),
-        };
-        if !self.majority_stays(&whom, &where_) {
-            return self.join(1);
-        }
-        let ms = match event.what {
-            What::Shatter => suspect_after.as_millis() as u64 * 5 / 2,
-            What::Cut(ms) | What::CutLeader(ms) | What::Dumb(ms) | What::Deaf(ms) => ms,
-            What::OneWay(ms) | What::Pair(ms) | What::Part(ms) | What::Slow(ms) => ms,
-            What::Flap(ms) => ms * (4 + pick % 7),
-            _ => 0,
-        };
-        let time = Duration::from_millis(ms);
-        let shaken: Vec<usize> = if event.what == What::Shatter { all.clone().collect() } else { where_.clone() };
-        if !shaken.is_empty() {
-            self.note(format!("{} of hosts {shaken:?} for {ms} ms", event.what));
-        }
-        for host in &shaken {
-            self.doubts[*host] = self.doubts[*host].max(Instant::now() + time + DOUBTS * suspect_after);
-            let there = self.processes.iter_mut().filter(|process| process.host == *host);
-            there.for_each(|process| process.disturbed = true);
-        }
-        let Some(hosts) = &mut self.hosts else { return Ok(()) };
-        match event.what {
-            What::Kill | What::KillLeader | What::KillNewest | What::KillHost => return self.kill(&whom, alone),
-            What::Stop(ms) | What::StopLeader(ms) => return self.stop(&whom, ms),
-            What::Leave | What::LeaveLeader => return self.leave(whom[0], event.pick & 1 << 40 == 0),
-            What::Cut(_) | What::CutLeader(_) => {
-                self.tally.cuts += 1;
-                hosts.cut(where_[0], end, time);
-            }
-            What::Dumb(_) => all.for_each(|to| hosts.mute(one, to, time)),
-            What::Deaf(_) => all.for_each(|from| hosts.mute(from, one, time)),
-            What::OneWay(_) => hosts.mute(one, other, time),
-            What::Pair(_) => [(one, other), (other, one)].iter().for_each(|(from, to)| hosts.mute(*from, *to, time)),
-            What::Part(_) => {
-                for (inside, outside) in where_.iter().flat_map(|inside| all.clone().map(move |other| (*inside, other)))
-                {
-                    if !where_.contains(&outside) {
-                        hosts.mute(inside, outside, time);
-                        hosts.mute(outside, inside, time);
-                    }
-                }
-            }
-            What::Flap(turn) => {
-                self.tally.flaps += 1;
-                hosts.flap(one, end, time, Duration::from_millis(turn));
-            }
-            What::Slow(_) => self.tally.slows += u64::from(hosts.slow(one, time)),
-            What::Shatter => {
-                self.tally.shatters += 1;
-                all.for_each(|host| hosts.cut(host, end, 2 * time));
-                self.kill_all_at = Some(Instant::now() + time);
-            }
-            _ => {}
-        }
-        self.tally.one_ways += u64::from(matches!(event.what, What::Dumb(_) | What::Deaf(_) | What::OneWay(_)));
-        self.tally.cuts += u64::from(matches!(event.what, What::Pair(_) | What::Part(_)));
-        Ok(())
-    }
-
-    /// Whether more than half of those who are in the newest view, or may be in the next one, can go on together without `whom` and all on `hosts`.
-    fn majority_stays(&self, whom: &[usize], hosts: &[usize]) -> bool {
-        let now = Instant::now();
-        let views = self.processes.iter().filter(|process| process.is_alive());
-        let newest = views.filter_map(|process| self.judge.view_of(process.instance)).max_by_key(|(view, _)| *view);
-        let Some((_, members)) = newest else { return false };
-        let is_member = |process: &Process| {
-            let id = self.judge.witnesses.get(&process.instance).and_then(|witness| witness.id);
-            id.is_some_and(|id| members.contains(&id))
-        };
-        let may_come = |process: &&Process| {
-            !is_member(process) && (process.is_alive() || process.killed.is_some_and(|at| at.elapsed() < LATE_MAX))
-        };
-        let coming = self.processes.iter().filter(may_come).count();
-        let goes_on = |(i, process): &(usize, &Process)| {
-            let is_awake = process.stopped.is_none_or(|(since, until)| until - since < self.options.suspect_after / 2);
-            let recovered = process
-                .resumed
-                .is_none_or(|(at, stop)| stop < self.options.suspect_after / 2 || at.elapsed() > LATE_MAX);
-            is_member(process)
-                && process.is_alive()
-                && is_awake
-                && recovered
-                && !process.told_to_leave
-                && !whom.contains(i)
-                && !hosts.contains(&process.host)
-                && self.doubts[process.host] < now
-        };
-        2 * self.processes.iter().enumerate().filter(goes_on).count() > members.len() + coming
     }
 
     fn instances(&self, of: &[usize]) -> String {
@@ -467,6 +436,7 @@ impl<'a> Round<'a> {
             let instance = self.processes[*victim].instance;
             self.read(*victim)?;
             self.judge.gone(instance)?;
+            self.judge.lost(instance, killed_at);
             self.judge.killed(instance, killed_at, survivors.clone(), alone);
         }
         Ok(())
@@ -533,40 +503,21 @@ impl<'a> Round<'a> {
             }
         }
         self.judge.trim();
+        for news in self.judge.take_news() {
+            self.note(news);
+        }
         if let Some(hosts) = &mut self.hosts {
             hosts.tick()?;
         }
-        if self.kill_all_at.is_some_and(|at| at <= now) {
-            self.rebuild()?;
+        if self.hosts.is_some() {
+            self.crash(now)?;
+            self.look_for_recovery()?;
         }
         self.replace(now)
     }
 
-    /// Whoever held the driver up may have held up members, too, and what is done to networks has lasted longer than it should.
-    fn look_at_the_clock(&mut self, now: Instant) {
-        let late = now - std::mem::replace(&mut self.ticked, now);
-        if self.hosts.is_none() || late < self.options.suspect_after / 2 {
-            return;
-        }
-        self.held_up = self.held_up.max(late);
-        self.note(format!("this process stood still for {} ms", late.as_millis()));
-        let until = now + DOUBTS * self.options.suspect_after;
-        self.doubts.iter_mut().for_each(|doubt| *doubt = (*doubt).max(until));
-    }
-
     fn stood_still(&self) -> bool {
         self.held_up >= STANDSTILL * self.options.suspect_after
-    }
-
-    /// The network is whole again, and all who were in it are replaced.
-    fn rebuild(&mut self) -> Result<(), Trouble> {
-        self.kill_all_at = None;
-        if let Some(hosts) = &mut self.hosts {
-            hosts.heal();
-            hosts.tick()?;
-        }
-        self.doubts.fill(Instant::now());
-        self.restart()
     }
 
     /// Starts somebody instead of those lost, after a while.
@@ -575,7 +526,7 @@ impl<'a> Round<'a> {
             process.is_alive() && self.judge.witnesses.get(&process.instance).is_some_and(|witness| witness.view > 0)
         });
         self.founding &= !joined;
-        if self.finishing || self.kill_all_at.is_some() || self.living().len() >= self.least() {
+        if self.finishing || self.living().len() >= self.least() {
             self.replace_at = None;
             return Ok(());
         }
@@ -608,7 +559,9 @@ impl<'a> Round<'a> {
             Some(End::Evicted) => {
                 self.tally.evictions += 1;
                 // Nine tenths of the silence are promised to be safe.
-                self.tally.unprovoked += u64::from(10 * stop < 9 * allowed && !process.disturbed);
+                let was_awake = 10 * stop < 9 * allowed && !process.disturbed;
+                self.tally.unprovoked += u64::from(was_awake && !process.had_outage);
+                self.tally.after_outages += u64::from(was_awake && process.had_outage);
                 let most = if self.hosts.is_some() { UNPROVOKED_MAX_AFAR } else { UNPROVOKED_MAX };
                 if self.tally.unprovoked > most {
                     let what = format!("{} members were evicted that never were silent", self.tally.unprovoked);
@@ -631,9 +584,7 @@ impl<'a> Round<'a> {
     fn calm(&mut self) -> Result<(), Trouble> {
         self.note("the storm is over".to_owned());
         self.processes.iter_mut().for_each(Process::go_on);
-        if self.kill_all_at.is_some() {
-            self.rebuild()?;
-        }
+        self.due.clear();
         if let Some(hosts) = &mut self.hosts {
             hosts.heal();
             // Somebody may be suspected by now, and would be alone when all others have finished. The system itself takes up to a second until a
@@ -646,10 +597,10 @@ impl<'a> Round<'a> {
         }
         let begin = Instant::now();
         while !self.is_calm() {
+            self.tick()?;
             if begin.elapsed() > CALM_MAX {
                 return Err(Trouble::Apart);
             }
-            self.tick()?;
             sleep(TICK);
         }
         self.tally.calm_ms.push(begin.elapsed().as_millis() as u64);
@@ -667,19 +618,24 @@ impl<'a> Round<'a> {
         let enough = living.len() >= self.least();
         let views: BTreeSet<_> = living.iter().map(|process| self.judge.view_of(process.instance)).collect();
         let [Some((_, members))] = views.iter().copied().collect::<Vec<_>>()[..] else { return false };
-        enough && members.len() == living.len() && living.iter().all(|process| !process.told_to_leave)
+        enough
+            && !self.judge.is_recovering()
+            && members.len() == living.len()
+            && living.iter().all(|process| !process.told_to_leave)
     }
 
     fn finish(&mut self) -> Result<(), Trouble> {
         self.finishing = true;
+        self.judge.upset();
         self.note("finish".to_owned());
         let begin = Instant::now();
         self.processes.iter_mut().filter(|process| process.is_alive()).for_each(|process| process.say("finish"));
         while self.processes.iter().any(Process::is_alive) {
-            if begin.elapsed() > FINISH_MAX {
-                return Err(Trouble::Stuck(format!("{FINISH_MAX:?} after they were told, not all have finished")));
-            }
+            // First the clock is looked at.
             self.tick()?;
+            if begin.elapsed() > FINISH_MAX {
+                return Err(Trouble::Unfinished);
+            }
             sleep(TICK);
         }
         self.tally.finish_ms.push(begin.elapsed().as_millis() as u64);
@@ -700,7 +656,8 @@ impl<'a> Round<'a> {
         sleep(STATUS_WAIT);
         let mut text = format!("{what}\n\nseed {}, {} founders", self.plan.seed, self.plan.founders);
         if self.plan.hosts > 0 {
-            let _ = write!(text, " on {} hosts", self.plan.hosts);
+            let disks = if self.plan.disks { "with" } else { "without" };
+            let _ = write!(text, " on {} hosts, {} seeds {disks} data directories", self.plan.hosts, self.plan.seeds);
         }
         text += if self.plan.states { ", joining with states\n" } else { ", receiving on threads\n" };
         for line in &self.history {
@@ -734,6 +691,8 @@ enum Trouble {
     Stuck(String),
     /// The living are not in one view, long after the storm.
     Apart,
+    /// Not all have finished, long after they were told to.
+    Unfinished,
     Other(anyhow::Error),
 }
 

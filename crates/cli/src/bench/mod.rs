@@ -32,6 +32,7 @@ mod views;
 mod wire;
 
 use crate::exit::{Failure, Outcome, USAGE};
+use crate::log::Verbosity;
 use clap::Subcommand;
 use serde::Serialize;
 use std::io::{self, StdoutLock, Write};
@@ -41,6 +42,9 @@ use std::io::{self, StdoutLock, Write};
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 #[derive(Debug, Subcommand)]
@@ -91,6 +95,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(nonsense) = nonsense {
         return Err(Failure::new(USAGE, nonsense));
     }
+    args.verbosity.begin(false)?;
     match args.what {
         What::Limits(args) => limits::run(&args)?,
         What::Throughput(args) => throughput::run(&args)?,

@@ -4,6 +4,7 @@ use super::clock::Usage;
 use super::wire::{Counts, Order, Place, Plan, Ran, Reply, Setup};
 use crate::clock::now_ns;
 use crate::exit::death;
+use crate::log;
 use anyhow::{Context, bail};
 use rustix::process::getuid;
 use spindle_fabric::probe::Cores;
@@ -31,6 +32,8 @@ const QUIET_LOOK: Duration = Duration::from_millis(3);
 pub(super) struct Team {
     plan: Plan,
     members: Vec<Member>,
+    /// Removed behind the members, who would make it again.
+    dir: MeetingPlace,
 }
 
 #[derive(Debug)]
@@ -68,7 +71,7 @@ impl Team {
             Fabric::Shm => None,
             Fabric::Tcp | Fabric::Ofi => Some(free_address()?),
         };
-        let mut team = Team { plan, members: Vec::new() };
+        let mut team = Team { plan, members: Vec::new(), dir };
         for rank in 0..members {
             let core = match pinned {
                 Cores::Two { parent, child } if members == 2 && plan.drive == Drive::Poll => Some([child, parent]),
@@ -77,7 +80,7 @@ impl Team {
             let setup = Setup {
                 parent: process::id(),
                 group: "bench".to_string(),
-                runtime_dir: dir.of(plan.fabric, rank),
+                runtime_dir: team.dir.of(plan.fabric, rank),
                 network: seed.as_ref().map(|seed| Place {
                     listen: if rank == 0 { seed.clone() } else { ANY_PORT.to_string() },
                     seeds: vec![seed.clone()],
@@ -203,6 +206,7 @@ impl Member {
         let program = env::current_exe().context("can't find this program to start members")?;
         let mut command = Command::new(program);
         command.args(["bench", "member"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        log::hand_on(&mut command);
         let mut process = command.spawn().context("can't start a member")?;
         let orders = process.stdin.take().expect("it was piped");
         let lines = BufReader::new(process.stdout.take().expect("it was piped")).lines();
@@ -276,6 +280,7 @@ pub(super) fn killed<'a>(processes: impl Iterator<Item = (u32, &'a mut Child)>) 
 }
 
 /// A directory to meet in. Once all members have met, nothing in it is needed.
+#[derive(Debug)]
 pub(super) struct MeetingPlace(pub(super) PathBuf);
 
 impl MeetingPlace {

@@ -14,6 +14,8 @@ mod seat;
 mod wire;
 
 use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::lines;
+use crate::log::Verbosity;
 use crate::membership::Membership;
 use crate::quantity::{bytes, short};
 use crate::settings::Sources;
@@ -85,6 +87,9 @@ pub(crate) struct Args {
     /// otherwise is told on the standard error: "waiting", "warning", "blocked", "error".
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// The file, and what is known of everybody.
@@ -153,7 +158,7 @@ impl Garbage {
         }
         let message = format!("a message of member {from} is ignored, and others like it: {error}");
         match self.json {
-            true => eprintln!("{}", json!({"event": "warning", "message": message})),
+            true => lines::tell(json!({"event": "warning", "message": message})),
             false => eprintln!("{message}"),
         }
     }
@@ -166,7 +171,7 @@ fn say(line: &str) {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let json = args.json;
-    cast(&args).map_err(|failure| failure.told_as_json(json))
+    args.verbosity.begin(json).and_then(|()| cast(&args)).map_err(|failure| failure.told_as_json(json))
 }
 
 fn cast(args: &Args) -> Outcome {

@@ -5,6 +5,8 @@ use super::seat::{Heard, Seat};
 use super::wire::{self, Message, Offer};
 use super::{Garbage, LOOK_EVERY, say};
 use crate::exit::{FAILED, Failure, Outcome};
+use crate::lines;
+use crate::log::Verbosity;
 use crate::membership::Membership;
 use crate::quantity::short;
 use crate::settings::Whom;
@@ -47,6 +49,9 @@ pub(crate) struct Args {
     /// (message, status; on the standard error).
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// The files of the casts that are there.
@@ -76,7 +81,7 @@ enum State {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let json = args.json;
-    receive(args).map_err(|failure| failure.told_as_json(json))
+    args.verbosity.begin(json).and_then(|()| receive(args)).map_err(|failure| failure.told_as_json(json))
 }
 
 fn receive(args: Args) -> Outcome {
@@ -85,7 +90,7 @@ fn receive(args: Args) -> Outcome {
     let settings = args.whom.read()?;
     let mut seat = Seat::take(settings, "behind the command", &args.membership, &stop, args.json)?;
     match args.json {
-        true => eprintln!("{}", json!({"event": "ready", "id": seat.me.0})),
+        true => lines::tell(json!({"event": "ready", "id": seat.me.0})),
         false => eprintln!("member {} receives into {}", seat.me, args.into.display()),
     }
     let (transfers, ended) = Default::default();

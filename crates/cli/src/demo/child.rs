@@ -5,6 +5,7 @@
 use super::report::{Delivered, Final, Latency, Line, Report, Stream, ViewBegun};
 use crate::clock::now_ns;
 use crate::exit::{ENDED, FAILED, Failure, Outcome};
+use crate::log::Verbosity;
 use crate::parent;
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     pub(crate) subgroups: u32,
     #[arg(long)]
     pub(crate) report_ms: u64,
+
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
 }
 
 #[derive(Debug)]
@@ -77,7 +81,7 @@ struct Tally {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let outcome = take_part(&args);
+    let outcome = args.verbosity.begin(false).and_then(|()| take_part(&args));
     if let Err(failure) = &outcome {
         say(&Line::Failed { message: format!("{:#}", failure.error) });
         // The demo prints what it was told.

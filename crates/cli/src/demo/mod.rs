@@ -11,6 +11,7 @@ mod troupe;
 
 use crate::clock::now_ns;
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
+use crate::log::Verbosity;
 use crate::private::PrivateDir;
 use crate::quantity;
 use crate::screen::Screen;
@@ -92,6 +93,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     place: Place,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// Which members send.
@@ -117,7 +121,8 @@ enum Event {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let json = args.json;
-    Demo::start(args).and_then(Demo::run).map_err(|failure| failure.told_as_json(json))
+    let begun = args.verbosity.begin(false);
+    begun.and_then(|()| Demo::start(args)).and_then(Demo::run).map_err(|failure| failure.told_as_json(json))
 }
 
 #[derive(Debug)]
@@ -182,6 +187,7 @@ impl Demo {
             window,
             subgroups: args.subgroups,
             report_ms: every.as_millis() as u64,
+            verbosity: args.verbosity.clone(),
         };
         let member = |id| child::Args { id, ..template.clone() };
         let troupe = Troupe::start((1..=u64::from(args.members)).map(member), &events)?;

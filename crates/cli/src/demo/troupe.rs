@@ -3,6 +3,7 @@ use super::Event;
 use super::child;
 use super::report::Line;
 use crate::exit::death;
+use crate::log;
 use anyhow::Context;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -29,6 +30,7 @@ impl Troupe {
         let program = env::current_exe().context("can't find this program's file")?;
         let mut command = Command::new(&program);
         command.arg("demo-member").args(words(args)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        log::hand_on(&mut command);
         let mut child = command.spawn().with_context(|| format!("can't start member {}", args.id))?;
         let stdout = child.stdout.take().context("a member without a pipe")?;
         let slot = self.children.len();
@@ -108,7 +110,7 @@ fn listen(slot: usize, stdout: ChildStdout, events: &Sender<Event>) {
 }
 
 fn words(args: &child::Args) -> Vec<std::ffi::OsString> {
-    let child::Args { parent, dir, members, id, senders, size, window, subgroups, report_ms } = args;
+    let child::Args { parent, dir, members, id, senders, size, window, subgroups, report_ms, verbosity: _ } = args;
     let numbers = [
         ("--parent", u64::from(*parent)),
         ("--members", u64::from(*members)),

@@ -1,4 +1,5 @@
 //! What has passed through a member so far, and the halt of its input.
+use crate::lines;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -108,7 +109,7 @@ impl Counts {
             "delivered": of(&self.delivered),
             "delivered_bytes": of(&self.delivered_bytes),
         });
-        eprintln!("{object}");
+        lines::tell(object);
     }
 }
 

@@ -8,6 +8,8 @@ mod input;
 pub(crate) mod output;
 
 use crate::exit::{ENDED, FAILED, Failure, Outcome, USAGE};
+use crate::lines;
+use crate::log::Verbosity;
 use crate::membership::Membership;
 use crate::quantity::messages;
 use crate::settings::{Found, Whom, flag_of};
@@ -20,8 +22,8 @@ use output::{Output, Written};
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
-    Batch, Config, Ended, FinishError, Group, HandleError, Handler, JoinError, MailError, Node, Publisher, SubgroupId,
-    View, ViewChange, ViewId,
+    Batch, Config, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, MailError, Node, Publisher,
+    Security, SubgroupId, View, ViewChange, ViewId,
 };
 use spindle_fabric::mail::{GroupName, Mailbox};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -101,16 +103,31 @@ pub(crate) struct Args {
     #[arg(long)]
     rejoin: bool,
 
+    /// Initialise the data directory, so that this seed's votes count. Only when the group is started for the first time: a seed that has
+    /// lost its disk must not do it again
+    #[arg(long, requires = "data_dir")]
+    init: bool,
+
+    /// Found a new group of those that wait with this process, although not every seed answers or a group was founded before.
+    ///
+    /// To be given to one process, when the members of the old group have all ended: a group that lives elsewhere continues beside the
+    /// new one. If a member of a group answers, that group is joined.
+    #[arg(long)]
+    found: bool,
+
     /// Tell what happens on the standard error, as one JSON object a line.
     ///
     /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid; blocked:
     /// true if the group runs, and too few of its members are left to let anybody in; with --seed-count, seeds: wanted, known, failed, unlike;
-    /// if there are any, unreached: a list of seed and why, and seeds_missing: how many more of the seeds a founder needs), "joined" (view, rank, id, members: a list of
-    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "evicted" (view, id, sent, delivered, unconfirmed), every
+    /// if there are any, unreached: a list of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds that have not answered, if there are any), "joined" (view, rank, id, members: a list of
+    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "conflict" (mine, theirs: two groups of this name, of which one has to be ended), "evicted" (view, id, sent, delivered, unconfirmed), every
     /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
     /// (message, status).
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// What the main thread waits for.
@@ -120,6 +137,8 @@ enum Event {
     View(ViewChange),
     /// Whether too few members are there to agree on the next view.
     Blocked(bool),
+    /// There is another group of this name.
+    Conflict(Incarnation, Incarnation),
     Sent(Sent),
     Written(Written),
     /// A thread of this process panicked.
@@ -172,18 +191,26 @@ impl Handler for Teller {
     fn blocked(&mut self, is_blocked: bool) {
         let _ = self.0.send(Event::Blocked(is_blocked));
     }
+
+    fn conflict(&mut self, mine: Incarnation, theirs: Incarnation) {
+        let _ = self.0.send(Event::Conflict(mine, theirs));
+    }
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     let json = args.json;
-    take_part(args).map_err(|failure| failure.told_as_json(json))
+    args.verbosity.begin(json).and_then(|()| take_part(args)).map_err(|failure| failure.told_as_json(json))
 }
 
 fn take_part(args: Args) -> Outcome {
     let (effective, subgroup) = args.settle()?;
     let found = Found::of(&effective)?;
     tell_warnings(&effective, args.json);
-    let config = effective.config()?;
+    let mut config = effective.config()?;
+    config.found = args.found;
+    if let Some(dir) = config.data_dir.as_ref().filter(|_| args.init) {
+        spindle::initialise_data_dir(dir, &config.group).map_err(|error| Failure::new(USAGE, error))?;
+    }
     let longest = config.subgroups.iter().find(|s| s.name == subgroup).map_or(0, |s| s.message_bytes_max);
     let longest = longest.max(config.object_bytes_max);
     let input = Input::open(&args.input, args.frames, longest)?;
@@ -194,9 +221,23 @@ fn take_part(args: Args) -> Outcome {
     let counts = Arc::new(Counts::new());
     let (publishers, for_input) = channel();
     let publishers = Some(publishers);
-    let (sent, silent, id, ids_max) = Default::default();
-    let mut member =
-        Member { args, found, config, subgroup, stop, events, happened, counts, publishers, sent, silent, id, ids_max };
+    let (sent, silent, id, ids_max, incarnation) = Default::default();
+    let mut member = Member {
+        args,
+        found,
+        config,
+        subgroup,
+        stop,
+        events,
+        happened,
+        counts,
+        publishers,
+        sent,
+        silent,
+        id,
+        ids_max,
+        incarnation,
+    };
     let node = member.try_join(&member.config).and_then(|joined| member.joined(joined))?;
     let mut group = member.start(node, output)?;
     let counts = Arc::clone(&member.counts);
@@ -230,6 +271,8 @@ struct Member {
     id: u64,
     /// The largest id that this process has seen in a view.
     ids_max: u64,
+    /// Which of the groups of its name the newest one is.
+    incarnation: u128,
 }
 
 impl Member {
@@ -256,13 +299,14 @@ impl Member {
         };
         let receiver = node.receiver(&self.subgroup).map_err(broken)?;
         let (id, rank, view) = (node.id(), node.rank(), Arc::clone(node.view()));
+        self.incarnation = node.incarnation();
         let group = node.start(Teller(self.events.clone()))?;
         self.see(&view);
         self.id = id.0;
         if self.args.json {
             let members = numbers(&view.members);
             let (view, rank, id) = (view.id.0, rank.0, id.0);
-            eprintln!("{}", json!({"event": "joined", "view": view, "rank": rank, "id": id, "members": members}));
+            lines::tell(json!({"event": "joined", "view": view, "rank": rank, "id": id, "members": members}));
         } else {
             eprintln!("view {}: {}; this is member {id}", view.id, list(&view.members));
         }
@@ -287,10 +331,12 @@ impl Member {
     fn work(&mut self, group: Group) -> Outcome<Option<(Arc<View>, Output)>> {
         let mut written = false;
         while !((self.sent || self.silent) && written) {
+            self.tell_of_certificate();
             match self.happened.recv_timeout(REPORT_EVERY) {
                 Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
                 Ok(Event::View(change)) => self.tell(&change),
                 Ok(Event::Blocked(is_blocked)) => views::tell_blocked(group.view().id, is_blocked, self.args.json),
+                Ok(Event::Conflict(mine, theirs)) => views::tell_conflict(mine, theirs, self.args.json),
                 Ok(Event::Sent(Sent::All)) => self.sent = true,
                 // The output says so, too, behind the last delivery.
                 Ok(Event::Sent(Sent::Ended | Sent::Halted)) => {}
@@ -321,6 +367,19 @@ impl Member {
             self.counts.print("finished");
         }
         Ok(None)
+    }
+
+    /// Warns if the certificate of this process expires soon, or was replaced by one of no use.
+    fn tell_of_certificate(&self) {
+        let Some(Security::Tls(identity)) = self.config.network.as_ref().map(|network| &network.security) else {
+            return;
+        };
+        for warning in identity.take_warnings() {
+            match self.args.json {
+                true => lines::tell(json!({"event": "warning", "message": warning.to_string()})),
+                false => eprintln!("warning: {warning}"),
+            }
+        }
     }
 
     /// The group goes on without this member, for good.
@@ -396,7 +455,7 @@ impl Member {
                 "event": "evicted", "view": last.0, "id": self.id, "sent": sent, "delivered": delivered,
                 "unconfirmed": unconfirmed,
             });
-            eprintln!("{object}");
+            lines::tell(object);
         } else {
             eprintln!("evicted from view {last}: the others went on without this member. It joins again");
         }
@@ -448,10 +507,9 @@ impl Member {
     }
 
     /// As [`join_as_new`](Self::join_as_new), in a group that spans hosts: this one's directory does not tell who is left of it, nor which ids
-    /// are taken. Joining asks the seeds, and draws an id. If this is the seed that founds groups, as many are wanted for that as ever, so that
-    /// it does not found one alone while the others go on.
+    /// are taken. Joining asks the seeds, and draws an id. A process that was a member founds no other group.
     fn join_from_afar(&self, last: ViewId) -> Outcome<Node> {
-        let config = Config { id: None, ..self.config.clone() };
+        let config = Config { id: None, was_member_of: Some(self.incarnation), found: false, ..self.config.clone() };
         match self.try_join(&config)? {
             Err(error @ JoinError::TimedOut { .. }) => {
                 let message = format!("evicted from view {last}, and the group was not found again: {error}");
@@ -479,7 +537,7 @@ fn nobody_left(last: ViewId) -> Failure {
 pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
     for problem in effective.warnings() {
         match json {
-            true => eprintln!("{}", json!({"event": "warning", "message": problem.to_string()})),
+            true => lines::tell(json!({"event": "warning", "message": problem.to_string()})),
             false => eprintln!("{problem}"),
         }
     }
@@ -487,7 +545,7 @@ pub(crate) fn tell_warnings(effective: &Effective, json: bool) {
 
 fn tell_silent(subgroup: &str, json: bool) {
     match json {
-        true => eprintln!("{}", json!({"event": "silent", "subgroup": subgroup})),
+        true => lines::tell(json!({"event": "silent", "subgroup": subgroup})),
         false => eprintln!("this member is no sender of subgroup {subgroup:?}: its input is not read"),
     }
 }

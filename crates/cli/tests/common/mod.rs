@@ -50,7 +50,7 @@ impl Scratch {
     /// The command, with these words.
     pub(crate) fn spindle<S: AsRef<std::ffi::OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
-        command.env("SPINDLE_RUNTIME_DIR", self.runtime_dir()).args(words);
+        command.env("SPINDLE_RUNTIME_DIR", self.runtime_dir()).env_remove("SPINDLE_LOG").args(words);
         command.stdin(Stdio::null());
         command
     }

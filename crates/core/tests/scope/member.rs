@@ -4,7 +4,7 @@ use spindle_core::ids::Time;
 use spindle_core::layout::membership;
 use spindle_core::ring::Kind;
 use spindle_core::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::rc::Rc;
@@ -53,13 +53,17 @@ pub(crate) struct Inputs {
     pub(crate) commits: u8,
     /// Deaths that are proven to it.
     pub(crate) died: Vec<Rank>,
-    /// Of the dead, and of those that gave up: those whose rows never came.
+    /// Deaths that are proven to it, where the tail of the row is lost.
     pub(crate) gone: Vec<Rank>,
     /// The dead whose connections break.
     pub(crate) lost: Vec<Rank>,
     /// Members that live.
     pub(crate) suspected: Vec<Rank>,
+    /// Members of which a suspicion is taken back.
+    pub(crate) trusted: Vec<Rank>,
     pub(crate) leaves: bool,
+    /// Whether the time has come at which it wanted to be polled.
+    pub(crate) late: bool,
 }
 
 /// A member that runs.
@@ -70,6 +74,17 @@ pub(crate) struct Running {
     pub(crate) shown: Id,
     /// Messages committed.
     pub(crate) sent: u8,
+    pub(crate) now: Time,
+    /// When it wants to be polled though nothing happens.
+    pub(crate) wake_at: Option<Time>,
+}
+
+/// Writes that land in the middle of a poll: the row of `rank` becomes this one when so many of its ballots have been loaded.
+#[derive(Clone)]
+pub(crate) struct Landing {
+    pub(crate) rank: Rank,
+    pub(crate) loads: u32,
+    pub(crate) row: Rc<Row>,
 }
 
 /// The table of one poll.
@@ -79,12 +94,26 @@ struct View<'a> {
     /// By rank; mine is `own`.
     others: &'a [Rc<Row>],
     own: Row,
+    landing: Option<Landing>,
+    /// How many ballots of the row that changes have been loaded.
+    loaded: Cell<u32>,
     events: Rc<RefCell<Vec<Event>>>,
 }
 
 impl View<'_> {
     fn row(&self, member: Rank) -> &[u8] {
-        if member == self.me { &self.own } else { &self.others[member.index()] }
+        match &self.landing {
+            _ if member == self.me => &self.own,
+            Some(Landing { rank, loads, row }) if *rank == member && self.loaded.get() >= *loads => row,
+            _ => &self.others[member.index()],
+        }
+    }
+
+    fn note_load(&self, member: Rank, at: u64) {
+        let is_ballot = at == membership::PROMISED || at == membership::ACCEPTED;
+        if is_ballot && self.landing.as_ref().is_some_and(|landing| landing.rank == member) {
+            self.loaded.set(self.loaded.get() + 1);
+        }
     }
 
     fn show(&self, range: Range<usize>) {
@@ -102,8 +131,9 @@ impl View<'_> {
 
 impl Rows for View<'_> {
     fn load(&self, member: Rank, at: u64) -> u64 {
-        let at = at as usize;
-        u64::from_le_bytes(self.row(member)[at..at + 8].try_into().unwrap())
+        let word = word(self.row(member), at);
+        self.note_load(member, at);
+        word
     }
 
     fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
@@ -123,7 +153,7 @@ impl Rows for View<'_> {
 impl Table for View<'_> {
     fn store(&mut self, at: u64, value: u64) {
         self.write(at as usize, &value.to_le_bytes());
-        if at == membership::COMMITTED {
+        if at == membership::DECIDED {
             self.events.borrow_mut().push(Event::Decided);
         }
     }
@@ -142,23 +172,32 @@ pub(crate) struct Polled {
     pub(crate) engine: Engine,
     pub(crate) row: Row,
     pub(crate) events: Vec<Event>,
-    /// Whether it has given up because all who could tell it how the view went on are gone.
-    pub(crate) is_stranded: bool,
+    pub(crate) now: Time,
+    pub(crate) wake_at: Option<Time>,
 }
 
 impl Running {
     /// What comes of the member if `inputs` happen and it then polls with `others`, by rank, in view.
-    pub(crate) fn poll(&self, memory: Memory, own: &Row, others: &[Rc<Row>], inputs: &Inputs) -> Polled {
+    pub(crate) fn poll(
+        &self,
+        memory: Memory,
+        own: &Row,
+        others: &[Rc<Row>],
+        landing: Option<Landing>,
+        inputs: &Inputs,
+    ) -> Polled {
         let mut engine = self.engine.fork();
         let me = engine.me();
         let events = Rc::new(RefCell::new(Vec::new()));
-        let mut view = View { me, memory, others, own: own.clone(), events: Rc::clone(&events) };
+        let (own, loaded) = (own.clone(), Cell::new(0));
+        let mut view = View { me, memory, others, own, landing, loaded, events: Rc::clone(&events) };
         for nth in self.sent..self.sent + inputs.commits {
             commit(&engine, &mut view, (me.0 as u8, nth));
         }
         inputs.died.iter().for_each(|rank| engine.member_died(*rank));
         inputs.gone.iter().for_each(|rank| engine.member_gone(*rank));
         inputs.lost.iter().chain(&inputs.suspected).for_each(|rank| engine.suspect(*rank));
+        inputs.trusted.iter().for_each(|rank| engine.trust(*rank));
         if inputs.leaves {
             engine.leave();
         }
@@ -175,23 +214,22 @@ impl Running {
                 events.borrow_mut().push(Event::Delivered((sender, nth)));
             });
         };
-        engine.poll(Time(0), &mut view, &mut upcall);
-        let is_stranded = engine.is_stranded();
-        if is_stranded {
-            engine.abandon(1, &mut view);
-        }
+        let now = self.wake_at.filter(|_| inputs.late).unwrap_or(self.now);
+        let wake_at = engine.poll(now, &mut view, &mut upcall).wake_at.filter(|at| *at > now);
         if memory != Memory::Shared {
             engine.admit(engine.view().members[me.index()]);
         }
         let own = view.own;
-        Polled { engine, row: own, events: events.take(), is_stranded }
+        Polled { engine, row: own, events: events.take(), now, wake_at }
     }
 
     /// What the member's application sends again, if it has ended.
     pub(crate) fn resends(&self, own: &Row) -> Vec<Message> {
         let others = self.engine.view().ranks().map(|_| Rc::new(own.clone())).collect::<Vec<_>>();
         let me = self.engine.me();
-        let view = View { me, memory: Memory::Posted, others: &others, own: own.clone(), events: Rc::default() };
+        let (memory, own_row) = (Memory::Posted, own.clone());
+        let (loaded, events) = (Cell::new(0), Rc::default());
+        let view = View { me, memory, others: &others, own: own_row, landing: None, loaded, events };
         let Some(mut resend) = self.engine.fork().resend(ALL) else { return Vec::new() };
         let next = std::iter::from_fn(|| resend.next(&view));
         next.map(|resent| {
@@ -211,6 +249,10 @@ impl Running {
             hasher.finish()
         })
     }
+}
+
+pub(crate) fn word(row: &[u8], at: u64) -> u64 {
+    u64::from_le_bytes(row[at as usize..at as usize + 8].try_into().unwrap())
 }
 
 fn commit(engine: &Engine, view: &mut View<'_>, (sender, nth): Message) {

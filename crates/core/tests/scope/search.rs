@@ -1,7 +1,7 @@
 //! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
 use crate::intern::{Id, Mix};
 use crate::member::{Event, Message};
-use crate::world::{CUT, Choice, MEMBERS, Scope, Standing, World};
+use crate::world::{CUT, Choice, MEMBERS, Midway, Scope, Standing, World};
 use spindle_core::Rank;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -10,8 +10,13 @@ use std::hash::Hasher;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Actors, links by writer and reader, suspicions used.
-const WORDS: usize = MEMBERS + MEMBERS * MEMBERS + 1;
+/// Actors, links by writer and reader, suspicions used, waits used.
+const WORDS: usize = MEMBERS + MEMBERS * MEMBERS + 2;
+const SUSPICIONS: usize = WORDS - 2;
+const WAITS: usize = WORDS - 1;
+
+/// An agreement that takes longer counts as blocked, in ns.
+const OVERDUE_NS: u64 = 4_000_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State([Id; WORDS]);
@@ -83,7 +88,7 @@ impl Search {
         let mut first = State([CUT; WORDS]);
         first.0[..members].copy_from_slice(&actors);
         for (from, to) in (0..members).flat_map(|from| (0..members).map(move |to| (from, to))) {
-            if from != to && !world.scope.is_absent(to, from) {
+            if from != to {
                 first.set_link(from, to, link);
             }
         }
@@ -167,15 +172,15 @@ impl Search {
         let is_dead = |member: &usize| self.standing(state, *member) == Standing::Dead;
         let dead = (0..self.members).filter(is_dead).fold(0, |dead, member| dead | 1 << member);
         let crashes = self.world.scope.crashes - u32::count_ones(dead);
-        let may_suspect = state.0[WORDS - 1] < u32::from(self.world.scope.suspicions);
+        let may_suspect = state.0[SUSPICIONS] < u32::from(self.world.scope.suspicions);
+        let may_wait = state.0[WAITS] < u32::from(self.world.scope.waits);
         for member in 0..self.members {
             if self.standing(state, member) != Standing::Running {
                 continue;
             }
             let links: [Id; MEMBERS] = std::array::from_fn(|from| state.link(from, member));
             let links = &links[..self.members];
-            let over = self.over(state, member);
-            let choices = self.world.choices(member, state.0[member], links, dead, over, may_suspect);
+            let choices = self.world.choices(member, state.0[member], links, dead, may_suspect, may_wait);
             for nth in 0..choices.len() {
                 self.polls(state, member, &choices, nth, crashes > 0, steps);
             }
@@ -189,7 +194,7 @@ impl Search {
                     let actor = self.world.dead(rank, state.0[rank]);
                     state = self.go(&state, rank, actor, 0, &[CUT; MEMBERS]);
                 }
-                let choices = self.world.choices(member, state.0[member], links, dead | dying, over, false);
+                let choices = self.world.choices(member, state.0[member], links, dead | dying, false, false);
                 for nth in (0..choices.len()).filter(|nth| choices[*nth].news & dying == dying) {
                     let before = steps.len();
                     self.polls(&state, member, &choices, nth, crashes > dying.count_ones(), steps);
@@ -197,13 +202,6 @@ impl Search {
                 }
             }
         }
-    }
-
-    /// Who has given up and is not heard by `member`, which is told instead: one bit a rank.
-    fn over(&self, state: &State, member: usize) -> u32 {
-        let absent = self.world.scope.absent.iter().filter(|(reader, _)| *reader == member);
-        let is_over = |other: &usize| self.standing(state, *other) == Standing::Evicted;
-        absent.map(|(_, other)| *other).filter(is_over).fold(0, |over, other| over | 1 << other)
     }
 
     /// A member polls, and does or does not die in the middle of it.
@@ -218,14 +216,16 @@ impl Search {
     ) {
         let choice = &choices[nth];
         let is_false = !choice.inputs.suspected.is_empty();
-        let is_chance = is_false || choice.inputs.leaves;
+        let is_chance = is_false || choice.inputs.leaves || !choice.inputs.trusted.is_empty();
+        let is_late = choice.inputs.late;
         let deaths = if may_crash { &choice.deaths[..] } else { &[] };
         for behind in 0..=deaths.len() {
             let mut to = match behind.checked_sub(1) {
                 None => self.go(state, member, choice.after, choice.output, &choice.links),
                 Some(nth) => self.go(state, member, deaths[nth].0, deaths[nth].1, &[CUT; MEMBERS]),
             };
-            to.0[WORDS - 1] += u32::from(is_false);
+            to.0[SUSPICIONS] += u32::from(is_false);
+            to.0[WAITS] += u32::from(is_late);
             let choice = (Rc::clone(choices), nth);
             let dies_behind = (behind > 0).then_some(behind);
             steps.push(Step { member, choice, dies_behind, chance: is_chance || behind > 0, to });
@@ -262,7 +262,13 @@ impl Search {
             let [one, other] = [one, other].map(|id| self.world.decision(id));
             return Some(format!("two decisions: {one:?} and {other:?}"));
         }
-        if self.world.scope.suspicions == 0 && self.world.scope.absent.is_empty() {
+        let dead =
+            (0..).zip(&faces).filter(|(_, face)| face.0 == Standing::Dead).fold(0, |dead, (rank, _)| dead | 1 << rank);
+        let decided = faces.iter().find_map(|(_, _, decision)| *decision);
+        if let Some(decision) = decided.filter(|decision| !self.world.may_decide(*decision, dead)) {
+            return Some(format!("too few consent to {:?}", self.world.decision(decision)));
+        }
+        if self.world.scope.suspicions == 0 {
             let running =
                 actors.iter().take(self.members).filter_map(|actor| self.world.actor_of(*actor).running.as_ref());
             for engine in running.map(|running| &running.engine) {
@@ -298,33 +304,31 @@ impl Search {
             let missed = actors.iter().position(|actor| self.world.lists.get(actor.delivered).len() != all);
             return missed.map(|member| format!("member {member} misses messages, and nothing moves any more"));
         }
+        let wants_time =
+            actors.iter().any(|actor| actor.running.as_ref().is_some_and(|running| running.wake_at.is_some()));
         let mut goes_on = false;
         let mut blocked = false;
         for (member, actor) in actors.iter().enumerate() {
             goes_on |= actor.standing == Standing::Ended;
             let Some(running) = &actor.running else { continue };
             let engine = &running.engine;
-            // Who follows waits as its leader does.
-            let leader = engine.leader().index();
-            let leads = actors[leader].running.is_some();
-            if !leads {
-                return Some(format!("member {member} waits for ever for {leader}, which does not run"));
-            }
-            let count = self.world.count(state.0[leader], |rank| state.link(rank, leader));
-            if count.is_quorum() || count.is_all() {
-                return Some(format!("member {member} waits for ever, although {leader} has nothing to wait for"));
-            }
-            if engine.leader() == engine.me() && !engine.is_blocked() {
-                return Some(format!("member {member} has no quorum and does not say so"));
-            }
             blocked = true;
+            let has_quorum = self.world.has_quorum(state.0[member]);
+            // A member that is out of time waits for its turn.
+            let is_out_of_time = state.0[WAITS] == u32::from(self.world.scope.waits) && wants_time;
+            if has_quorum && !is_out_of_time {
+                return Some(format!("member {member} waits for ever, although it has nothing to wait for"));
+            }
+            let is_overdue = running.now.0 > OVERDUE_NS;
+            if engine.is_blocked() == has_quorum && !is_overdue || !engine.is_blocked() && !has_quorum {
+                return Some(format!("member {member} is wrong about whether it is blocked"));
+            }
         }
         self.blocked += u64::from(blocked);
         let nobody = !goes_on && !blocked && actors.iter().any(|actor| actor.standing != Standing::Dead);
         self.nobody += u64::from(nobody);
-        let Scope { crashes, suspicions, absent, .. } = &self.world.scope;
-        if nobody && *crashes == 0 && *suspicions < 3 && absent.is_empty() {
-            return Some("nobody is left, although no three suspected each other".to_owned());
+        if nobody && self.world.scope.crashes == 0 {
+            return Some("no member is left, although none crashed".to_owned());
         }
         None
     }
@@ -362,17 +366,24 @@ impl Search {
         for (from, take) in choice.takes.iter().enumerate().filter(|(_, take)| **take > 0) {
             let _ = write!(text, ", with {take} writes of {from}");
         }
+        if let Some(Midway { rank, before, loads }) = choice.midway {
+            let _ = write!(text, ", of which those behind {before} of {rank} land behind {loads} loads of its ballots");
+        }
         let inputs = &choice.inputs;
         let news = [
             ("told of the death of", &inputs.died),
-            ("told of the unheard end of", &inputs.gone),
+            ("told of the death of, and not of all that it wrote,", &inputs.gone),
             ("cut off from", &inputs.lost),
             ("suspecting", &inputs.suspected),
+            ("trusting again", &inputs.trusted),
         ];
         for (what, ranks) in news {
             if !ranks.is_empty() {
                 let _ = write!(text, ", {what} {ranks:?}");
             }
+        }
+        if inputs.late {
+            let _ = write!(text, ", when its time has come");
         }
         if inputs.leaves {
             let _ = write!(text, ", leaving");
@@ -396,7 +407,7 @@ impl Search {
                 let _ = write!(text, ", wedges");
             }
             if after.ballot() != before.ballot() {
-                let _ = write!(text, ", holds {:?}", after.ballot());
+                let _ = write!(text, ", promises {:?}", after.ballot());
             }
         }
         if self.world.actor_of(choice.after).standing != Standing::Running {

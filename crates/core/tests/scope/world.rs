@@ -8,7 +8,8 @@
 //!   with the next poll, and everybody else can do the same in both.
 //! - A poll that takes nothing and changes nothing is no step. A write that changes nothing is none.
 use crate::intern::{Id, Interner, Memo};
-use crate::member::{Event, Inputs, Memory, Message, Row, Running, Write};
+use crate::member::{Event, Inputs, Landing, Memory, Message, Row, Running, Write, word};
+use spindle_core::ids::Time;
 use spindle_core::layout::membership;
 use spindle_core::*;
 use std::fmt;
@@ -23,17 +24,29 @@ pub(crate) struct Scope {
     /// Whether all messages are committed before the first poll, and not at any time.
     pub(crate) early: bool,
     pub(crate) crashes: u32,
-    /// Whether a death is proven to the survivors, and not suspected.
-    pub(crate) proofs: bool,
+    pub(crate) proofs: Proofs,
     /// Suspicions of members that live.
     pub(crate) suspicions: u8,
+    /// Whether suspicions of members that live may be taken back.
+    pub(crate) revocable: bool,
+    /// How often, in all, a member waits until the time at which it wanted to be polled.
+    pub(crate) waits: u8,
     /// Whether the member of the highest rank may leave: the view ends then without a suspicion.
     pub(crate) leaves: bool,
-    /// Members whose rows never come to others: the reader, and whose row it is. The reader suspects the other from the start.
-    pub(crate) absent: Vec<(usize, usize)>,
-    /// Whether a reader takes the row that never came for the last word of a member that has died.
-    pub(crate) mistaken: bool,
     pub(crate) memory: Memory,
+    /// Whether writes of one peer, an acceptance among them, may land between any two loads of its ballots in one poll.
+    pub(crate) landings: bool,
+}
+
+/// How a death becomes known to the survivors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Proofs {
+    /// It is proven, and all that the dead one wrote is there.
+    Final,
+    /// It is proven, and the tail of what the dead one wrote is lost.
+    Torn,
+    /// The connection breaks, and the tail is lost.
+    Missing,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,10 +62,9 @@ pub(crate) struct Actor {
     /// As long as it runs.
     pub(crate) running: Option<Running>,
     pub(crate) delivered: Id,
-    /// Of whose ends it has heard, which of them are proven deaths, and of which it can't read the row: one bit a rank.
+    /// Of whose ends it has heard, and which of them are proven deaths with final rows: one bit a rank.
     told: u8,
     proven: u8,
-    gone: u8,
     pub(crate) decision: Option<Id>,
 }
 
@@ -68,8 +80,19 @@ struct ActorKey {
     delivered: Id,
     told: u8,
     proven: u8,
-    gone: u8,
+    times: [Option<u64>; 2],
     decision: Option<Id>,
+}
+
+/// Writes that land in the middle of a poll.
+#[derive(Clone, Copy)]
+pub(crate) struct Midway {
+    /// The peer that wrote them.
+    pub(crate) rank: usize,
+    /// How many of those that the poll takes have landed before.
+    pub(crate) before: usize,
+    /// Behind how many loads of its ballots the others land.
+    pub(crate) loads: u32,
 }
 
 /// One step of one member.
@@ -79,6 +102,7 @@ pub(crate) struct Choice {
     pub(crate) news: u32,
     /// By rank, how many writes it takes.
     pub(crate) takes: Vec<usize>,
+    pub(crate) midway: Option<Midway>,
     /// By rank, the links to it behind that.
     pub(crate) links: Vec<Id>,
     pub(crate) after: Id,
@@ -92,6 +116,10 @@ pub(crate) const MEMBERS: usize = 5;
 
 /// A link on which nothing will be read any more.
 pub(crate) const CUT: Id = 0;
+
+/// Loads of one row's ballots in one poll behind which writes may land: the promise, the acceptance, and the acceptance again before its
+/// value is read, and behind that.
+const LOADS: u32 = 4;
 
 pub(crate) struct World {
     pub(crate) scope: Scope,
@@ -107,7 +135,7 @@ pub(crate) struct World {
     landed: Memo<(Id, Id), Id>,
     extended: Memo<(Id, Id), Id>,
     deaths: Memo<Id, Id>,
-    polls: Memo<[Id; 2 + MEMBERS], (Id, Id)>,
+    polls: Memo<[Id; 4 + MEMBERS], (Id, Id)>,
     choices: Memo<[Id; 2 + MEMBERS], Rc<Vec<Choice>>>,
     pub(crate) polled: u64,
     /// What was found to be wrong.
@@ -126,10 +154,11 @@ impl World {
             order: Order::Total,
             window: scope.messages.iter().copied().max().unwrap_or(0).max(1).into(),
             message_bytes_max: 2,
+            leftover_bytes_max: 0,
             members,
         };
         let members = (0..scope.members as u64).map(MemberId).collect();
-        let view = spindle_core::View { id: ViewId(1), members, subgroups: vec![subgroup] };
+        let view = spindle_core::View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![subgroup] };
         let mut world = World {
             scope,
             rows: Interner::new(),
@@ -158,10 +187,8 @@ impl World {
         let actors = view
             .ranks()
             .map(|rank| {
-                let mut engine = engine(rank).fork();
-                let absent = world.scope.absent.iter().filter(|(reader, _)| *reader == rank.index());
-                absent.for_each(|(_, other)| engine.suspect(Rank(*other as u32)));
-                let running = Running { engine, row, shown: row, sent: 0 };
+                let engine = engine(rank).fork();
+                let running = Running { engine, row, shown: row, sent: 0, now: Time(0), wake_at: None };
                 world.actor(
                     rank.index(),
                     Actor {
@@ -170,13 +197,16 @@ impl World {
                         delivered,
                         told: 0,
                         proven: 0,
-                        gone: 0,
                         decision: None,
                     },
                 )
             })
             .collect();
         (world, link, actors)
+    }
+
+    pub(crate) fn row(&self, id: Id) -> Rc<Row> {
+        Rc::clone(self.rows.get(id))
     }
 
     pub(crate) fn actor_of(&self, id: Id) -> &Rc<Actor> {
@@ -214,7 +244,7 @@ impl World {
             delivered: actor.delivered,
             told: actor.told,
             proven: actor.proven,
-            gone: actor.gone,
+            times: running.map_or([None; 2], |running| [Some(running.now.0), running.wake_at.map(|at| at.0)]),
             decision: actor.decision,
         };
         let id = self.keys.id(key);
@@ -224,18 +254,17 @@ impl World {
         id
     }
 
-    /// What `me` can do where the links to it are these, by rank, and `dead` have died and `over`, whose rows it does not have, have
-    /// given up: one bit a rank.
+    /// What `me` can do where the links to it are these, by rank, and `dead` have died: one bit a rank.
     pub(crate) fn choices(
         &mut self,
         me: usize,
         actor: Id,
         links: &[Id],
         dead: u32,
-        over: u32,
         may_suspect: bool,
+        may_wait: bool,
     ) -> Rc<Vec<Choice>> {
-        let mask = u32::from(may_suspect) << 31 | over << MEMBERS | dead;
+        let mask = u32::from(may_suspect) << 31 | u32::from(may_wait) << 30 | dead;
         let mut key = [CUT; 2 + MEMBERS];
         key[..2].copy_from_slice(&[actor, mask]);
         key[2..2 + links.len()].copy_from_slice(links);
@@ -243,7 +272,7 @@ impl World {
             return Rc::clone(known);
         }
         let mut choices = Vec::new();
-        for inputs in self.inputs(me, actor, dead, over, may_suspect) {
+        for inputs in self.inputs(me, actor, dead, may_suspect, may_wait) {
             self.choose(me, actor, links, dead, inputs, &mut choices);
         }
         let choices = Rc::new(choices);
@@ -252,11 +281,11 @@ impl World {
     }
 
     /// All that may happen to it before its poll.
-    fn inputs(&self, me: usize, actor: Id, dead: u32, over: u32, may_suspect: bool) -> Vec<Inputs> {
+    fn inputs(&self, me: usize, actor: Id, dead: u32, may_suspect: bool, may_wait: bool) -> Vec<Inputs> {
         let actor = self.actor_of(actor);
         let running = actor.running.as_ref().expect("who has stopped has no choice");
         let left = self.scope.messages.get(me).map_or(0, |count| count - running.sent);
-        let untold = (dead | over) & !u32::from(actor.told);
+        let untold = dead & !u32::from(actor.told);
         let untold: Vec<Rank> =
             (0..self.scope.members as u32).filter(|rank| untold >> rank & 1 == 1).map(Rank).collect();
         let mut all = Vec::new();
@@ -266,15 +295,26 @@ impl World {
             for mask in 0..1u32 << untold.len() {
                 let told = (0..).zip(&untold).filter(|(i, _)| mask >> i & 1 == 1).map(|(_, rank)| *rank);
                 let told: Vec<Rank> = told.collect();
-                let is_absent = |rank: &Rank| !self.scope.mistaken && self.scope.is_absent(me, rank.index());
-                let (gone, told): (Vec<Rank>, Vec<Rank>) = told.into_iter().partition(is_absent);
-                let (died, lost) = if self.scope.proofs { (told, vec![]) } else { (vec![], told) };
+                let (mut died, mut gone, mut lost) = <(Vec<Rank>, Vec<Rank>, Vec<Rank>)>::default();
+                *(match self.scope.proofs {
+                    Proofs::Final => &mut died,
+                    Proofs::Torn => &mut gone,
+                    Proofs::Missing => &mut lost,
+                }) = told;
                 all.push(Inputs { commits, died, gone, lost, ..Inputs::default() });
             }
-            let alive = (0..self.scope.members as u32).map(Rank).filter(|rank| {
-                rank.index() != me && dead >> rank.0 & 1 == 0 && !running.engine.suspects(*rank) && may_suspect
-            });
-            all.extend(alive.map(|rank| Inputs { commits, suspected: vec![rank], ..Inputs::default() }));
+            let alive = (0..self.scope.members as u32).map(Rank);
+            let alive = alive.filter(|rank| rank.index() != me && dead >> rank.0 & 1 == 0);
+            for rank in alive {
+                if !running.engine.suspects(rank) && may_suspect {
+                    all.push(Inputs { commits, suspected: vec![rank], ..Inputs::default() });
+                } else if running.engine.suspects(rank) && self.scope.revocable {
+                    all.push(Inputs { commits, trusted: vec![rank], ..Inputs::default() });
+                }
+            }
+            if may_wait && running.wake_at.is_some() {
+                all.push(Inputs { commits, late: true, ..Inputs::default() });
+            }
             if self.scope.leaves && me + 1 == self.scope.members && !running.engine.is_wedged() {
                 all.push(Inputs { commits, leaves: true, ..Inputs::default() });
             }
@@ -289,19 +329,24 @@ impl World {
         let least: Vec<usize> =
             ranks().map(|rank| if inputs.died.contains(&rank) { most[rank.index()] } else { 0 }).collect();
         // Without proof a death is noticed by a connection that breaks: what is on the way is lost with it.
-        let breaks: Vec<bool> = ranks().map(|rank| inputs.lost.contains(&rank)).collect();
+        let breaks: Vec<bool> =
+            ranks().map(|rank| inputs.lost.contains(&rank) || inputs.gone.contains(&rank)).collect();
         let idle = (inputs == Inputs::default()).then_some((actor, 0));
         let news = inputs.died.iter().chain(&inputs.gone).chain(&inputs.lost).fold(0, |news, rank| news | 1 << rank.0);
         let may_die = dead.count_ones() < self.scope.crashes;
         let mut found: Vec<(Vec<usize>, (Id, Id))> = Vec::new();
-        let mut takes = least.clone();
-        loop {
+        for (takes, midway) in self.takes(links, &least, &most) {
             let mut sources = [0; MEMBERS];
             let sources = &mut sources[..links.len()];
+            let row = |rank: usize, take: usize| self.links.get(links[rank]).get(take).copied().unwrap_or(0);
             for (rank, source) in sources.iter_mut().enumerate() {
-                *source = self.links.get(links[rank]).get(takes[rank]).copied().unwrap_or(0);
+                *source = row(rank, takes[rank]);
             }
-            let result = self.poll(me, actor, sources, &inputs);
+            let lands = midway.map(|Midway { rank, before, loads }| {
+                let after = std::mem::replace(&mut sources[rank], row(rank, before));
+                (rank, loads, after)
+            });
+            let result = self.poll(me, actor, sources, lands, &inputs);
             let as_smaller = |(other, same): &(Vec<usize>, _)| {
                 *same == result && other.iter().zip(&takes).all(|(other, mine)| other <= mine)
             };
@@ -318,33 +363,61 @@ impl World {
                 let links = left.into_iter().map(|left| left.map_or(CUT, |left| self.links.id(left))).collect();
                 let events = if may_die { self.outputs.get(output).len() } else { 0 };
                 let deaths = (1..events).map(|count| self.dies(me, actor, after, output, count)).collect();
-                choices.push(Choice {
-                    inputs: inputs.clone(),
-                    news,
-                    takes: takes.clone(),
-                    links,
-                    after,
-                    output,
-                    deaths,
-                });
+                choices.push(Choice { inputs: inputs.clone(), news, takes, midway, links, after, output, deaths });
             }
-            // Like an odometer, so that smaller ones come first.
-            let Some(wheel) = (0..takes.len()).find(|rank| takes[*rank] < most[*rank]) else { return };
-            takes[wheel] += 1;
-            takes[..wheel].copy_from_slice(&least[..wheel]);
         }
     }
 
+    /// How many writes of each peer a poll may take, smaller ones first; and then with some of them landing in the middle of it, an
+    /// acceptance among them.
+    fn takes(&self, links: &[Id], least: &[usize], most: &[usize]) -> Vec<(Vec<usize>, Option<Midway>)> {
+        let mut all = vec![(least.to_vec(), None)];
+        let mut takes = least.to_vec();
+        // Like an odometer.
+        while let Some(wheel) = (0..takes.len()).find(|rank| takes[*rank] < most[*rank]) {
+            takes[wheel] += 1;
+            takes[..wheel].copy_from_slice(&least[..wheel]);
+            all.push((takes.clone(), None));
+        }
+        let whole = if self.scope.landings { all.len() } else { 0 };
+        for nth in 0..whole {
+            let takes = all[nth].0.clone();
+            for rank in 0..takes.len() {
+                let accepted = |take: usize| self.accepted(links[rank], take);
+                let befores = (least[rank]..takes[rank]).filter(|before| accepted(*before) != accepted(takes[rank]));
+                let midway = |before| (1..=LOADS).map(move |loads| Midway { rank, before, loads });
+                all.extend(befores.flat_map(midway).map(|midway| (takes.clone(), Some(midway))));
+            }
+        }
+        all
+    }
+
+    /// The acceptance that the row at the end of a link shows when so many of the writes on it have landed.
+    fn accepted(&self, link: Id, take: usize) -> u64 {
+        word(self.rows.get(self.links.get(link)[take]), membership::ACCEPTED)
+    }
+
     /// What a poll makes of the member, and what others may notice of it.
-    fn poll(&mut self, me: usize, actor: Id, sources: &[Id], inputs: &Inputs) -> (Id, Id) {
+    fn poll(
+        &mut self,
+        me: usize,
+        actor: Id,
+        sources: &[Id],
+        lands: Option<(usize, u32, Id)>,
+        inputs: &Inputs,
+    ) -> (Id, Id) {
         let bits = |ranks: &[Rank]| ranks.iter().fold(0u32, |bits, rank| bits | 1 << rank.0);
         let (died, lost, suspected) = (bits(&inputs.died), bits(&inputs.lost), bits(&inputs.suspected));
-        let gone = bits(&inputs.gone);
-        let sets = [gone, died, lost, suspected].into_iter().fold(0, |sets, set| sets << MEMBERS | set);
-        let happens = u32::from(inputs.leaves) << 31 | u32::from(inputs.commits) << (4 * MEMBERS) | sets;
-        let mut key = [0; 2 + MEMBERS];
+        let (gone, trusted) = (bits(&inputs.gone), bits(&inputs.trusted));
+        let sets = [gone, died, lost, suspected, trusted].into_iter().fold(0, |sets, set| sets << MEMBERS | set);
+        let flags = u32::from(inputs.leaves) << 31 | u32::from(inputs.late) << 30;
+        let happens = flags | u32::from(inputs.commits) << (5 * MEMBERS) | sets;
+        let mut key = [0; 4 + MEMBERS];
         key[..2].copy_from_slice(&[actor, happens]);
         key[2..2 + sources.len()].copy_from_slice(sources);
+        if let Some((rank, loads, row)) = lands {
+            key[2 + MEMBERS..].copy_from_slice(&[1 + rank as Id + loads * MEMBERS as u32, row]);
+        }
         if let Some(known) = self.polls.get(&key) {
             return *known;
         }
@@ -353,7 +426,12 @@ impl World {
         let running = before.running.as_ref().expect("who has stopped polls no more");
         let own = Rc::clone(self.rows.get(running.row));
         let others: Vec<Rc<Row>> = sources.iter().map(|row| Rc::clone(self.rows.get(*row))).collect();
-        let polled = running.poll(self.scope.memory, &own, &others, inputs);
+        let landing = lands.map(|(rank, loads, row)| {
+            let row = Rc::clone(self.rows.get(row));
+            Landing { rank: Rank(rank as u32), loads, row }
+        });
+        let landed = landing.as_ref().map(|landing| (landing.rank, Rc::clone(&landing.row)));
+        let polled = running.poll(self.scope.memory, &own, &others, landing, inputs);
         let engine = &polled.engine;
 
         let mut delivered = self.lists.get(before.delivered).to_vec();
@@ -363,15 +441,19 @@ impl World {
         }));
         self.check_list(me, &delivered);
         let (told, proven) = (before.told | (died | gone | lost) as u8, before.proven | died as u8);
-        let gone = before.gone | gone as u8;
-        let leads = |decision: &&Decision| before.decision.is_none() && decision.ballot.leader == engine.me();
-        if engine.decision().filter(leads).is_some() {
-            self.check_quorum(engine, &polled.row, &others, proven, gone);
+        let knows = |row: &Row| word(row, membership::DECIDED) != 0;
+        let mut seen: Vec<(Rank, &Row)> = (0..).map(Rank).zip(others.iter().map(|row| &**row)).collect();
+        seen.extend(landed.as_ref().map(|(rank, row)| (*rank, &**row)));
+        seen.retain(|(rank, _)| *rank != engine.me());
+        let is_first = before.decision.is_none() && !seen.iter().any(|(_, row)| knows(row));
+        if let Some(decision) = engine.decision().filter(|_| is_first) {
+            let ballot = decision.ballot;
+            seen.push((engine.me(), &polled.row));
+            self.check_quorum(engine, ballot, &seen, proven);
         }
         let decision = engine.decision().map(|decision| (decision.next.clone(), decision.trims.clone()));
         let decision = decision.map(|decision| self.decisions.id(decision));
         let standing = match engine.state() {
-            State::Running if polled.is_stranded => Standing::Evicted,
             State::Running => Standing::Running,
             State::Ended => Standing::Ended,
             State::Evicted => Standing::Evicted,
@@ -394,15 +476,17 @@ impl World {
             shown = after;
             before != after
         });
-        let running = Running { row: self.rows.id(row.clone()), shown, engine: polled.engine.fork(), sent };
+        let (now, wake_at) = (polled.now, polled.wake_at);
+        let row_id = self.rows.id(row.clone());
+        let running = Running { row: row_id, shown, engine: polled.engine.fork(), sent, now, wake_at };
         if standing == Standing::Ended {
             self.check_end(me, polled.engine, &running, &row, &delivered);
         }
         let delivered = self.lists.id(delivered);
         let runs = standing == Standing::Running;
         let after = match runs {
-            true => Actor { standing, running: Some(running), delivered, told, proven, gone, decision },
-            false => Actor { standing, running: None, delivered, told: 0, proven: 0, gone: 0, decision },
+            true => Actor { standing, running: Some(running), delivered, told, proven, decision },
+            false => Actor { standing, running: None, delivered, told: 0, proven: 0, decision },
         };
         let after = self.actor(me, after);
         let output = self.outputs.id(events);
@@ -435,7 +519,7 @@ impl World {
             }
         }
         let delivered = self.lists.id(delivered);
-        let dead = Actor { standing: Standing::Dead, running: None, delivered, told: 0, proven: 0, gone: 0, decision };
+        let dead = Actor { standing: Standing::Dead, running: None, delivered, told: 0, proven: 0, decision };
         (self.actor(me, dead), cut)
     }
 
@@ -474,12 +558,24 @@ impl World {
     }
 
     /// What a member that runs, and knows all that there is to know, counts.
-    pub(crate) fn count(&self, actor: Id, link: impl Fn(usize) -> Id) -> Count {
+    /// Whether the members that it trusts are enough for it, with the deaths of which it knows.
+    pub(crate) fn has_quorum(&self, actor: Id) -> bool {
         let actor = self.actor_of(actor);
-        let row = |rank: usize| self.links.get(link(rank)).last().map_or(0, |row| *row);
-        let rows: Vec<Rc<Row>> = (0..self.scope.members).map(|rank| Rc::clone(self.rows.get(row(rank)))).collect();
         let engine = &actor.running.as_ref().expect("it runs").engine;
-        Count::of(engine, &rows, actor.proven, actor.gone)
+        let (with, without): (Vec<Rank>, Vec<Rank>) = engine.view().ranks().partition(|rank| !engine.suspects(*rank));
+        let dead = without.iter().filter(|rank| actor.proven >> rank.0 & 1 == 1).count();
+        2 * with.len() + dead > self.scope.members
+    }
+
+    /// Whether enough members go on, or leave, to leave out the others where `dead` have died: one bit a rank.
+    pub(crate) fn may_decide(&self, decision: Id, dead: u32) -> bool {
+        let members = self.scope.members;
+        let leaves = |rank: usize| self.scope.leaves && rank + 1 == members;
+        let next = &self.decision(decision).0;
+        let consents = |rank: usize| next.rank_of(MemberId(rank as u64)).is_some() || leaves(rank);
+        let (with, without): (Vec<usize>, Vec<usize>) = (0..members).partition(|rank| consents(*rank));
+        let dead = without.iter().filter(|rank| dead >> *rank & 1 == 1).count();
+        2 * with.len() + dead > members
     }
 
     fn fail(&mut self, what: String) {
@@ -496,17 +592,23 @@ impl World {
         }
     }
 
-    /// INV-QUORUM, by what the leader's own copies say: all whom it does not suspect carry its ballot, and they are a quorum.
-    fn check_quorum(&mut self, engine: &Engine, own: &Row, others: &[Rc<Row>], proven: u8, gone: u8) {
+    /// INV-QUORUM, by the rows as the member that decides sees them, of which one may change meanwhile: more accept the ballot than those
+    /// that may know of something else.
+    fn check_quorum(&mut self, engine: &Engine, ballot: Ballot, seen: &[(Rank, &Row)], proven: u8) {
+        let rows = |rank: &Rank| {
+            let rank = *rank;
+            seen.iter().filter(move |(of, _)| *of == rank).map(|(_, row)| *row)
+        };
+        let read = |row: &Row, at| word(row, at) & !1;
         let all: Vec<Rank> = engine.view().ranks().collect();
-        let with: Vec<Rank> = all.iter().copied().filter(|rank| !engine.suspects(*rank)).collect();
-        if !Count::of(engine, others, proven, gone).is_quorum() {
-            self.fail(format!("{} decides with {} of {}", engine.me(), with.len(), all.len()));
-        }
-        let row = |rank: Rank| if rank == engine.me() { own } else { &*others[rank.index()] };
-        let ballot = |rank: Rank| word(row(rank), membership::BALLOT) >> 1;
-        if let Some(rank) = with.iter().find(|rank| ballot(**rank) != ballot(engine.me())) {
-            self.fail(format!("{} decides, but {rank} has not acknowledged it", engine.me()));
+        let code = u64::from(ballot.round) << 32 | (u64::from(ballot.leader.0) + 1) << 1;
+        let accepts = |rank: &Rank| rows(rank).any(|row| read(row, membership::ACCEPTED) == code);
+        let (with, without): (Vec<Rank>, Vec<Rank>) = all.iter().partition(|rank| accepts(rank));
+        let promises = |row: &Row| read(row, membership::PROMISED).max(read(row, membership::ACCEPTED));
+        let is_final = |rank: &Rank| proven >> rank.0 & 1 == 1 || rows(rank).any(is_final);
+        let dead = without.iter().filter(|rank| is_final(rank) && rows(rank).all(|row| promises(row) <= code)).count();
+        if 2 * with.len() + dead <= all.len() {
+            self.fail(format!("{} decides with {} of {}, {dead} dead", engine.me(), with.len(), all.len()));
         }
     }
 
@@ -531,54 +633,6 @@ impl World {
     }
 }
 
-fn word(row: &Row, at: u64) -> u64 {
-    u64::from_le_bytes(row[at as usize..at as usize + 8].try_into().unwrap())
-}
-
-/// How many members stand how to one of them.
-pub(crate) struct Count {
-    /// Whom it does not suspect, itself included.
-    with: usize,
-    /// The others, but for the dead that it has heard to the end. Those of them that suspected it are among these, if it suspects
-    /// somebody behind itself who may live.
-    against: usize,
-    /// The others that do nothing any more, unheard.
-    gone: usize,
-    /// The others that may live.
-    unsure: usize,
-}
-
-impl Count {
-    fn of(engine: &Engine, rows: &[Rc<Row>], proven: u8, gone: u8) -> Count {
-        let (with, without): (Vec<Rank>, Vec<Rank>) = engine.view().ranks().partition(|rank| !engine.suspects(*rank));
-        let row = |rank: &Rank| &rows[rank.index()];
-        let (dead, unheard): (Vec<Rank>, Vec<Rank>) =
-            without.into_iter().partition(|rank| proven >> rank.0 & 1 == 1 || is_final(row(rank)));
-        let has_rival = unheard.iter().any(|rank| *rank > engine.me());
-        let is_against = |rank: &&Rank| word(row(rank), membership::SUSPECTED) >> engine.me().0 & 1 == 1;
-        let turned = if has_rival { dead.iter().filter(is_against).count() } else { 0 };
-        let gone = unheard.iter().filter(|rank| gone >> rank.0 & 1 == 1).count();
-        Count { with: with.len(), against: unheard.len() + turned, gone, unsure: unheard.len() - gone }
-    }
-
-    /// More than are against it; or as many, if these are all gone.
-    pub(crate) fn is_quorum(&self) -> bool {
-        self.with > self.against || self.with == self.against && self.against == self.gone
-    }
-
-    /// Nobody lives who could tell more.
-    pub(crate) fn is_all(&self) -> bool {
-        self.unsure == 0
-    }
-}
-
-impl Scope {
-    /// Whether the row of `other` never comes to `reader`.
-    pub(crate) fn is_absent(&self, reader: usize, other: usize) -> bool {
-        self.absent.contains(&(reader, other))
-    }
-}
-
 /// Whether its owner says in it that it will write no more.
 fn is_final(row: &Row) -> bool {
     word(row, membership::LEFT) != 0 || word(row, membership::ABANDONED) != 0
@@ -586,15 +640,12 @@ fn is_final(row: &Row) -> bool {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scope { members, messages, early, crashes, proofs, suspicions, leaves, absent, mistaken, memory } = self;
+        let Scope { members, messages, early, crashes, proofs, suspicions, revocable, waits, .. } = self;
         let when = if *early { "first" } else { "at any time" };
-        let proof = if *proofs { "proven" } else { "unproven" };
-        write!(f, "{members} members, {messages:?} messages sent {when}, {crashes} crashes {proof}, ")?;
-        let leaving = if *leaves { "one may leave, " } else { "" };
-        for (reader, other) in absent {
-            write!(f, "{reader} never sees {other}, ")?;
-        }
-        let mistaken = if *mistaken { "and takes that for its last word, " } else { "" };
-        write!(f, "{mistaken}{suspicions} false suspicions, {leaving}memory {memory:?}")
+        write!(f, "{members} members, {messages:?} messages sent {when}, {crashes} crashes ({proofs:?}), ")?;
+        let leaving = if self.leaves { "one may leave, " } else { "" };
+        let back = if *revocable { " that may be taken back" } else { "" };
+        write!(f, "{suspicions} false suspicions{back}, {waits} waits, {leaving}memory {:?}", self.memory)?;
+        if self.landings { write!(f, ", read while writes land") } else { Ok(()) }
     }
 }

@@ -134,7 +134,10 @@ impl BulkLinks {
         if let Some(rank) = peers.iter().copied().find(|peer| links[peer.index()].is_none()) {
             return Err(BulkLinksError::Connections { rank, times: 0, expected: 1, me });
         }
-        let unread = Vec::with_capacity(links.len());
+        let mut unread = Vec::with_capacity(links.len());
+        // A stream may have read more than its hello before it was handed over, and the descriptor does not tell of that.
+        let has_arrived = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.stream.has_arrived());
+        unread.extend((0..).map(Rank).zip(&links).filter(|(_, link)| has_arrived(link)).map(|(rank, _)| rank));
         Ok(BulkLinks { epoll, links: links.into(), buffer: vec![0; inbox::BUFFER_BYTES].into(), unread })
     }
 

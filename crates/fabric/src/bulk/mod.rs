@@ -14,6 +14,8 @@ mod links;
 mod local;
 mod object;
 mod outbox;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use error::{BulkDown, BulkLinksError};

@@ -2,26 +2,55 @@
 //!
 //! The directory is the protection: whoever may connect to a socket in it is this user or root. So a directory that
 //! others own or can enter is refused, never repaired.
-use super::limits::GROUP_NAME_BYTES_MAX;
+//!
+//! The process holds the directory open, and finds every file through that descriptor. A relative path and a change of the working
+//! directory make no difference, and the path may be longer than that of a socket. If the directory is removed or renamed,
+//! [`RuntimeDir::renew`] makes it again at the same path.
+use super::TARGET;
+use super::limits::{GROUP_NAME_BYTES_MAX, VANISHES_MAX};
+use rustix::fs::{Mode, OFlags, fstat, lstat, open, stat};
 use rustix::process::geteuid;
 use std::fmt;
 use std::fs::DirBuilder;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::info;
 
 /// Bytes in the path of a Unix socket, without the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// No socket in the directory has a shorter name: that of a group of one letter and an id of one digit.
-const SHORTEST: &str = "a.1.mail";
 const LOCK_SUFFIX: &str = ".lock";
+/// Where a process finds its own descriptors. The second is right in a thread that does not share those of the others.
+const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
 
-/// A directory that belongs to this user alone.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A directory that belongs to this user alone. Clones hold the same descriptor.
+#[derive(Clone, Debug)]
 pub struct RuntimeDir {
+    /// Absolute, without symbolic links.
     path: PathBuf,
+    held: Arc<Mutex<Arc<Held>>>,
 }
+
+/// A directory that is held open.
+#[derive(Debug)]
+pub(super) struct Held {
+    fd: OwnedFd,
+    /// Device and inode.
+    found: (u64, u64),
+    /// Where descriptors of this process are found as paths, if anywhere.
+    descriptors: Option<&'static str>,
+}
+
+impl PartialEq for RuntimeDir {
+    fn eq(&self, other: &RuntimeDir) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for RuntimeDir {}
 
 /// Why no group can meet in a directory.
 #[derive(Debug, thiserror::Error)]
@@ -87,32 +116,63 @@ impl RuntimeDir {
     /// Whatever could let somebody else take part in a group or prevent one, and what the system refuses.
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, DirError> {
         let path = path.into();
-        // Longer names are checked when they are known.
-        check_length(&path.join(SHORTEST))?;
-        match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(DirError::NotADirectory { path }),
-            Err(source) => return Err(DirError::Io { doing: "create directory", path, source }),
-        }
-        let found = match path.symlink_metadata() {
-            Ok(found) => found,
-            Err(source) => return Err(DirError::Io { doing: "look at directory", path, source }),
-        };
-        let ours = geteuid().as_raw();
-        if !found.is_dir() {
+        again_if_it_vanishes(|| Self::make(path.clone()))
+    }
+
+    fn make(path: PathBuf) -> Result<Self, DirError> {
+        make(&path)?;
+        // A link would be followed below, and could lead elsewhere next time.
+        if lstat(&path).is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_symlink()) {
             return Err(DirError::NotADirectory { path });
         }
-        // Whoever it belongs to: changing it would cost the others their protection.
-        if found.mode() & 0o1002 == 0o1002 {
-            return Err(DirError::Shared { path, mode: found.mode() & 0o7777 });
+        let path = match path.canonicalize() {
+            Ok(path) => path,
+            Err(source) => return Err(DirError::Io { doing: "look at directory", path, source }),
+        };
+        let held = Held::open(&path)?;
+        Ok(Self { path, held: Arc::new(Mutex::new(Arc::new(held))) })
+    }
+
+    /// Whether the path led to another directory than the one that was held, or to none. From now on the process holds the directory that is
+    /// at the path, which is made if there is none.
+    ///
+    /// # Errors
+    /// As [`RuntimeDir::new`]. The directory that was held is held on then.
+    pub fn renew(&self) -> Result<bool, DirError> {
+        if self.is_current() {
+            return Ok(false);
         }
-        if found.uid() != ours {
-            return Err(DirError::NotYours { path, owner: found.uid(), ours });
+        let fresh = again_if_it_vanishes(|| {
+            make(&self.path)?;
+            Held::open(&self.path)
+        })?;
+        let is_other = fresh.found != self.held().found;
+        if is_other {
+            info!(target: TARGET, path = %self.path.display(), "runtime directory was replaced, and is in use again");
         }
-        if found.mode() & 0o077 != 0 {
-            return Err(DirError::Exposed { path, mode: found.mode() & 0o777 });
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+        Ok(is_other)
+    }
+
+    /// Holds the directory to which the path leads now, if there is one. Makes none: only processes that live there do.
+    pub(super) fn follow(&self) {
+        if !self.is_current()
+            && let Ok(fresh) = Held::open(&self.path)
+        {
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
         }
-        Ok(Self { path })
+    }
+
+    /// Whether the path leads to the directory that is held.
+    pub(super) fn is_current(&self) -> bool {
+        let held = self.held();
+        // Not followed: a link in its place is another thing.
+        lstat(&self.path).is_ok_and(|found| (found.st_dev, found.st_ino) == held.found)
+    }
+
+    /// The directory that is held now.
+    pub(super) fn held(&self) -> Arc<Held> {
+        Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// `spindle` in the session's runtime directory `xdg` (what `$XDG_RUNTIME_DIR` says; libraries read no
@@ -132,18 +192,104 @@ impl RuntimeDir {
         &self.path
     }
 
-    /// A socket of this name.
-    pub(super) fn socket_in(&self, name: &str) -> Result<PathBuf, DirError> {
+    /// A path by which the kernel finds a socket of this name in the directory that is held: through its descriptor, as far as names of
+    /// sockets may be that long.
+    pub(super) fn socket_in(&self, held: &Held, name: &str) -> Result<PathBuf, DirError> {
+        let through = held.path_of(held.fd.as_fd()).map(|path| path.join(name));
+        if let Some(through) = through.filter(|path| check_length(path).is_ok()) {
+            return Ok(through);
+        }
         let path = self.path.join(name);
         check_length(&path)?;
         Ok(path)
     }
 
-    /// The file under whose lock addresses and marks of `group` are given out. It is never removed: a lock on a file
-    /// without a name excludes nobody.
+    /// The file under whose lock addresses and marks of `group` are given out. A process removes it only while it holds its lock, and after taking the lock it looks
+    /// whether the file still has its name.
     pub fn lock_path(&self, group: &GroupName) -> PathBuf {
-        self.path.join(format!("{group}{LOCK_SUFFIX}"))
+        self.path.join(lock_name(group))
     }
+}
+
+/// The name of the lock's file.
+pub(super) fn lock_name(group: &GroupName) -> String {
+    format!("{group}{LOCK_SUFFIX}")
+}
+
+impl Held {
+    /// The directory at a canonical path, if this user alone may use it.
+    fn open(path: &Path) -> Result<Held, DirError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let failed = |source: rustix::io::Errno| {
+            let path = path.to_owned();
+            match source {
+                rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => DirError::NotADirectory { path },
+                source => DirError::Io { doing: "look at directory", path, source: source.into() },
+            }
+        };
+        // A directory of another user may be unreadable, and is refused for its owner.
+        let found = lstat(path).map_err(failed)?;
+        check(path, &found)?;
+        let fd = open(path, flags, Mode::empty()).map_err(failed)?;
+        let found = fstat(&fd).map_err(failed)?;
+        check(path, &found)?;
+        let found = (found.st_dev, found.st_ino);
+        let leads_here = |descriptors: &&str| {
+            stat(format!("{descriptors}/{}", fd.as_raw_fd())).is_ok_and(|at| (at.st_dev, at.st_ino) == found)
+        };
+        let descriptors = DESCRIPTORS.into_iter().find(leads_here);
+        Ok(Held { fd, found, descriptors })
+    }
+
+    /// Where a descriptor of this process is found as a path.
+    pub(super) fn path_of(&self, fd: BorrowedFd<'_>) -> Option<PathBuf> {
+        self.descriptors.map(|descriptors| PathBuf::from(format!("{descriptors}/{}", fd.as_raw_fd())))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Does something once more if the directory is removed meanwhile.
+fn again_if_it_vanishes<T>(attempt: impl Fn() -> Result<T, DirError>) -> Result<T, DirError> {
+    for _ in 0..VANISHES_MAX {
+        match attempt() {
+            Err(DirError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
+    }
+    attempt()
+}
+
+/// Makes the directory, and its parents, unless it is there.
+fn make(path: &Path) -> Result<(), DirError> {
+    let path = path.to_owned();
+    match DirBuilder::new().recursive(true).mode(0o700).create(&path) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(DirError::NotADirectory { path }),
+        Err(source) => Err(DirError::Io { doing: "create directory", path, source }),
+    }
+}
+
+/// Whether this user alone may use what was found at `path`.
+fn check(path: &Path, found: &rustix::fs::Stat) -> Result<(), DirError> {
+    let path = path.to_owned();
+    let (ours, mode) = (geteuid().as_raw(), found.st_mode);
+    if !rustix::fs::FileType::from_raw_mode(mode).is_dir() {
+        return Err(DirError::NotADirectory { path });
+    }
+    // Whoever it belongs to: changing it would cost the others their protection.
+    if mode & 0o1002 == 0o1002 {
+        return Err(DirError::Shared { path, mode: mode & 0o7777 });
+    }
+    if found.st_uid != ours {
+        return Err(DirError::NotYours { path, owner: found.st_uid, ours });
+    }
+    if mode & 0o077 != 0 {
+        return Err(DirError::Exposed { path, mode: mode & 0o777 });
+    }
+    Ok(())
 }
 
 fn check_length(socket: &Path) -> Result<(), DirError> {
@@ -221,7 +367,7 @@ mod tests {
     use super::super::tests::TempDir;
     use super::*;
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
     #[test]
     fn a_missing_directory_is_made_private() {
@@ -277,15 +423,43 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_no_socket_can_have_are_refused() {
+    fn a_directory_may_have_a_longer_path_than_a_socket() {
         let temp = TempDir::new();
-        let long = temp.path().join("x".repeat(100));
-        assert!(matches!(RuntimeDir::new(&long), Err(DirError::PathTooLong { .. })));
-        assert!(!long.exists());
-        let room = SOCKET_PATH_BYTES_MAX - temp.path().as_os_str().len() - "/".len() - SHORTEST.len() - "/".len();
-        let dir = RuntimeDir::new(temp.path().join("x".repeat(room))).unwrap();
-        dir.socket_in(SHORTEST).unwrap();
-        assert!(matches!(dir.socket_in("a.10.mail"), Err(DirError::PathTooLong { .. })));
+        let dir = RuntimeDir::new(temp.path().join("x".repeat(200))).unwrap();
+        let socket = dir.socket_in(&dir.held(), "a.1.mail").unwrap();
+        fs::write(dir.path().join("a.1.mail"), "").unwrap();
+        assert_eq!(fs::metadata(socket).unwrap().ino(), fs::metadata(dir.path().join("a.1.mail")).unwrap().ino());
+        let refused = dir.socket_in(&dir.held(), &"x".repeat(107));
+        assert!(matches!(refused, Err(DirError::PathTooLong { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_path_is_made_absolute_and_leads_through_links_once() {
+        let temp = TempDir::new();
+        let (real, link) = (temp.path().join("real"), temp.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        let dir = RuntimeDir::new(link.join("run")).unwrap();
+        assert_eq!(dir.path(), real.join("run").canonicalize().unwrap());
+    }
+
+    #[test]
+    fn a_directory_that_went_is_made_again_and_held() {
+        let temp = TempDir::new();
+        let dir = RuntimeDir::new(temp.path().join("run")).unwrap();
+        let same = dir.clone();
+        assert!(!dir.renew().unwrap());
+        fs::remove_dir(dir.path()).unwrap();
+        assert!(dir.renew().unwrap() && !same.renew().unwrap());
+        assert_eq!(fs::metadata(dir.path()).unwrap().mode() & 0o777, 0o700);
+        fs::rename(dir.path(), temp.path().join("elsewhere")).unwrap();
+        assert!(dir.renew().unwrap());
+        // A link in its place is left alone, and the old directory is held on.
+        fs::remove_dir(dir.path()).unwrap();
+        symlink(temp.path().join("elsewhere"), dir.path()).unwrap();
+        let held = dir.held().found;
+        assert!(matches!(dir.renew(), Err(DirError::NotADirectory { .. })));
+        assert_eq!(dir.held().found, held);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Every maximum of the mail, with the relations that they must keep.
-use spindle_core::limits::MEMBERS_MAX;
+use spindle_core::limits::{LETTER_BYTES_MAX, MEMBERS_MAX};
 use std::time::Duration;
 
 /// Bytes in the name of a group.
@@ -8,10 +8,6 @@ pub(crate) const GROUP_NAME_BYTES_MAX: usize = 64;
 pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(1);
 /// The same after some attempts; each waits twice as long as the one before.
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_millis(20);
-/// Bytes in one letter between mailboxes.
-pub(crate) const LETTER_BYTES_MAX: usize = 16 << 10;
-/// Objects that one letter asks for.
-pub const WANTED_MAX: usize = 16;
 /// Descriptors in one letter: a member's row, doorbell, process, and its doorbell's eventfd.
 pub(super) const LETTER_FDS_MAX: usize = 4;
 /// Letters that are no letters which one look into a mailbox throws away, so that whoever floods it does not hold its
@@ -26,9 +22,17 @@ pub(super) const LOCK_WAIT: Duration = Duration::from_secs(2);
 pub(super) const OUTBOX_LETTERS_MAX: usize = 8 * MEMBERS_MAX;
 /// The pause before letters are sent again to somebody whose queue was full; nothing tells when that changes.
 pub(super) const RESEND_PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause before letters are sent again to a process without an address; each is twice as long as the one before.
+pub(super) const UNREACHED_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Letters that are kept for a process without an address; the oldest are dropped.
+pub(super) const UNREACHED_LETTERS_MAX: usize = 64;
+/// How often the watch looks whether others still find this process's address.
+pub(super) const PLACE_LOOK: Duration = Duration::from_millis(500);
+/// How often something is tried again because the directory was removed meanwhile.
+pub(super) const VANISHES_MAX: u32 = 16;
+/// A mailbox's sockets whose names were removed.
+pub(super) const OLD_SOCKETS_MAX: usize = 2;
 /// Events that the watch takes from the kernel at once.
 pub(super) const EVENTS_PER_WAIT: usize = 64;
 
-// The longest letter is the one that lists who is here, 12 bytes each.
-const _: () = assert!(MEMBERS_MAX * 12 + 128 <= LETTER_BYTES_MAX);
 const _: () = assert!(LETTER_BYTES_MAX < SEND_BUFFER_BYTES);

@@ -1,13 +1,13 @@
 //! A process's address in its group, and sending to others'.
-use super::bytes::WireError;
+use super::TARGET;
 use super::dir::{GroupName, RuntimeDir};
 use super::error::MailError;
 use super::kernel::{is_pidfd, random};
-use super::limits::{GARBAGE_PER_LOOK, LETTER_BYTES_MAX, LETTER_FDS_MAX, LOCK_WAIT, SEND_BUFFER_BYTES};
-use super::place::{Census, Lock, Place, Probe, VISITOR_IDS_FROM, keep_cleaners_out, new_socket, remove};
-use super::wire::{Letter, Refusal, Stranger, VERSION, stranger};
+use super::limits::{GARBAGE_PER_LOOK, LETTER_FDS_MAX, LOCK_WAIT, OLD_SOCKETS_MAX, SEND_BUFFER_BYTES, VANISHES_MAX};
+use super::living::Name;
+use super::place::{Census, Lock, Place, Probe, Spot, keep_cleaners_out, new_socket};
 use super::{Role, Standing};
-use rustix::fs::lstat;
+use crate::fork::{Owner, Socket};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{
@@ -15,32 +15,64 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, recv, recvmsg, sendmsg_addr,
 };
 use spindle_core::MemberId;
-use std::io::{IoSlice, IoSliceMut};
+use spindle_core::control::bytes::WireError;
+use spindle_core::control::{Letter, Refusal, Stranger, VERSION, stranger};
+use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::limits::LETTER_BYTES_MAX;
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{debug, info, trace, warn};
 
 /// A process's address in a group: a datagram socket in the runtime directory, `<group>.<id>.mail`. Nothing here waits,
 /// except for the group's lock where it says so.
 ///
 /// Dropping it gives the address up, and the mark of a member with it. Wait for it with [`Watch`](super::Watch), or poll its
 /// descriptor.
+///
+/// If its socket is removed, [`restore`](Self::restore) makes another. Processes that have written to it before continue to use the old one.
 #[derive(Debug)]
 pub struct Mailbox {
-    place: Place,
+    spot: Arc<Address>,
     id: MemberId,
-    socket: OwnedFd,
-    path: PathBuf,
-    /// Device and inode of the socket, so that a stranger's is never removed.
-    made: (u64, u64),
+    socket: Socket,
+    /// Sockets whose names were removed, the newest last.
+    old: Vec<Socket>,
+    /// Others' sockets, by which they are reached though their names are removed.
+    peers: Mutex<BTreeMap<MemberId, OwnedFd>>,
+    /// Whether the id was given out, and may not be again.
+    given: bool,
     bytes: Vec<u8>,
     dropped: Dropped,
     starved: bool,
     /// At hand, so that who has no descriptor left can tell who lives.
     probe: Probe,
     _cleaners_out: Option<OwnedFd>,
+}
+
+/// An address, and whether its owner is a member, as far as others can see it.
+#[derive(Debug)]
+pub(super) struct Address {
+    place: Place,
+    id: MemberId,
+    /// A child that was forked has a copy of everything, and gives nothing up.
+    owner: Owner,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Device and inode of the socket, so that a stranger's is never removed.
+    made: (u64, u64),
+    /// The incarnation of the group that it is a member of.
+    member: Option<u128>,
+    /// Its name that outlives the directory.
+    name: Option<Name>,
 }
 
 /// How sending ended.
@@ -52,7 +84,7 @@ pub enum Delivery {
     /// The peer's mailbox takes no more now, or too many letters or descriptors of this process are on their way. Nothing
     /// tells when that changes: try again after a moment, as an [`Outbox`](super::Outbox) does.
     Full,
-    /// Nobody is at that address.
+    /// The address leads to no process now. The peer may live.
     Gone,
 }
 
@@ -85,8 +117,10 @@ impl Mailbox {
     /// [`MailError::IdInUse`], [`MailError::IdReserved`], or what the system refuses.
     pub fn open(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<Mailbox, MailError> {
         let place = Place::new(dir, group);
-        let lock = lock_briefly(&place)?;
-        Self::bind_member(place, id, &lock)
+        again_if_it_vanishes(dir, || {
+            let lock = lock_briefly(&place)?;
+            Self::bind_member(&place, id, &lock, false)
+        })
     }
 
     /// An address for a process that takes no part and only wants to ask something: members answer it, and
@@ -98,10 +132,12 @@ impl Mailbox {
     /// What the system refuses.
     pub fn visit(dir: &RuntimeDir, group: &GroupName) -> Result<Mailbox, MailError> {
         let place = Place::new(dir, group);
-        let lock = lock_briefly(&place)?;
-        let taken = place.addressees()?;
-        let id = smallest_free(VISITOR_IDS_FROM, &taken);
-        Self::bind(place, id, &lock)
+        again_if_it_vanishes(dir, || {
+            let lock = lock_briefly(&place)?;
+            let taken = place.addressees()?;
+            let id = smallest_free(VISITOR_IDS_FROM, &taken);
+            Self::bind(&place, id, &lock, false)
+        })
     }
 
     /// As [`visit`](Self::visit), with an id of one's own, from [`VISITOR_IDS_FROM`] on: for who visits several hosts.
@@ -114,8 +150,15 @@ impl Mailbox {
     pub fn visit_as(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<Mailbox, MailError> {
         assert!(id.0 >= VISITOR_IDS_FROM, "{id} is no visitor's");
         let place = Place::new(dir, group);
-        let lock = lock_briefly(&place)?;
-        Self::bind(place, id, &lock)
+        again_if_it_vanishes(dir, || Self::bind(&place, id, &lock_briefly(&place)?, false))
+    }
+
+    /// Whether `id` is a member that lives, by a name of its that outlives the directory. False where the system lists no such names.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn lives(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<bool, MailError> {
+        Ok(Place::new(dir, group).key.living()?.contains(&id))
     }
 
     /// Who has an address in this group and lives, by ascending id: members and those who want to be. Visitors don't
@@ -145,8 +188,11 @@ impl Mailbox {
     /// # Panics
     /// In a group without members, if this is a [visitor](Self::visit).
     pub fn found(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<Standing, MailError> {
-        let lock = self.place.lock(deadline, cancelled)?;
-        self.found_under(&lock, self.place.census(&lock)?)
+        let place = &self.spot.place;
+        again_if_it_vanishes(&place.dir, || {
+            let lock = place.lock(deadline, cancelled)?;
+            self.found_under(&lock, place.census(&lock)?)
+        })
     }
 
     /// Makes this process a member of the group `incarnation`, which has a decided view with it. From then on nobody founds
@@ -164,15 +210,20 @@ impl Mailbox {
     /// If this is a [visitor](Self::visit).
     #[must_use = "a group that was superseded must not be entered"]
     pub fn enter(&self, incarnation: u128) -> Result<bool, MailError> {
-        let lock = lock_briefly(&self.place)?;
-        match lock.incarnation()? {
-            Some(last) if last != incarnation => return Ok(false),
-            Some(_) => {}
-            // Somebody removed the lock's file, and nobody has founded a group since.
-            None => lock.set_incarnation(incarnation)?,
-        }
-        self.put_mark(&lock)?;
-        Ok(true)
+        let place = &self.spot.place;
+        again_if_it_vanishes(&place.dir, || {
+            let lock = lock_briefly(place)?;
+            let last = lock.incarnation()?;
+            if last != Some(incarnation) {
+                // The lock's file may have been removed, and another group founded since.
+                if !place.key.are_of(incarnation)?.unwrap_or(last.is_none()) {
+                    return Ok(false);
+                }
+                lock.set_incarnation(incarnation)?;
+            }
+            self.spot.put_mark(&lock, incarnation)?;
+            Ok(true)
+        })
     }
 
     /// As [`enter`](Self::enter), for a group that spans hosts: it can have been founded anew on another one, of which nothing is known here. So
@@ -185,34 +236,107 @@ impl Mailbox {
     /// As [`enter`](Self::enter).
     #[must_use = "a group that was superseded must not be entered"]
     pub fn enter_afar(&self, incarnation: u128) -> Result<bool, MailError> {
-        let lock = lock_briefly(&self.place)?;
-        if lock.incarnation()? != Some(incarnation) {
-            let others = self.place.census(&lock)?.members;
-            if others.iter().any(|id| *id != self.id) {
-                return Ok(false);
+        let place = &self.spot.place;
+        again_if_it_vanishes(&place.dir, || {
+            let lock = lock_briefly(place)?;
+            if lock.incarnation()? != Some(incarnation) {
+                let may_enter = match place.key.are_of(incarnation)? {
+                    Some(are_of_it) => are_of_it,
+                    None => place.census(&lock)?.members.iter().all(|id| *id == self.id),
+                };
+                if !may_enter {
+                    return Ok(false);
+                }
+                lock.set_incarnation(incarnation)?;
             }
-            lock.set_incarnation(incarnation)?;
-        }
-        self.put_mark(&lock)?;
-        Ok(true)
+            self.spot.put_mark(&lock, incarnation)?;
+            Ok(true)
+        })
     }
 
     /// Ends what [`enter`](Self::enter) or [`found`](Self::found) began: this process is no member any more, but has its
     /// address still. For who was evicted, before it asks to join again: as long as it counts as a member nobody can found
     /// the group, even if all others are dead.
     pub fn leave(&self) {
-        if let Ok(mark) = self.place.mark(self.id) {
-            self.remove_mine(&mark);
-        }
+        self.spot.leave();
     }
 
-    /// Whether somebody is at the address of `id`. If not, its process is gone, or has given its address up; so it can
-    /// be told that a joiner died whose [parts](Letter::Parts), and with them its process, never arrived.
+    /// Whether somebody is at the address of `id`. If not, it can't be written to. That is no proof that its process has ended: its socket may
+    /// have been removed.
     ///
     /// # Errors
     /// What the system refuses.
     pub fn reaches(&self, id: MemberId) -> Result<bool, MailError> {
-        self.probe.answers(&self.place.address(id)?)
+        let spot = self.spot.place.address(id)?;
+        if let Some(held) = self.peers().get(&id).and_then(|held| spot.path_of(held.as_fd()))
+            && self.probe.answers(&held)?
+        {
+            return Ok(true);
+        }
+        self.probe.answers(&spot)
+    }
+
+    /// Lets go of the sockets of those that are not wanted any more.
+    pub fn retain_peers(&self, is_wanted: impl Fn(MemberId) -> bool) {
+        self.peers().retain(|id, _| is_wanted(*id));
+    }
+
+    /// Makes this address again, and the mark of a member, if they or the directory were removed, so that other processes find this one again.
+    /// True if there is another socket to [watch](super::Watch::renew) by that. Waits for nothing: while the group's lock is not free nothing is done.
+    ///
+    /// # Errors
+    /// [`MailError::IdInUse`] if another process has this address by now, or what the system refuses.
+    pub fn restore(&mut self) -> Result<bool, MailError> {
+        if self.spot.is_in_place() {
+            return Ok(false);
+        }
+        let place = &self.spot.place;
+        let Some(lock) = place.try_lock(Duration::ZERO)? else { return Ok(false) };
+        let (spot, mark) = (place.address(self.id)?, place.mark(self.id)?);
+        let (made, incarnation) = {
+            let state = self.spot.state();
+            (state.made, state.member)
+        };
+        let mut fresh = None;
+        if spot.found() != Some(made) {
+            if self.probe.answers(&spot)? {
+                return Err(MailError::IdInUse { id: self.id, group: place.group.clone(), path: place.shown(self.id) });
+            }
+            spot.remove()?;
+            if mark.found() != Some(made) || mark.link(&spot).is_err() {
+                let (socket, made) = bind_at(&spot)?;
+                self.spot.state().made = made;
+                fresh = Some(socket);
+            }
+        }
+        if let Some(incarnation) = incarnation {
+            if lock.incarnation()?.is_none() {
+                lock.set_incarnation(incarnation)?;
+            }
+            self.spot.put_mark(&lock, incarnation)?;
+        }
+        if self.given && lock.highest_given()? < self.id.0 {
+            lock.set_highest_given(self.id.0)?;
+        }
+        drop(lock);
+        self._cleaners_out = keep_cleaners_out(&self.spot.place.dir);
+        info!(target: TARGET, me = self.id.0, address = %self.spot.shown().display(), "address is made again");
+        let Some(socket) = fresh else { return Ok(false) };
+        self.old.push(std::mem::replace(&mut self.socket, socket));
+        if self.old.len() > OLD_SOCKETS_MAX {
+            // Processes that still use it find the newest.
+            self.old.remove(0);
+        }
+        Ok(true)
+    }
+
+    /// What tells whether [`restore`](Self::restore) has anything to do.
+    pub(super) fn address(&self) -> &Arc<Address> {
+        &self.spot
+    }
+
+    fn peers(&self) -> MutexGuard<'_, BTreeMap<MemberId, OwnedFd>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose address this is.
@@ -242,13 +366,35 @@ impl Mailbox {
     pub fn send(&self, to: MemberId, letter: &Letter, fds: &[BorrowedFd<'_>]) -> Result<Delivery, MailError> {
         assert_eq!(fds.len(), letter.fds(), "descriptors that do not belong to {letter:?}");
         assert!(letter.from().is_none_or(|from| from == self.id), "{letter:?} is not from {}", self.id);
-        self.send_bytes(to, &letter.encode(), fds)
+        let delivery = self.send_bytes(to, &letter.encode(), fds);
+        trace!(target: TARGET, me = self.id.0, to = to.0, ?letter, ?delivery, "letter");
+        delivery
     }
 
+    /// Through the socket that is held, or to whoever has the address now.
     fn send_bytes(&self, to: MemberId, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Delivery, MailError> {
-        let path = self.place.address(to)?;
-        let failed = |errno| MailError::io("send a letter to", Some(&path), errno);
-        let address = SocketAddrUnix::new(&path).map_err(failed)?;
+        let spot = self.spot.place.address(to)?;
+        let mut peers = self.peers();
+        if let Some(path) = peers.get(&to).and_then(|held| spot.path_of(held.as_fd())) {
+            match self.send_to(&path, to, bytes, fds)? {
+                // It has ended, or has another socket.
+                Delivery::Gone => drop(peers.remove(&to)),
+                delivery => return Ok(delivery),
+            }
+        }
+        // Visitors come and go, and ask again.
+        let held = if to.0 < VISITOR_IDS_FROM { spot.hold().ok() } else { None };
+        let path = held.as_ref().and_then(|held| spot.path_of(held.as_fd()));
+        let delivery = self.send_to(path.as_deref().unwrap_or(&spot), to, bytes, fds)?;
+        if let Some(held) = held.filter(|_| delivery != Delivery::Gone) {
+            peers.insert(to, held);
+        }
+        Ok(delivery)
+    }
+
+    fn send_to(&self, path: &Path, to: MemberId, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Delivery, MailError> {
+        let failed = |errno| MailError::io("send a letter to", Some(&self.spot.place.shown(to)), errno);
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LETTER_FDS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() {
@@ -272,36 +418,53 @@ impl Mailbox {
     /// What is no letter, and what strangers send, is [counted](Self::dropped) and thrown away. After much of that the
     /// answer is `None` although there may be more; the descriptor stays readable then.
     pub fn receive(&mut self) -> Option<(Letter, Vec<OwnedFd>)> {
-        self.starved = false;
-        for _ in 0..GARBAGE_PER_LOOK {
-            match self.look() {
-                Look::Letter(letter, fds) => {
-                    self.take_out();
-                    return Some((letter, fds));
+        let was_starved = std::mem::take(&mut self.starved);
+        // The oldest first: what was sent before.
+        for socket in 0..=self.old.len() {
+            for _ in 0..GARBAGE_PER_LOOK {
+                match self.look(socket) {
+                    Look::Letter(letter, fds) => {
+                        trace!(target: TARGET, me = self.id.0, ?letter, "letter received");
+                        self.take_out(socket);
+                        return Some((letter, fds));
+                    }
+                    Look::Dropped => {
+                        let Dropped { garbage, forged, foreign } = self.dropped;
+                        debug!(target: TARGET, me = self.id.0, garbage, forged, foreign, "letter dropped");
+                        self.take_out(socket);
+                    }
+                    Look::Starved => {
+                        if !was_starved {
+                            warn!(target: TARGET, me = self.id.0, "no file descriptor left for letters (ulimit -n)");
+                        }
+                        self.starved = true;
+                        return None;
+                    }
+                    Look::Empty => break,
                 }
-                Look::Dropped => self.take_out(),
-                Look::Starved => {
-                    self.starved = true;
-                    return None;
-                }
-                Look::Empty => return None,
             }
         }
         None
     }
 
+    /// One of its sockets, of which the last is the newest.
+    fn socket(&self, number: usize) -> &Socket {
+        self.old.get(number).unwrap_or(&self.socket)
+    }
+
     /// Removes what was looked at. Its descriptors go with it; those that were taken are copies.
-    fn take_out(&self) {
+    fn take_out(&self, socket: usize) {
         // Interrupted, it would leave the letter there to be read again.
-        let _ = retry_on_intr(|| recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT));
+        let _ = retry_on_intr(|| recv(self.socket(socket), &mut [0_u8; 1], RecvFlags::DONTWAIT));
     }
 
     /// What lies first in the queue, which stays there.
-    fn look(&mut self) -> Look {
+    fn look(&mut self, socket: usize) -> Look {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LETTER_FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let Ok(received) = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut self.bytes)], &mut control, flags) else {
+        let socket = self.old.get(socket).unwrap_or(&self.socket);
+        let Ok(received) = recvmsg(socket, &mut [IoSliceMut::new(&mut self.bytes)], &mut control, flags) else {
             return Look::Empty;
         };
         let mut fds = Vec::new();
@@ -315,7 +478,7 @@ impl Mailbox {
 
     fn judge(&mut self, received: RecvMsg, fds: Vec<OwnedFd>) -> Look {
         let address = received.address.and_then(|address| SocketAddrUnix::try_from(address).ok());
-        let sender = address.and_then(|address| self.place.owner(address.path()?.to_bytes()));
+        let sender = address.and_then(|address| self.spot.place.owner(address.path()?.to_bytes()));
         let letter = match self.bytes.get(..received.bytes) {
             Some(bytes) if !received.flags.contains(ReturnFlags::TRUNC) => Letter::decode(bytes),
             _ => Err(WireError::Magic),
@@ -367,35 +530,32 @@ impl Mailbox {
         Look::Dropped
     }
 
-    fn bind_member(place: Place, id: MemberId, lock: &Lock) -> Result<Mailbox, MailError> {
+    fn bind_member(place: &Place, id: MemberId, lock: &Lock, given: bool) -> Result<Mailbox, MailError> {
         if id.0 >= VISITOR_IDS_FROM {
             return Err(MailError::IdReserved { id });
         }
-        Self::bind(place, id, lock)
+        // The directory may be new, and that process about to make its socket again.
+        if place.key.has(id)? {
+            return Err(MailError::IdInUse { id, path: place.shown(id), group: place.group.clone() });
+        }
+        Self::bind(place, id, lock, given)
     }
 
-    fn bind(place: Place, id: MemberId, _held: &Lock) -> Result<Mailbox, MailError> {
-        let (path, mark) = (place.address(id)?, place.mark(id)?);
-        if Probe::new()?.answers(&path)? {
-            return Err(MailError::IdInUse { id, group: place.group, path });
+    fn bind(place: &Place, id: MemberId, _held: &Lock, given: bool) -> Result<Mailbox, MailError> {
+        let (spot, mark) = (place.address(id)?, place.mark(id)?);
+        if Probe::new()?.answers(&spot)? {
+            return Err(MailError::IdInUse { id, path: place.shown(id), group: place.group.clone() });
         }
-        remove(&mark)?;
-        remove(&path)?;
-        let failed = |doing| {
-            let path = path.clone();
-            move |errno: Errno| MailError::io(doing, Some(&path), errno)
-        };
-        let socket = new_socket()?;
-        // Letters in others' queues count here. A wish: the system may allow less.
-        let _ = set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
-        let address = SocketAddrUnix::new(&path).map_err(failed("name the socket"))?;
-        bind(&socket, &address).map_err(failed("make the socket"))?;
-        let found = lstat(&path).map_err(failed("look at the socket"))?;
-        let made = (found.st_dev, found.st_ino);
+        mark.remove()?;
+        spot.remove()?;
+        let (socket, made) = bind_at(&spot)?;
         let (bytes, dropped) = (vec![0; LETTER_BYTES_MAX], Dropped::default());
-        let (starved, probe) = (false, Probe::new()?);
+        let (starved, probe, old, peers) = (false, Probe::new()?, vec![], Mutex::default());
         let _cleaners_out = keep_cleaners_out(&place.dir);
-        Ok(Self { place, id, socket, path, made, bytes, dropped, starved, probe, _cleaners_out })
+        let name = if id.0 < VISITOR_IDS_FROM { place.key.wait(id)? } else { None };
+        let state = Mutex::new(State { made, member: None, name });
+        let spot = Arc::new(Address { place: place.clone(), id, owner: Owner::new(), state });
+        Ok(Self { spot, id, socket, old, peers, given, bytes, dropped, starved, probe, _cleaners_out })
     }
 
     fn found_under(&self, lock: &Lock, Census { addressees, members }: Census) -> Result<Standing, MailError> {
@@ -409,30 +569,83 @@ impl Mailbox {
         let incarnation = random().map_err(|source| MailError::io("draw random bits", None, source))?;
         // Before the mark, so that who finds the mark finds the incarnation.
         lock.set_incarnation(incarnation)?;
-        self.put_mark(lock)?;
+        self.spot.put_mark(lock, incarnation)?;
         Ok(Standing::Founder { incarnation })
     }
+}
 
-    fn put_mark(&self, _held: &Lock) -> Result<(), MailError> {
-        assert!(self.id.0 < VISITOR_IDS_FROM, "a visitor takes no part in its group");
-        let mark = self.place.mark(self.id)?;
-        if self.is_mine(&mark) {
-            return Ok(());
-        }
-        remove(&mark)?;
-        std::fs::hard_link(&self.path, &mark).map_err(|source| MailError::io("make", Some(&mark), source))
+impl Address {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics halfway.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_mine(&self, path: &Path) -> bool {
-        lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == self.made)
+    /// The path of the address as people know it.
+    pub(super) fn shown(&self) -> PathBuf {
+        self.place.shown(self.id)
+    }
+
+    /// Whether others find this process where they look for it. Lets those go who have looked.
+    pub(super) fn is_in_place(&self) -> bool {
+        let state = self.state();
+        if let Some(name) = &state.name {
+            name.see_probes();
+        }
+        let is_mine = |spot: Result<Spot, _>| spot.is_ok_and(|spot: Spot| spot.found() == Some(state.made));
+        self.place.dir.is_current()
+            && is_mine(self.place.address(self.id))
+            && (state.member.is_none() || is_mine(self.place.mark(self.id)))
+    }
+
+    fn put_mark(&self, _held: &Lock, incarnation: u128) -> Result<(), MailError> {
+        assert!(self.id.0 < VISITOR_IDS_FROM, "a visitor takes no part in its group");
+        let mut state = self.state();
+        if state.member.is_none() {
+            state.name = self.place.key.live(self.id, incarnation)?;
+        }
+        state.member = Some(incarnation);
+        let (spot, mark) = (self.place.address(self.id)?, self.place.mark(self.id)?);
+        if mark.found() == Some(state.made) {
+            return Ok(());
+        }
+        mark.remove()?;
+        match spot.link(&mark) {
+            // Its address was removed, and both are made again together. The kernel's name says meanwhile that it is a member.
+            Err(Errno::NOENT) if state.name.is_some() => Ok(()),
+            linked => linked.map_err(|source| MailError::io("make", Some(&mark), source)),
+        }
+    }
+
+    fn leave(&self) {
+        if self.owner.is_copy() {
+            return;
+        }
+        let mut state = self.state();
+        if state.member.take().is_some() {
+            state.name = self.place.key.wait(self.id).unwrap_or(None);
+        }
+        drop(state);
+        self.remove_mine(self.place.mark(self.id).ok());
     }
 
     /// Needs no lock: while this socket is open nobody takes its names over.
-    fn remove_mine(&self, path: &Path) {
-        if self.is_mine(path) {
-            let _ = remove(path);
+    fn remove_mine(&self, spot: Option<Spot>) {
+        if let Some(spot) = spot.filter(|spot| spot.found() == Some(self.state().made)) {
+            let _ = spot.remove();
         }
     }
+}
+
+/// A socket with a name, and its device and inode.
+fn bind_at(spot: &Spot) -> Result<(Socket, (u64, u64)), MailError> {
+    let failed = |doing| move |errno: Errno| MailError::io(doing, Some(spot), errno);
+    let socket = new_socket()?;
+    // Letters in others' queues count here. A wish: the system may allow less.
+    let _ = set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
+    let address = SocketAddrUnix::new(&**spot).map_err(failed("name the socket"))?;
+    bind(&socket, &address).map_err(failed("make the socket"))?;
+    let made = spot.found().ok_or_else(|| failed("look at the socket")(Errno::NOENT))?;
+    Ok((Socket::new(socket), made))
 }
 
 impl AsFd for Mailbox {
@@ -443,8 +656,19 @@ impl AsFd for Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
+        if self.spot.owner.is_copy() {
+            return;
+        }
         self.leave();
-        self.remove_mine(&self.path);
+        let place = &self.spot.place;
+        self.spot.remove_mine(place.address(self.id).ok());
+        // The last to go removes the lock's file, unless somebody comes just now.
+        if place.is_deserted()
+            && let Ok(Some(lock)) = place.try_lock(Duration::ZERO)
+            && place.census(&lock).is_ok_and(|here| here.addressees.is_empty() && here.members.is_empty())
+        {
+            lock.remove();
+        }
     }
 }
 
@@ -462,25 +686,54 @@ pub fn found_or_find(
     cancelled: &AtomicBool,
 ) -> Result<Role, MailError> {
     let place = Place::new(dir, group);
-    let lock = place.lock(deadline, cancelled)?;
-    let census = place.census(&lock)?;
-    let id = match id {
-        Some(id) => id,
-        None => unused(&census, &lock)?,
-    };
-    let mailbox = Mailbox::bind_member(place, id, &lock)?;
-    Ok(match mailbox.found_under(&lock, census)? {
-        Standing::Founder { incarnation } => Role::Founder { mailbox, incarnation },
-        Standing::Joiner { members } => Role::Joiner { mailbox, members },
+    again_if_it_vanishes(dir, || {
+        let lock = place.lock(deadline, cancelled)?;
+        let census = place.census(&lock)?;
+        let given = id.is_none();
+        let id = match id {
+            Some(id) => id,
+            None => unused(&census, &place.key.present()?, &lock)?,
+        };
+        let mailbox = Mailbox::bind_member(&place, id, &lock, given)?;
+        Ok(match mailbox.found_under(&lock, census)? {
+            Standing::Founder { incarnation } => Role::Founder { mailbox, incarnation },
+            Standing::Joiner { members } => Role::Joiner { mailbox, members },
+        })
     })
 }
 
+/// Does something under the lock, again if the directory is removed meanwhile.
+fn again_if_it_vanishes<T>(
+    dir: &RuntimeDir,
+    mut attempt: impl FnMut() -> Result<T, MailError>,
+) -> Result<T, MailError> {
+    for _ in 0..VANISHES_MAX {
+        match attempt() {
+            Err(MailError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound && !dir.is_current() => {}
+            done => return done,
+        }
+    }
+    attempt()
+}
+
+/// From here on ids are hardly given out: processes have chosen them.
+const IDS_CHOSEN_FROM: u64 = 1 << 32;
+
 /// The smallest id that nobody has, nor had in this group: members that don't know yet that its former owner is dead would
-/// take the new one for it, and one that was stopped meanwhile would found a group of ghosts with it.
-fn unused(census: &Census, lock: &Lock) -> Result<MemberId, MailError> {
-    let highest = lock.highest_given()?;
+/// take the new one for it, and one that was stopped meanwhile would found a group of ghosts with it. `present` are those who live, some of whom may
+/// have no socket now.
+fn unused(census: &Census, present: &[MemberId], lock: &Lock) -> Result<MemberId, MailError> {
+    // With a new file for the lock it is not known which ids were given out before those of who lives.
+    let living = present.iter().map(|id| id.0).filter(|id| *id < IDS_CHOSEN_FROM);
+    let highest = match lock.incarnation()? {
+        None if !census.members.is_empty() => living.max().unwrap_or(0).max(lock.highest_given()?),
+        _ => lock.highest_given()?,
+    };
     let from = if census.members.is_empty() { 1 } else { highest + 1 };
-    let id = smallest_free(from, &census.addressees);
+    let mut taken = [&census.addressees, present].concat();
+    taken.sort_unstable();
+    taken.dedup();
+    let id = smallest_free(from, &taken);
     lock.set_highest_given(highest.max(id.0))?;
     Ok(id)
 }

@@ -1,10 +1,10 @@
 //! Letters that wait until others have emptied their mailboxes: a mailbox may hold as few as ten, and a view change
 //! sends one to everybody at once.
 use super::error::MailError;
-use super::limits::{OUTBOX_LETTERS_MAX, RESEND_PAUSE};
+use super::limits::{OUTBOX_LETTERS_MAX, RESEND_PAUSE, UNREACHED_LETTERS_MAX, UNREACHED_PAUSE_MAX};
 use super::mailbox::{Delivery, Mailbox};
-use super::wire::Letter;
 use spindle_core::MemberId;
+use spindle_core::control::Letter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub struct Outbox {
     letters: VecDeque<Outgoing>,
     /// Whose mailbox was full, and when to try again. A try costs as much as a letter.
     full: BTreeMap<MemberId, Instant>,
+    /// Who had no address at the last try, and the pause before the next one.
+    unreached: BTreeMap<MemberId, Duration>,
 }
 
 #[derive(Debug)]
@@ -43,7 +45,9 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends what can be sent now, without waiting; whose mailbox was full a moment ago is not tried. The answer: who is gone. The letters to them are dropped.
+    /// Sends what can be sent now, without waiting; who could not be written to a moment ago is not tried. The answer: who has no address
+    /// now. That proves nothing about its process. Letters to it are kept, the newest of them, and tried again until they are
+    /// [forgotten](Self::forget).
     ///
     /// # Errors
     /// The first that is no matter of a full queue. That letter is dropped, all others were tried.
@@ -52,7 +56,7 @@ impl Outbox {
     /// As [`Mailbox::send`].
     pub fn flush(&mut self, mailbox: &Mailbox) -> Result<BTreeSet<MemberId>, MailError> {
         let now = Instant::now();
-        let Self { letters, full } = self;
+        let Self { letters, full, unreached } = self;
         full.retain(|_, again_at| *again_at > now);
         let mut gone = BTreeSet::new();
         let mut failed = None;
@@ -62,14 +66,21 @@ impl Outbox {
             }
             let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
             match mailbox.send(*to, letter, &fds) {
-                Ok(Delivery::Done) => false,
+                Ok(Delivery::Done) => {
+                    unreached.remove(to);
+                    false
+                }
                 Ok(Delivery::Full) => {
+                    unreached.remove(to);
                     full.insert(*to, now + RESEND_PAUSE);
                     true
                 }
                 Ok(Delivery::Gone) => {
+                    let pause = unreached.entry(*to).or_insert(RESEND_PAUSE);
+                    full.insert(*to, now + *pause);
+                    *pause = (2 * *pause).min(UNREACHED_PAUSE_MAX);
                     gone.insert(*to);
-                    false
+                    true
                 }
                 Err(error) => {
                     failed.get_or_insert(error);
@@ -77,16 +88,29 @@ impl Outbox {
                 }
             }
         });
+        for id in &gone {
+            self.drop_oldest(*id);
+        }
         match failed {
             None => Ok(gone),
             Some(error) => Err(error),
         }
     }
 
+    fn drop_oldest(&mut self, to: MemberId) {
+        let mut excess = self.addressees().filter(|id| *id == to).count().saturating_sub(UNREACHED_LETTERS_MAX);
+        self.letters.retain(|letter| {
+            let drops = letter.to == to && excess > 0;
+            excess -= usize::from(drops);
+            !drops
+        });
+    }
+
     /// Drops the letters to somebody.
     pub fn forget(&mut self, to: MemberId) {
         self.letters.retain(|letter| letter.to != to);
         self.full.remove(&to);
+        self.unreached.remove(&to);
     }
 
     /// How long to wait at most before the next [`flush`](Self::flush); `None`: nothing waits to be sent.

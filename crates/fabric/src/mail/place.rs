@@ -4,25 +4,29 @@
 //! Per process there is a socket, `<group>.<id>.mail`; a second name of the same socket, `<group>.<id>.live`, says that
 //! its owner is a member. So a mark without a process behind it is told from one with by connecting, the same way as an
 //! address is, and nothing has to be cleaned up for the truth to be known. The lock file holds the incarnation of the
-//! group that was founded last.
-use super::dir::{DirError, GroupName, RuntimeDir};
+//! group that was founded last. The last to go removes it.
+//!
+//! All of this is in a directory that may be removed. Then members are found by names that are [no files](super::living), and make their sockets
+//! again. A missing socket proves nothing about its process.
+use super::dir::{DirError, GroupName, Held, RuntimeDir, lock_name};
 use super::error::MailError;
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open, stat, unlink};
+use super::living::{Key, Name};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, lstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use spindle_core::MemberId;
+use spindle_core::ids::VISITOR_IDS_FROM;
 use std::fmt::Write;
-use std::os::fd::OwnedFd;
+use std::ops::Deref;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// From here on ids are those of visitors: processes that write to a group and hear its answers, but never take part.
-pub const VISITOR_IDS_FROM: u64 = 1 << 63;
-
-const ADDRESS: &str = ".mail";
-const MARK: &str = ".live";
+pub(super) const ADDRESS: &str = ".mail";
+pub(super) const MARK: &str = ".live";
 /// Where in the lock file the highest id stands that was given out, behind the incarnation.
 const HIGHEST_AT: u64 = 16;
 
@@ -30,19 +34,78 @@ const HIGHEST_AT: u64 = 16;
 pub(super) struct Place {
     pub(super) dir: RuntimeDir,
     pub(super) group: GroupName,
+    /// What the names of members begin with that live.
+    pub(super) key: Key,
+}
+
+/// A path by which the kernel finds a socket, and the directory that it leads through.
+#[derive(Debug)]
+pub(super) struct Spot {
+    path: PathBuf,
+    held: Arc<Held>,
+    name: String,
+}
+
+impl Deref for Spot {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Spot {
+    /// Device and inode of what is there.
+    pub(super) fn found(&self) -> Option<(u64, u64)> {
+        let found = statat(self.held.fd(), &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((found.st_dev, found.st_ino))
+    }
+
+    /// The socket that is there, as a descriptor by which it can be reached for as long as it lives, whatever becomes of its name.
+    pub(super) fn hold(&self) -> Result<OwnedFd, Errno> {
+        openat(self.held.fd(), &self.name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// The path of what such a descriptor holds.
+    pub(super) fn path_of(&self, fd: BorrowedFd<'_>) -> Option<PathBuf> {
+        self.held.path_of(fd)
+    }
+
+    /// Gives what is here another name.
+    pub(super) fn link(&self, other: &Spot) -> Result<(), Errno> {
+        rustix::fs::linkat(self.held.fd(), &self.name, other.held.fd(), &other.name, AtFlags::empty())
+    }
+
+    pub(super) fn remove(&self) -> Result<(), MailError> {
+        match unlinkat(self.held.fd(), &self.name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(MailError::io("remove the stale socket", Some(self), errno)),
+        }
+    }
 }
 
 impl Place {
     pub(super) fn new(dir: &RuntimeDir, group: &GroupName) -> Self {
-        Self { dir: dir.clone(), group: group.clone() }
+        Self { dir: dir.clone(), group: group.clone(), key: Key::new(dir.path(), group) }
     }
 
-    pub(super) fn address(&self, id: MemberId) -> Result<PathBuf, DirError> {
-        self.dir.socket_in(&self.name(id, ADDRESS))
+    pub(super) fn address(&self, id: MemberId) -> Result<Spot, DirError> {
+        self.spot(self.name(id, ADDRESS))
     }
 
-    pub(super) fn mark(&self, id: MemberId) -> Result<PathBuf, DirError> {
-        self.dir.socket_in(&self.name(id, MARK))
+    pub(super) fn mark(&self, id: MemberId) -> Result<Spot, DirError> {
+        self.spot(self.name(id, MARK))
+    }
+
+    fn spot(&self, name: String) -> Result<Spot, DirError> {
+        let held = self.dir.held();
+        let path = self.dir.socket_in(&held, &name)?;
+        Ok(Spot { path, held, name })
+    }
+
+    /// The path of an address as people know it.
+    pub(super) fn shown(&self, id: MemberId) -> PathBuf {
+        self.dir.path().join(self.name(id, ADDRESS))
     }
 
     /// Whose address a path is, by its last part: what stands before depends on how its owner names the directory.
@@ -71,22 +134,34 @@ impl Place {
         (self.name(MemberId(id), suffix) == name).then_some(MemberId(id))
     }
 
-    /// Everybody who has an address and lives, visitors too, by ascending id.
+    /// Everybody who has an address and lives, visitors too, by ascending id. If the directory has none, those who live and
+    /// have not made theirs again yet.
     pub(super) fn addressees(&self) -> Result<Vec<MemberId>, MailError> {
-        self.living(ADDRESS)
+        self.dir.follow();
+        let found = self.living(ADDRESS, |_| Ok(()))?;
+        if found.is_empty() { self.key.present() } else { Ok(found) }
     }
 
     /// Every member that lives, by ascending id.
     pub(super) fn members(&self) -> Result<Vec<MemberId>, MailError> {
-        self.living(MARK)
+        self.dir.follow();
+        let found = self.living(MARK, |_| Ok(()))?;
+        if found.is_empty() { self.key.living() } else { Ok(found) }
     }
 
-    fn living(&self, suffix: &str) -> Result<Vec<MemberId>, MailError> {
+    /// Who is there by what the directory has; and what is done with what the dead have left behind.
+    fn living(
+        &self,
+        suffix: &str,
+        left_behind: impl Fn(&Spot) -> Result<(), MailError>,
+    ) -> Result<Vec<MemberId>, MailError> {
         let probe = Probe::new()?;
         let mut found = Vec::new();
-        for (id, path) in self.list(suffix)? {
-            if probe.answers(&path)? {
-                found.push(id);
+        for id in self.list(suffix)? {
+            let spot = self.spot(self.name(id, suffix))?;
+            match probe.answers(&spot)? {
+                true => found.push(id),
+                false => left_behind(&spot)?,
             }
         }
         found.sort_unstable();
@@ -96,29 +171,27 @@ impl Place {
     /// Who is there; and removes what dead processes left behind. Under the lock only: a socket that is being made looks
     /// the same.
     pub(super) fn census(&self, _held: &Lock) -> Result<Census, MailError> {
-        let probe = Probe::new()?;
-        let living = |suffix| -> Result<Vec<MemberId>, MailError> {
-            let mut found = Vec::new();
-            for (id, path) in self.list(suffix)? {
-                match probe.answers(&path)? {
-                    true => found.push(id),
-                    false => remove(&path)?,
-                }
-            }
-            found.sort_unstable();
-            Ok(found)
-        };
-        Ok(Census { addressees: living(ADDRESS)?, members: living(MARK)? })
+        let addressees = self.living(ADDRESS, Spot::remove)?;
+        let mut members = self.living(MARK, Spot::remove)?;
+        if members.is_empty() {
+            // The directory may have been removed with all that they had in it.
+            members = self.key.living()?;
+        }
+        Ok(Census { addressees, members })
     }
 
-    fn list(&self, suffix: &str) -> Result<Vec<(MemberId, PathBuf)>, MailError> {
-        let path = self.dir.path();
-        let failed = |source| MailError::io("list", Some(path), source);
+    /// Whether the directory is there, and nobody has an address in it or has left one behind.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.dir.is_current() && self.list(ADDRESS).is_ok_and(|ids| ids.is_empty())
+    }
+
+    fn list(&self, suffix: &str) -> Result<Vec<MemberId>, MailError> {
+        let failed = |errno: Errno| MailError::io("list", Some(self.dir.path()), errno);
         let mut found = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(failed)? {
+        for entry in Dir::read_from(self.dir.held().fd()).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            if let Some(id) = entry.file_name().to_str().and_then(|name| self.parse(name, suffix)) {
-                found.push((id, entry.path()));
+            if let Some(id) = entry.file_name().to_str().ok().and_then(|name| self.parse(name, suffix)) {
+                found.push(id);
             }
         }
         Ok(found)
@@ -132,7 +205,7 @@ impl Place {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(MailError::Cancelled);
             }
-            if let Some(lock) = self.try_lock()? {
+            if let Some(lock) = self.try_lock(begin.elapsed())? {
                 return Ok(lock);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -144,23 +217,32 @@ impl Place {
         }
     }
 
-    fn try_lock(&self) -> Result<Option<Lock>, MailError> {
-        let path = self.dir.lock_path(&self.group);
+    /// The same at this moment, by a process that has `waited` for it.
+    pub(super) fn try_lock(&self, waited: Duration) -> Result<Option<Lock>, MailError> {
+        self.dir.renew()?;
+        // It outlives the directory, and excludes those who hold another.
+        let Some(name) = self.key.lock(waited)? else { return Ok(None) };
+        let (held, path, file) = (self.dir.held(), self.dir.lock_path(&self.group), lock_name(&self.group));
         let failed = |doing| {
             let path = path.clone();
             move |errno: Errno| MailError::io(doing, Some(&path), errno)
         };
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(failed("open the lock file"))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let opened = match openat(held.fd(), &file, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(opened) => opened,
+            // The directory was removed just now.
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed("open the lock file")(errno)),
+        };
+        match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(failed("lock")(errno)),
         }
         // Somebody may have removed the file between open and lock; then the lock excludes nobody. Try again later.
-        let held = fstat(&file).map_err(failed("look at the lock file"))?;
-        let named = stat(&path).is_ok_and(|named| (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino));
-        Ok(named.then_some(Lock { file, path }))
+        let locked = fstat(&opened).map_err(failed("look at the lock file"))?;
+        let named = lstat(&path).is_ok_and(|named| (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino));
+        Ok(named.then_some(Lock { file: opened, path, held, _name: name }))
     }
 }
 
@@ -177,6 +259,8 @@ pub(super) struct Census {
 pub(super) struct Lock {
     file: OwnedFd,
     path: PathBuf,
+    held: Arc<Held>,
+    _name: Option<Name>,
 }
 
 impl Lock {
@@ -207,6 +291,13 @@ impl Lock {
             Ok(8) => Ok(()),
             Ok(_) => Err(MailError::io("write", Some(&self.path), Errno::NOSPC)),
             Err(errno) => Err(MailError::io("write", Some(&self.path), errno)),
+        }
+    }
+
+    /// Removes the lock's file: nobody is left in the group, and nobody else gives anything out meanwhile.
+    pub(super) fn remove(self) {
+        if let Some(file) = self.path.file_name() {
+            let _ = unlinkat(self.held.fd(), file, AtFlags::empty());
         }
     }
 
@@ -249,9 +340,10 @@ impl Probe {
 }
 
 /// Keeps programs that remove old files out of a directory: those of systemd respect this lock. Others may hold it too. A
-/// wish: what they would remove is missed only by newcomers.
+/// wish: what they would remove is made again.
 pub(super) fn keep_cleaners_out(dir: &RuntimeDir) -> Option<OwnedFd> {
-    let opened = open(dir.path(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat(dir.held().fd(), ".", flags, Mode::empty()).ok()?;
     flock(&opened, FlockOperation::NonBlockingLockShared).ok()?;
     Some(opened)
 }
@@ -260,13 +352,6 @@ pub(super) fn new_socket() -> Result<OwnedFd, MailError> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
         .map_err(|errno| MailError::io("make a socket", None, errno))
-}
-
-pub(super) fn remove(path: &Path) -> Result<(), MailError> {
-    match unlink(path) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(MailError::io("remove the stale socket", Some(path), errno)),
-    }
 }
 
 #[cfg(test)]
@@ -282,7 +367,7 @@ mod tests {
             let path = place.address(id).unwrap();
             assert_eq!(place.owner(path.as_os_str().as_encoded_bytes()), Some(id));
         }
-        assert_eq!(place.address(MemberId(VISITOR_IDS_FROM + 3)).unwrap(), temp.path().join("a.1.v3.mail"));
+        assert_eq!(place.shown(MemberId(VISITOR_IDS_FROM + 3)), temp.path().join("a.1.v3.mail"));
         for other in
             ["a.2.mail", "a.1.mail", "a.1.x.mail", "a.1.01.mail", "a.1.+1.mail", "a.1.1.live", "", "a.1.1.mail/"]
         {

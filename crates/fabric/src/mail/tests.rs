@@ -1,13 +1,17 @@
 //! Mailboxes of one process, and of several that can be killed: those are this test binary again, started with a role (see
 //! [`child`]).
+use super::limits::UNREACHED_LETTERS_MAX;
 use super::place::{Place, new_socket};
 use super::*;
+use crate::fork::tests::{DONE, fork, forked};
 use crate::{OwnRegion, PeerRegion};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, bind, sendmsg_addr};
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, pidfd_open, setrlimit,
 };
+use spindle_core::control::{Birth, Letter, Refusal, Request, VERSION};
+use spindle_core::ids::VISITOR_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IoSlice, Read, Write};
@@ -138,7 +142,15 @@ fn myself() -> OwnedFd {
 }
 
 fn parts(from: MemberId, view: u64) -> Letter {
-    Letter::Parts { incarnation: 1, view: ViewId(view), from, pid: std::process::id(), event: false, rack: None }
+    Letter::Parts {
+        incarnation: 1,
+        view: ViewId(view),
+        from,
+        pid: std::process::id(),
+        birth: Birth::default(),
+        event: false,
+        rack: None,
+    }
 }
 
 /// A member's memory, with its id in the first word.
@@ -151,7 +163,7 @@ fn memory(id: MemberId) -> (OwnRegion, Vec<Arc<OwnedFd>>) {
 
 /// Sends bytes as nobody's letter: `from` has no address, or one of its own choice.
 fn throw(from: &OwnedFd, to: &Mailbox, town: &Town, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
-    let address = SocketAddrUnix::new(town.place().address(to.id()).unwrap()).unwrap();
+    let address = SocketAddrUnix::new(&*town.place().address(to.id()).unwrap()).unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -269,6 +281,15 @@ fn child() {
                     drop(mailbox);
                 }
             }
+        }
+        "forks" => {
+            let _mailbox = open();
+            // It reads what this process would, so that it ends with the test.
+            fork(|| {
+                let _ = rustix::io::read(std::io::stdin(), &mut [0_u8; 1]);
+            });
+            say("forked");
+            wait_for_input();
         }
         "sit" => {
             let _mailbox = open();
@@ -456,6 +477,163 @@ fn a_group_survives_that_its_lock_file_is_removed() {
     assert_eq!(town.members(), [1, 2, 3]);
 }
 
+/// A logout removes it, and so may anybody else.
+fn remove_all(town: &Town) {
+    std::fs::remove_dir_all(town.dir.path()).unwrap();
+}
+
+#[test]
+fn those_who_know_each_other_write_on_when_the_directory_is_gone() {
+    let town = Town::new();
+    let ((mut first, incarnation), (second, _)) = (town.found(1), town.join(2));
+    assert!(second.enter(incarnation).unwrap());
+    assert_eq!(second.send(MemberId(1), &status(2, 1), &[]).unwrap(), Delivery::Done);
+    remove_all(&town);
+    assert!(second.reaches(MemberId(1)).unwrap() && !first.reaches(MemberId(2)).unwrap());
+    assert_eq!(second.send(MemberId(1), &status(2, 2), &[]).unwrap(), Delivery::Done);
+    assert_eq!(first.send(MemberId(2), &status(1, 1), &[]).unwrap(), Delivery::Gone, "it has never written there");
+    assert_eq!([next(&mut first).0, next(&mut first).0], [status(2, 1), status(2, 2)]);
+    // What was sent to the old socket and what is sent to the new one both arrive.
+    assert!(first.restore().unwrap() && !first.restore().unwrap());
+    assert_eq!(second.send(MemberId(1), &status(2, 3), &[]).unwrap(), Delivery::Done);
+    let visitor = Mailbox::visit(&town.dir, &town.group).unwrap();
+    let asks = status(visitor.id().0, 4);
+    assert_eq!(visitor.send(MemberId(1), &asks, &[]).unwrap(), Delivery::Done);
+    assert_eq!([next(&mut first).0, next(&mut first).0], [status(2, 3), asks]);
+}
+
+#[test]
+fn nobody_founds_a_second_group_when_the_directory_is_gone() {
+    let town = Town::new();
+    let ((mut first, incarnation), (mut second, _)) = (town.found(1), town.join(2));
+    assert!(second.enter(incarnation).unwrap());
+    for renamed in [false, true] {
+        match renamed {
+            false => remove_all(&town),
+            true => std::fs::rename(town.dir.path(), town.dir.path().with_extension("old")).unwrap(),
+        }
+        // As another process would.
+        let fresh = Town { _temp: None, dir: RuntimeDir::new(town.dir.path()).unwrap(), group: town.group.clone() };
+        let id = 3 + u64::from(renamed);
+        let (third, members) = fresh.join(id);
+        assert_eq!(members, [1, 2], "they live, whatever the directory says");
+        let taken = Mailbox::open(&fresh.dir, &fresh.group, MemberId(2)).unwrap_err();
+        assert!(matches!(taken, MailError::IdInUse { id: MemberId(2), .. }), "{taken}");
+        assert!(first.restore().unwrap() && second.restore().unwrap());
+        assert_eq!((fresh.present(), fresh.members()), (vec![1, 2, id], vec![1, 2]));
+        assert!(!third.enter(incarnation ^ 1).unwrap(), "it is the same group");
+        assert!(third.enter(incarnation).unwrap());
+    }
+    let _ = std::fs::remove_dir_all(town.dir.path().with_extension("old"));
+    // Its members end, and so does it.
+    drop((first, second));
+    remove_all(&town);
+    town.found(1);
+}
+
+/// One file, not the directory.
+#[test]
+fn a_socket_that_was_removed_is_made_again() {
+    let town = Town::new();
+    let (mut mine, _) = town.found(1);
+    let remove = |name| std::fs::remove_file(town.dir.path().join(name)).unwrap();
+    remove("g.1.mail");
+    assert_eq!(town.join(2).1, [1], "its mark is there");
+    assert!(!mine.restore().unwrap(), "the same socket has its name again");
+    assert_eq!((town.present(), town.files()), (vec![1], vec!["g.1.live".into(), "g.1.mail".into()]));
+    remove("g.1.live");
+    assert_eq!(town.join(2).1, [1], "the kernel knows it");
+    mine.restore().unwrap();
+    assert_eq!(town.files(), ["g.1.live", "g.1.mail"]);
+    // Something else has its address meanwhile, and keeps it.
+    let mut waits = town.join(2).0;
+    remove("g.2.mail");
+    let refused = Mailbox::open(&town.dir, &town.group, MemberId(2)).unwrap_err();
+    assert!(matches!(refused, MailError::IdInUse { .. }), "{refused}");
+    let _other = elsewhere(&town, 2);
+    assert!(matches!(waits.restore(), Err(MailError::IdInUse { id: MemberId(2), .. })));
+    drop(waits);
+    assert_eq!(town.present(), [1, 2]);
+}
+
+/// A socket that is nobody's mailbox and has the address of one.
+fn elsewhere(town: &Town, id: u64) -> OwnedFd {
+    let socket = new_socket().unwrap();
+    bind(&socket, &SocketAddrUnix::new(&*town.place().address(MemberId(id)).unwrap()).unwrap()).unwrap();
+    socket
+}
+
+#[test]
+fn ids_of_those_who_live_are_not_given_out_again_when_the_directory_is_gone() {
+    let town = Town::new();
+    let mut group: Vec<Role> = (0..3).map(|_| town.find(None)).collect();
+    let Role::Founder { incarnation, .. } = group[0] else { panic!("the first one") };
+    let Role::Joiner { mailbox: third, .. } = group.remove(2) else { panic!("the third") };
+    assert!(third.enter(incarnation).unwrap());
+    remove_all(&town);
+    let Role::Joiner { mailbox: fourth, members } = town.find(None) else { panic!("they live") };
+    assert_eq!((fourth.id(), members), (MemberId(4), vec![MemberId(1), MemberId(3)]));
+}
+
+/// Before, one stayed for each name that a group ever had.
+#[test]
+fn the_last_to_go_leaves_nothing_behind() {
+    let town = Town::new();
+    let all = || std::fs::read_dir(town.dir.path()).unwrap().count();
+    let ((first, _), (second, _)) = (town.found(1), town.join(2));
+    drop(first);
+    assert_eq!(all(), 2, "a lock, and the address of who is left");
+    drop(second);
+    assert_eq!(all(), 0);
+    let visitor = Mailbox::visit(&town.dir, &town.group).unwrap();
+    drop(visitor);
+    assert_eq!(all(), 0);
+    // Nobody makes a directory again only to remove what was in it.
+    let (last, _) = town.found(1);
+    remove_all(&town);
+    drop(last);
+    assert!(!town.dir.path().exists());
+}
+
+#[test]
+fn the_watch_notices_that_an_address_is_gone() {
+    let town = Town::new();
+    let (mut mine, _) = town.found(1);
+    let (tell, notices) = channel();
+    let watch = Watch::spawn(&mine, None, move |notice| tell.send(notice).unwrap()).unwrap();
+    remove_all(&town);
+    assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Displaced));
+    assert!(mine.restore().unwrap());
+    watch.renew(&mine).unwrap();
+    let other = town.join(2).0;
+    assert_eq!(other.send(MemberId(1), &status(2, 1), &[]).unwrap(), Delivery::Done);
+    let heard = std::iter::repeat_with(|| notices.recv_timeout(BOUND).unwrap());
+    assert!(heard.into_iter().any(|notice| notice == Notice::Mail));
+    assert_eq!(next(&mut mine).0, status(2, 1));
+}
+
+#[test]
+fn a_child_gives_nothing_up_and_holds_nothing_on() {
+    let town = Town::new();
+    let (mailbox, _) = town.found(1);
+    let watch = Watch::spawn(&mailbox, None, |_| {}).unwrap();
+    let mut both = Some((watch, mailbox));
+    assert_eq!(forked(|| drop(both.take())), Some(DONE));
+    assert_eq!((town.present(), town.members()), (vec![1], vec![1]));
+    // A member that is killed while a child of its lives on.
+    let mut parent = Process::start(&town, "forks", 2);
+    parent.says("forked");
+    assert_eq!(town.present(), [1, 2]);
+    parent.kill();
+    // A child that is being started by another test may hold a copy for a moment.
+    let until = Instant::now() + BOUND;
+    while town.present() != [1] {
+        assert!(Instant::now() < until, "{:?}", town.present());
+        std::thread::yield_now();
+    }
+    drop(town.open(2));
+}
+
 /// What systemd's remover of old files does before it looks into a directory.
 #[test]
 fn cleaners_are_kept_out_while_somebody_has_an_address() {
@@ -483,10 +661,24 @@ fn live(dir: &RuntimeDir, group: &GroupName) {
     member.iter().for_each(|incarnation| say(&format!("member {incarnation}")));
     let (me, pid) = (mailbox.id(), std::process::id());
     let (address, rack, seeds) = (None, None, None);
-    let ask = Letter::Ask { from: me, pid, config: 1, members: 1, observer: false, address, rack, seeds };
+    let ask = Letter::Ask {
+        from: me,
+        pid,
+        birth: Birth::default(),
+        config: 1,
+        members: 1,
+        observer: false,
+        address,
+        rack,
+        seeds,
+    };
     let view = enclose(b"a view").unwrap();
     let stdin = std::io::stdin();
     while !readable(&stdin, Duration::ZERO) {
+        // The directory may be removed meanwhile.
+        if let Err(taken @ MailError::IdInUse { .. }) = mailbox.restore() {
+            panic!("{taken}");
+        }
         while let Some((letter, _)) = mailbox.receive() {
             let now = match (letter, member) {
                 (Letter::Ask { from, .. }, Some(incarnation)) => {
@@ -559,13 +751,18 @@ fn whoever_dies_when_there_is_one_group_of_a_name() {
             let others: BTreeSet<_> = living.values().filter_map(|(_, _, member)| *member).collect();
             assert_eq!(others.len(), 1, "groups that live at the same time: {others:?}");
         }
+        // With all that is in it, at any moment.
+        if random(4) == 0 {
+            let _ = std::fs::remove_dir_all(town.dir.path());
+        }
         // Now and then all members, so that the others have to found another group.
         let all = random(4) == 0;
         let one = random(living.len());
         let pids: Vec<_> = living.iter().map(|(pid, (_, _, member))| (*pid, member.is_some())).collect();
         for (i, (pid, member)) in pids.into_iter().enumerate() {
             if i == one || (all && member) {
-                living.remove(&pid);
+                let killed = living.remove(&pid).map(|(mut process, ..)| process.0.try_wait().unwrap());
+                assert_eq!(killed, Some(None), "it has ended by itself");
             }
         }
     }
@@ -670,12 +867,10 @@ fn an_address_that_is_somebody_elses_by_now_is_not_removed() {
     let town = Town::new();
     let mailbox = town.open(1);
     let path = town.place().address(MemberId(1)).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    let other = town.open(1);
+    std::fs::remove_file(&*path).unwrap();
+    let _other = elsewhere(&town, 1);
     drop(mailbox);
     assert_eq!(town.present(), [1]);
-    drop(other);
-    assert!(town.files().is_empty());
 }
 
 #[test]
@@ -761,6 +956,10 @@ fn an_outbox_keeps_order_and_waits_for_nobody() {
     let until = Instant::now() + BOUND;
     let mut gone = outbox.flush(&mine).unwrap();
     assert_eq!(gone.pop_last(), Some(MemberId(4)));
+    // Its letters may still come to something, but are not many.
+    assert!(outbox.holds_for(MemberId(4)));
+    assert!(outbox.addressees().filter(|id| *id == MemberId(4)).count() <= UNREACHED_LETTERS_MAX);
+    outbox.forget(MemberId(4));
     while !reads.is_finished() {
         assert!(Instant::now() < until);
         assert!(outbox.flush(&mine).unwrap().is_empty());
@@ -780,7 +979,15 @@ fn descriptors_arrive_and_memory_is_the_senders() {
     sender.says("sent");
     let (letter, fds) = next(&mut mine);
     let pid = sender.process.0.id();
-    let expected = Letter::Parts { incarnation: 1, view: ViewId(7), from: MemberId(2), pid, event: false, rack: None };
+    let expected = Letter::Parts {
+        incarnation: 1,
+        view: ViewId(7),
+        from: MemberId(2),
+        pid,
+        birth: Birth::default(),
+        event: false,
+        rack: None,
+    };
     assert_eq!((letter, fds.len()), (expected, 3));
     for fd in &fds {
         assert_eq!(rustix::io::fcntl_getfd(fd), Ok(rustix::io::FdFlags::CLOEXEC));
@@ -867,7 +1074,17 @@ fn versions_tell_each_other_that_they_differ() {
     let (mut mine, mut other) = (town.open(1), town.open(2));
     let other_fd = other.as_fd().try_clone_to_owned().unwrap();
     let (address, rack, seeds) = (None, None, None);
-    let ask = Letter::Ask { from: MemberId(2), pid: 1, config: 1, members: 1, observer: false, address, rack, seeds };
+    let ask = Letter::Ask {
+        from: MemberId(2),
+        pid: 1,
+        birth: Birth::default(),
+        config: 1,
+        members: 1,
+        observer: false,
+        address,
+        rack,
+        seeds,
+    };
     for (asked, letter) in [&ask, &status(2, 1)].into_iter().enumerate() {
         // Whatever a letter of that version has after its header.
         assert!(throw(&other_fd, &mine, &town, &letter.encode_as(VERSION + 1)[..21], &[]));

@@ -1,19 +1,23 @@
 //! The watch: one thread that sleeps in the kernel until a process ends that is watched, there is mail, or it is told to
-//! stop. Whom it watches may change at any time. While nothing happens it costs nothing. By its own end the others know early that its
-//! process is dying.
+//! stop. Whom it watches may change at any time. Twice a second it looks whether others still find this process's address, and else costs nothing
+//! while nothing happens. By its own end the others know early that its process is dying.
+use super::TARGET;
 use super::error::MailError;
-use super::limits::EVENTS_PER_WAIT;
+use super::limits::{EVENTS_PER_WAIT, OLD_SOCKETS_MAX, PLACE_LOOK};
+use super::mailbox::{Address, Mailbox};
+use crate::fork::{Owner, Socket};
 use crate::life::LifeLine;
 use crate::shm::MemberBell;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tracing::{debug, info, warn};
 
 /// The pause after a wait that the system refused, for want of memory.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
@@ -31,11 +35,14 @@ pub enum Notice {
     Death(u64),
     /// There are letters in the mailbox. Not said again before [`Watch::mail_read`].
     Mail,
+    /// Others don't find this process's address where they look for it: [restore](Mailbox::restore) it. Said again after a while if that is not done.
+    Displaced,
 }
 
 /// Watches over processes and a mailbox until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
+    owner: Owner,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -44,7 +51,8 @@ pub struct Watch {
 struct Shared {
     epoll: OwnedFd,
     bell: OwnedFd,
-    mailbox: OwnedFd,
+    /// The sockets of the mailbox, the newest last.
+    mailbox: Mutex<Vec<Socket>>,
     stopped: AtomicBool,
     watched: Mutex<Watched>,
 }
@@ -65,16 +73,17 @@ impl Watch {
     /// # Errors
     /// [`MailError::FdLimit`], or [`MailError::Io`] if there can be no more threads.
     pub fn spawn(
-        mailbox: impl AsFd,
+        mailbox: &Mailbox,
         member: Option<&MemberBell>,
         on_notice: impl FnMut(Notice) + Send + 'static,
     ) -> Result<Watch, MailError> {
         let failed = |errno: Errno| MailError::io("set up the watch", None, errno);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
-        let mailbox = mailbox.as_fd().try_clone_to_owned().map_err(|e| MailError::io("set up the watch", None, e))?;
+        let (address, mailbox) = (Arc::clone(mailbox.address()), copy(mailbox)?);
         epoll::add(&epoll, &bell, EventData::new_u64(STOP), EventFlags::IN).map_err(failed)?;
         epoll::add(&epoll, &mailbox, EventData::new_u64(MAIL), ONCE).map_err(failed)?;
+        let mailbox = Mutex::new(vec![mailbox]);
         let watched = Watched { next: SERIALS_FROM, tokens: BTreeMap::new(), by_token: BTreeMap::new() };
         let stopped = AtomicBool::new(false);
         let shared = Arc::new(Shared { epoll, bell, mailbox, stopped, watched: Mutex::new(watched) });
@@ -83,14 +92,14 @@ impl Watch {
             .name("spindle-watch".into())
             .spawn(move || {
                 let _life = member.as_ref().and_then(LifeLine::hold);
-                watch(&seen, on_notice);
+                watch(&seen, &address, on_notice);
             })
             .map_err(|source| MailError::io("start the watch's thread", None, source))?;
-        Ok(Watch { shared, thread: Some(thread) })
+        Ok(Watch { owner: Owner::new(), shared, thread: Some(thread) })
     }
 
     /// Watches over a process, which may be dead already: its death is reported once, as [`Notice::Death`] of `token`. Who was
-    /// watched under the same token is not any more.
+    /// watched under the same token is not any more. Events call the token the member's id.
     ///
     /// # Errors
     /// [`MailError::Io`] if this is no descriptor that can be watched, or the system has no memory for it.
@@ -101,6 +110,7 @@ impl Watch {
         watched.next += 1;
         epoll::add(&self.shared.epoll, &pidfd, EventData::new_u64(serial), EventFlags::IN)
             .map_err(|errno| MailError::io("watch over a process", None, errno))?;
+        debug!(target: TARGET, member = token, "process watched");
         watched.tokens.insert(serial, token);
         watched.by_token.insert(token, (serial, pidfd));
         Ok(())
@@ -116,13 +126,36 @@ impl Watch {
     /// From now on mail is reported again, at once if there is any. To be called when the mailbox was found empty, or when its
     /// reader has done enough for one turn; after a pause if it [is starved](super::Mailbox::is_starved).
     pub fn mail_read(&self) {
-        // It is registered for as long as this lives, and nothing else makes the call fail.
-        let _ = epoll::modify(&self.shared.epoll, &self.shared.mailbox, EventData::new_u64(MAIL), ONCE);
+        for socket in &*self.shared.mailbox() {
+            // It is registered for as long as this lives, and nothing else makes the call fail.
+            let _ = epoll::modify(&self.shared.epoll, socket, EventData::new_u64(MAIL), ONCE);
+        }
+    }
+
+    /// The mailbox has a new socket beside those that it had.
+    ///
+    /// # Errors
+    /// [`MailError::FdLimit`], or [`MailError::Io`] if the system has no memory for it.
+    pub fn renew(&self, mailbox: &Mailbox) -> Result<(), MailError> {
+        let socket = copy(mailbox)?;
+        epoll::add(&self.shared.epoll, &socket, EventData::new_u64(MAIL), ONCE)
+            .map_err(|errno| MailError::io("watch over a mailbox", None, errno))?;
+        let mut sockets = self.shared.mailbox();
+        sockets.push(socket);
+        if sockets.len() > 1 + OLD_SOCKETS_MAX {
+            let oldest = sockets.remove(0);
+            let _ = epoll::delete(&self.shared.epoll, &oldest);
+        }
+        Ok(())
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if self.owner.is_copy() {
+            // The thread is the parent's, and so is its bell.
+            return;
+        }
         self.shared.stopped.store(true, Ordering::Relaxed);
         // An eventfd takes eight bytes unless its count overflows, which one write can't do.
         let _ = rustix::io::write(&self.shared.bell, &1_u64.to_ne_bytes());
@@ -143,6 +176,10 @@ impl Shared {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn mailbox(&self) -> MutexGuard<'_, Vec<Socket>> {
+        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn forget(&self, watched: &mut Watched, token: u64) -> bool {
         let Some((serial, pidfd)) = watched.by_token.remove(&token) else { return false };
         watched.tokens.remove(&serial);
@@ -159,15 +196,27 @@ impl Shared {
         let mut watched = self.watched();
         let token = *watched.tokens.get(&event)?;
         self.forget(&mut watched, token);
+        info!(target: TARGET, member = token, evidence = "its pidfd: the kernel says so", "process has ended");
         Some(Notice::Death(token))
     }
 }
 
-fn watch(shared: &Shared, mut on_notice: impl FnMut(Notice)) {
+fn copy(mailbox: &Mailbox) -> Result<Socket, MailError> {
+    mailbox
+        .as_fd()
+        .try_clone_to_owned()
+        .map(Socket::new)
+        .map_err(|source| MailError::io("set up the watch", None, source))
+}
+
+fn watch(shared: &Shared, address: &Address, mut on_notice: impl FnMut(Notice)) {
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS_PER_WAIT);
+    let pause = Timespec { tv_sec: PLACE_LOOK.as_secs() as i64, tv_nsec: PLACE_LOOK.subsec_nanos().into() };
+    let mut looked = Instant::now();
+    let mut was_in_place = true;
     while !shared.stopped.load(Ordering::Relaxed) {
         events.clear();
-        match epoll::wait(&shared.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+        match epoll::wait(&shared.epoll, rustix::buffer::spare_capacity(&mut events), Some(&pause)) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(_) => std::thread::sleep(REFUSED_PAUSE),
@@ -179,6 +228,17 @@ fn watch(shared: &Shared, mut on_notice: impl FnMut(Notice)) {
             if let Some(notice) = shared.notice(event.data.u64()) {
                 on_notice(notice);
             }
+        }
+        if looked.elapsed() >= PLACE_LOOK {
+            looked = Instant::now();
+            let is_in_place = address.is_in_place();
+            if !is_in_place && !shared.stopped.load(Ordering::Relaxed) {
+                if was_in_place {
+                    warn!(target: TARGET, address = %address.shown().display(), "address was removed");
+                }
+                on_notice(Notice::Displaced);
+            }
+            was_in_place = is_in_place;
         }
     }
 }

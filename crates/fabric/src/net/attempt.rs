@@ -1,15 +1,16 @@
 //! An attempt to connect: a name is resolved, its addresses are tried, and who answers is asked who it is.
-use super::address::{Address, is_loopback};
 use super::endpoint::{Me, Security};
 use super::error::NetError;
-use super::hello::{Answer, Card, Declined, Hello, HelloError, Incoming, Magic, Outgoing, Purpose};
+use super::hello::{Answer, Declined, Hello, HelloError, Incoming, Magic, Outgoing};
 use super::limits::{ADDRESSES_MAX, CONNECT_DEADLINE, HELLO_DEADLINE, NEXT_ADDRESS_AFTER, REPEATS_MAX};
+use super::listen::is_loopback;
 use super::poller::{IN, OUT, Poller, Token, Wire};
 use super::resolve::{Found, Target};
 use super::tls;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use spindle_core::MemberId;
+use spindle_core::control::{Address, Card, Purpose};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -45,8 +46,8 @@ struct Connecting {
     failed: io::Error,
 }
 
-/// What came of it.
-pub(super) type Outcome = Result<(Wire, Card), NetError>;
+/// The result: the connection, with the card and the process of the peer.
+pub(super) type Outcome = Result<(Wire, Card, u128), NetError>;
 
 impl Attempt {
     /// One that waits for its address to be [`found`](Self::found).
@@ -117,7 +118,7 @@ impl Attempt {
         if let Stage::Greeting { wire, hello, answer } = &mut self.stage {
             match exchange(wire, hello, answer, poller) {
                 Ok(None) => {}
-                Ok(Some(answer)) => return self.conclude(answer),
+                Ok(Some(answer)) => return self.conclude(answer, me),
                 Err(error) => return self.fail(explain(error, &self.address)),
             }
         }
@@ -155,13 +156,18 @@ impl Attempt {
         Ok(())
     }
 
-    fn conclude(&mut self, answer: Answer) -> Option<Outcome> {
+    fn conclude(&mut self, answer: Answer, me: &Me) -> Option<Outcome> {
         let address = self.address.clone();
+        if let (Answer::Welcome(card, _), Stage::Greeting { wire, .. }) = (&answer, &self.stage)
+            && !me.admits(card.id, &*wire.stream)
+        {
+            return self.fail(NetError::Identity { address, id: card.id });
+        }
         let elsewhere = |wanted, found| NetError::Elsewhere { address: address.clone(), wanted, found };
         match (answer, self.whom) {
-            (Answer::Welcome(Card { id, .. }), Some(wanted)) if wanted != id => self.fail(elsewhere(wanted, id)),
-            (Answer::Welcome(card), _) => match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Greeting { wire, .. } => Some(Ok((wire, card))),
+            (Answer::Welcome(Card { id, .. }, _), Some(wanted)) if wanted != id => self.fail(elsewhere(wanted, id)),
+            (Answer::Welcome(card, process), _) => match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Greeting { wire, .. } => Some(Ok((wire, card, process))),
                 _ => None,
             },
             (Answer::Declined(Declined::Member(found)), Some(wanted)) => self.fail(elsewhere(wanted, found)),

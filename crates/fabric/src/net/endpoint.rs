@@ -1,18 +1,16 @@
 //! A process's place among those of other hosts.
-use super::address::Address;
 use super::error::NetError;
 use super::exchange::{Command, Exchange};
-use super::hello::{Card, Purpose};
 use super::letters::Parcel;
 use super::listen::listen;
 use super::poller::Poller;
-use super::rack::RackName;
 use super::resolve::Names;
 use super::switch::Switch;
 use super::tls::{Identity, TlsStream};
+use crate::mail::GroupName;
 use crate::mail::kernel::random;
-use crate::mail::{GroupName, Letter};
-use crate::tcp::{Connection, SocketOptions, SocketStream};
+use crate::tcp::{Connection, SocketOptions, SocketStream, Stream};
+use spindle_core::control::{Address, Card, Letter, Purpose, RackName};
 use spindle_core::{MemberId, ViewId};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -76,6 +74,8 @@ pub enum Event {
     Stream {
         /// Who is at its other end.
         with: Card,
+        /// Its process: a random number of its endpoint.
+        process: u128,
         /// What it is for.
         purpose: Purpose,
         /// All bytes on it belong to its purpose.
@@ -160,6 +160,14 @@ pub(super) struct Me {
 }
 
 impl Me {
+    /// Whether the peer may have this id.
+    pub(super) fn admits(&self, id: MemberId, stream: &dyn Stream) -> bool {
+        match &self.security {
+            Security::Local | Security::Insecure => true,
+            Security::Tls(identity) => identity.admits(id, stream.peer()),
+        }
+    }
+
     /// A connected socket as what this process speaks over.
     pub(super) fn wrap(&self, socket: OwnedFd, dialled: bool) -> io::Result<Connection> {
         let stream = SocketStream::new(socket, &self.socket)?;
@@ -187,11 +195,14 @@ impl Endpoint {
     /// Waits for the resolver if a name is to be listened at.
     ///
     /// # Errors
-    /// [`NetError::Nowhere`], [`NetError::Advertise`], [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or what else the
+    /// [`NetError::OwnIdentity`], [`NetError::Nowhere`], [`NetError::Advertise`], [`NetError::Insecure`], [`NetError::Resolve`], [`NetError::Listen`], or what else the
     /// system refuses.
     pub fn open(options: Options, tell: impl Fn() + Send + Sync + 'static) -> Result<Endpoint, NetError> {
         let Options { group, me, host, listen: addresses, advertise, rack, security, socket, names } = options;
         let os = |doing| move |source| NetError::Os { doing, source };
+        if matches!(&security, Security::Tls(identity) if !identity.is_of(me)) {
+            return Err(NetError::OwnIdentity { id: me });
+        }
         let only_here = matches!(security, Security::Local);
         let (listeners, bound) = listen(&addresses, &names, only_here)?;
         let address = advertised(advertise, &bound)?;

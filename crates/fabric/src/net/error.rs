@@ -1,8 +1,8 @@
 //! Why a process can't be reached from other hosts, or can't reach them.
-use super::address::Address;
 use super::hello::Declined;
 use super::limits::QUEUE_LETTERS_MAX;
 use spindle_core::MemberId;
+use spindle_core::control::Address;
 use std::io;
 use std::time::Duration;
 
@@ -80,6 +80,24 @@ pub enum NetError {
         /// What is wrong.
         why: String,
     },
+    /// The certificate of this process is not good for its id.
+    #[error(
+        "the certificate of this process does not name {name}, as that of id {id} must; make one with that DNS name (SAN), or set          another id", name = super::tls::name_of(*id)
+    )]
+    OwnIdentity {
+        /// The id of this process.
+        id: MemberId,
+    },
+    /// The certificate of a peer is not good for the id that it says.
+    #[error(
+        "who answers at {address} says that it is member {id}, and its certificate does not name {name}; give that member a          certificate with that DNS name (SAN)", name = super::tls::name_of(*id)
+    )]
+    Identity {
+        /// The address.
+        address: Address,
+        /// The id that it says.
+        id: MemberId,
+    },
     /// It refused.
     #[error("{address} refused: {why}")]
     Declined {
@@ -143,6 +161,7 @@ impl NetError {
             Self::Stranger { what, .. } => format!("does not speak as Spindle does: {what}"),
             Self::Tls { why, .. } => format!("no TLS: {why}"),
             Self::Declined { why, .. } => format!("refused: {why}"),
+            Self::Identity { id, .. } => format!("its certificate is not that of member {id}"),
             Self::Broken { source, .. } => format!("the connection failed: {source}"),
             other => other.to_string(),
         }
@@ -152,7 +171,11 @@ impl NetError {
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Declined { why, .. } => !matches!(why, Declined::TooMany(_)),
-            Self::Insecure { .. } | Self::Tls { .. } | Self::Myself { .. } | Self::Elsewhere { .. } => true,
+            Self::Insecure { .. }
+            | Self::Tls { .. }
+            | Self::Identity { .. }
+            | Self::Myself { .. }
+            | Self::Elsewhere { .. } => true,
             _ => false,
         }
     }

@@ -1,11 +1,10 @@
 //! Where callers and the endpoint's thread meet: what is asked for, and what has happened.
-use super::address::Address;
 use super::endpoint::{Dropped, Event};
 use super::error::NetError;
-use super::hello::Purpose;
 use super::letters::Parcel;
 use super::limits::{COMMAND_BYTES_MAX, COMMANDS_MAX, EVENT_BYTES_MAX, EVENTS_MAX};
 use super::poller::Waker;
+use spindle_core::control::{Address, Purpose};
 use spindle_core::{MemberId, ViewId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,13 +3,12 @@
 //! Both are a head (magic, version, length) and a body. The head never changes, so two versions can tell each other that they
 //! differ. A body is read to its end and not further: what follows belongs to the connection's purpose. Whatever the bytes, reading
 //! ends with a body or a [`HelloError`].
-use super::address::Address;
 use super::limits::HELLO_BYTES_MAX;
-use super::rack::{RackName, put_rack, rack};
-use crate::mail::bytes::{Reader, WireError, Writer};
-use crate::mail::{GroupName, VERSION};
+use crate::mail::GroupName;
 use crate::tcp::{Space, Stream};
-use spindle_core::{MemberId, ViewId};
+use spindle_core::MemberId;
+use spindle_core::control::bytes::{Reader, WireError, Writer};
+use spindle_core::control::{Card, Purpose, VERSION};
 use std::io::{self, IoSlice};
 
 const HEAD_BYTES: usize = 16;
@@ -19,68 +18,6 @@ const HEAD_BYTES: usize = 16;
 pub(super) enum Magic {
     Hello,
     Answer,
-}
-
-/// Who somebody is to processes of other hosts.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Card {
-    /// Its id in the group.
-    pub id: MemberId,
-    /// Who has the same one shares memory and the runtime directory with it.
-    pub host: u128,
-    /// Where it can be reached.
-    pub address: Address,
-    /// The rack that it stands in, if it has been told.
-    pub rack: Option<RackName>,
-}
-
-/// What a connection is for, from its beginning to its end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Purpose {
-    /// Letters of who dialled.
-    Mail,
-    /// The memory of a view: what follows belongs to the fabric.
-    Part {
-        /// Which group of this name.
-        incarnation: u128,
-        /// The view.
-        view: ViewId,
-    },
-    /// The memory of a view for somebody who follows it and has no row.
-    Guest {
-        /// Which group of this name.
-        incarnation: u128,
-        /// The view.
-        view: ViewId,
-    },
-    /// The application's state, as bytes.
-    State {
-        /// The view in which it was taken.
-        view: ViewId,
-    },
-    /// Large messages in blocks.
-    Bulk {
-        /// Which group of this name.
-        incarnation: u128,
-        /// The view.
-        view: ViewId,
-        /// Which of the view's bulk groups, by the members' own count.
-        number: u64,
-    },
-    /// Large messages, as bytes, for somebody who follows.
-    Objects {
-        /// The view.
-        view: ViewId,
-        /// The number under which it has asked for them.
-        reply: u64,
-    },
-    /// Nothing but its end, which comes with that of the process at the other one ([`Event::Ended`](super::Event::Ended)).
-    Life {
-        /// Which group of this name.
-        incarnation: u128,
-        /// The view from which on both watch over each other.
-        view: ViewId,
-    },
 }
 
 /// Why somebody refused a connection. The values are those of who refuses.
@@ -102,6 +39,9 @@ pub enum Declined {
     /// The one that asks: it has dialled its own address.
     #[error("it is this process itself")]
     Myself,
+    /// The certificate that was shown is not good for the id that was said.
+    #[error("the certificate shown to it does not name {name}, as that of id {id} must", name = super::tls::name_of(*.0), id = .0)]
+    Identity(MemberId),
     /// It has too many connections.
     #[error("it has {0} mail connections and takes no more; end processes that are not needed")]
     TooMany(u32),
@@ -121,7 +61,8 @@ pub(super) struct Hello {
 /// The second.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    Welcome(Card),
+    /// With who answers, and its process.
+    Welcome(Card, u128),
     Declined(Declined),
 }
 
@@ -147,8 +88,8 @@ impl Hello {
     pub(super) fn encode_as(&self, version: u32) -> Vec<u8> {
         framed(Magic::Hello, version, |out| {
             out.text(self.group.as_str());
-            put_purpose(out, self.purpose);
-            put_card(out, &self.card);
+            self.purpose.put(out);
+            self.card.put(out);
             out.u128(self.process);
             out.u32(u32::from(self.wanted.is_some()));
             out.u64(self.wanted.map_or(0, |id| id.0));
@@ -159,8 +100,8 @@ impl Hello {
         let mut from = Reader(body);
         let hello = Hello {
             group: group(&mut from)?,
-            purpose: purpose(&mut from)?,
-            card: card(&mut from)?,
+            purpose: Purpose::read(&mut from)?,
+            card: Card::read(&mut from)?,
             process: from.u128()?,
             wanted: match (from.u32()?, from.u64()?) {
                 (0, 0) => None,
@@ -168,7 +109,7 @@ impl Hello {
                 _ => return Err(WireError::Value { field: "wanted member" }),
             },
         };
-        end(&from)?;
+        from.end()?;
         Ok(hello)
     }
 }
@@ -176,9 +117,10 @@ impl Hello {
 impl Answer {
     pub(super) fn encode(&self) -> Vec<u8> {
         framed(Magic::Answer, VERSION, |out| match self {
-            Answer::Welcome(card) => {
+            Answer::Welcome(card, process) => {
                 out.u32(0);
-                put_card(out, card);
+                card.put(out);
+                out.u128(*process);
             }
             Answer::Declined(why) => put_declined(out, why),
         })
@@ -187,16 +129,17 @@ impl Answer {
     pub(super) fn decode(body: &[u8]) -> Result<Answer, WireError> {
         let mut from = Reader(body);
         let answer = match from.u32()? {
-            0 => Answer::Welcome(card(&mut from)?),
+            0 => Answer::Welcome(Card::read(&mut from)?, from.u128()?),
             1 => Answer::Declined(Declined::Version(from.u32()?)),
             2 => Answer::Declined(Declined::Group(group(&mut from)?)),
             3 => Answer::Declined(Declined::Member(MemberId(from.u64()?))),
             4 => Answer::Declined(Declined::Namesake(MemberId(from.u64()?))),
             5 => Answer::Declined(Declined::Myself),
             6 => Answer::Declined(Declined::TooMany(from.u32()?)),
+            7 => Answer::Declined(Declined::Identity(MemberId(from.u64()?))),
             _ => return Err(WireError::Value { field: "answer" }),
         };
-        end(&from)?;
+        from.end()?;
         Ok(answer)
     }
 }
@@ -301,65 +244,9 @@ fn framed(magic: Magic, version: u32, body: impl FnOnce(&mut Writer)) -> Vec<u8>
     out.0
 }
 
-fn end(from: &Reader<'_>) -> Result<(), WireError> {
-    match from.0.len() {
-        0 => Ok(()),
-        extra => Err(WireError::Long { extra: extra as u64 }),
-    }
-}
-
 fn group(from: &mut Reader<'_>) -> Result<GroupName, WireError> {
     let field = "name of a group";
     GroupName::new(from.text(field)?).map_err(|_| WireError::Value { field })
-}
-
-fn put_card(out: &mut Writer, card: &Card) {
-    out.u64(card.id.0);
-    out.u128(card.host);
-    out.text(&card.address.to_string());
-    put_rack(out, card.rack.as_ref());
-}
-
-fn card(from: &mut Reader<'_>) -> Result<Card, WireError> {
-    let field = "address";
-    let (id, host) = (MemberId(from.u64()?), from.u128()?);
-    let text = from.text(field)?;
-    let address: Address = text.parse().map_err(|_| WireError::Value { field })?;
-    // Addresses can be written in more ways than ours.
-    if address.to_string() != text {
-        return Err(WireError::Value { field });
-    }
-    Ok(Card { id, host, address, rack: rack(from)? })
-}
-
-fn put_purpose(out: &mut Writer, purpose: Purpose) {
-    let (kind, incarnation, view, number) = match purpose {
-        Purpose::Mail => (1, 0, ViewId(0), 0),
-        Purpose::Part { incarnation, view } => (2, incarnation, view, 0),
-        Purpose::Guest { incarnation, view } => (3, incarnation, view, 0),
-        Purpose::State { view } => (4, 0, view, 0),
-        Purpose::Bulk { incarnation, view, number } => (5, incarnation, view, number),
-        Purpose::Objects { view, reply } => (6, 0, view, reply),
-        Purpose::Life { incarnation, view } => (7, incarnation, view, 0),
-    };
-    out.u32(kind);
-    out.u128(incarnation);
-    out.u64(view.0);
-    out.u64(number);
-}
-
-fn purpose(from: &mut Reader<'_>) -> Result<Purpose, WireError> {
-    let (kind, incarnation, view, number) = (from.u32()?, from.u128()?, ViewId(from.u64()?), from.u64()?);
-    Ok(match (kind, incarnation, view, number) {
-        (1, 0, ViewId(0), 0) => Purpose::Mail,
-        (2, incarnation, view, 0) => Purpose::Part { incarnation, view },
-        (3, incarnation, view, 0) => Purpose::Guest { incarnation, view },
-        (4, 0, view, 0) => Purpose::State { view },
-        (5, incarnation, view, number) => Purpose::Bulk { incarnation, view, number },
-        (6, 0, view, reply) => Purpose::Objects { view, reply },
-        (7, incarnation, view, 0) => Purpose::Life { incarnation, view },
-        _ => return Err(WireError::Value { field: "purpose" }),
-    })
 }
 
 fn put_declined(out: &mut Writer, why: &Declined) {
@@ -379,6 +266,10 @@ fn put_declined(out: &mut Writer, why: &Declined) {
         }
         Declined::Myself => out.u32(5),
         Declined::TooMany(connections) => [6, *connections].into_iter().for_each(|value| out.u32(value)),
+        Declined::Identity(id) => {
+            out.u32(7);
+            out.u64(id.0);
+        }
     }
 }
 
@@ -386,6 +277,7 @@ fn put_declined(out: &mut Writer, why: &Declined) {
 mod tests {
     use super::*;
     use crate::tcp::{SocketOptions, SocketStream};
+    use spindle_core::ViewId;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -430,10 +322,11 @@ mod tests {
             Declined::Namesake(MemberId(3)),
             Declined::Myself,
             Declined::TooMany(2048),
+            Declined::Identity(MemberId(u64::MAX)),
         ]
         .map(Answer::Declined)
         .into();
-        answers.extend([a_card(), longest_card()].map(Answer::Welcome));
+        answers.extend([a_card(), longest_card()].map(|card| Answer::Welcome(card, 77)));
         answers
     }
 
@@ -558,5 +451,37 @@ mod tests {
         }
         // Most were valid, with up to three bits turned.
         assert!((10_000..90_000).contains(&understood), "{understood}");
+    }
+
+    /// Lengths and FNV-1a digests of the samples' bytes: peers of this version say nothing else.
+    #[test]
+    fn bytes_are_those_of_this_version() {
+        let digest = |bytes: &[u8]| {
+            let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+        };
+        let expected: &[(usize, u64)] = &[
+            (130, 0xad07_bf3e_f1eb_e08a),
+            (130, 0xda35_3467_28a5_eadf),
+            (130, 0xe31a_c2f6_db75_dac6),
+            (130, 0x688f_58bc_0ef8_38a4),
+            (130, 0x91dd_281c_ca1c_86bc),
+            (130, 0xdfcf_4e0c_d3c0_d372),
+            (130, 0x841c_429e_2225_3b9a),
+            (356, 0x230c_fa17_6ba3_7faf),
+            (24, 0x2bbe_e263_9305_259d),
+            (88, 0xd967_47ff_52c4_c527),
+            (28, 0xb590_7b90_2359_8d9a),
+            (28, 0x29a4_30b2_b743_0356),
+            (20, 0x4878_e334_a427_a90c),
+            (24, 0x27a8_370f_58f2_450b),
+            (28, 0x55d1_c867_3f77_665e),
+            (78, 0x32ca_b2f0_24a1_108b),
+            (244, 0xd177_eba3_d21f_b14a),
+        ];
+        let (hellos, answers) = (hellos(), answers());
+        let bytes = hellos.iter().map(Hello::encode).chain(answers.iter().map(Answer::encode));
+        let found: Vec<(usize, u64)> = bytes.map(|bytes| (bytes.len(), digest(&bytes))).collect();
+        assert_eq!(found, expected);
     }
 }

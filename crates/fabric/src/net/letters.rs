@@ -1,10 +1,10 @@
 //! Letters on a mail connection: a head (length of the letter, length of the enclosure), the letter as between mailboxes, and
 //! what is enclosed.
 use super::limits::{ENCLOSURE_BYTES_MAX, LETTERS_PER_SEND, READS_MAX, SENDS_MAX};
-use crate::mail::Letter;
-use crate::mail::limits::LETTER_BYTES_MAX;
 use crate::tcp::{Space, Stream};
 use spindle_core::MemberId;
+use spindle_core::control::Letter;
+use spindle_core::limits::LETTER_BYTES_MAX;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
@@ -188,9 +188,9 @@ fn read(mut bytes: Vec<u8>, from: MemberId) -> Brought {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mail::Request;
     use crate::tcp::{SocketOptions, SocketStream};
     use spindle_core::ViewId;
+    use spindle_core::control::{Birth, Request};
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
@@ -258,7 +258,18 @@ mod tests {
         };
         let other = MemberId(4);
         let bytes = [
-            raw(&Letter::Parts { incarnation: 1, view: ViewId(1), from: ME, pid: 1, event: false, rack: None }, &[]),
+            raw(
+                &Letter::Parts {
+                    incarnation: 1,
+                    view: ViewId(1),
+                    from: ME,
+                    pid: 1,
+                    birth: Birth::default(),
+                    event: false,
+                    rack: None,
+                },
+                &[],
+            ),
             raw(&Letter::State { view: ViewId(1), from: ME }, &[]),
             raw(&view(ME, 3), b"four"),
             raw(&view(other, 4), b"four"),
@@ -319,7 +330,18 @@ mod tests {
         let refused = |letter: Letter, enclosure: &[u8]| {
             assert!(std::panic::catch_unwind(|| Parcel::new(None, &letter, enclosure)).is_err(), "{letter:?}");
         };
-        refused(Letter::Parts { incarnation: 1, view: ViewId(1), from: ME, pid: 1, event: false, rack: None }, &[]);
+        refused(
+            Letter::Parts {
+                incarnation: 1,
+                view: ViewId(1),
+                from: ME,
+                pid: 1,
+                birth: Birth::default(),
+                event: false,
+                rack: None,
+            },
+            &[],
+        );
         refused(Letter::State { view: ViewId(1), from: ME }, &[]);
         refused(view(ME, 3), b"four");
         refused(request(1), &vec![0; ENCLOSURE_BYTES_MAX + 1]);

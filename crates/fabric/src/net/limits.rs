@@ -1,14 +1,8 @@
 //! Every maximum and every deadline of what is between hosts, with the relations that they must keep.
-use crate::mail::limits::{GROUP_NAME_BYTES_MAX, LETTER_BYTES_MAX};
-use spindle_core::limits::MEMBERS_MAX;
+use crate::mail::limits::GROUP_NAME_BYTES_MAX;
+use spindle_core::limits::{ADDRESS_BYTES_MAX, LETTER_BYTES_MAX, MEMBERS_MAX, RACK_BYTES_MAX};
 use std::time::Duration;
 
-/// Bytes in an address as text: a DNS name of 253 with a port, or `unix:` with a path.
-pub(super) const ADDRESS_BYTES_MAX: usize = 260;
-/// Bytes in the path of a Unix socket, without the final zero.
-pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// Bytes in the name of a rack.
-pub(super) const RACK_BYTES_MAX: usize = 64;
 /// Bytes in a hello, or in the answer to one, without their heads.
 pub(super) const HELLO_BYTES_MAX: usize = 1024;
 /// Bytes in what goes with a letter; views of the most members have less.
@@ -39,8 +33,12 @@ pub(super) const FAREWELL: Duration = Duration::from_millis(200);
 /// The pause after the system refused to accept a connection, for want of descriptors or memory.
 pub(super) const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections that have not said yet who they are. Further ones wait in the system's queue.
+/// Connections of one [kind](super::crowd) that have not said hello. For each further one another is closed.
 pub(super) const HALF_OPEN_MAX: usize = 256;
+/// The same from one address that belongs to no peer.
+pub(super) const SOURCE_HALF_OPEN_MAX: usize = HALF_OPEN_MAX / 2;
+/// Connections accepted before the turn of those that are open.
+pub(super) const ACCEPTS_MAX: usize = 64;
 /// Connections that wait in the system's queue.
 pub(super) const BACKLOG: i32 = MEMBERS_MAX as i32;
 /// Mail connections from others.
@@ -75,9 +73,10 @@ pub(super) const SENDS_MAX: usize = 64;
 pub(super) const EVENTS_PER_WAIT: usize = 64;
 
 const _: () = assert!(ADDRESS_BYTES_MAX + GROUP_NAME_BYTES_MAX + RACK_BYTES_MAX + 200 <= HELLO_BYTES_MAX);
-const _: () = assert!(SOCKET_PATH_BYTES_MAX + "unix:".len() <= ADDRESS_BYTES_MAX);
 // Whatever waits, a letter with the largest enclosure finds an empty queue large enough.
 const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < QUEUE_BYTES_MAX);
 const _: () = assert!(QUEUE_BYTES_MAX <= COMMAND_BYTES_MAX);
 const _: () = assert!(ENCLOSURE_BYTES_MAX + LETTER_BYTES_MAX < ARRIVING_BYTES_MAX);
 const _: () = assert!(ENCLOSURE_BYTES_MAX < u32::MAX as usize);
+// A connection is read from before it can be the oldest of its source.
+const _: () = assert!(ACCEPTS_MAX < SOURCE_HALF_OPEN_MAX);

@@ -1,11 +1,11 @@
 //! Sockets that others connect to.
-use super::address::{Address, is_loopback};
 use super::error::NetError;
 use super::limits::BACKLOG;
 use super::resolve::{Names, Target, resolve_now};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use spindle_core::control::Address;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -52,6 +52,11 @@ pub(super) fn listen(
         bound.push(address.with_port(port));
     }
     Ok((listeners, bound))
+}
+
+/// Whether nobody but processes of this host can connect to it.
+pub(super) fn is_loopback(ip: &SocketAddr) -> bool {
+    ip.ip().to_canonical().is_loopback()
 }
 
 fn listen_ip(ip: SocketAddr) -> io::Result<(Listener, u16)> {
@@ -103,6 +108,15 @@ impl Drop for Listener {
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
+
+    #[test]
+    fn loopback_is_known_in_all_its_forms() {
+        for (text, expected) in
+            [("127.3.2.1:1", true), ("[::1]:1", true), ("[::ffff:127.0.0.1]:1", true), ("[::2]:1", false)]
+        {
+            assert_eq!(is_loopback(&text.parse().unwrap()), expected, "{text}");
+        }
+    }
 
     #[test]
     fn all_of_ipv6_is_not_all_of_ipv4() {

@@ -1,7 +1,7 @@
 //! How processes of a group on different hosts reach each other. Between hosts there is no directory: each process has an
-//! [`Endpoint`], one [`Address`] to be reached at, and everything comes over connections to it. Start reading there.
+//! [`Endpoint`], one [`Address`](spindle_core::control::Address) to be reached at, and everything comes over connections to it. Start reading there.
 //!
-//! A connection is for one [`Purpose`], which is said at its start (`hello.rs`) and answered before it is used (`attempt.rs` is who
+//! A connection is for one [`Purpose`](spindle_core::control::Purpose), which is said at its start (`hello.rs`) and answered before it is used (`attempt.rs` is who
 //! dials, `stranger.rs` who is dialled): letters (`post.rs` and `letters.rs`), nothing but its end, which tells of a death (`keeper.rs`), or a stream that is handed to who asked for it. Connections for letters carry
 //! only those of who dialled: so two who dial each other at once have two, and nothing has to be decided between them. `switch.rs` is
 //! the thread that moves it all.
@@ -13,10 +13,11 @@
 //!   letter that was on its way at a loss only as the former.
 //! - *Bytes cost only their sender.* Who says no hello, a wrong one, or none in time is closed and counted, and so are letters that are
 //!   none or name another sender.
+//! - *A silent connection delays no member.* Every connection is accepted, and peers have half-open slots of their own (`crowd.rs`).
 //!
 //! This is not membership, and no proof of anything: that a connection ends or can't be made is a reason to suspect.
-mod address;
 mod attempt;
+mod crowd;
 mod endpoint;
 mod error;
 mod exchange;
@@ -27,7 +28,7 @@ mod limits;
 mod listen;
 mod poller;
 mod post;
-mod rack;
+mod refusals;
 mod resolve;
 mod stranger;
 mod switch;
@@ -37,11 +38,8 @@ pub(crate) mod test_authority;
 mod tests;
 mod tls;
 
-pub use address::{Address, AddressError};
 pub use endpoint::{Dropped, Endpoint, Event, Options, Security};
 pub use error::NetError;
-pub use hello::{Card, Declined, Purpose};
-pub use rack::{RackName, RackNameError};
-pub(crate) use rack::{put_rack, rack};
+pub use hello::Declined;
 pub use resolve::Names;
-pub use tls::{Identity, TlsError, TlsStream};
+pub use tls::{Certificate, Identity, Rule, TlsError, TlsStream, TlsWarning};

@@ -1,12 +1,11 @@
 //! Letters to one address, and the connection on which they leave.
-use super::address::Address;
 use super::error::NetError;
-use super::hello::Card;
 use super::letters::{self, Parcel};
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, LETTERS_DEADLINE, QUEUE_BYTES_MAX, QUEUE_LETTERS_MAX};
 use super::poller::{Poller, Wire};
 use crate::tcp::Space;
 use spindle_core::MemberId;
+use spindle_core::control::{Address, Card};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! From an [`Address`] to what can be connected to. Names are looked up on threads of their own, because the system may take its time; a
 //! thread that it never answers stays until then, even after its endpoint.
-use super::address::{Address, Place};
 use super::limits::{NAME_ADDRESSES_MAX, RESOLVING_MAX};
+use spindle_core::control::{Address, Place};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -188,6 +188,8 @@ mod tests {
     #[test]
     fn names_are_looked_up_elsewhere_and_the_rest_at_once() {
         let (tell, told) = mpsc::channel();
+        // One that the system knows without asking anybody to be none.
+        assert!(look_up(&Names::default(), "no..name", 1).is_err());
         let resolver = Resolver::new(Names::default(), move || tell.send(()).unwrap());
         let at_once = |text: &str| resolver.resolve(0, &text.parse().unwrap()).unwrap().unwrap();
         assert_eq!(at_once("127.0.0.1:5"), [Target::Ip("127.0.0.1:5".parse().unwrap())]);

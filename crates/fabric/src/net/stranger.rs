@@ -1,20 +1,25 @@
 //! A connection from somebody who has not said yet who that is, or is being told no.
+use super::crowd::Source;
 use super::endpoint::Me;
 use super::hello::{Answer, Declined, Hello, HelloError, Incoming, Magic, Outgoing};
 use super::limits::{HELLO_DEADLINE, READ_BYTES, READS_MAX};
 use super::poller::{Poller, Wire};
 use super::tls;
-use crate::mail::VERSION;
+use crate::tcp::Stream;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use spindle_core::control::VERSION;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 #[derive(Debug)]
 pub(super) struct Stranger {
     pub(super) wire: Wire,
+    pub(super) source: Source,
     pub(super) deadline: Instant,
     stage: Stage,
+    /// Why it is refused, once it is.
+    refusal: Option<String>,
 }
 
 #[derive(Debug)]
@@ -34,16 +39,16 @@ pub(super) enum Turn {
     Pending,
     /// It is let in.
     Ready(Hello),
-    /// It was told no, and may have read it.
-    Refused,
-    /// It is none of us.
-    Garbage,
+    /// It was told no, for this reason, and may have read it; `None`: it is this process itself.
+    Refused(Option<String>),
+    /// It is none of us, for this reason.
+    Garbage(String),
 }
 
 impl Stranger {
-    pub(super) fn new(wire: Wire) -> Stranger {
+    pub(super) fn new(wire: Wire, source: Source) -> Stranger {
         let stage = Stage::Listening(Incoming::new(Magic::Hello));
-        Stranger { wire, deadline: Instant::now() + HELLO_DEADLINE, stage }
+        Stranger { wire, source, deadline: Instant::now() + HELLO_DEADLINE, stage, refusal: None }
     }
 
     /// Does what can be done. `crowded` is how many mail connections there are, if there may be no more. After anything but
@@ -58,20 +63,22 @@ impl Stranger {
                     self.wire.want_out(poller, wants_out);
                     return Turn::Pending;
                 }
-                Ok(None) => return Turn::Garbage,
+                Ok(None) => return Turn::Garbage("it said nothing in time".into()),
                 Err(error) => Err(error),
             };
             let judged = match hello {
-                Ok(hello) => judge(&hello, me, crowded).map_or(Ok(hello), Err),
+                Ok(hello) => judge(&hello, me, stream, crowded).map_or(Ok(hello), Err),
                 Err(HelloError::Version(_)) => Err(Declined::Version(VERSION)),
                 Err(HelloError::Io(error)) if tls::is_fault(&error) => {
                     self.stage = Stage::Draining { greeted: false };
+                    self.refusal = Some(error.to_string());
                     return self.drain();
                 }
-                Err(_) => return Turn::Garbage,
+                Err(error) => return Turn::Garbage(error.to_string()),
             };
+            self.refusal = judged.as_ref().err().and_then(reason);
             let answer = match &judged {
-                Ok(_) => Answer::Welcome(me.card.clone()),
+                Ok(_) => Answer::Welcome(me.card.clone(), me.process),
                 Err(why) => Answer::Declined(why.clone()),
             };
             self.stage = Stage::Answering(Outgoing::new(answer.encode()), judged.ok());
@@ -83,7 +90,7 @@ impl Stranger {
                     self.wire.want_out(poller, true);
                     return Turn::Pending;
                 }
-                Ok(false) | Err(_) => return Turn::Refused,
+                Ok(false) | Err(_) => return Turn::Refused(self.refusal.take()),
             }
             self.wire.want_out(poller, false);
             if let Some(hello) = hello.take() {
@@ -98,16 +105,37 @@ impl Stranger {
     fn drain(&mut self) -> Turn {
         match self.stage {
             _ if drain(self.wire.stream.fd()) && Instant::now() < self.deadline => Turn::Pending,
-            Stage::Draining { greeted: false } => Turn::Garbage,
-            _ => Turn::Refused,
+            Stage::Draining { greeted: false } => Turn::Garbage(self.refusal.take().unwrap_or_default()),
+            _ => Turn::Refused(self.refusal.take()),
         }
     }
 }
 
+/// The reason of a refusal for an operator of this process; `None` if there is nothing to do.
+fn reason(why: &Declined) -> Option<String> {
+    Some(match why {
+        Declined::Version(ours) => format!("it speaks another version than {ours}; update the older"),
+        Declined::Group(ours) => format!("it looks for another group than {ours}"),
+        Declined::Member(me) => format!("it looks for another member than {me} at this address"),
+        Declined::Namesake(id) => {
+            format!("it has the id {id} of this process; give one of the two another id, or none")
+        }
+        Declined::Identity(id) => {
+            format!("its certificate does not name {}, as that of id {id} must", tls::name_of(*id))
+        }
+        Declined::TooMany(count) => format!("there are {count} mail connections, and it would be one too many"),
+        Declined::Myself => return None,
+    })
+}
+
 /// Why somebody is not let in.
-fn judge(hello: &Hello, me: &Me, crowded: Option<u32>) -> Option<Declined> {
+fn judge(hello: &Hello, me: &Me, stream: &dyn Stream, crowded: Option<u32>) -> Option<Declined> {
     if hello.group != me.group {
         return Some(Declined::Group(me.group.clone()));
+    }
+    // First, so that a process with another id's certificate learns nothing else.
+    if !me.admits(hello.card.id, stream) {
+        return Some(Declined::Identity(hello.card.id));
     }
     if hello.process == me.process {
         return Some(Declined::Myself);

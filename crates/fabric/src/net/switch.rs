@@ -1,28 +1,36 @@
 //! The endpoint's thread: accepts, connects, reads and writes, and waits for nothing but the kernel's list of what can be done.
-use super::address::Address;
 use super::attempt::{Attempt, Outcome};
+use super::crowd::{Crowd, Source};
 use super::endpoint::{Event, Me};
 use super::error::NetError;
 use super::exchange::{Command, Exchange};
-use super::hello::{Card, Hello, Purpose};
+use super::hello::Hello;
 use super::keeper::{Fate, Keeper};
 use super::letters::{Arriving, Brought, Stand};
 use super::limits::{
-    ARRIVING_BYTES_MAX, FAREWELL, HALF_OPEN_MAX, HELLO_DEADLINE, INLETS_MAX, LIVES_MAX, READ_BYTES, REFUSED_PAUSE,
+    ACCEPTS_MAX, ARRIVING_BYTES_MAX, FAREWELL, HELLO_DEADLINE, INLETS_MAX, LIVES_MAX, READ_BYTES, REFUSED_PAUSE,
     STILL_EVERY,
 };
 use super::listen::Listener;
 use super::poller::{IN, Poller, Token, Waker, Wire};
 use super::post::{Post, State};
+use super::refusals::{Line, Refusals};
 use super::resolve::{Found, Names, Resolver, Target};
 use super::stranger::{Stranger, Turn};
 use crate::tcp::Connection;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getpeername};
+use spindle_core::control::{Address, Card, Purpose};
 use spindle_core::{MemberId, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::{debug, info, trace, warn};
+
+/// The target of events between hosts.
+pub(super) const TARGET: &str = "spindle::net";
 
 pub(super) struct Switch {
     me: Me,
@@ -42,6 +50,8 @@ pub(super) struct Switch {
     /// Names that are looked up for the caller.
     look_ups: BTreeMap<u64, Address>,
     strangers: BTreeMap<u64, Stranger>,
+    crowd: Crowd,
+    refusals: Refusals,
     inlets: BTreeMap<u64, Inlet>,
     posts: BTreeMap<u64, Post>,
     posts_by_address: BTreeMap<Address, u64>,
@@ -60,6 +70,7 @@ pub(super) struct Switch {
 #[derive(Debug)]
 struct Inlet {
     wire: Wire,
+    source: Source,
     from: Card,
     process: u128,
     arriving: Arriving,
@@ -115,6 +126,8 @@ impl Switch {
             attempts: BTreeMap::new(),
             look_ups: BTreeMap::new(),
             strangers: BTreeMap::new(),
+            crowd: Crowd::default(),
+            refusals: Refusals::default(),
             inlets: BTreeMap::new(),
             posts: BTreeMap::new(),
             posts_by_address: BTreeMap::new(),
@@ -169,7 +182,8 @@ impl Switch {
         let attempts = self.attempts.values().map(Attempt::wake_at);
         let strangers = self.strangers.values().map(|stranger| stranger.deadline);
         let lives = self.lives.values().filter_map(Life::begins_by);
-        let wake_at = posts.chain(attempts).chain(strangers).chain(lives).chain(self.refused_until).chain(end).min();
+        let wake_at = posts.chain(attempts).chain(strangers).chain(lives).chain(self.refused_until);
+        let wake_at = wake_at.chain(self.refusals.wake_at()).chain(end).min();
         let mut at_most = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
         if !self.unread.is_empty() && !self.paused {
             at_most = Some(Duration::ZERO);
@@ -185,7 +199,10 @@ impl Switch {
             Token::Wake => self.waker.heard(),
             Token::Listener => self.accept(),
             Token::Attempt(id) => self.pursue(id),
-            Token::Stranger(id) => self.question(id),
+            Token::Stranger(id) => {
+                self.crowd.heard(id);
+                self.question(id);
+            }
             Token::Inlet(id) => self.read(id),
             Token::Post(id) => self.deliver(id),
             Token::Keeper => self.hear_of_lives(),
@@ -195,6 +212,7 @@ impl Switch {
     /// What is due by now.
     fn expire(&mut self, now: Instant) {
         self.refused_until = self.refused_until.filter(|until| now < *until);
+        self.refusals.due(now).iter().for_each(|line| self.tell_refusal(line));
         let due: Vec<u64> =
             self.attempts.iter().filter(|(_, attempt)| attempt.wake_at() <= now).map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.pursue(id));
@@ -214,6 +232,18 @@ impl Switch {
         }
     }
 
+    /// Notes a refused connection or control message of `source`.
+    fn refuse(&mut self, source: Source, reason: String) {
+        if let Some(line) = self.refusals.note(source, reason, Instant::now()) {
+            self.tell_refusal(&line);
+        }
+    }
+
+    fn tell_refusal(&self, line: &Line) {
+        let Line { count, reason, .. } = line;
+        warn!(target: TARGET, me = self.me.card.id.0, from = line.from(), count, reason, "refused");
+    }
+
     /// Listens and reads if there is room for what comes of it.
     fn adapt(&mut self, stops: bool) {
         let full = self.exchange.is_full();
@@ -228,7 +258,7 @@ impl Switch {
             }
             self.unread = self.inlets.keys().copied().collect();
         }
-        let listens = !full && !stops && self.strangers.len() < HALF_OPEN_MAX && self.refused_until.is_none();
+        let listens = !full && !stops && self.refused_until.is_none();
         if listens != self.listens {
             self.listens = listens;
             for listener in &self.listeners {
@@ -252,6 +282,7 @@ impl Switch {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Send { to, parcel } => {
+                trace!(target: TARGET, me = self.me.card.id.0, %to, bytes = parcel.len(), "letter");
                 let id = match self.posts_by_address.get(&to) {
                     Some(id) => *id,
                     None => self.add_post(to),
@@ -314,6 +345,7 @@ impl Switch {
         };
         let found = found.map(|targets| targets.into_iter().map(address_of).collect());
         let found = found.map_err(|source| NetError::Resolve { address: address.clone(), source });
+        debug!(target: TARGET, me = self.me.card.id.0, %address, ?found, "name looked up");
         self.exchange.tell(Event::LookedUp { address, found });
     }
 
@@ -354,20 +386,31 @@ impl Switch {
         self.resolver.forget(id);
         let Attempt { address, purpose, post, .. } = attempt;
         if let Purpose::Life { incarnation, view } = purpose {
-            if let Ok((wire, with)) = outcome {
-                self.keep(wire, Life::new(with, incarnation, view, true));
+            match outcome {
+                Ok((wire, with, _)) => self.keep(wire, Life::new(with, incarnation, view, true)),
+                Err(why) => self.tell_failure(&address, purpose, &why),
             }
             return;
         }
         let Some(post) = post else {
             return self.exchange.tell(match outcome {
-                Ok((wire, with)) => Event::Stream { with, purpose, stream: wire.release(&self.poller), dialled: true },
-                Err(why) => Event::Failed { address, purpose, why },
+                Ok((wire, with, process)) => {
+                    self.tell_connection(&with, &address, purpose, true);
+                    Event::Stream { with, process, purpose, stream: wire.release(&self.poller), dialled: true }
+                }
+                Err(why) => {
+                    self.tell_failure(&address, purpose, &why);
+                    Event::Failed { address, purpose, why }
+                }
             });
         };
+        match &outcome {
+            Ok((_, card, _)) => self.tell_connection(card, &address, purpose, true),
+            Err(why) => self.tell_failure(&address, purpose, why),
+        }
         let Some(found) = self.posts.get_mut(&post) else { return };
         match outcome {
-            Ok((wire, card)) => {
+            Ok((wire, card, _)) => {
                 self.exchange.tell(Event::Reached { address: address.clone(), with: card.clone() });
                 let wire = wire.pass_on(&self.poller, Token::Post(post));
                 for why in found.connected(wire, card) {
@@ -383,8 +426,18 @@ impl Switch {
         }
     }
 
+    fn tell_connection(&self, with: &Card, address: &Address, purpose: Purpose, dialled: bool) {
+        let (me, member) = (self.me.card.id.0, with.id.0);
+        debug!(target: TARGET, me, member, %address, ?purpose, dialled, "connected");
+    }
+
+    fn tell_failure(&self, address: &Address, purpose: Purpose, why: &NetError) {
+        debug!(target: TARGET, me = self.me.card.id.0, %address, ?purpose, reason = %why, "not connected");
+    }
+
     fn give_up(&mut self, post: u64, why: NetError) {
         let Some(Post { address, .. }) = self.posts.remove(&post) else { return };
+        info!(target: TARGET, me = self.me.card.id.0, %address, reason = %why, "letters given up");
         self.posts_by_address.remove(&address);
         let dials: Vec<u64> =
             self.attempts.iter().filter(|(_, attempt)| attempt.post == Some(post)).map(|(id, _)| *id).collect();
@@ -402,8 +455,10 @@ impl Switch {
             return;
         }
         let State::Up(_, with) = &post.state else { return };
+        let (member, address, waiting) = (with.id.0, &post.address, post.has_letters());
+        info!(target: TARGET, me = self.me.card.id.0, member, %address, waiting, "connection for letters lost");
         self.exchange.tell(Event::Lost { with: with.clone() });
-        if post.has_letters() {
+        if waiting {
             post.disconnected(None);
         } else {
             let address = post.address.clone();
@@ -414,11 +469,12 @@ impl Switch {
 
     fn accept(&mut self) {
         for i in 0..self.listeners.len() {
-            while self.strangers.len() < HALF_OPEN_MAX {
+            for _ in 0..ACCEPTS_MAX {
                 let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-                let socket = match accept_with(&self.listeners[i].socket, flags) {
-                    Ok(socket) => socket,
-                    Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                let (socket, from) = match acceptfrom_with(&self.listeners[i].socket, flags) {
+                    Ok(accepted) => accepted,
+                    Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                        self.refuse(Source::Unix, format!("the system can't accept connections: {errno}"));
                         self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
                         return;
                     }
@@ -427,44 +483,67 @@ impl Switch {
                     Err(_) => continue,
                 };
                 let id = self.id();
+                let source = source_of(from);
                 let wire =
                     self.me.wrap(socket, false).and_then(|stream| Wire::new(&self.poller, stream, Token::Stranger(id)));
                 if let Ok(wire) = wire {
-                    self.strangers.insert(id, Stranger::new(wire));
-                    self.question(id);
+                    // The poller tells at once if something has come with it.
+                    let victim = self.crowd.admit(id, source, self.is_known(source));
+                    self.strangers.insert(id, Stranger::new(wire, source));
+                    self.dismiss(victim);
                 }
             }
+        }
+    }
+
+    /// Whether a mail connection to or from this address is open.
+    fn is_known(&self, source: Source) -> bool {
+        let is_up = |post: &Post| matches!(&post.state, State::Up(wire, _) if source_at(wire.stream.fd()) == source);
+        self.inlets.values().any(|inlet| inlet.source == source) || self.posts.values().any(is_up)
+    }
+
+    /// Closes a half-open connection for want of a slot.
+    fn dismiss(&mut self, victim: Option<u64>) {
+        if let Some(stranger) = victim.and_then(|id| self.strangers.remove(&id)) {
+            self.exchange.count(|dropped| dropped.strangers += 1);
+            self.refuse(stranger.source, "too many connections that have not said hello".into());
         }
     }
 
     fn question(&mut self, id: u64) {
         let Some(stranger) = self.strangers.get_mut(&id) else { return };
         let crowded = (self.inlets.len() >= INLETS_MAX).then_some(self.inlets.len() as u32);
-        match stranger.progress(&self.me, crowded, &self.poller) {
-            Turn::Pending => {}
-            Turn::Refused => {
-                self.exchange.count(|dropped| dropped.declined += 1);
-                self.strangers.remove(&id);
+        let turn = stranger.progress(&self.me, crowded, &self.poller);
+        match turn {
+            Turn::Pending => {
+                if stranger.wire.stream.peer().is_some() {
+                    let victim = self.crowd.proven(id);
+                    self.dismiss(victim);
+                }
+                return;
             }
-            Turn::Garbage => {
-                self.exchange.count(|dropped| dropped.strangers += 1);
-                self.strangers.remove(&id);
-            }
-            Turn::Ready(hello) => {
-                let Some(Stranger { wire, .. }) = self.strangers.remove(&id) else { return };
-                self.welcome(wire, hello);
-            }
+            Turn::Refused(_) => self.exchange.count(|dropped| dropped.declined += 1),
+            Turn::Garbage(_) => self.exchange.count(|dropped| dropped.strangers += 1),
+            Turn::Ready(_) => {}
+        }
+        self.crowd.remove(id);
+        let Some(Stranger { wire, source, .. }) = self.strangers.remove(&id) else { return };
+        match turn {
+            Turn::Ready(hello) => self.welcome(wire, source, hello),
+            Turn::Refused(Some(reason)) | Turn::Garbage(reason) => self.refuse(source, reason),
+            Turn::Refused(None) | Turn::Pending => {}
         }
     }
 
-    fn welcome(&mut self, wire: Wire, hello: Hello) {
+    fn welcome(&mut self, wire: Wire, source: Source, hello: Hello) {
         let Hello { purpose, card, process, .. } = hello;
+        self.tell_connection(&card, &card.address, purpose, false);
         if let Purpose::Life { incarnation, view } = purpose {
             return self.keep(wire, Life::new(card, incarnation, view, false));
         }
         if purpose != Purpose::Mail {
             let stream = wire.release(&self.poller);
-            return self.exchange.tell(Event::Stream { with: card, purpose, stream, dialled: false });
+            return self.exchange.tell(Event::Stream { with: card, process, purpose, stream, dialled: false });
         }
         // Who dials again has given up its connection before. What it wrote there is older than what it writes here.
         let same = |inlet: &Inlet| inlet.process == process && inlet.from.id == card.id;
@@ -478,7 +557,7 @@ impl Switch {
         if self.paused {
             self.poller.remove(wire.stream.fd());
         }
-        self.inlets.insert(id, Inlet { wire, from: card, process, arriving: Arriving::default() });
+        self.inlets.insert(id, Inlet { wire, source, from: card, process, arriving: Arriving::default() });
         self.read(id);
     }
 
@@ -515,12 +594,19 @@ impl Switch {
                 Fate::Begun => {
                     if let Some(life) = self.lives.get_mut(&id) {
                         life.connection = None;
+                        let (me, member) = (self.me.card.id.0, life.with.id.0);
+                        debug!(target: TARGET, me, member, view = life.view.0, "process watched");
                         self.exchange.tell(Event::Watched { with: life.with.clone() });
                     }
                 }
                 Fate::Over => drop(self.lives.remove(&id)),
                 Fate::Ended => {
                     if let Some(Life { with, incarnation, view, .. }) = self.lives.remove(&id) {
+                        let (me, member) = (self.me.card.id.0, with.id.0);
+                        info!(
+                            target: TARGET, me, member, view = view.0,
+                            evidence = "the connection that ends with its process has ended", "process has ended, or the way to it"
+                        );
                         self.exchange.tell(Event::Ended { with, incarnation, view });
                     }
                 }
@@ -548,14 +634,25 @@ impl Switch {
         let inlet = self.inlets.get_mut(&id)?;
         let (from, process) = (&inlet.from, inlet.process);
         let stream = &mut *inlet.wire.stream;
+        let (me, mut wrong) = (self.me.card.id.0, None);
         let stand = inlet.arriving.receive(stream, &mut self.buffer, from.id, |brought| match brought {
             Brought::Letter(letter, enclosure) => {
+                trace!(target: TARGET, me, from = from.id.0, ?letter, enclosure_bytes = enclosure.len(), "letter received");
                 exchange.tell(Event::Letter { from: from.clone(), process, letter, enclosure })
             }
-            Brought::Garbage => exchange.count(|dropped| dropped.garbage += 1),
-            Brought::Forged => exchange.count(|dropped| dropped.forged += 1),
+            Brought::Garbage => {
+                wrong = Some("it sent what is no letter");
+                exchange.count(|dropped| dropped.garbage += 1);
+            }
+            Brought::Forged => {
+                wrong = Some("it sent a letter in the name of another");
+                exchange.count(|dropped| dropped.forged += 1);
+            }
         });
         let is_large = inlet.arriving.len() > ARRIVING_BYTES_MAX / INLETS_MAX;
+        if let Some((wrong, source)) = wrong.map(|wrong| (wrong, inlet.source)) {
+            self.refuse(source, wrong.into());
+        }
         if is_large && self.inlets.values().map(|inlet| inlet.arriving.len()).sum::<usize>() > ARRIVING_BYTES_MAX {
             self.exchange.count(|dropped| dropped.garbage += 1);
             return Some(Stand::Over);
@@ -566,7 +663,17 @@ impl Switch {
     fn close(&mut self, id: u64) {
         self.unread.remove(&id);
         if let Some(inlet) = self.inlets.remove(&id) {
+            debug!(target: TARGET, me = self.me.card.id.0, member = inlet.from.id.0, "connection for letters ended");
             inlet.wire.release(&self.poller);
         }
     }
+}
+
+/// Where a connection comes from; `None`: through a Unix socket.
+fn source_of(from: Option<SocketAddrAny>) -> Source {
+    from.and_then(|from| SocketAddr::try_from(from).ok()).map_or(Source::Unix, Source::from)
+}
+
+fn source_at(fd: BorrowedFd<'_>) -> Source {
+    source_of(getpeername(fd).ok().flatten())
 }

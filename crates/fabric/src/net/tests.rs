@@ -1,14 +1,17 @@
 //! Endpoints of one process that reach each other over loopback and Unix sockets, and strangers that are raw sockets.
 use super::endpoint::{Dropped, Endpoint, Event, Options, Security};
-use super::hello::{Answer, Card, Declined, Hello, Incoming, Magic, Purpose};
+use super::hello::{Answer, Hello, Incoming, Magic};
 use super::limits::{EVENTS_MAX, HALF_OPEN_MAX, QUEUE_LETTERS_MAX};
 use super::test_authority::Authority;
-use super::{Address, Identity, Names, NetError};
+use super::{Declined, Identity, Names, NetError, Rule};
 use crate::conformance::PATIENCE;
+use crate::mail::GroupName;
 use crate::mail::tests::TempDir;
-use crate::mail::{GroupName, Letter, Request, VERSION};
 use crate::tcp::{Connection, SocketOptions, SocketStream, Space, Stream};
 use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use spindle_core::control::{Address, Birth, Card, Letter, Purpose, Request, VERSION};
+use spindle_core::ids::VISITOR_IDS_FROM;
 use spindle_core::{MemberId, ViewId};
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -100,7 +103,7 @@ impl Host {
 
     fn stream(&self) -> (Card, Purpose, Connection, bool) {
         match self.next() {
-            Event::Stream { with, purpose, stream, dialled } => (with, purpose, stream, dialled),
+            Event::Stream { with, purpose, stream, dialled, .. } => (with, purpose, stream, dialled),
             other => panic!("{other:?}"),
         }
     }
@@ -217,7 +220,7 @@ fn answer(socket: &TcpStream) -> Answer {
 fn greeted(to: &Address, hello: &Hello) -> TcpStream {
     let mut socket = raw(to);
     socket.write_all(&hello.encode()).unwrap();
-    assert!(matches!(answer(&socket), Answer::Welcome(_)));
+    assert!(matches!(answer(&socket), Answer::Welcome(..)));
     socket
 }
 
@@ -330,7 +333,7 @@ fn what_follows_at_once_belongs_to_the_stream() {
     let mut socket = raw(far.address());
     let first = hello(PURPOSES[2], 1, 1);
     socket.write_all(&[&first.encode()[..], b"and more"].concat()).unwrap();
-    assert_eq!(answer(&socket), Answer::Welcome(far.card().clone()));
+    assert!(matches!(answer(&socket), Answer::Welcome(card, _) if card == *far.card()));
     let (with, _, mut stream, _) = far.stream();
     assert_eq!(with, first.card);
     assert_eq!(read_exactly(&mut *stream, 8), b"and more");
@@ -338,7 +341,7 @@ fn what_follows_at_once_belongs_to_the_stream() {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     far.dial(&listener.local_addr().unwrap().into(), None, PURPOSES[2]);
     let mut socket = listener.accept().unwrap().0;
-    let reply = Answer::Welcome(first.card.clone()).encode();
+    let reply = Answer::Welcome(first.card.clone(), 77).encode();
     socket.write_all(&[&reply[..], b"and more"].concat()).unwrap();
     let (with, _, mut stream, dialled) = far.stream();
     assert!(dialled && with == first.card);
@@ -376,8 +379,9 @@ fn who_stays_away_fails_its_letters_and_dials() {
     let no_path: Address = "unix:/nonexistent/spindle".parse().unwrap();
     near.dial(&no_path, None, PURPOSES[1]);
     assert!(matches!(near.failed().2, NetError::Connect { .. }));
-    // One that the system knows without asking anybody to be none.
-    near.dial(&Address::of_name("no..name", 1), None, PURPOSES[1]);
+    let nowhere = Names::known_by(|_| Err(io::ErrorKind::NotFound.into()));
+    let near = open(Options { names: nowhere, ..options(2, LOOPBACK) });
+    near.dial(&"name:1".parse().unwrap(), None, PURPOSES[1]);
     let why = near.failed().2;
     assert!(matches!(why, NetError::Resolve { .. }), "{why}");
 }
@@ -492,6 +496,46 @@ fn more_strangers_than_have_room_hold_up_nobody_for_ever() {
     drop(crowd);
 }
 
+/// Connects from an address of this host.
+fn raw_from(from: Ipv4Addr, to: &Address) -> TcpStream {
+    let to: SocketAddr = to.to_string().parse().unwrap();
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0))).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    socket.into()
+}
+
+/// More silent connections than there are slots, from the members' address and from others, are open while members connect.
+#[test]
+fn silent_connections_delay_no_member() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let authority = Authority::new();
+    for is_secure in [false, true] {
+        let member = |id| match is_secure {
+            true => secured(id, LOOPBACK, authority.identity()),
+            false => host(id),
+        };
+        let (near, far) = (member(1), member(2));
+        let silent = |last| (0..2 * HALF_OPEN_MAX / 3).map(move |_| Ipv4Addr::new(127, 0, 0, last));
+        let crowd = || (1..=5).flat_map(silent).map(|from| raw_from(from, far.address())).collect::<Vec<_>>();
+        // Some before the first letter, when the endpoint has no peer, and some after it.
+        let mut open = crowd();
+        send_numbered(&near, far.address(), 0);
+        expect_numbered(&far, near.card(), 0..1);
+        open.extend(crowd());
+        let third = member(3);
+        for from in [&near, &third] {
+            for purpose in PURPOSES {
+                from.dial(far.address(), Some(MemberId(2)), purpose);
+                assert_eq!((from.stream().1, far.stream().1), (purpose, purpose));
+            }
+        }
+        assert!(far.dropped().strangers > 0, "some had to make room");
+        drop(open);
+    }
+}
+
 #[test]
 fn foreign_versions_are_told_ours() {
     let far = host(2);
@@ -586,7 +630,7 @@ fn who_reads_nothing_does_not_hold_an_end() {
     let enclosure = vec![0; 32 << 20];
     near.send(&address, None, &Letter::Answer { reply: 1, bytes: 32 << 20 }, &enclosure);
     let mut socket = listener.accept().unwrap().0;
-    socket.write_all(&Answer::Welcome(hello(Purpose::Mail, 2, 2).card).encode()).unwrap();
+    socket.write_all(&Answer::Welcome(hello(Purpose::Mail, 2, 2).card, 77).encode()).unwrap();
     socket.read_exact(&mut [0; 1000]).unwrap();
     drop(near);
     ends_by(socket);
@@ -597,7 +641,15 @@ fn letters_of_others_are_forged() {
     let far = host(2);
     let hello = hello(Purpose::Mail, 5, 5);
     let mut socket = greeted(far.address(), &hello);
-    let parts = Letter::Parts { incarnation: 1, view: ViewId(1), from: MemberId(5), pid: 1, event: false, rack: None };
+    let parts = Letter::Parts {
+        incarnation: 1,
+        view: ViewId(1),
+        from: MemberId(5),
+        pid: 1,
+        birth: Birth::default(),
+        event: false,
+        rack: None,
+    };
     socket.write_all(&[bytes_of(&request(6, 1)), bytes_of(&parts), bytes_of(&request(5, 2))].concat()).unwrap();
     assert_eq!(far.letter(), (hello.card, request(5, 2), vec![]));
     assert_eq!(far.dropped(), Dropped { garbage: 1, forged: 1, ..Dropped::default() });
@@ -874,6 +926,57 @@ fn certificates_have_their_time() {
     expect_numbered(&far, near.card(), 0..1);
 }
 
+/// A certificate with this DNS name.
+fn named(authority: &Authority, name: &str) -> Identity {
+    let san = rcgen::SanType::DnsName(name.try_into().unwrap());
+    authority.load(&authority.sign(name, |params| params.subject_alt_names = vec![san]))
+}
+
+#[test]
+fn a_certificate_is_good_for_the_ids_that_it_names() {
+    let authority = Authority::new();
+    let strict = |name| named(&authority, name).with_rule(Rule::Names);
+    let near = secured(1, LOOPBACK, strict("spindle-member-1"));
+    let far = secured(2, LOOPBACK, strict("spindle-member-2"));
+    send_numbered(&near, far.address(), 0);
+    expect_numbered(&far, near.card(), 0..1);
+    let own = |id, name| refused(Options { security: Security::Tls(strict(name)), ..options(id, LOOPBACK) });
+    for (id, name) in [(3, "spindle-member-1"), (1, "spindle-member-11"), (VISITOR_IDS_FROM, "spindle-member-1")] {
+        let why = own(id, name);
+        assert!(matches!(why, NetError::OwnIdentity { id: MemberId(found) } if found == id), "{why}");
+    }
+    // One that does not ask about itself.
+    for id in [3, VISITOR_IDS_FROM] {
+        let impostor = secured(id, LOOPBACK, named(&authority, "spindle-member-1"));
+        let is_declined =
+            |why: &NetError| matches!(why, NetError::Declined { why: Declined::Identity(of), .. } if of.0 == id);
+        fails_for(&impostor, far.address(), None, is_declined);
+        fails_for(&far, impostor.address(), None, |why| matches!(why, NetError::Identity { id: of, .. } if of.0 == id));
+    }
+    let judge = secured(VISITOR_IDS_FROM + 1, LOOPBACK, strict("spindle-admin"));
+    send_numbered(&judge, far.address(), 0);
+    expect_numbered(&far, judge.card(), 0..1);
+}
+
+#[test]
+fn an_open_endpoint_shows_a_certificate_that_was_renewed() {
+    let authority = Authority::new();
+    let far = secured(2, LOOPBACK, authority.identity());
+    let files = authority.sign("renewed", |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
+    let near = secured(1, LOOPBACK, authority.load_in(2000, &files));
+    tls_fails_between(&near, &far);
+    authority.sign("renewed", |_| {});
+    let start = Instant::now();
+    loop {
+        near.dial(far.address(), None, PURPOSES[0]);
+        match near.next() {
+            Event::Stream { .. } => break,
+            Event::Failed { why, .. } => assert!(start.elapsed() < PATIENCE, "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn who_shows_no_certificate_is_not_let_in() {
     let authority = Authority::new();
@@ -967,7 +1070,7 @@ fn a_loss_over_tls_is_told_once() {
     let head = read_exactly(&mut far, 16);
     read_exactly(&mut far, u32::from_le_bytes(*head.last_chunk().unwrap()) as usize);
     let card = hello(Purpose::Mail, 2, 2).card;
-    write_all(&mut far, &Answer::Welcome(card.clone()).encode());
+    write_all(&mut far, &Answer::Welcome(card.clone(), 77).encode());
     // It has begun to leave, and is taken whole once the sender does something else.
     read_exactly(&mut far, 1);
     let other = secured(3, LOOPBACK, authority.identity());
@@ -1110,7 +1213,8 @@ fn a_stranger_on_a_watch_does_no_harm() {
         if said.len() == 3 {
             assert_eq!(far.watched().id, MemberId(1));
         }
-        socket.shutdown(Shutdown::Write).unwrap();
+        // The peer may have closed it already.
+        let _ = socket.shutdown(Shutdown::Write);
         ends_by(socket);
     }
     let mut socket = greeted(far.address(), &hello(LIFE, 3, 1));

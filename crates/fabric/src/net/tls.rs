@@ -1,13 +1,13 @@
 //! Connections between hosts that nobody else can read, forge or open: TLS 1.3, both sides with a certificate.
 //!
-//! A group has a certificate authority of its own, and who has a certificate of it belongs to the group: nothing else is asked for. The
-//! names in a certificate are not compared with anything, because members are reached at addresses that nobody knew when it was
-//! made. So an authority must sign for nobody else, and a member can take another's id: certificates keep strangers out, they do
-//! not protect members from each other. A certificate can't be revoked; it can be made for a short time.
+//! A group has a certificate authority of its own, which must sign no other certificates: each makes its holder a process of the group.
+//! Host names are not compared, because members are reached at addresses that were unknown when the certificate was made.
+//! [`Rule`] says whether the names bind the holder to an id. [`Rule::Any`] does not protect members from each other. A certificate can't be revoked; it can be made for a short time, because the files are read again when they change.
+use super::switch::TARGET;
 use crate::tcp::{SocketStream, Space, Stream};
-use rustls::CertificateError::{ExpiredContext, NotValidYetContext};
+use rustls::CertificateError::{self, ExpiredContext, NotValidYetContext};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -17,17 +17,94 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, Connection, DigitallySignedStruct, InconsistentKeys};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, SignatureScheme};
+use spindle_core::MemberId;
+use spindle_core::ids::VISITOR_IDS_FROM;
 use std::fmt;
 use std::io::{self, BufRead, IoSlice, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
 
-/// What a process shows to others, and by what it knows them. The files are read once: who has a new certificate opens a new endpoint.
+/// The certificate of a process, its key, and the authority by which it verifies peers. Clones share the files, which are [read again](Self::take_warnings) when they
+/// change.
 #[derive(Clone)]
 pub struct Identity {
+    files: Arc<Files>,
+    rule: Rule,
+}
+
+/// The meaning of a certificate for its holder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Rule {
+    /// That it belongs to the group. It can be any member, and give any order.
+    #[default]
+    Any,
+    /// Which members it can be, by its DNS names (SAN): `spindle-member-7` is member 7. A process that is no member, such as one that evicts
+    /// or observes, needs `spindle-admin`.
+    Names,
+}
+
+/// The files, and what was in them.
+struct Files {
+    authority: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    loaded: Arc<Loaded>,
+    /// The state of the files that were loaded.
+    stamps: Stamps,
+    looked_at: Instant,
+    /// Since when the files are others and of no use, and whether that was warned of.
+    useless_since: Option<(Instant, bool)>,
+    expiry_looked_at: Option<Instant>,
+    warnings: Vec<TlsWarning>,
+}
+
+/// The content of the files.
+struct Loaded {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    mine: CertifiedKey,
+    clients: Arc<dyn ClientCertVerifier>,
+    servers: Arc<ByAuthority>,
+}
+
+/// By which the files are known: device, inode, length, and the time of the last change in seconds and nanoseconds. `None`: not there.
+type Stamps = [Option<(u64, u64, u64, i64, i64)>; 3];
+
+/// How often the files are looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Files that are replaced one by one do not fit together for a moment.
+const USELESS_FOR: Duration = Duration::from_secs(5);
+/// How often the date of expiry is looked at.
+const EXPIRY_LOOK_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// So long before its expiry a certificate is warned of.
+const EXPIRES_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Warnings that are kept until they are taken.
+const WARNINGS_MAX: usize = 16;
+
+/// A problem with a process's own certificate that an operator should solve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsWarning {
+    /// The files have changed, and what is in them now can't be used.
+    #[error("the certificate that was loaded before stays in use: {0}")]
+    Unusable(TlsError),
+    /// It is out of date soon.
+    #[error("the certificate in {} expires at {at}; put a new one in its place, signed by the same authority", path.display())]
+    Expires {
+        /// The file.
+        path: PathBuf,
+        /// When.
+        at: String,
+    },
 }
 
 /// Why files are no [`Identity`].
@@ -120,6 +197,13 @@ struct Fault(rustls::Error);
 /// As rustls says it, but for dates: it counts the seconds up to now, and would say something else each time.
 fn in_words(error: &rustls::Error) -> String {
     match error {
+        // The type that says so is not rustls's own.
+        rustls::Error::InvalidCertificate(CertificateError::Other(other))
+            if format!("{other:?}").contains("UnsupportedCertVersion") =>
+        {
+            "it is an X.509 v1 certificate, which can't say what it is for; make one of version 3 (openssl x509 -req with -extfile)"
+                .into()
+        }
         rustls::Error::InvalidCertificate(ExpiredContext { not_after, .. }) => {
             format!("invalid peer certificate: it expired at {}", date(*not_after))
         }
@@ -153,6 +237,152 @@ impl Identity {
         key: &Path,
         now: UnixTime,
     ) -> Result<Identity, TlsError> {
+        // So that they are found wherever the process goes.
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let paths = [absolute(authority), absolute(certificate), absolute(key)];
+        let stamps = paths.each_ref().map(stamp);
+        let loaded = Arc::new(Loaded::read(authority, certificate, key, now)?);
+        let state = State {
+            loaded,
+            stamps,
+            looked_at: Instant::now(),
+            useless_since: None,
+            expiry_looked_at: None,
+            warnings: vec![],
+        };
+        let [authority, certificate, key] = paths;
+        let files = Arc::new(Files { authority, certificate, key, state: Mutex::new(state) });
+        Ok(Identity { files, rule: Rule::default() })
+    }
+
+    /// The same with a rule, which all processes of a group have to share.
+    pub fn with_rule(self, rule: Rule) -> Identity {
+        Identity { rule, ..self }
+    }
+
+    /// The rule for certificates.
+    pub fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// Looks at the files if the last look is a second old, and at the dates once a day, and takes out what an operator should know since the
+    /// last call: files that changed and are of no use, and an expiry within a week. The files are looked at for each connection, too.
+    pub fn take_warnings(&self) -> Vec<TlsWarning> {
+        let mut state = self.files.lock();
+        self.files.look(&mut state, Instant::now(), UnixTime::now());
+        std::mem::take(&mut state.warnings)
+    }
+
+    /// Whether its own certificate is good for this id.
+    pub(super) fn is_of(&self, id: MemberId) -> bool {
+        self.admits(id, self.current().mine.cert.first().cloned().map(Certificate).as_ref())
+    }
+
+    /// Whether a peer that shows this certificate may have this id.
+    pub(super) fn admits(&self, id: MemberId, peer: Option<&Certificate>) -> bool {
+        match self.rule {
+            Rule::Any => true,
+            Rule::Names => peer.is_some_and(|peer| peer.has_name(&name_of(id))),
+        }
+    }
+
+    fn current(&self) -> Arc<Loaded> {
+        let mut state = self.files.lock();
+        self.files.look(&mut state, Instant::now(), UnixTime::now());
+        Arc::clone(&state.loaded)
+    }
+
+    /// One that dials without showing anything.
+    #[cfg(test)]
+    pub(super) fn without_certificate(self) -> Identity {
+        {
+            let mut state = self.files.lock();
+            let mut client = (*state.loaded.client).clone();
+            client.client_auth_cert_resolver = Arc::new(Nothing);
+            let Loaded { server, mine, clients, servers, .. } = &*state.loaded;
+            let (server, mine) = (Arc::clone(server), mine.clone());
+            let (clients, servers) = (Arc::clone(clients), Arc::clone(servers));
+            state.loaded = Arc::new(Loaded { client: Arc::new(client), server, mine, clients, servers });
+        }
+        self
+    }
+}
+
+/// The name in the certificate of who has this id.
+pub(super) fn name_of(id: MemberId) -> String {
+    match id.0 {
+        VISITOR_IDS_FROM.. => "spindle-admin".into(),
+        id => format!("spindle-member-{id}"),
+    }
+}
+
+fn stamp(path: &PathBuf) -> Option<(u64, u64, u64, i64, i64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+}
+
+impl Files {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics halfway.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self, state: &mut State, now: Instant, time: UnixTime) {
+        if now.saturating_duration_since(state.looked_at) >= LOOK_EVERY {
+            state.looked_at = now;
+            self.reload(state, now, time);
+        }
+        let is_due = |at: Instant| now.saturating_duration_since(at) >= EXPIRY_LOOK_EVERY;
+        if state.expiry_looked_at.is_none_or(is_due) {
+            state.expiry_looked_at = Some(now);
+            let later = UnixTime::since_unix_epoch(Duration::from_secs(time.as_secs()) + EXPIRES_WITHIN);
+            if let Err(rustls::Error::InvalidCertificate(ExpiredContext { not_after, .. })) = state.loaded.check(later)
+            {
+                state.warn(TlsWarning::Expires { path: self.certificate.clone(), at: date(not_after) });
+            }
+        }
+    }
+
+    fn reload(&self, state: &mut State, now: Instant, time: UnixTime) {
+        let stamps = [&self.authority, &self.certificate, &self.key].map(stamp);
+        if stamps == state.stamps {
+            state.useless_since = None;
+            return;
+        }
+        match Loaded::read(&self.authority, &self.certificate, &self.key, time) {
+            Ok(loaded) => {
+                (state.loaded, state.stamps) = (Arc::new(loaded), stamps);
+                info!(target: TARGET, certificate = %self.certificate.display(), "certificate read again");
+                (state.useless_since, state.expiry_looked_at) = (None, None);
+            }
+            Err(error) => {
+                let (since, is_told) = state.useless_since.get_or_insert((now, false));
+                if !*is_told && now.saturating_duration_since(*since) >= USELESS_FOR {
+                    *is_told = true;
+                    state.warn(TlsWarning::Unusable(error));
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn warn(&mut self, warning: TlsWarning) {
+        warn!(target: TARGET, reason = %warning, "certificate");
+        if self.warnings.len() == WARNINGS_MAX {
+            self.warnings.remove(0);
+        }
+        self.warnings.push(warning);
+    }
+}
+
+impl Loaded {
+    /// Whether others with the same authority would take the certificate at this time.
+    fn check(&self, now: UnixTime) -> Result<(), rustls::Error> {
+        check(&self.mine, &*self.clients, &self.servers, now)
+    }
+
+    fn read(authority: &Path, certificate: &Path, key: &Path, now: UnixTime) -> Result<Loaded, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let useless = |why: &dyn fmt::Display| TlsError::Authority { path: authority.into(), why: why.to_string() };
         let mut roots = RootCertStore::empty();
@@ -162,7 +392,7 @@ impl Identity {
         let roots = Arc::new(roots);
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
-            .map_err(|error| useless(&error))?;
+            .map_err(|error| useless(&error))? as Arc<dyn ClientCertVerifier>;
         let servers = Arc::new(ByAuthority { roots, algorithms: provider.signature_verification_algorithms });
         let wrong = |why: rustls::Error| {
             let path = certificate.into();
@@ -173,24 +403,24 @@ impl Identity {
                 rustls::Error::InvalidCertificate(NotValidYetContext { not_before, time }) => {
                     TlsError::NotValidYet { path, from: date(not_before), now: date(time) }
                 }
-                other => TlsError::Certificate { path, authority: authority.into(), why: other.to_string() },
+                other => TlsError::Certificate { path, authority: authority.into(), why: in_words(&other) },
             }
         };
         let mine = certified(certificate, key, &provider, wrong)?;
         check(&mine, &*clients, &servers, now).map_err(wrong)?;
-        let mine = Arc::new(SingleCertAndKey::from(mine));
+        let resolver = Arc::new(SingleCertAndKey::from(mine.clone()));
         let new = "the provider has TLS 1.3";
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])
             .expect(new)
-            .with_client_cert_verifier(clients)
-            .with_cert_resolver(Arc::clone(&mine) as _);
+            .with_client_cert_verifier(Arc::clone(&clients))
+            .with_cert_resolver(Arc::clone(&resolver) as _);
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .expect(new)
             .dangerous()
-            .with_custom_certificate_verifier(servers)
-            .with_client_cert_resolver(mine);
+            .with_custom_certificate_verifier(Arc::clone(&servers) as _)
+            .with_client_cert_resolver(resolver);
         // Every connection is judged anew.
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
@@ -199,15 +429,7 @@ impl Identity {
         // So that nothing else that trusts the same authority is taken for a member.
         server.alpn_protocols = vec![PROTOCOL.into()];
         client.alpn_protocols = vec![PROTOCOL.into()];
-        Ok(Identity { client: Arc::new(client), server: Arc::new(server) })
-    }
-
-    /// One that dials without showing anything.
-    #[cfg(test)]
-    pub(super) fn without_certificate(mut self) -> Identity {
-        let client = Arc::make_mut(&mut self.client);
-        client.client_auth_cert_resolver = Arc::new(Nothing);
-        self
+        Ok(Loaded { client: Arc::new(client), server: Arc::new(server), mine, clients, servers })
     }
 }
 
@@ -352,6 +574,24 @@ const RECEIVE_BYTES: usize = 64 << 10;
 /// Bytes that are held back for a socket that is full, about.
 const SEND_BYTES: usize = 256 << 10;
 
+/// The certificate that a peer has shown, signed by the group's authority and within its dates.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificate(CertificateDer<'static>);
+
+impl Certificate {
+    /// Whether `name` is among its alternative names (SAN), as a DNS name.
+    pub fn has_name(&self, name: &str) -> bool {
+        let Ok(name) = ServerName::try_from(name) else { return false };
+        ParsedCertificate::try_from(&self.0).is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok())
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").finish_non_exhaustive()
+    }
+}
+
 /// A socket over which TLS is spoken. What is sent before both sides are sure of each other waits for that.
 ///
 /// An end that the peer did not announce is an error of kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), not the end: anybody
@@ -366,6 +606,7 @@ pub struct TlsStream {
     more: bool,
     failed: Option<rustls::Error>,
     finishes: bool,
+    peer: Option<Certificate>,
 }
 
 impl fmt::Debug for TlsStream {
@@ -383,17 +624,19 @@ impl TlsStream {
     /// # Errors
     /// None but for want of random bits.
     pub fn new(socket: SocketStream, identity: &Identity, dialled: bool) -> io::Result<TlsStream> {
+        let current = identity.current();
         let tls = if dialled {
             // It is sent to nobody and compared with nothing.
             let name = ServerName::try_from("spindle").expect("it is a name");
-            ClientConnection::new(Arc::clone(&identity.client), name).map(Connection::from)
+            ClientConnection::new(Arc::clone(&current.client), name).map(Connection::from)
         } else {
-            ServerConnection::new(Arc::clone(&identity.server)).map(Connection::from)
+            ServerConnection::new(Arc::clone(&current.server)).map(Connection::from)
         };
         let mut tls = tls.map_err(io::Error::other)?;
         tls.set_buffer_limit(Some(SEND_BYTES));
         let incoming = vec![0; RECEIVE_BYTES].into();
-        let mut stream = TlsStream { socket, tls, incoming, arrived: 0..0, more: false, failed: None, finishes: false };
+        let (more, failed, finishes, peer) = (false, None, false, None);
+        let mut stream = TlsStream { socket, tls, incoming, arrived: 0..0, more, failed, finishes, peer };
         // Who dialled begins, even if it only wants to receive. Should that fail, so will what follows.
         let _ = stream.flush();
         Ok(stream)
@@ -452,6 +695,10 @@ impl TlsStream {
         if let Err(error) = processed {
             self.failed = Some(error);
             self.socket.finish();
+        }
+        if self.peer.is_none() && !self.tls.is_handshaking() {
+            let first = self.tls.peer_certificates().and_then(|chain| chain.first());
+            self.peer = first.map(|first| Certificate(first.clone().into_owned()));
         }
         self.check()
     }
@@ -513,6 +760,10 @@ impl Stream for TlsStream {
 
     fn has_arrived(&self) -> bool {
         self.more
+    }
+
+    fn peer(&self) -> Option<&Certificate> {
+        self.peer.as_ref()
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -772,6 +1023,81 @@ mod tests {
         let early = authority.sign("early", |params| params.not_before = rcgen::date_time_ymd(4000, 12, 31));
         let why = refused(early);
         assert!(why.contains("valid from 4000-12-31 00:00:00 UTC on, and by this host's clock it is 2"), "{why}");
+    }
+
+    #[test]
+    fn a_certificate_of_version_1_is_called_so() {
+        let authority = Authority::new();
+        let (cert, key) = authority.sign("first", |_| {});
+        // In the 13th byte of the certificate, behind two lengths of two bytes: a one-digit number, 2 for version 3.
+        let mut lines: Vec<String> = fs::read_to_string(&cert).unwrap().lines().map(str::to_string).collect();
+        assert!(lines[1][16..].starts_with("Ag"), "{}", lines[1]);
+        lines[1].replace_range(16..18, "AA");
+        fs::write(&cert, lines.join("\n")).unwrap();
+        let why = Identity::load(&authority.path("ca.pem"), &cert, &key).unwrap_err();
+        assert!(matches!(&why, TlsError::Certificate { why, .. } if why.contains("X.509 v1 certificate")), "{why}");
+    }
+
+    fn is_named(identity: &Identity, name: &str) -> bool {
+        Certificate(identity.files.lock().loaded.mine.cert[0].clone()).has_name(name)
+    }
+
+    /// The warnings of a look at the files so long after they were loaded.
+    fn warnings(identity: &Identity, start: Instant, after: Duration) -> Vec<String> {
+        let mut state = identity.files.lock();
+        identity.files.look(&mut state, start + after, UnixTime::now());
+        state.warnings.drain(..).map(|warning| warning.to_string()).collect()
+    }
+
+    #[test]
+    fn files_that_change_are_read_again_and_the_old_stay_if_they_are_of_no_use() {
+        let authority = Authority::new();
+        let named = |name: &str| {
+            let san = rcgen::SanType::DnsName(name.try_into().unwrap());
+            authority.sign("member", |params| params.subject_alt_names = vec![san])
+        };
+        let identity = authority.load(&named("first"));
+        let (clone, start, second) = (identity.clone(), Instant::now(), Duration::from_secs(1));
+        assert!(warnings(&identity, start, second).is_empty() && is_named(&identity, "first"));
+        let (cert, key) = named("second");
+        assert!(
+            warnings(&identity, start, second * 3 / 2).is_empty() && is_named(&identity, "first"),
+            "at most once a second"
+        );
+        assert!(warnings(&identity, start, 2 * second).is_empty() && is_named(&clone, "second"));
+        // The key is replaced later, and there is no warning meanwhile.
+        let new = fs::read(&key).unwrap();
+        named("third");
+        let other = fs::read(&key).unwrap();
+        fs::write(&key, new).unwrap();
+        assert!(warnings(&identity, start, 4 * second).is_empty() && is_named(&identity, "second"));
+        fs::write(&key, other).unwrap();
+        assert!(warnings(&identity, start, 10 * second).is_empty() && is_named(&identity, "third"));
+        fs::remove_file(&cert).unwrap();
+        assert!(warnings(&identity, start, 12 * second).is_empty());
+        let told = warnings(&identity, start, 17 * second);
+        assert!(matches!(&told[..], [one] if one.contains("stays in use: can't read the certificate in ")), "{told:?}");
+        assert!(warnings(&identity, start, 20 * second).is_empty() && is_named(&identity, "third"), "told once");
+        named("fourth");
+        assert!(warnings(&identity, start, 22 * second).is_empty() && is_named(&identity, "fourth"));
+    }
+
+    #[test]
+    fn an_expiry_within_a_week_is_warned_of_once_a_day() {
+        let authority = Authority::new();
+        let files = authority.sign("short", |params| params.not_after = rcgen::date_time_ymd(2030, 1, 8));
+        let identity = authority.load_in(2029, &files);
+        let (start, mut state, day) = (Instant::now(), identity.files.lock(), Duration::from_secs(24 * 3600));
+        let new_year = Duration::from_secs(1_893_456_000);
+        let mut told = |at: Instant, time: Duration| {
+            identity.files.look(&mut state, at, UnixTime::since_unix_epoch(time));
+            state.warnings.drain(..).map(|warning| warning.to_string()).collect::<Vec<_>>()
+        };
+        assert!(told(start, new_year - day).is_empty());
+        let soon = told(start + day, new_year + day);
+        assert!(matches!(&soon[..], [one] if one.contains("expires at 2030-01-08 00:00:00 UTC")), "{soon:?}");
+        assert!(told(start + day + day / 2, new_year + day).is_empty());
+        assert_eq!(told(start + 2 * day, new_year + 2 * day).len(), 1);
     }
 
     #[test]

@@ -27,6 +27,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tracing::{debug, warn};
+
+/// The target of events of connections through libfabric.
+const TARGET: &str = "spindle::net";
 
 /// Operations of one connection under way.
 pub(super) const SENDS_MAX: u64 = 128;
@@ -484,7 +488,12 @@ impl OfiLinks {
             let Some(link) = self.links[rank.index()].take_if(|link| link.is_over()) else { continue };
             self.open -= 1;
             self.ending -= 1;
-            self.down.extend(link.close().map(|down| (rank, down)));
+            let down = link.close();
+            match &down {
+                Some(Down::Closed) | None => debug!(target: TARGET, rank = rank.0, "connection is closed"),
+                Some(down) => warn!(target: TARGET, rank = rank.0, reason = %down, "connection is broken"),
+            }
+            self.down.extend(down.map(|down| (rank, down)));
             closed = true;
         }
         closed

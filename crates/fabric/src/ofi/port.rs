@@ -13,6 +13,8 @@ use super::objects::{Adapter, Endpoint, EndpointId, Event, Listener};
 use super::provider::{self, OfiOptions, of as failed_at};
 use crate::region::CopyRegion;
 use crate::shm::OwnRow;
+use spindle_core::control::PortAddress;
+use spindle_core::limits::PORT_ADDRESS_BYTES_MIN;
 use spindle_core::{Layout, Rank};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,47 +22,50 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of an address, in the provider's form.
-const ADDRESS_BYTES_MAX: usize = 64;
-
 /// Where a member listens, in its provider's form. It means something to members with the same provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OfiAddress {
-    format: u32,
-    bytes: Vec<u8>,
-}
+pub struct OfiAddress(PortAddress);
+
+/// Bytes in front of the provider's own: the format of an address.
+const FORMAT_BYTES: usize = 4;
+const _: () = assert!(PORT_ADDRESS_BYTES_MIN == FORMAT_BYTES + 1);
 
 impl OfiAddress {
     /// As bytes, to be sent to peers.
     pub fn to_bytes(&self) -> Vec<u8> {
-        [&self.format.to_le_bytes(), &self.bytes[..]].concat()
+        self.0.as_bytes().to_vec()
     }
 
     /// From what a peer sent; `None` if that can be no address.
     pub fn from_bytes(bytes: &[u8]) -> Option<OfiAddress> {
-        let (format, bytes) = bytes.split_first_chunk::<4>()?;
-        let fits = !bytes.is_empty() && bytes.len() <= ADDRESS_BYTES_MAX;
-        fits.then(|| OfiAddress { format: u32::from_le_bytes(*format), bytes: bytes.to_vec() })
+        PortAddress::new(bytes).map(OfiAddress)
+    }
+
+    fn parts(&self) -> (u32, &[u8]) {
+        let (format, bytes) = self.0.as_bytes().split_first_chunk::<FORMAT_BYTES>().expect("no port has less");
+        (u32::from_le_bytes(*format), bytes)
     }
 
     /// As an IP address and a port, if it is of that form.
     pub fn socket_address(&self) -> Option<SocketAddr> {
-        let port = u16::from_be_bytes(*self.bytes.get(2..)?.first_chunk()?);
-        match self.format {
-            FI_SOCKADDR_IN => Some((Ipv4Addr::from(*self.bytes.get(4..)?.first_chunk::<4>()?), port).into()),
-            FI_SOCKADDR_IN6 => Some((Ipv6Addr::from(*self.bytes.get(8..)?.first_chunk::<16>()?), port).into()),
+        let (format, bytes) = self.parts();
+        let port = u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?);
+        match format {
+            FI_SOCKADDR_IN => Some((Ipv4Addr::from(*bytes.get(4..)?.first_chunk::<4>()?), port).into()),
+            FI_SOCKADDR_IN6 => Some((Ipv6Addr::from(*bytes.get(8..)?.first_chunk::<16>()?), port).into()),
             _ => None,
         }
     }
 
     /// Whether a provider with addresses of this form can make something of it.
     fn is_of(&self, format: u32) -> bool {
-        let bytes = match format {
+        let (own, bytes) = self.parts();
+        let expected = match format {
             FI_SOCKADDR_IN => 16,
             FI_SOCKADDR_IN6 => 28,
-            _ => self.bytes.len(),
+            _ => bytes.len(),
         };
-        self.format == format && self.bytes.len() == bytes
+        own == format && bytes.len() == expected
     }
 }
 
@@ -68,8 +73,23 @@ impl fmt::Display for OfiAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.socket_address() {
             Some(address) => write!(f, "{address}"),
-            None => write!(f, "{:02x?} (format {})", self.bytes, self.format),
+            None => {
+                let (format, bytes) = self.parts();
+                write!(f, "{bytes:02x?} (format {format})")
+            }
         }
+    }
+}
+
+impl From<PortAddress> for OfiAddress {
+    fn from(address: PortAddress) -> OfiAddress {
+        OfiAddress(address)
+    }
+}
+
+impl From<OfiAddress> for PortAddress {
+    fn from(address: OfiAddress) -> PortAddress {
+        address.0
     }
 }
 
@@ -99,7 +119,10 @@ impl OfiPort {
         let adapter = Adapter::open(info, completions).map_err(failed_at(&name))?;
         let listener = adapter.listen().map_err(failed_at(&name))?;
         provider::check_data(&name, listener.data_bytes_max())?;
-        let address = OfiAddress { format, bytes: listener.address().map_err(failed_at(&name))? };
+        let bytes = listener.address().map_err(failed_at(&name))?;
+        let Some(address) = OfiAddress::from_bytes(&[&format.to_le_bytes(), &bytes[..]].concat()) else {
+            return Err(OfiError::Address { address: format!("{bytes:02x?} (format {format})"), provider: name });
+        };
         if address.socket_address().is_some_and(|address| address.ip().is_unspecified()) || !address.is_of(format) {
             return Err(OfiError::Address { address: address.to_string(), provider: name });
         }
@@ -206,9 +229,9 @@ impl OfiMeeting {
             let (what, allowed, needed) = ("a port", self.room.into(), u64::from(self.room) + 1);
             return Err(OfiError::Limit { provider: name, what, allowed, needed });
         }
-        let endpoint = self.adapter.endpoint_to(&address.bytes).map_err(failed_at(&name))?;
+        let endpoint = self.adapter.endpoint_to(address.parts().1).map_err(failed_at(&name))?;
         let (link, hello) = self.link(peer, endpoint)?;
-        if let Err(source) = link.endpoint().connect(&address.bytes, &hello.encode()) {
+        if let Err(source) = link.endpoint().connect(address.parts().1, &hello.encode()) {
             self.links.forget(peer);
             return Err(OfiError::Refused { rank: peer, address: address.to_string(), source });
         }

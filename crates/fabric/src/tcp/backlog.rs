@@ -8,6 +8,8 @@
 //!   so it was in their backlogs then, and is in this batch, before the words, or in an earlier one.
 //! - *No word overtakes another.* All words of a batch are one frame, which the receiver applies as a whole (`inbox.rs`). So a
 //!   peer sees a state of the image, and later states after it.
+//! - *A new stream begins with all that its peer lacks*, by the peer's own word (`resume.rs`), and then the whole control block. It is a state of the image
+//!   like any other. While there is no stream nothing is kept for it: what the peer lacks then follows from what it has applied.
 //! - *Frames that wait don't change*: an announced frame is overwritten after every member has delivered it (INV-FRAME), this peer
 //!   too, and it can't deliver what has not left. Members do not cease to count within a view. (A peer that says it has delivered
 //!   what it never got receives rubbish.) Nor can a ring lap what waits, so there are two ranges of each ring at most.
@@ -82,6 +84,11 @@ impl Image {
         &self.bytes
     }
 
+    /// The word at `at`, as it was posted.
+    pub(super) fn word(&self, at: u64) -> u64 {
+        u64::from_le_bytes(*self.bytes[at as usize..].first_chunk().expect("offsets are of whole words"))
+    }
+
     /// The words of `span`, as they were posted.
     pub(crate) fn span(&self, span: &Range<u64>) -> &[u8] {
         &self.bytes[span.start as usize..span.end as usize]
@@ -89,6 +96,13 @@ impl Image {
 }
 
 impl Backlog {
+    /// One that sends `hello` before anything else.
+    pub(super) fn greeting(hello: &[u8]) -> Backlog {
+        let mut backlog = Backlog::default();
+        backlog.batch.copy(hello);
+        backlog
+    }
+
     /// Adds a range of frames.
     pub(crate) fn add_range(&mut self, mut range: Range<u64>) {
         if range.is_empty() {

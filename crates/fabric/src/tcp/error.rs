@@ -1,8 +1,8 @@
 //! Why a peer's connection ended.
 use std::io;
 
-/// Why nothing more arrives from a peer: a reason to suspect it, and no proof that it is dead. What has arrived stays readable; others
-/// may have more of the same row, or less.
+/// Why nothing more arrives over a peer's connection: no proof that the peer is dead. Bytes that have arrived stay readable; others
+/// may have more of the same row, or less. A stream may be [replaced](crate::Mesh::attach).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Down {
@@ -31,6 +31,28 @@ pub enum Down {
         control_bytes: u64,
         /// Bytes of its row.
         row_bytes: u64,
+    },
+    /// Its first bytes were no hello for this view.
+    #[error(
+        "its stream began with the word {word:#x}, not with a hello for {rings} rings: it has another view or version"
+    )]
+    NoHello {
+        /// The first word.
+        word: u64,
+        /// Rings in the receiver's row.
+        rings: u64,
+    },
+    /// It claims to have applied what was never sent.
+    #[error(
+        "it states {applied} applied bytes of the ring at offset {at}, of which {published} are announced: it has another view or version"
+    )]
+    Ahead {
+        /// Offset of the ring in the receiver's row.
+        at: u64,
+        /// The position that the peer stated.
+        applied: u64,
+        /// The position that this member has posted.
+        published: u64,
     },
     /// The connection failed.
     #[error("{call} failed: {source}")]

@@ -5,7 +5,8 @@
 //! frame, the bytes go straight to their place. A word may be in halves there for a while, where nobody looks: nothing of it
 //! is announced before all of it is there.
 //!
-//! What a peer sends leads nowhere but into its own row.
+//! A peer's bytes lead nowhere but into its own row. A stream that replaces another gets a new inbox, so half a frame of the old one is forgotten
+//! with it; bytes of it that went straight to their place are not announced, and come again.
 use super::error::Down;
 use super::stream::{Space, Stream};
 use super::wire::{HEAD_BYTES, Head};
@@ -29,6 +30,18 @@ pub(super) struct Inbox {
     arriving: Range<u64>,
     /// Whether the control block has come as a whole, as it does to guests.
     has_control: bool,
+    hello: Hello,
+}
+
+/// The hello that a member sends before its first frame.
+#[derive(Debug)]
+enum Hello {
+    /// It has to come, with the counts of so many rings.
+    Expected(usize),
+    /// It has come, and its counts were not taken.
+    Arrived(Box<[u64]>),
+    /// It was taken, or none has to come.
+    Done,
 }
 
 /// Bytes of a buffer that serves for all peers, if the longest control block has `control_bytes`.
@@ -37,8 +50,22 @@ pub(super) fn buffer_bytes(control_bytes: u64) -> usize {
 }
 
 impl Inbox {
-    pub(super) fn new(row_bytes: u64, control_bytes: u64) -> Inbox {
-        Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0, has_control: false }
+    /// One for a stream that begins with a hello for `rings` rings, if it begins with one.
+    pub(super) fn new(row_bytes: u64, control_bytes: u64, rings: Option<usize>) -> Inbox {
+        let hello = rings.map_or(Hello::Done, Hello::Expected);
+        Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0, has_control: false, hello }
+    }
+
+    /// The counts of the peer's hello, once, after it has arrived.
+    #[inline]
+    pub(super) fn take_hello(&mut self) -> Option<Box<[u64]>> {
+        if !matches!(self.hello, Hello::Arrived(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.hello, Hello::Done) {
+            Hello::Arrived(applied) => Some(applied),
+            Hello::Expected(_) | Hello::Done => None,
+        }
     }
 
     pub(super) fn has_control(&self) -> bool {
@@ -87,6 +114,17 @@ impl Inbox {
 
     /// Applies the frames in `bytes`, and says how many bytes of the last one, which is not whole, are to be kept.
     fn apply(&mut self, copy: &CopyRegion, mut bytes: &[u8]) -> Result<usize, Down> {
+        if let Hello::Expected(rings) = self.hello {
+            let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(bytes.len()) };
+            let (word, rings) = (u64::from_le_bytes(*head), rings as u64);
+            if word != rings {
+                return Err(Down::NoHello { word, rings });
+            }
+            let Some((counts, behind)) = body.split_at_checked(8 * rings as usize) else { return Ok(bytes.len()) };
+            let counts = counts.as_chunks::<8>().0.iter().map(|count| u64::from_le_bytes(*count));
+            self.hello = Hello::Arrived(counts.collect());
+            bytes = behind;
+        }
         while let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>() {
             let Head { at, len } = Head::decode(*head, self.control_bytes, self.row_bytes)?;
             if let Some((whole, behind)) = body.split_at_checked(len as usize) {
@@ -107,9 +145,10 @@ impl Inbox {
     /// What the end of the stream means here.
     fn end(&self) -> Down {
         let head = self.kept.first_chunk().map(|head| Head::decode(*head, self.control_bytes, self.row_bytes));
-        let whole = match head {
-            Some(Ok(head)) => head.len + HEAD_BYTES as u64,
+        let whole = match (&self.hello, head) {
             _ if self.kept.is_empty() => 0,
+            (Hello::Expected(rings), _) => (HEAD_BYTES + 8 * rings) as u64,
+            (_, Some(Ok(head))) => head.len + HEAD_BYTES as u64,
             _ => HEAD_BYTES as u64,
         };
         match whole - self.kept.len() as u64 + (self.arriving.end - self.arriving.start) {

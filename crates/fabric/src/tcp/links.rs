@@ -3,13 +3,15 @@ use super::backlog::{Backlog, Image};
 use super::error::Down;
 use super::guest::Guest;
 use super::inbox::{self, Inbox};
+use super::resume::{Posted, announcements};
 use super::stream::{Connection, is_confirmed};
+use super::wire;
 use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
 use spindle_core::layout::entry;
-use spindle_core::{Layout, Rank};
+use spindle_core::{Layout, Rank, RowLayout};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,6 +19,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::{debug, info, warn};
+
+/// The target of events of streams between members.
+const TARGET: &str = "spindle::net";
 
 /// Up to so many connections are read from without asking first which of them have something.
 const UNASKED_MAX: u32 = 2;
@@ -41,9 +47,13 @@ pub struct Traffic {
 #[derive(Debug)]
 pub(crate) struct Links {
     epoll: OwnedFd,
-    /// By rank; none at my own, for peers that are here, and for those that are gone.
+    /// By rank; none at my own, for peers that are here, and while there is no connection.
     links: Box<[Option<Link>]>,
+    /// By rank: what is known of peers that have, or had, a connection.
+    peers: Box<[Option<Known>]>,
     image: Image,
+    /// The rings of my row. A follower has no row, sends nothing, and gets no hello.
+    posted: Option<Box<[Posted]>>,
     /// Where the words of my row stand that guests must not get late.
     freed: Box<[u64]>,
     /// By the number in their events.
@@ -61,6 +71,17 @@ pub(crate) struct Links {
     down: VecDeque<(Rank, Down)>,
 }
 
+/// A peer, whatever becomes of its connections.
+#[derive(Debug)]
+struct Known {
+    copy: Arc<CopyRegion>,
+    control_bytes: u64,
+    /// Where its row announces its rings.
+    announcements: Box<[u64]>,
+    /// Whether its last connection ended before all was said.
+    is_cut: bool,
+}
+
 #[derive(Debug)]
 struct Link {
     stream: Connection,
@@ -69,6 +90,8 @@ struct Link {
     inbox: Inbox,
     /// Whether it waits until the system takes more.
     blocked: bool,
+    /// Whether posts pass it by: nothing can be sent, or what the peer has applied is not known yet.
+    is_mute: bool,
     /// Why nothing can be sent any more. What the peer has sent is still read.
     deaf: Option<io::Error>,
     sent_bytes: u64,
@@ -106,33 +129,47 @@ impl Links {
         if let Some(bell) = bell {
             add(bell, BELL)?;
         }
-        let mut links = Vec::with_capacity(peers.len());
+        let image = row.map_or(Image::new(0), |(_, row)| Image::of(row));
+        let posted = row.map(|(me, _)| Posted::all(layout.row(me), &image));
+        let rings = posted.as_ref().map(|rings| rings.len());
+        let (mut links, mut known, mut unread) =
+            (Vec::with_capacity(peers.len()), Vec::with_capacity(peers.len()), Vec::with_capacity(peers.len()));
         for ((rank, row), peer) in (0..).zip(layout.rows()).zip(peers) {
             let Some((stream, copy)) = peer else {
                 links.push(None);
+                known.push(None);
                 continue;
             };
             add(stream.fd(), rank)?;
-            let inbox = Inbox::new(row.size, row.control);
-            let (backlog, blocked, deaf, sent_bytes, received_bytes) = (Backlog::default(), false, None, 0, 0);
-            links.push(Some(Link { stream, copy, backlog, inbox, blocked, deaf, sent_bytes, received_bytes }));
+            if stream.has_arrived() {
+                // The system does not tell of what the stream has taken in already.
+                unread.push(Rank(rank as u32));
+            }
+            let peer = Known::new(copy, row);
+            // Nothing was posted yet, and so nothing applied.
+            links.push(Some(Link::new(stream, &peer, rings)));
+            known.push(Some(peer));
         }
         let places = row.into_iter().flat_map(|(me, _)| layout.row(me).places());
         let freed = places.filter(|place| place.ring.is_some()).map(|place| place.entry + entry::FREED).collect();
         let control_max = layout.rows().iter().map(|row| row.control).max().unwrap_or(0);
+        // Each may be in it once. A stream may have read more than its hello before it was handed over.
         Ok(Links {
             epoll,
             open: links.iter().flatten().count() as u32,
             blocked: 0,
-            image: row.map_or(Image::new(0), |(_, row)| Image::of(row)),
+            image,
+            posted,
+            peers: known.into(),
             freed,
             guests: BTreeMap::new(),
             next_guest: GUESTS,
             buffer: vec![0; inbox::buffer_bytes(control_max)].into(),
             // Each may be in it once.
-            unread: Vec::with_capacity(links.len()),
+            unread,
             links: links.into(),
-            untried: false,
+            // Hellos wait.
+            untried: row.is_some(),
             down: VecDeque::new(),
         })
     }
@@ -154,6 +191,88 @@ impl Links {
 
     pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.down.pop_front()
+    }
+
+    /// Whether `rank` has, or had, a connection.
+    pub(crate) fn knows(&self, rank: Rank) -> bool {
+        self.peers[rank.index()].is_some()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
+        self.peers[rank.index()].as_ref().map(|peer| &peer.copy)
+    }
+
+    /// How many peers were cut off: their connections ended before all was said, and may be replaced.
+    pub(crate) fn cut(&self) -> u32 {
+        self.peers.iter().flatten().filter(|peer| peer.is_cut).count() as u32
+    }
+
+    /// Gives `rank` its first connection, with the copy that it fills. From now on it is known.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn introduce(
+        &mut self,
+        (rank, their): (Rank, &RowLayout),
+        stream: Connection,
+        copy: Arc<CopyRegion>,
+        row: &OwnRegion,
+    ) -> io::Result<()> {
+        let peer = Known::new(copy, their);
+        let mut link = Link::new(stream, &peer, self.posted.as_ref().map(|rings| rings.len()));
+        let nothing = vec![0; self.posted.as_ref().map_or(0, |rings| rings.len())];
+        // It has had nothing from this member, so there is no need to wait for it to say so.
+        link.catch_up(self.posted.as_deref().unwrap_or_default(), &nothing, row, &self.image)
+            .map_err(io::Error::other)?;
+        self.peers[rank.index()] = Some(peer);
+        self.connect(rank, link)
+    }
+
+    /// Replaces the connection to `rank`, which is known, whether it is open or not. Nothing more is taken from the old one, nor told of it.
+    ///
+    /// # Errors
+    /// What the system said. There is no connection then.
+    pub(crate) fn replace(&mut self, rank: Rank, stream: Connection) -> io::Result<()> {
+        if let Some(mut link) = self.remove(rank) {
+            // Posts that have arrived whole count. The stream ends here in any case, so its errors say nothing new.
+            let _ = link.inbox.receive(&link.copy, &mut *link.stream, &mut self.buffer, &mut link.received_bytes);
+        }
+        debug!(target: TARGET, rank = rank.0, "stream is replaced");
+        self.down.retain(|(other, _)| *other != rank);
+        let Some(peer) = &self.peers[rank.index()] else { return Err(io::ErrorKind::NotConnected.into()) };
+        let mut link = Link::new(stream, peer, self.posted.as_ref().map(|rings| rings.len()));
+        link.is_mute = true;
+        self.connect(rank, link)
+    }
+
+    fn connect(&mut self, rank: Rank, link: Link) -> io::Result<()> {
+        if let Some(peer) = &mut self.peers[rank.index()] {
+            // Until it is open.
+            peer.is_cut = true;
+        }
+        epoll::add(&self.epoll, link.stream.fd(), EventData::new_u64(rank.0.into()), EventFlags::IN)?;
+        if let Some(peer) = &mut self.peers[rank.index()] {
+            peer.is_cut = false;
+        }
+        if link.stream.has_arrived() {
+            self.unread.push(rank);
+        }
+        self.links[rank.index()] = Some(link);
+        self.open += 1;
+        self.untried = true;
+        Ok(())
+    }
+
+    /// Takes the link to `rank` out, if there is one.
+    fn remove(&mut self, rank: Rank) -> Option<Link> {
+        let link = self.links[rank.index()].take()?;
+        // Somebody may hold a duplicate of the descriptor, which would keep it in there.
+        let _ = epoll::delete(&self.epoll, link.stream.fd());
+        self.open -= 1;
+        self.blocked -= u32::from(link.blocked);
+        self.unread.retain(|other| *other != rank);
+        Some(link)
     }
 
     /// From now on `stream` gets what any peer does, and all of the row before.
@@ -195,6 +314,9 @@ impl Links {
     /// Posts control words and frames of my row. Words are sent at once if that is possible, with the frames before them; frames alone can
     /// wait until they are announced.
     pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
+        if !frames.is_empty() {
+            self.posted.iter_mut().flatten().for_each(|ring| ring.note(&frames, &self.image));
+        }
         if !words.is_empty() {
             self.image.update(row, &words);
         }
@@ -204,7 +326,7 @@ impl Links {
         }
         for &peer in peers {
             let Some(link) = &mut self.links[peer.index()] else { continue };
-            if link.deaf.is_some() {
+            if link.is_mute {
                 continue;
             }
             link.backlog.add_range(frames.clone());
@@ -222,7 +344,7 @@ impl Links {
         let mut moved = false;
         if std::mem::take(&mut self.untried) {
             for rank in (0..self.links.len() as u32).map(Rank) {
-                let waits = |link: &Link| !link.blocked && !link.is_flushed();
+                let waits = |link: &Link| !link.blocked && !link.is_sent();
                 if self.links[rank.index()].as_ref().is_some_and(waits) {
                     moved |= self.send(rank, row);
                 }
@@ -347,6 +469,7 @@ impl Links {
         let before = link.sent_bytes;
         if let Err(error) = link.send(row, &self.image) {
             link.backlog.clear();
+            link.is_mute = true;
             link.deaf = Some(error);
             // It ends when everything is read that has come.
             if !self.unread.contains(&rank) {
@@ -354,7 +477,7 @@ impl Links {
             }
         }
         let moved = link.sent_bytes > before;
-        let blocks = link.deaf.is_none() && !link.is_flushed();
+        let blocks = link.deaf.is_none() && !link.is_sent();
         if blocks != link.blocked {
             link.blocked = blocks;
             self.blocked = if blocks { self.blocked + 1 } else { self.blocked - 1 };
@@ -380,6 +503,9 @@ impl Links {
                     self.unread.push(rank);
                 }
                 let arrived = link.received_bytes > before;
+                if let Some(applied) = link.inbox.take_hello() {
+                    return self.heard_hello(rank, &applied, row) | arrived;
+                }
                 // A stream may have to answer by itself.
                 if !link.blocked && link.deaf.is_none() && link.stream.holds_back() {
                     self.send(rank, row);
@@ -393,19 +519,46 @@ impl Links {
         }
     }
 
+    /// `rank` states what it has `applied`. Whether anything happened.
+    #[cold]
+    fn heard_hello(&mut self, rank: Rank, applied: &[u64], row: &OwnRegion) -> bool {
+        let (Some(link), Some(posted)) = (&mut self.links[rank.index()], &self.posted) else { return false };
+        if link.deaf.is_some() {
+            return false;
+        }
+        let told = match link.is_mute {
+            true => link.catch_up(posted, applied, row, &self.image).map(|lacking_bytes| {
+                let control_bytes = self.image.bytes().len();
+                info!(target: TARGET, rank = rank.0, lacking_bytes, control_bytes, "stream is resumed");
+            }),
+            // All is on its way that it lacks, and it can't have had any of it.
+            false => {
+                posted.iter().zip(applied).try_for_each(|(ring, at)| ring.lacking(*at, row, &self.image).map(drop))
+            }
+        };
+        match told {
+            Ok(()) => drop(self.send(rank, row)),
+            Err(down) => self.close(rank, down),
+        }
+        true
+    }
+
     #[cold]
     fn close(&mut self, rank: Rank, down: Down) {
-        let Some(link) = self.links[rank.index()].take() else { return };
-        // Somebody may hold a duplicate of the descriptor, which would keep it in there.
-        let _ = epoll::delete(&self.epoll, link.stream.fd());
-        self.open -= 1;
-        self.blocked -= u32::from(link.blocked);
-        self.unread.retain(|other| *other != rank);
+        let Some(link) = self.remove(rank) else { return };
+        let has_said_all = link.is_flushed() && matches!(down, Down::Closed);
         let down = match (down, link.deaf) {
             // The system says only once what was wrong.
             (Down::Closed | Down::Os { .. }, Some(source)) => Down::Os { call: "sending", source },
             (down, _) => down,
         };
+        match &down {
+            Down::Closed => debug!(target: TARGET, rank = rank.0, has_said_all, "stream is closed"),
+            down => warn!(target: TARGET, rank = rank.0, reason = %down, "stream is broken"),
+        }
+        if let Some(peer) = &mut self.peers[rank.index()] {
+            peer.is_cut = !has_said_all || matches!(down, Down::Os { .. });
+        }
         self.down.push_back((rank, down));
     }
 }
@@ -413,7 +566,40 @@ impl Links {
 /// What a peer that has ended brings along, too.
 const ARRIVED: EventFlags = EventFlags::IN.union(EventFlags::HUP).union(EventFlags::ERR);
 
+impl Known {
+    fn new(copy: Arc<CopyRegion>, row: &RowLayout) -> Known {
+        Known { copy, control_bytes: row.control, announcements: announcements(row), is_cut: false }
+    }
+}
+
 impl Link {
+    /// One over which nothing has gone, for a row of so many `rings`; without a row nothing is said.
+    fn new(stream: Connection, peer: &Known, rings: Option<usize>) -> Link {
+        let Known { copy, control_bytes, announcements, .. } = peer;
+        let inbox = Inbox::new(copy.size(), *control_bytes, rings);
+        let applied = || announcements.iter().map(|at| copy.load(*at)).collect::<Vec<u64>>();
+        let backlog = rings.map_or(Backlog::default(), |_| Backlog::greeting(&wire::hello(&applied())));
+        let (blocked, is_mute, deaf, sent_bytes, received_bytes) = (false, false, None, 0, 0);
+        Link { stream, copy: Arc::clone(copy), backlog, inbox, blocked, is_mute, deaf, sent_bytes, received_bytes }
+    }
+
+    /// Prepares what the peer lacks, if it has `applied` so much of my row. The bytes of rings that it lacks.
+    ///
+    /// # Errors
+    /// It can't have.
+    fn catch_up(&mut self, posted: &[Posted], applied: &[u64], row: &OwnRegion, image: &Image) -> Result<u64, Down> {
+        let mut bytes = 0;
+        for (ring, applied) in posted.iter().zip(applied) {
+            for range in ring.lacking(*applied, row, image)? {
+                bytes += range.end - range.start;
+                self.backlog.add_range(range);
+            }
+        }
+        self.backlog.add_control(&(0..image.bytes().len() as u64));
+        self.is_mute = false;
+        Ok(bytes)
+    }
+
     fn send(&mut self, row: &OwnRegion, image: &Image) -> io::Result<()> {
         self.sent_bytes += self.backlog.send(row, image, &mut *self.stream)?;
         if self.stream.holds_back() {
@@ -425,7 +611,13 @@ impl Link {
         Ok(())
     }
 
-    fn is_flushed(&self) -> bool {
+    /// Whether there is nothing to send now.
+    fn is_sent(&self) -> bool {
         self.deaf.is_some() || self.backlog.is_empty() && !self.stream.holds_back()
+    }
+
+    /// Whether everything was sent that was posted, or never will be.
+    fn is_flushed(&self) -> bool {
+        self.is_sent() && (self.deaf.is_some() || !self.is_mute)
     }
 }

@@ -6,13 +6,18 @@
 //! the engine, in [`progress`](crate::Fabric::progress). Why the order of posts survives all that stands at
 //! the head of `backlog.rs`, and what was rejected in docs/adr/0014.
 //!
-//! How connections come about, and that the peer is who it says and has the same view, is not here: a [`Stream`] is given
-//! ready for use. A connection that has failed is not made again within the view; its peer is [reported](crate::Mesh::next_down).
+//! How connections come about, and that the peer is the same process and has the same view, is not here: a [`Stream`] is given
+//! ready for use. A connection that has failed is [reported](crate::Mesh::next_down), and a new one may [replace](crate::Mesh::attach) it within the view.
+//! Each stream begins with a hello in both directions, which states what its sender has applied of the receiver's rings (`wire.rs`). The old stream is closed
+//! before that, so the statement holds; then what the other lacks is sent (`resume.rs`).
 pub(crate) mod backlog;
 mod error;
 mod guest;
 mod inbox;
 mod links;
+mod resume;
+#[cfg(test)]
+mod resuming;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -23,5 +28,5 @@ mod wire;
 pub use error::Down;
 pub(crate) use links::Links;
 pub use links::Traffic;
-pub use stream::{Connection, SocketOptions, SocketStream, Space, Stream};
+pub use stream::{Connection, SocketOptions, SocketStream, Space, Stream, limit_silence};
 pub(crate) use wire::ROW_BYTES_MAX;

@@ -2,6 +2,7 @@
 //!
 //! A stream that is more than a socket, such as one that encrypts, implements [`Stream`] by copying: out of the slices that it is
 //! given, and into each [`Space`]. What it holds back itself, it says.
+use crate::net::Certificate;
 use rustix::io::Errno;
 use rustix::net::{self, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 use std::fmt::Debug;
@@ -34,9 +35,15 @@ pub trait Stream: Debug + Send {
         false
     }
 
-    /// Whether it may have bytes to give of which the descriptor does not tell.
+    /// Whether it may have bytes to give of which the descriptor does not tell. A new owner of the stream has to ask before it waits for the
+    /// descriptor: the stream may have read ahead while it had another owner.
     fn has_arrived(&self) -> bool {
         false
+    }
+
+    /// The certificate of the peer, once it has been verified; `None` if the stream verifies none.
+    fn peer(&self) -> Option<&Certificate> {
+        None
     }
 
     /// What becomes readable when bytes or the end have arrived, and writable when it can send.
@@ -50,6 +57,20 @@ pub(super) fn is_confirmed(fd: BorrowedFd<'_>) -> bool {
     let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     // Where nobody says there is nothing to wait for.
     asked != 0 || bytes == 0
+}
+
+/// Makes the system end a TCP connection whose bytes are not acknowledged for so long, at least a millisecond; other sockets stay as they are. For streams that
+/// are [replaced](crate::Mesh::attach) when they end: after a cut a new one is up sooner than the system sends again on the old.
+///
+/// # Errors
+/// What the system said.
+pub fn limit_silence(stream: &dyn Stream, silence: Duration) -> io::Result<()> {
+    let family = sockopt::socket_domain(stream.fd())?;
+    if family == net::AddressFamily::INET || family == net::AddressFamily::INET6 {
+        let silence_ms = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX).max(1);
+        sockopt::set_tcp_user_timeout(stream.fd(), silence_ms)?;
+    }
+    Ok(())
 }
 
 /// A stream of any kind.

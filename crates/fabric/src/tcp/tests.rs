@@ -1,5 +1,5 @@
 //! The conformance suite over streams, and cases that it, which knows no network, can't ask.
-use super::wire::{HEAD_BYTES, Head};
+use super::wire::{HEAD_BYTES, Head, hello};
 use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream};
 use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
@@ -17,28 +17,29 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// The smallest buffers that the system gives.
-const TINY: SocketOptions =
+pub(super) const TINY: SocketOptions =
     SocketOptions { send_buffer_bytes: Some(1), receive_buffer_bytes: Some(1), silence_ms: None };
-const USUAL: SocketOptions = SocketOptions { send_buffer_bytes: None, receive_buffer_bytes: None, silence_ms: None };
+pub(super) const USUAL: SocketOptions =
+    SocketOptions { send_buffer_bytes: None, receive_buffer_bytes: None, silence_ms: None };
 
-type Ends = [Connection; 2];
+pub(super) type Ends = [Connection; 2];
 
-fn socket_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions) -> Ends {
+pub(super) fn socket_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions) -> Ends {
     sockets.map(|socket| Box::new(SocketStream::new(socket, options).unwrap()) as Connection)
 }
 
-fn tcp_pair(ip: impl Into<std::net::IpAddr>) -> [TcpStream; 2] {
+pub(super) fn tcp_pair(ip: impl Into<std::net::IpAddr>) -> [TcpStream; 2] {
     let listener = TcpListener::bind((ip.into(), 0)).unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     [near, listener.accept().unwrap().0]
 }
 
-fn unix_pair() -> [UnixStream; 2] {
+pub(super) fn unix_pair() -> [UnixStream; 2] {
     UnixStream::pair().unwrap().into()
 }
 
 /// Both with certificates of one authority, and sure of each other.
-fn tls_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions) -> Ends {
+pub(super) fn tls_ends(sockets: [impl Into<OwnedFd>; 2], options: &SocketOptions) -> Ends {
     static IDENTITIES: LazyLock<[Identity; 2]> = LazyLock::new(|| {
         let authority = Authority::new();
         [authority.identity(), authority.identity()]
@@ -77,7 +78,10 @@ fn connect(layout: &Layout, mut pair: impl FnMut() -> Ends) -> Vec<Mesh> {
             streams[j as usize].push((Rank(i), far));
         }
     }
-    (0..).zip(streams).map(|(me, streams)| mesh(layout, Rank(me), streams)).collect()
+    let mut meshes: Vec<Mesh> = (0..).zip(streams).map(|(me, streams)| mesh(layout, Rank(me), streams)).collect();
+    // Hellos would end a sleep.
+    settle(&mut meshes);
+    meshes
 }
 
 /// The member `me`, to whom nobody is near.
@@ -213,17 +217,44 @@ impl Stream for Copying {
     }
 }
 
-/// A member, rank 0 of two, and the raw other end of its connection.
+/// A member, rank 0 of two, and the raw other end of its connection, which has said hello.
 fn with_stranger() -> (Layout, Mesh, UnixStream) {
     let layout = layout(2);
-    let [near, far] = unix_pair();
+    let [near, mut far] = unix_pair();
+    far.write_all(&hello(&[0])).unwrap();
     let stream: Connection = Box::new(SocketStream::new(near, &USUAL).unwrap());
-    let fabric = mesh(&layout, Rank(0), [(Rank(1), stream)]);
+    let mut fabric = mesh(&layout, Rank(0), [(Rank(1), stream)]);
+    fabric.progress();
+    let mut said = [0; 16];
+    far.read_exact(&mut said).unwrap();
+    assert_eq!(said[..], hello(&[0]));
     (layout, fabric, far)
 }
 
 fn head(at: u64, len: u64) -> [u8; HEAD_BYTES] {
     Head { at, len }.encode()
+}
+
+/// A stream that was handed over has read ahead, and its socket has nothing more.
+#[test]
+fn what_a_stream_has_read_before_it_had_its_owner_arrives() {
+    let layout = layout(4);
+    let mut far_ends = vec![];
+    let streams = [1, 2, 3].map(|rank| {
+        let [near, far] = unix_pair();
+        let mut near = Copying::new(near);
+        near.incoming.extend_from_slice(&hello(&[0]));
+        near.incoming.extend_from_slice(&head(COUNT, 8));
+        near.incoming.extend_from_slice(&u64::from(rank).to_le_bytes());
+        far_ends.push(far);
+        (Rank(rank), Box::new(near) as Connection)
+    });
+    let mut fabric = mesh(&layout, Rank(0), streams);
+    let start = Instant::now();
+    while (1..4).any(|rank| fabric.load(Rank(rank), COUNT) != u64::from(rank)) {
+        fabric.progress();
+        assert!(start.elapsed() < PATIENCE, "it waits for the descriptor, which has nothing to tell");
+    }
 }
 
 #[test]
@@ -677,6 +708,7 @@ fn who_can_not_be_sent_to_is_gone() {
     let [near, mut far] = unix_pair();
     let stream: Connection = Box::new(Failing(SocketStream::new(near, &USUAL).unwrap()));
     let mut fabric = mesh(&layout, Rank(0), [(Rank(1), stream)]);
+    far.write_all(&hello(&[0])).unwrap();
     far.write_all(&[head(COUNT, 8), 3u64.to_le_bytes()].concat()).unwrap();
     fabric.post(&[Rank(1)], COUNT..COUNT + 8);
     let (rank, why) = down(&mut fabric);

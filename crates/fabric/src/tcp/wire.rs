@@ -4,7 +4,13 @@
 //! head = offset in the sender's row, in words (32 bits) | length, in words (32 bits)      little-endian
 //! ```
 //!
-//! A frame lies in the control block or behind it, and is not empty: a length of 0 is free for what is no write.
+//! A frame lies in the control block or behind it, and is not empty.
+//!
+//! Before the first frame each side sends a *hello*, which states how much of the other's row it has applied. A head of length 0 opens it:
+//!
+//! ```text
+//! hello = rings in the receiver's row (32 bits) | 0 (32 bits), then for each ring the PUBLISHED that was applied (64 bits)
+//! ```
 use super::error::Down;
 
 /// Bytes of a head.
@@ -37,6 +43,11 @@ impl Head {
         }
         Ok(head)
     }
+}
+
+/// The first bytes on a stream, of a sender that has applied the announcements `applied` of the receiver's rings.
+pub(super) fn hello(applied: &[u64]) -> Vec<u8> {
+    [applied.len() as u64].iter().chain(applied).flat_map(|word| word.to_le_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -1,54 +1,75 @@
-//! 6, primary component: what ends a view was adopted by more than half of its members, those left out of the count whose
-//! death is proven and whose final rows can be read; by half, if all others are dead and only their rows can't be read. Two such
-//! quorums meet, so a view never has two successors.
+//! 6, primary component: what ends a view was accepted by a quorum of its voters: more of them than those that may know of something
+//! else. The others may not, if they are proven dead with final rows that promise nothing higher. Two such quorums meet in a row that the
+//! later leader reads, so a view never has two successors.
 use super::{Invariant, Violation};
-use spindle_core::Rank;
+use spindle_core::{Rank, View};
 
 const INVARIANT: Invariant = Invariant(6, "primary component");
 
-/// Who adopted which ballot in one view.
+/// The voters of one view, as acceptors.
 #[derive(Clone, Debug)]
 pub struct Primary {
-    members: usize,
-    /// (ballot, who adopted it by bits)
-    adopted: Vec<(u64, u64)>,
+    /// One bit for each voter.
+    voters: u64,
+    /// By rank: the highest ballot that it has promised or accepted.
+    promised: Vec<u64>,
+    /// (ballot, the members that accepted it, by bits)
+    accepted: Vec<(u64, u64)>,
     decided: Vec<u64>,
 }
 
 impl Primary {
-    /// For a view of so many members, at most 64.
-    pub fn new(members: usize) -> Primary {
-        Primary { members, adopted: vec![], decided: vec![] }
+    /// For a view of at most 64 members.
+    pub fn new(view: &View) -> Primary {
+        let voters = view.ranks().filter(|rank| view.is_voter(*rank)).fold(0, |voters, rank| voters | 1 << rank.0);
+        Primary { voters, promised: vec![0; view.members.len()], accepted: vec![], decided: vec![] }
     }
 
-    /// `member` stores `ballot` as the one that it has adopted.
-    pub fn adopted(&mut self, member: Rank, ballot: u64) {
-        match self.adopted.iter_mut().find(|(known, _)| *known == ballot) {
-            Some((_, who)) => *who |= 1 << member.0,
-            None => self.adopted.push((ballot, 1 << member.0)),
-        }
+    /// `member` stores `ballot` as the highest one that it has promised.
+    pub fn promised(&mut self, member: Rank, ballot: u64) {
+        let promised = &mut self.promised[member.index()];
+        *promised = (*promised).max(ballot);
     }
 
-    /// `member` says that `ballot` is decided, when so many members are dead for certain and have been read, and so many are
-    /// `gone`, dead too but unread. Answers whether it is the first to
-    /// say so. Above one that was decided nothing else can be, so that a higher one only says the same again.
+    /// `member` stores `ballot` as the one that it has accepted.
     ///
     /// # Errors
-    /// If no quorum has adopted it.
-    pub fn decided(&mut self, member: Rank, ballot: u64, dead: usize, gone: usize) -> Result<bool, Violation> {
+    /// If it has promised a higher one.
+    pub fn accepted(&mut self, member: Rank, ballot: u64) -> Result<(), Violation> {
+        let promised = self.promised[member.index()];
+        if promised > ballot {
+            return INVARIANT.broken(format!("m{member} accepts ballot {ballot:#x} after it promised {promised:#x}"));
+        }
+        self.promised(member, ballot);
+        match self.accepted.iter_mut().find(|(known, _)| *known == ballot) {
+            Some((_, who)) => *who |= 1 << member.0,
+            None => self.accepted.push((ballot, 1 << member.0)),
+        }
+        Ok(())
+    }
+
+    /// `member` says that `ballot` is decided, when the members of which `is_final` holds are dead for certain, with rows that it can read to
+    /// the end. Above a decided ballot the same value is decided again.
+    ///
+    /// # Errors
+    /// If no quorum has accepted it.
+    pub fn decided(&mut self, member: Rank, ballot: u64, is_final: impl Fn(Rank) -> bool) -> Result<(), Violation> {
         if self.decided.iter().any(|decided| *decided <= ballot) {
-            return Ok(false);
+            return Ok(());
         }
         self.decided.push(ballot);
-        let who = self.adopted.iter().find(|(known, _)| *known == ballot).map_or(0, |(_, who)| *who);
-        let (with, counted) = (who.count_ones() as usize, self.members - dead);
-        if 2 * with > counted || (2 * with == counted && with + gone >= counted) {
-            return Ok(true);
+        let who = self.accepted.iter().find(|(known, _)| *known == ballot).map_or(0, |(_, who)| *who & self.voters);
+        let silent = |rank: &Rank| {
+            let outside = (self.voters & !who) >> rank.0 & 1 == 1;
+            outside && is_final(*rank) && self.promised[rank.index()] <= ballot
+        };
+        let dead = (0..self.promised.len() as u32).map(Rank).filter(silent).count() as u32;
+        let (with, voters) = (who.count_ones(), self.voters.count_ones());
+        if 2 * with + dead > voters {
+            return Ok(());
         }
         INVARIANT.broken(format!(
-            "m{member} takes ballot {ballot:#x} as decided, which {} of {} members have adopted with {dead} proven dead",
-            who.count_ones(),
-            self.members
+            "m{member} takes ballot {ballot:#x} as decided, which {with} of {voters} voters have accepted with {dead} others proven dead"
         ))
     }
 }
@@ -56,22 +77,41 @@ impl Primary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spindle_core::{MemberId, ViewId};
+
+    fn of(members: u64) -> Primary {
+        let members = (0..members).map(MemberId).collect();
+        Primary::new(&View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![] })
+    }
 
     #[test]
     fn a_decision_without_a_quorum_is_found() {
-        let mut checker = Primary::new(4);
-        checker.adopted(Rank(1), 9);
-        checker.adopted(Rank(1), 9);
-        checker.adopted(Rank(3), 9);
-        assert_eq!(checker.clone().decided(Rank(1), 9, 0, 0).unwrap_err().number, 6, "half of four");
-        assert_eq!(checker.clone().decided(Rank(1), 9, 1, 0), Ok(true), "two of three");
-        assert!(checker.clone().decided(Rank(1), 8, 3, 0).is_err(), "a ballot that nobody adopted");
-        assert!(checker.clone().decided(Rank(1), 9, 0, 1).is_err(), "half of four, and one of the others may live");
-        assert_eq!(checker.clone().decided(Rank(1), 9, 0, 2), Ok(true), "half of four, and the others are no more");
-        checker.adopted(Rank(0), 9);
-        assert_eq!(checker.decided(Rank(1), 9, 0, 0), Ok(true));
-        assert_eq!(checker.decided(Rank(3), 9, 0, 0), Ok(false));
-        assert_eq!(checker.decided(Rank(2), 11, 0, 0), Ok(false), "a later leader has learnt of it");
-        assert!(checker.decided(Rank(2), 8, 0, 0).is_err(), "one below it");
+        let mut checker = of(4);
+        for member in [1, 1, 3] {
+            checker.accepted(Rank(member), 9).unwrap();
+        }
+        let dead = |ranks: &'static [u32]| move |rank: Rank| ranks.contains(&rank.0);
+        assert_eq!(checker.clone().decided(Rank(1), 9, dead(&[])).unwrap_err().number, 6, "half of four");
+        assert!(checker.clone().decided(Rank(1), 9, dead(&[3])).is_err(), "it has accepted, and counts once");
+        assert_eq!(checker.clone().decided(Rank(1), 9, dead(&[0])), Ok(()), "two of three");
+        checker.promised(Rank(0), 10);
+        assert!(checker.clone().decided(Rank(1), 9, dead(&[0])).is_err(), "the dead one knows of something higher");
+        assert!(checker.clone().decided(Rank(1), 8, dead(&[0, 2, 3])).is_err(), "a ballot that no member accepted");
+        checker.accepted(Rank(2), 9).unwrap();
+        assert_eq!(checker.decided(Rank(1), 9, dead(&[])), Ok(()));
+        assert_eq!(checker.decided(Rank(2), 11, dead(&[])), Ok(()), "a later leader has learnt of it");
+        assert!(checker.decided(Rank(2), 8, dead(&[])).is_err(), "one below it");
+        assert_eq!(checker.accepted(Rank(0), 9).unwrap_err().number, 6, "it has promised more");
+    }
+
+    #[test]
+    fn members_that_do_not_vote_count_for_nothing() {
+        let mut checker = of(3);
+        checker.voters = 0b011;
+        checker.accepted(Rank(1), 9).unwrap();
+        checker.accepted(Rank(2), 9).unwrap();
+        assert!(checker.clone().decided(Rank(1), 9, |_| false).is_err());
+        checker.accepted(Rank(0), 9).unwrap();
+        assert_eq!(checker.decided(Rank(1), 9, |_| false), Ok(()));
     }
 }

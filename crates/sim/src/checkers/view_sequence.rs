@@ -84,7 +84,8 @@ mod tests {
     use super::*;
 
     fn view(id: u64, members: &[u64]) -> View {
-        View { id: ViewId(id), members: members.iter().copied().map(MemberId).collect(), subgroups: vec![] }
+        let members = members.iter().copied().map(MemberId).collect();
+        View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![] }
     }
 
     #[test]

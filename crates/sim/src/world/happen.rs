@@ -73,6 +73,7 @@ impl World<'_> {
                     self.push(until, Event::Heal(from, to));
                 }
             }
+            What::Change { process, change } => self.ask_for_change(process, change),
             What::Hang { .. } | What::Join { .. } | What::Leave { .. } | What::Miss { .. } => {}
         }
         Ok(())

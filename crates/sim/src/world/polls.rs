@@ -26,7 +26,7 @@ impl World<'_> {
         let engine = &mut on.members[me].as_mut().expect("it has installed the view").engine;
         let progress = engine.poll(clock, &mut on.tables[me], &mut self.told);
         on.tables[me].end_poll();
-        no_storms::polled(rank, engine.state())?;
+        no_storms::polled(rank, engine.faults())?;
         self.went_back(stage, rank)?;
 
         let actions = std::mem::take(&mut self.stages[stage].tables[me].actions);
@@ -47,8 +47,7 @@ impl World<'_> {
         self.pass_on(seat);
         self.send_again(seat)?;
         let engine = &self.stages[stage].member(rank).engine;
-        // Nobody can tell it any more how the view went on.
-        let state = if engine.is_stranded() { State::Evicted } else { engine.state().clone() };
+        let state = engine.state().clone();
         if state != State::Running {
             self.has_stopped(seat, &state)?;
             return Ok((progress.worked, posts));

@@ -48,11 +48,11 @@ impl World<'_> {
     fn check_survival(&self, last: usize, live: Option<usize>) -> Checked {
         for (process, member) in self.plan.members.iter().enumerate() {
             let Process { life, seat, .. } = self.processes[process];
-            let Some(seat) = seat.filter(|_| life == Life::Evicted && self.plan.leaves_alone(process)) else {
+            let Some(_) = seat.filter(|_| life == Life::Evicted && self.plan.leaves_alone(process)) else {
                 continue;
             };
             let was_cut = self.plan.cuts().any(|(_, from, to)| from == process || to == process);
-            if !was_cut && self.has_sound_majority(seat.stage) {
+            if !was_cut {
                 return liveness::evicted_for_nothing(member.id);
             }
         }
@@ -82,33 +82,38 @@ impl World<'_> {
     fn rest_of(&self, seat: Seat) -> Rest {
         let stage = &self.stages[seat.stage];
         let engine = &stage.member(seat.rank).engine;
+        let at = |whom: Rank| membership::SUSPECTED + u64::from(whom.0) / 64 * 8;
+        let has = |word: u64, whom: Rank| word >> (whom.0 % 64) & 1 == 1;
         let suspects = |rank: &Rank| {
-            let word = stage.monotone.newest(seat.rank, membership::SUSPECTED + u64::from(rank.0) / 64 * 8);
-            word >> (rank.0 % 64) & 1 == 1
+            let mine = has(stage.monotone.newest(seat.rank, at(*rank)), *rank);
+            let row = &stage.tables[seat.rank.index()].rows[rank.index()];
+            // A member that says so does not hear this one.
+            mine || (*rank != seat.rank && has(row.word(at(seat.rank)), seat.rank))
         };
-        let here = |rank: &Rank| {
-            let process = stage.cast[rank.index()];
-            let on = Seat { stage: seat.stage, rank: *rank };
-            self.is_member(process) && self.processes[process].seat == Some(on)
-        };
+        let here = |rank: &Rank| self.is_at(Seat { rank: *rank, ..seat });
         let with_me: Vec<Rank> = stage.view.ranks().filter(|rank| !suspects(rank)).collect();
-        let missing = with_me.iter().find(|rank| !here(rank));
+        let missing = with_me.iter().copied().find(|rank| !here(rank));
         if !engine.is_wedged() {
             return match missing {
                 Some(rank) => Rest::Stuck(format!("goes on with m{rank}, which is not there any more")),
                 None => Rest::Works,
             };
         }
-        // It is the leader that counts, and what it knows of the others.
-        let leader = with_me.iter().copied().find(here).unwrap_or(seat.rank);
-        if !self.may_go_on(Seat { rank: leader, ..seat }) {
-            let is_lost = |rank: Rank| rank == seat.rank || self.is_proven_dead(seat.stage, rank);
-            return match stage.view.ranks().all(is_lost) {
-                true => Rest::Stuck("waits for others, all of whom are dead".into()),
-                false => Rest::Blocked,
-            };
-        }
+        let is_enough = |with: &[Rank]| {
+            let voters = with.iter().filter(|rank| stage.view.is_voter(**rank)).count();
+            let dead =
+                self.final_rows(seat).into_iter().filter(|rank| stage.view.is_voter(*rank) && !with.contains(rank));
+            2 * voters + dead.count() > stage.view.members.len() - stage.view.nonvoters.len()
+        };
+        // No view holds two members of which one does not hear the other.
+        let strained = |one: Rank, other: Rank| has(stage.monotone.newest(one, at(other)), other);
+        let with_me = largest_without(&with_me, &|one, other| strained(one, other) || strained(other, one));
         match missing {
+            _ if !is_enough(&with_me) && self.is_majority_connected(seat, is_enough) => {
+                Rest::Stuck("does not go on, although a majority lives and is connected".into())
+            }
+            _ if !is_enough(&with_me) && !engine.is_blocked() => Rest::Stuck("is blocked, and does not say so".into()),
+            _ if !is_enough(&with_me) => Rest::Blocked,
             Some(rank) => {
                 Rest::Stuck(format!("waits for m{rank}, which is not there any more, and does not suspect it"))
             }
@@ -116,31 +121,24 @@ impl World<'_> {
         }
     }
 
-    /// Whether the leader at `seat` can know that no others go on without it: those that it has with it are more than all who may be
-    /// with a leader that it can't hear. They are as many if none of those lives, since then they were too few for that themselves.
-    fn may_go_on(&self, seat: Seat) -> bool {
-        let stage = &self.stages[seat.stage];
-        let suspects = |holder: Rank, by: Rank, whom: Rank| {
-            let row = &stage.tables[holder.index()].rows[by.index()];
-            row.word(membership::SUSPECTED + u64::from(whom.0) / 64 * 8) >> (whom.0 % 64) & 1 == 1
-        };
-        let me = seat.rank;
-        let (lost, with_me): (Vec<Rank>, Vec<Rank>) = stage.view.ranks().partition(|rank| suspects(me, me, *rank));
-        let (heard, unheard): (Vec<Rank>, Vec<Rank>) =
-            lost.into_iter().partition(|rank| self.is_heard_out(seat, *rank));
-        let has_rival = unheard.iter().any(|rank| *rank > me);
-        // A dead member that had turned away from this leader may have done so for one behind it.
-        let turned_away = heard.iter().filter(|rank| has_rival && suspects(me, **rank, me)).count();
-        let others_live = turned_away > 0 || unheard.iter().any(|rank| !self.is_proven_dead(seat.stage, *rank));
-        let others = unheard.len() + turned_away;
-        with_me.len() > others || (with_me.len() == others && !others_live)
+    /// Whether the process of `seat` is a member, and in that view.
+    fn is_at(&self, seat: Seat) -> bool {
+        let process = self.stages[seat.stage].cast[seat.rank.index()];
+        self.is_member(process) && self.processes[process].seat == Some(seat)
     }
 
-    /// Whether the member at `seat` has read the last word of `rank`: what others posted may never arrive.
-    fn is_heard_out(&self, seat: Seat, rank: Rank) -> bool {
-        let row = &self.stages[seat.stage].tables[seat.rank.index()].rows[rank.index()];
-        let said = [membership::LEFT, membership::ABANDONED].iter().any(|word| row.word(*word) != 0);
-        said || (self.is_proven_dead(seat.stage, rank) && !self.is_absent(seat, rank))
+    /// Whether the members that are in the view of `seat` can all hear each other, and are enough. Only a heartbeat makes a suspicion
+    /// end.
+    fn is_majority_connected(&self, seat: Seat, is_enough: impl Fn(&[Rank]) -> bool) -> bool {
+        let stage = &self.stages[seat.stage];
+        let here: Vec<Rank> = stage.view.ranks().filter(|rank| self.is_at(Seat { rank: *rank, ..seat })).collect();
+        let process = |rank: Rank| stage.cast[rank.index()];
+        let hears = |one: Rank, other: Rank| {
+            let to = Seat { rank: other, ..seat };
+            one == other || (!self.cuts.contains_key(&(process(one), process(other))) && !self.is_absent(to, one))
+        };
+        let all_hear = here.iter().all(|one| here.iter().all(|other| hears(*one, *other)));
+        self.plan.suspect_after_ns.is_some() && all_hear && is_enough(&here)
     }
 
     /// What survivors sent has been delivered.
@@ -211,6 +209,18 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// The largest of the sets of members in which no two are `strained`.
+fn largest_without(members: &[Rank], strained: &impl Fn(Rank, Rank) -> bool) -> Vec<Rank> {
+    let pairs = members.iter().flat_map(|one| members.iter().map(move |other| (*one, *other)));
+    let Some((one, other)) = pairs.into_iter().find(|(one, other)| one < other && strained(*one, *other)) else {
+        return members.to_vec();
+    };
+    let without = |out: Rank| members.iter().copied().filter(|rank| *rank != out).collect::<Vec<_>>();
+    let rests = [one, other].map(|out| largest_without(&without(out), strained));
+    let [first, second] = rests;
+    if first.len() >= second.len() { first } else { second }
 }
 
 /// Whether so many of `count` members are left when of each pair in `cuts` one is taken away.

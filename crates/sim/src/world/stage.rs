@@ -27,8 +27,11 @@ pub(crate) struct Seat {
 pub(super) enum Word {
     Unused,
     Membership(&'static str, Option<Step>),
-    Ballot,
-    Committed,
+    /// Whom it suspects: taken back at times.
+    Suspected,
+    Promised,
+    Accepted,
+    Decided,
     Heartbeat,
     Proposal,
     Entry(SubgroupId, &'static str),
@@ -82,7 +85,7 @@ impl Stage {
     /// The stage of `view`, which nobody has installed yet. `cast` are its members' processes.
     pub(super) fn new(plan: &Plan, view: &View, cast: Vec<usize>) -> Stage {
         let layout = Layout::new(view).expect("a view that was agreed on is well formed");
-        let extent = |row: &RowLayout| Extent { size: row.size, control: row.control, free: row.proposals.clone() };
+        let extent = |row: &RowLayout| Extent { size: row.size, control: row.control, free: row.free() };
         let extents: Vec<Extent> = layout.rows().iter().map(extent).collect();
         let control: Vec<u64> = extents.iter().map(|extent| extent.control).collect();
         let count = Rc::new(Cell::new(0));
@@ -100,7 +103,7 @@ impl Stage {
             monotone: Monotone::new(&control),
             null_rule: NullRule::new(view.subgroups.iter().map(|spec| spec.senders.len())),
             uniformity: Uniformity::new(view.subgroups.len()),
-            primary: Primary::new(view.members.len()),
+            primary: Primary::new(view),
             members: view.ranks().map(|_| None).collect(),
             consumers: vec![],
             view: view.clone(),
@@ -190,13 +193,12 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
     name(membership::CLOSING, Word::Membership("for ending the view", None));
     name(membership::WEDGED, Word::Membership("wedged", Some(Step::Wedges)));
     name(membership::LEAVING, Word::Membership("asking to be left out", None));
-    name(membership::BALLOT, Word::Ballot);
-    name(membership::COMMITTED, Word::Committed);
+    name(membership::PROMISED, Word::Promised);
+    name(membership::ACCEPTED, Word::Accepted);
+    name(membership::DECIDED, Word::Decided);
     name(membership::ENDED, Word::Membership("through with the view", Some(Step::Ends)));
     for i in 0..view.members.len().div_ceil(64) as u64 {
-        name(membership::SUSPECTED + 8 * i, Word::Membership("suspicious", Some(Step::Suspects)));
-        let stopped = membership::stopped(view.members.len());
-        name(stopped + 8 * i, Word::Membership("told who has stopped", None));
+        name(membership::SUSPECTED + 8 * i, Word::Suspected);
     }
     for at in layout.row(me).proposals.clone().step_by(8) {
         name(at, Word::Proposal);

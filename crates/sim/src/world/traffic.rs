@@ -57,37 +57,46 @@ impl World<'_> {
                 self.spread(seat, at, value);
                 return Ok(());
             }
+            if word == Word::Suspected {
+                let before = stage.monotone.newest(rank, at);
+                stage.monotone.replaced(rank, at, value);
+                self.last_change = self.last_change.max(self.now);
+                let whom: Vec<String> =
+                    (0..64).filter(|bit| value >> bit & 1 == 1).map(|bit| format!("m{bit}")).collect();
+                note!(self, "{seat} suspects [{}]", whom.join(" "));
+                if value & !before != 0 {
+                    self.took(seat, Step::Suspects);
+                }
+                self.spread(seat, at, value);
+                return Ok(());
+            }
             let before = stage.monotone.stored(rank, rank, at, value)?;
             if word != Word::Heartbeat {
                 self.last_change = self.last_change.max(self.now);
             }
             match word {
                 Word::Membership(name, step) => {
-                    match step {
-                        Some(Step::Suspects) if value == before => {}
-                        Some(Step::Suspects) => {
-                            let whom: Vec<String> =
-                                (0..64).filter(|bit| value >> bit & 1 == 1).map(|bit| format!("m{bit}")).collect();
-                            note!(self, "{seat} suspects {}", whom.join(" "));
-                        }
-                        _ => note!(self, "{seat} is {name}"),
-                    }
+                    note!(self, "{seat} is {name}");
                     if let Some(step) = step.filter(|_| value != before) {
                         self.took(seat, step);
                     }
                 }
-                Word::Ballot => {
-                    stage.primary.adopted(rank, value >> 1);
-                    note!(self, "{seat} adopts ballot {}.{}", value >> 33, value >> 1 & 0xffff_ffff);
+                Word::Promised => {
+                    stage.primary.promised(rank, value & !1);
+                    note!(self, "{seat} promises {}", ballot(value));
+                }
+                Word::Accepted => {
+                    stage.primary.accepted(rank, value & !1)?;
+                    note!(self, "{seat} accepts {}", ballot(value));
                     self.took(seat, Step::Adopts);
                 }
-                Word::Committed => {
-                    let (dead, gone) = self.proven_dead(seat);
-                    note!(self, "{seat} knows that ballot {}.{} is decided", value >> 33, value >> 1 & 0xffff_ffff);
-                    self.stages[seat.stage].primary.decided(rank, value >> 1, dead, gone)?;
+                Word::Decided => {
+                    note!(self, "{seat} knows that {} is decided", ballot(value));
+                    let dead = self.final_rows(seat);
+                    self.stages[seat.stage].primary.decided(rank, value & !1, |rank| dead.contains(&rank))?;
                     self.took(seat, Step::Decides);
                 }
-                Word::Heartbeat | Word::Proposal => {}
+                Word::Heartbeat | Word::Proposal | Word::Suspected => {}
                 Word::Entry(id, name) => {
                     if name != "delivered" {
                         note!(self, "{seat} s{id} {name} {before} -> {value}");
@@ -222,4 +231,9 @@ impl World<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// A ballot in words of the trace: its round and its leader.
+fn ballot(word: u64) -> String {
+    format!("ballot {}.m{}", word >> 32, ((word as u32) >> 1).wrapping_sub(1))
 }

@@ -7,7 +7,7 @@ use crate::happenings::{Step, What, When};
 use crate::options::Visibility;
 use spindle_core::layout::membership;
 use spindle_core::ring::HEADER_BYTES;
-use spindle_core::{Engine, Order, Rank, Resend, Resent, SubgroupId, View};
+use spindle_core::{ClaimError, Engine, Order, Rank, Resend, Resent, SubgroupId, View};
 use std::collections::VecDeque;
 
 /// A ring into which nobody may claim before its member has sent again what earlier views left undelivered.
@@ -29,9 +29,10 @@ pub(super) struct Source {
 
 /// What a member takes along from the ring of one subgroup.
 pub(super) struct Luggage {
-    subgroup: SubgroupId,
-    sources: VecDeque<Source>,
-    closed: bool,
+    pub(super) subgroup: SubgroupId,
+    /// The newest view first.
+    pub(super) sources: VecDeque<Source>,
+    pub(super) closed: bool,
 }
 
 impl World<'_> {
@@ -150,7 +151,7 @@ impl World<'_> {
             }
             luggage.push(Luggage { subgroup, sources, closed });
         }
-        luggage
+        self.join_waiting(process, luggage)
     }
 
     /// A process installs the view of `engine`, coming from `from` unless it joins.
@@ -206,6 +207,7 @@ impl World<'_> {
                 None => self.open(process, ring),
             }
         }
+        self.put_by(seat, luggage);
         self.took(seat, Step::Installs);
         self.wake(seat);
         self.send_again(seat)
@@ -348,9 +350,14 @@ impl World<'_> {
                 moving.sources.pop_front();
                 continue;
             };
-            let Some(claim) = moving.ring.claim(resent.len) else {
-                source.waiting = Some(resent);
-                return Ok(false);
+            let claim = match moving.ring.claim_again(resent.len) {
+                Ok(claim) => claim,
+                Err(ClaimError::Full) => {
+                    source.waiting = Some(resent);
+                    return Ok(false);
+                }
+                // It is lost, which `validity` finds.
+                Err(ClaimError::TooLong { .. }) => continue,
             };
             let subgroup = moving.ring.subgroup;
             let lanes = &self.stages[old.stage].ledger.groups[subgroup.index()];
@@ -396,27 +403,23 @@ impl World<'_> {
         let [old_stage, new_stage] = self.stages.get_disjoint_mut([before, stage]).expect("two stages");
         let consumer = &mut new_stage.consumers[i];
         let (rank, id) = (consumer.member, consumer.subgroup);
-        let (old_view, new_view) = (&old_stage.view, &new_stage.view);
-        consumer.cursor.follow(&old_stage.consumers[old].cursor, |sender| {
-            let rank = old_view.subgroups[id.index()].senders[sender];
-            new_view.subgroups[id.index()].sender_rank(new_view.rank_of(old_view.members[rank.index()])?)
-        });
+        let old = &old_stage.consumers[old].cursor;
+        consumer.cursor.follow(old, (&old_stage.view, id), (&new_stage.view, id));
         self.note_since(Seat { stage, rank }, id);
         self.expect_consumer(stage, i);
     }
 
-    /// Members whose rows are final for certain, because their processes are no more or because they say so: how many of them the
-    /// member at `seat` can read, and how many not.
-    pub(super) fn proven_dead(&self, seat: Seat) -> (usize, usize) {
+    /// Members whose rows are final for certain, because their processes are no more or because they say so, and that the member at
+    /// `seat` can read.
+    pub(super) fn final_rows(&self, seat: Seat) -> Vec<Rank> {
         let on = &self.stages[seat.stage];
-        let is_dead = |rank: &Rank| {
-            let said =
-                [membership::LEFT, membership::ABANDONED].iter().any(|word| on.monotone.newest(*rank, *word) != 0);
-            said || self.is_proven_dead(seat.stage, *rank)
+        let rows = &on.tables[seat.rank.index()].rows;
+        let is_final = |rank: &Rank| {
+            let row = &rows[rank.index()];
+            let said = [membership::LEFT, membership::ABANDONED].iter().any(|word| row.word(*word) != 0);
+            (said || self.is_proven_dead(seat.stage, *rank)) && !self.is_absent(seat, *rank)
         };
-        let (unread, read): (Vec<Rank>, Vec<Rank>) =
-            on.view.ranks().filter(is_dead).partition(|rank| self.is_absent(seat, *rank));
-        (read.len(), unread.len())
+        on.view.ranks().filter(is_final).collect()
     }
 
     /// Whether the machine tells everybody that this process is no more.

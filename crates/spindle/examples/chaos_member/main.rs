@@ -1,8 +1,8 @@
 //! One member of a chaos run: it joins, sends numbered messages in several subgroups, and writes down all that happens to it,
 //! until it is told to leave or to finish, or killed. `cargo xtask chaos` starts many of these and judges what they wrote.
 //!
-//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states BUG|- [RUNTIME_DIR LISTEN tcp|ofi SEED...]`, the
-//! last for groups that span hosts; or `chaos_member ofi`, which says why libfabric can't be used, if so. Commands come by lines on the standard
+//! Usage: `chaos_member DIR GROUP MEMBERS INSTANCE SUSPECT_AFTER_MS PARENT receivers|states BUG|- [RUNTIME_DIR [LISTEN tcp|ofi ID|-
+//! DATA_DIR|- SEED...]]`, from LISTEN on for groups that span hosts: a data directory that is not there is initialised; or `chaos_member ofi`, which says why libfabric can't be used, if so. Commands come by lines on the standard
 //! input: `leave` while it sends, `retire` after it has sent all, `finish`, `status`. Status 0: it finished, or left; 3: it was evicted; 1: what should not be.
 #![allow(missing_docs)]
 #[allow(dead_code, reason = "reading is for the driver, which includes this file too")]
@@ -10,9 +10,9 @@ mod record;
 
 use record::{End, Kind, NO_SUBGROUP, Record, digest, mix};
 use spindle::{
-    Batch, Config, Ended, FinishError, Frame, Group, Handler, JoinError, Message, Network, Node, OfiOptions, Order,
-    Publisher, ReceiveError, Receiver, Security, SendError, SharedPublisher, Snapshot, State, Subgroup, SubgroupId,
-    Transport, View, ViewChange,
+    Batch, Config, Ended, FinishError, Frame, Group, Handler, JoinError, MemberId, Message, Network, Node, OfiOptions,
+    Order, Publisher, Rank, ReceiveError, Receiver, Security, SendError, SharedPublisher, Snapshot, State, Subgroup,
+    SubgroupId, Transport, View, ViewChange, initialise_data_dir,
 };
 use spindle_fabric::ofi::OfiPort;
 use std::fs::{File, OpenOptions};
@@ -39,6 +39,8 @@ const LARGE_BYTES_MAX: u64 = 2_000_000;
 const RESERVE: u64 = 64;
 /// Longer than any view change should take; then the claim is tried again, since only the driver decides what is too long.
 const CLAIM_WAIT: Duration = Duration::from_secs(2);
+/// Longer than any outage: only the driver decides what is too long.
+const GATHER_WAIT: Duration = Duration::from_secs(120);
 /// Shorter than the driver's patience, so that who is stuck says so.
 const FINISH_WAIT: Duration = Duration::from_secs(20);
 const EVICTED: u8 = 3;
@@ -56,7 +58,10 @@ impl Log {
 
     fn view(&self, view: &View) {
         let mut records = vec![Record::new(Kind::View, NO_SUBGROUP, [view.id.0, view.members.len() as u64, now()])];
-        records.extend(view.members.iter().map(|id| Record::new(Kind::Member, NO_SUBGROUP, [view.id.0, 0, id.0])));
+        let member = |(rank, id): (u32, &MemberId)| {
+            Record::new(Kind::Member, NO_SUBGROUP, [view.id.0, u64::from(!view.is_voter(Rank(rank))), id.0])
+        };
+        records.extend((0..).zip(&view.members).map(member));
         self.write(&records);
     }
 }
@@ -184,12 +189,10 @@ impl Handler for Deliver {
     }
 }
 
-/// Which group it is stands in the lock file, and can't change while a member lives.
-fn joined(dir: &Path, group: &str, id: u64) -> Result<Record, String> {
-    let incarnation = std::fs::read(dir.join(format!("{group}.lock"))).map_err(|error| error.to_string())?;
-    let word = |i: usize| incarnation.get(8 * i..8 * i + 8).map(|word| u64::from_le_bytes(word.try_into().expect("8")));
-    let [Some(low), Some(high)] = [word(0), word(1)] else { return Err("the lock file holds no incarnation".into()) };
-    Ok(Record::new(Kind::Joined, NO_SUBGROUP, [id, low, high]))
+/// What is written down of having joined: as who, and in which group.
+fn joined(node: &Node) -> Record {
+    let incarnation = node.incarnation();
+    Record::new(Kind::Joined, NO_SUBGROUP, [node.id().0, incarnation as u64, (incarnation >> 64) as u64])
 }
 
 fn stretches(log: &Log, view: &View, wanted: impl Fn(u8) -> bool) {
@@ -385,6 +388,8 @@ struct Orders {
     /// Where the members of one host meet.
     runtime_dir: PathBuf,
     network: Option<Network>,
+    id: Option<u64>,
+    data_dir: Option<PathBuf>,
     group: String,
     members: u32,
     instance: u32,
@@ -415,7 +420,7 @@ fn main() -> ExitCode {
         plant(bug);
     }
     let network = words.get(9).map(|listen| {
-        let seeds = words[11..].iter().map(|seed| seed.parse().expect("an address")).collect();
+        let seeds = words[13..].iter().map(|seed| seed.parse().expect("an address")).collect();
         // The only network is that between the namespaces.
         let transport = match words[10].as_str() {
             "ofi" => Transport::Ofi(ofi()),
@@ -426,6 +431,8 @@ fn main() -> ExitCode {
     let orders = Orders {
         runtime_dir: PathBuf::from(words.get(8).unwrap_or(&words[0])),
         network,
+        id: words.get(11).filter(|id| *id != "-").map(|id| id.parse().expect("an id")),
+        data_dir: words.get(12).filter(|dir| *dir != "-").map(PathBuf::from),
         dir: PathBuf::from(&words[0]),
         group: words[1].clone(),
         members: number(2) as u32,
@@ -469,6 +476,12 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     let mut config = Config::new(&orders.group, orders.members);
     config.runtime_dir = Some(orders.runtime_dir.clone());
     config.network = orders.network.clone();
+    config.id = orders.id;
+    config.data_dir = orders.data_dir.clone();
+    config.gather_timeout = GATHER_WAIT;
+    if let Some(dir) = orders.data_dir.as_ref().filter(|dir| !dir.exists()) {
+        initialise_data_dir(dir, &orders.group).map_err(|error| error.to_string())?;
+    }
     config.suspect_after = Some(orders.suspect_after);
     config.subgroups = SUBGROUPS
         .map(|(name, order, message_bytes_max)| Subgroup {
@@ -488,7 +501,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     } else {
         config.join().map_err(|error| format!("joining: {error}"))?
     };
-    log.write(&[joined(&orders.runtime_dir, &orders.group, node.id().0)?]);
+    log.write(&[joined(&node)]);
     log.view(node.view());
     stretches(log, node.view(), |_| true);
     handler.note_states(node.view().id.0);

@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Joined,
     /// A view has begun at the engine: `a` its number, `b` how many members, `c` the time. As many `Member` follow.
     View,
-    /// `a` the view, `c` the id. They come by rank.
+    /// `a` the view, `b` 1 if it is no voter in it, `c` the id. They come by rank.
     Member,
     /// When view `a` began, or, if that is the largest number, when the process ended in agreement with all, the application's
     /// state of `subgroup` was `b`, after `c` messages since the group was founded.

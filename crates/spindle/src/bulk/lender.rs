@@ -233,6 +233,7 @@ impl Lender {
         let objects = (self.done..).take(self.lent.len()).map(ObjectId).collect();
         self.lent.clear();
         let failure = Failure { dead, cause, objects };
+        super::relay::tell_failure(self.me, &failure);
         self.failure = Some(failure.clone());
         self.events.push(Event::Failed(failure));
     }

@@ -10,6 +10,7 @@ use spindle_fabric::tcp::Connection;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::info;
 
 #[derive(Debug)]
 pub(super) struct Relay {
@@ -43,6 +44,13 @@ struct Side {
     /// Objects that the root has sent and that are not everywhere.
     on_the_way: u64,
     failure: Option<Failure>,
+}
+
+/// A bulk group is closed at `me`.
+pub(super) fn tell_failure(me: Rank, failure: &Failure) {
+    let Failure { dead, cause, objects } = failure;
+    let objects = objects.len();
+    info!(target: "spindle::object", rank = me.0, dead = dead.0, reason = %cause, objects, "bulk group is closed");
 }
 
 /// The memory behind a slot.
@@ -399,6 +407,7 @@ impl Side {
         objects.sort_unstable();
         objects.dedup();
         let failure = Failure { dead, cause, objects };
+        tell_failure(self.me, &failure);
         self.cargo.iter_mut().for_each(|cargo| *cargo = Cargo::default());
         self.failure = Some(failure.clone());
         self.events.push(Event::Failed(failure));

@@ -1,9 +1,8 @@
 //! Crews on several hosts, which are runtime directories here, without nodes above them.
 use super::*;
 use crate::Config;
-use spindle_fabric::net::Address;
-use spindle_fabric::tcp::{SocketOptions, SocketStream};
-use std::os::unix::net::UnixStream;
+use spindle_core::control::{Address, Asks, Birth, Instance, Told};
+use spindle_fabric::mail::enclose;
 use std::path::PathBuf;
 
 /// How long to wait for what has to come.
@@ -65,27 +64,103 @@ pub(crate) fn hear<T>(crew: &mut Crew, what: &str, mut find: impl FnMut(News) ->
     }
 }
 
-fn stream() -> Peer {
-    let (near, _) = UnixStream::pair().unwrap();
-    Peer::There(Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap()))
+/// The members that have died, by these news.
+fn died(news: &[News]) -> Vec<MemberId> {
+    let died = news.iter().filter_map(|news| match news {
+        News::Control(control::News::Died(id)) => Some(*id),
+        _ => None,
+    });
+    died.collect()
+}
+
+fn asks(news: &News) -> bool {
+    matches!(news, News::Control(control::News::Asks(_)))
+}
+
+/// A crew of one host, without other hosts.
+fn near(hosts: &Hosts, id: u64) -> Crew {
+    let (dir, group) = (RuntimeDir::new(hosts.dir(0)).unwrap(), GroupName::new("g").unwrap());
+    let mut crew = Crew::new(Mailbox::open(&dir, &group, MemberId(id)).unwrap(), None, None).unwrap();
+    crew.set_incarnation(7);
+    crew
 }
 
 #[test]
-fn parts_of_a_view_that_has_begun_come_too_late_and_stop_no_others() {
-    let hosts = Hosts::new("late-parts");
-    let mut crew = hosts.crew(0, 1, "a", &[]);
-    crew.set_incarnation(7);
-    crew.begin(&view(9, &[1, 2, 3]));
-    for late in [1, 9] {
-        assert!(!crew.keep_part(7, ViewId(late), MemberId(2), Part::Way(stream())), "of view {late}");
+fn a_missing_address_proves_no_death() {
+    let hosts = Hosts::new("missing-address");
+    let mut crew = near(&hosts, 1);
+    crew.act(|roster, now| roster.begin(&view(1, &[1, 2]), now));
+    for id in [2, 3] {
+        crew.act(|roster, now| roster.ask(MemberId(id), 0, 1, false, now));
     }
-    // How far ahead parts are kept counts from the oldest that are.
-    let newest = 9 + VIEWS_AHEAD_MAX;
-    for next in [10, newest] {
-        assert!(crew.keep_part(7, ViewId(next), MemberId(2), Part::Way(stream())), "of view {next}");
-        assert!(crew.has_parts(ViewId(next), MemberId(2)));
-    }
-    assert!(!crew.keep_part(8, ViewId(10), MemberId(3), Part::Way(stream())), "of another group");
+    let news = crew.news_now();
+    let is_it = matches!(news[..], [News::Control(control::News::Lost(MemberId(3)))]);
+    assert!(is_it, "a member is no less one for that: {news:?}");
+    crew.act(|roster, _| roster.seek(&[MemberId(2)]));
+    let Ways::Mail(mail) = &crew.ways else { unreachable!() };
+    assert!(!crew.roster.is_dead(MemberId(2)) && mail.outbox.holds_for(MemberId(2)));
+    // It makes its address again, and gets what was written meanwhile.
+    let mut back = near(&hosts, 2);
+    let asked = || {
+        crew.flush_now();
+        back.wait(Duration::from_millis(1));
+        back.news()
+            .into_iter()
+            .any(|news| matches!(news, News::Control(control::News::Asks(Asks { id: MemberId(1), .. }))))
+    };
+    let start = Instant::now();
+    assert!(std::iter::repeat_with(asked).take_while(|_| start.elapsed() < PATIENCE).any(|asked| asked));
+}
+
+/// The teller of a view knows the processes of joiners, which may have ended since.
+#[test]
+fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
+    let hosts = Hosts::new("unread-row");
+    let mut crew = near(&hosts, 1);
+    let mut ends = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let birth = Birth { started: 0, ..own_birth() };
+    let processes = vec![(MemberId(2), ends.id(), birth), (MemberId(3), ended.id(), birth)];
+    let told = Told {
+        view: view(1, &[1, 2, 3]),
+        decision: vec![],
+        newcomers: vec![],
+        observers: vec![],
+        processes,
+        cards: vec![],
+    };
+    let bytes = told.encode();
+    let letter = Letter::View { incarnation: 7, view: ViewId(1), from: MemberId(4), bytes: bytes.len() as u64 };
+    let mut news = vec![];
+    crew.take(letter, vec![enclose(&bytes).unwrap()], &mut news);
+    crew.gather(&mut news);
+    let is_told = |news: &[News]| news.iter().any(|news| matches!(news, News::Control(control::News::View { .. })));
+    assert!(news.len() == 2 && died(&news) == [MemberId(3)] && is_told(&news), "{news:?}");
+    assert!(!crew.roster.is_dead(MemberId(2)));
+    ends.kill().unwrap();
+    ends.wait().unwrap();
+    hear(&mut crew, "death", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
+    assert!(crew.roster.is_dead(MemberId(2)) && crew.roster.is_dead(MemberId(3)));
+    assert!(died(&crew.news_now()).is_empty());
+}
+
+/// Its process lives on, so that the kernel has nothing to say.
+#[test]
+fn a_process_that_gives_up_before_its_first_view_says_so() {
+    let hosts = Hosts::new("gives-up");
+    let (mut crew, mut joins) = (near(&hosts, 1), near(&hosts, 2));
+    joins.act(|roster, now| roster.ask(MemberId(1), 0, 1, false, now));
+    joins.flush_now();
+    let instance: Instance = hear(&mut crew, "question", |news| match news {
+        News::Control(control::News::Asks(asks)) if asks.id == MemberId(2) => Some(asks.instance),
+        _ => None,
+    });
+    crew.act(|roster, _| roster.expect(&view(2, &[1, 2])));
+    drop(joins);
+    hear(&mut crew, "last word", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
+    let is_it = crew.roster.is_instance(MemberId(2), instance);
+    assert!(crew.roster.is_dead(MemberId(2)) && !is_it, "its next attempt is another");
 }
 
 /// Whoever polls the member has more to do.
@@ -94,33 +169,25 @@ fn so_much_is_read_at_one_look_and_the_rest_at_the_next() {
     let hosts = Hosts::new("looks");
     let (mut near, mut far) = (hosts.crew(0, 1, "near", &[]), hosts.crew(1, 2, "far", &["near"]));
     let count = 3 * NET_EVENTS_MAX;
-    far.ask_afar(0, 1, false);
-    hear(&mut near, "first letter", |news| matches!(news, News::Asks { .. }).then_some(()));
+    far.act(|roster, now| roster.ask_afar(0, 1, false, now));
+    hear(&mut near, "first letter", |news| asks(&news).then_some(()));
     for _ in 0..count {
-        far.ask_afar(0, 1, false);
+        far.act(|roster, now| roster.ask_afar(0, 1, false, now));
     }
     // When this is answered, most of them have arrived.
     far.net().unwrap().endpoint().dial(&hosts.at("near"), None, Purpose::State { view: ViewId(1) });
     let start = Instant::now();
-    let Ways::Mail { net: Some(net), .. } = &mut far.ways else { unreachable!() };
+    let Ways::Mail(Mail { net: Some(net), .. }) = &mut far.ways else { unreachable!() };
     while !matches!(net.next(), Some(Event::Stream { .. })) {
         assert!(start.elapsed() < PATIENCE);
-        thread::yield_now();
+        std::thread::yield_now();
     }
     let mut asked = 0;
     while asked < count {
         assert!(start.elapsed() < PATIENCE, "{asked} of {count}");
         let news = near.news();
         assert!(news.len() <= NET_EVENTS_MAX, "{} at one look", news.len());
-        asked += news.iter().filter(|news| matches!(news, News::Asks { .. })).count();
+        asked += news.iter().filter(|news| asks(news)).count();
         near.wait(Duration::from_millis(10));
     }
-}
-
-#[test]
-fn what_many_are_told_is_enclosed_once() {
-    let mut enclosure = Enclosure { bytes: b"told", fd: None };
-    let fd = enclosure.fd().unwrap();
-    assert!(Arc::ptr_eq(&fd, &enclosure.fd().unwrap()));
-    assert_eq!(disclose(&fd, 4, 4).unwrap(), b"told");
 }

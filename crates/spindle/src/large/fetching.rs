@@ -5,14 +5,19 @@
 use super::serving::receive_apart;
 use crate::crew::{Crew, Notices};
 use crate::state::Way;
+use spindle_core::control::{Letter, Wanted};
+use spindle_core::limits::WANTED_MAX;
 use spindle_core::{Lapped, MemberId, Seen, View};
 use spindle_fabric::ObjectName;
-use spindle_fabric::mail::{Letter, WANTED_MAX, Wanted};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
+use tracing::{debug, info};
+
+/// The target of events of objects.
+const TARGET: &str = "spindle::object";
 
 /// How long a member may take until its objects begin to come.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -172,6 +177,12 @@ impl Ahead {
             match self.source(first, crew, view) {
                 Some(from) => self.ask(from, crew, view),
                 None => {
+                    let Seen { subgroup, sender, round } = self.entries[first].seen;
+                    let (me, view) = (crew.me.0, view.id.0);
+                    info!(
+                        target: TARGET, me, view, subgroup = subgroup.0, sender = sender.0, round,
+                        "object is missed: no member has it"
+                    );
                     self.entries[first].what = What::Gone;
                     self.to_come -= 1;
                 }
@@ -216,6 +227,7 @@ impl Ahead {
     /// Whoever was asked gives no more. It is asked once more if nobody else has it.
     fn fail(&mut self) {
         let Some(mut fetch) = self.fetch.take() else { return };
+        info!(target: TARGET, from = fetch.from.0, objects = fetch.wanted.len(), "objects do not come from this member");
         if !self.poor.insert(fetch.from) {
             for (wanted, _) in std::mem::take(&mut fetch.wanted) {
                 self.came(wanted, fetch.from, None);
@@ -230,7 +242,7 @@ impl Ahead {
         let members = &view.subgroups.get(seen.subgroup.index())?.members;
         let ids = members.iter().map(|rank| view.members[rank.index()]);
         let (count, shift) = (members.len() as u64, crew.me.0);
-        let able = (0..count).zip(ids).filter(|(_, id)| !tried.contains(id) && !crew.is_dead(*id));
+        let able = (0..count).zip(ids).filter(|(_, id)| !tried.contains(id) && !crew.roster().is_dead(*id));
         let rank = |(i, id): &(u64, MemberId)| (self.poor.contains(id), crew.is_far(*id), (i + shift % count) % count);
         able.min_by_key(rank).map(|(_, id)| id)
     }
@@ -255,6 +267,7 @@ impl Ahead {
         }
         self.asked += 1;
         let (incarnation, reply, me) = (crew.incarnation(), self.asked, crew.me);
+        debug!(target: TARGET, me = me.0, view = view.id.0, from = from.0, objects = wanted_of.len(), "objects asked for");
         let objects = wanted_of.iter().map(|(wanted, _)| *wanted).collect();
         crew.post(from, Letter::Want { incarnation, view: view.id, from: me, reply, objects });
         crew.flush_now();

@@ -3,10 +3,10 @@
 //!
 //! Nobody waits for what is kept: it is the object itself, so its sender can't use that memory again so long, and takes new memory instead
 //! (INV-LENT). Nothing is kept unless somebody follows.
+use spindle_core::control::Wanted;
 use spindle_core::{Layout, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::Reader;
 use spindle_fabric::bulk::Object;
-use spindle_fabric::mail::Wanted;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -24,15 +24,19 @@ use crate::bulk::{
 use crate::crew::{BulkLink, BulkWay, Crew, Notices};
 use crate::node::Terms;
 use spindle_core::bulk::SendError;
+use spindle_core::control::RackName;
 use spindle_core::{Engine, MemberId, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
-use spindle_fabric::net::RackName;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Fabric, Mesh, Reader};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tracing::{debug, error, warn};
+
+/// The target of events of objects.
+const TARGET: &str = "spindle::object";
 
 /// How often links that did not come about are tried again.
 pub(crate) const LINK_LOOK: Duration = Duration::from_millis(50);
@@ -107,6 +111,14 @@ impl Trouble {
 
 impl Told {
     fn tell(&self, view: ViewId, trouble: Trouble) {
+        match &trouble {
+            Trouble::Lost(rank) => {
+                warn!(target: TARGET, view = view.0, rank = rank.0, "member is lost to large messages")
+            }
+            Trouble::Unable(why) => {
+                error!(target: TARGET, view = view.0, reason = why, "large messages can't go on here")
+            }
+        }
         self.list.lock().unwrap_or_else(PoisonError::into_inner).push((view, trouble));
         self.notices.ring();
     }
@@ -161,10 +173,10 @@ impl<'a> Group<'a> {
         self.me == self.root || (other != self.root && self.me < other)
     }
 
-    /// Which of the members share a host, by their ranks in the bulk group. Of whom nothing is known stands alone.
+    /// Which of the members share a host, by their ranks in the bulk group.
     fn hosts(&self, crew: &Crew) -> Hosts {
-        let keys: Vec<Result<u128, MemberId>> =
-            self.members().iter().map(|member| self.id(*member)).map(|id| crew.host(id).ok_or(id)).collect();
+        let host = |member: &Rank| crew.book().map_or(0, |book| book.host(self.id(*member)));
+        let keys: Vec<u128> = self.members().iter().map(host).collect();
         Hosts::new(self.place(self.root), &keys)
     }
 
@@ -175,7 +187,7 @@ impl<'a> Group<'a> {
         let tag = words
             .into_iter()
             .fold(0xcbf2_9ce4_8422_2325, |hash, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3));
-        let algorithm = self.algorithm(hosts, |id| crew.rack(id));
+        let algorithm = self.algorithm(hosts, |id| crew.book()?.rack(id));
         BulkSettings { algorithm, slots: outbound::SLOTS, object_bytes_max, tag, ..BulkSettings::default() }
     }
 
@@ -310,6 +322,8 @@ impl Large {
             }
             // Whoever has to make a link judges; who waits for it does when that one has not been judged either.
             if is_late && (is_mine || *late > LATE_MAX) {
+                let (view, member) = (group.view.id.0, group.id(head).0);
+                warn!(target: TARGET, view, member, is_mine, late, "stream for large messages does not come about");
                 self.lost.push((head, Instant::now()));
             }
         }
@@ -400,7 +414,11 @@ impl Large {
         });
         let unable = |what| Trouble::Unable(format!("large messages of {}: {what}", group.root));
         match running {
-            Ok(running) => Some(running),
+            Ok(running) => {
+                let (view, me, sender) = (group.view.id.0, group.id(group.me).0, group.id(group.root).0);
+                debug!(target: TARGET, me, view, sender, subgroup = group.subgroup.0, "group for large messages is open");
+                Some(running)
+            }
             Err(error) => {
                 // What others have handed over is theirs to answer for.
                 let is_theirs = group.root != group.me && matches!(error, BulkError::Links(_));

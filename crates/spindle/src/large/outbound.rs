@@ -136,16 +136,18 @@ impl Outbound {
         }
     }
 
-    /// Sends an object again, in the place of `frame`: that which `name`, in the ring of an ended view, stands for.
-    pub(crate) fn send_again(&self, name: &[u8], frame: Frame<'_>) {
+    /// Sends an object again, in the place of `frame`: that which `name`, in the ring of an ended view, stands for. False if there is none.
+    pub(crate) fn send_again(&self, name: &[u8], frame: Frame<'_>) -> bool {
         let mut state = self.lock();
         let own = ObjectName::decode(name).map(|name| name.own).filter(|own| state.objects.contains_key(own));
         // What it does not know is lost: the frame is dropped.
+        let is_known = own.is_some();
         let is_news = own.is_some_and(|own| state.commit(own, frame));
         drop(state);
         if is_news {
             self.notices.ring();
         }
+        is_known
     }
 
     /// A view begins in which this member sends.

@@ -8,9 +8,9 @@ use super::kept::Kept;
 use crate::carry::{CarryReader, CarryWriter};
 use crate::crew::{Crew, Notices};
 use crate::state::{PATIENCE, STREAM_WAIT, Way};
+use spindle_core::control::Purpose;
+use spindle_core::control::{Letter, Wanted};
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::mail::{Letter, Wanted};
-use spindle_fabric::net::Purpose;
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
 use spindle_fabric::tcp::Connection;
 use std::collections::VecDeque;
@@ -20,6 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use tracing::{debug, info};
+
+/// The target of events of objects.
+const TARGET: &str = "spindle::object";
 
 /// Who follows and is served at once, at most. The others wait for their turn.
 const SERVED_MAX: usize = 8;
@@ -62,8 +66,11 @@ impl Serving {
     /// Somebody wants something. Whoever asks again does not wait for what it has asked for before.
     pub(crate) fn ask(&mut self, order: Order) {
         self.waiting.retain(|waiting| waiting.from != order.from);
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(order);
+        match self.waiting.len() < WAITING_MAX {
+            true => self.waiting.push_back(order),
+            false => {
+                info!(target: TARGET, follower = order.from.0, waiting = WAITING_MAX, "too many followers wait for objects")
+            }
         }
     }
 
@@ -78,20 +85,35 @@ impl Serving {
             let served = Served { count: Arc::clone(&self.served), notices: Arc::clone(&notices) };
             let thread = thread::Builder::new().name("spindle-objects".into());
             // Without a thread or memory for it, who follows hears nothing, and asks somebody else.
-            let _ = if crew.is_far(from) {
+            let count = objects.len();
+            let started = if crew.is_far(from) {
                 let stream = crew.dial_for(from, Purpose::Objects { view, reply });
                 thread.spawn(move || {
                     let _served = served;
-                    let Ok(stream) = stream.recv_timeout(STREAM_WAIT) else { return Ok(()) };
-                    send_afar(&kept, view, &objects, stream)
+                    let Ok(stream) = stream.recv_timeout(STREAM_WAIT) else { return };
+                    tell(from, view, count, &send_afar(&kept, view, &objects, stream));
                 })
             } else {
                 let letter = Letter::Objects { from: crew.me, reply };
                 thread.spawn(move || {
                     let _served = served;
-                    send(&kept, view, &objects, |pipe| notices.tell_of_pipe(from, letter, pipe))
+                    let sent = send(&kept, view, &objects, |pipe| notices.tell_of_pipe(from, letter, pipe));
+                    tell(from, view, count, &sent);
                 })
             };
+            if let Err(error) = started {
+                info!(target: TARGET, follower = from.0, view = view.0, reason = %error, "objects not sent");
+            }
+        }
+    }
+}
+
+/// Tells what came of sending `objects`.
+fn tell(to: MemberId, view: ViewId, objects: usize, sent: &io::Result<()>) {
+    match sent {
+        Ok(()) => debug!(target: TARGET, follower = to.0, view = view.0, objects, "objects sent"),
+        Err(error) => {
+            info!(target: TARGET, follower = to.0, view = view.0, objects, reason = %error, "objects not sent")
         }
     }
 }

@@ -62,6 +62,16 @@ fn check_network(effective: &Effective, tells_lack: bool, found: &mut Vec<Proble
         let message = format!("TLS needs ca, cert and key; in [network.tls], {} {is} missing", missing.join(" and "));
         found.push(one.problem(message, true));
     }
+    if let Some(entry) =
+        said("network.tls.identity").filter(|_| effective.text("network.tls.identity") == Some("names"))
+    {
+        let why = match (tls.is_empty(), effective.number("member.id")) {
+            (true, _) => Some("there are no certificates"),
+            (false, None) => Some("member.id is not set: a member would draw an id, and no certificate names that"),
+            (false, Some(_)) => None,
+        };
+        found.extend(why.map(|why| entry.problem(format!("network.tls.identity is \"names\", and {why}"), false)));
+    }
     let insecure = effective.value("network.insecure") == Some(&Value::Switch(true));
     let open: Vec<&String> = listen.iter().filter(|address| !is_loopback(address)).collect();
     if let (Some(first), true, false, Some(entry)) = (open.first(), tls.is_empty(), insecure, entry("network.listen")) {
@@ -93,7 +103,7 @@ fn check_network(effective: &Effective, tells_lack: bool, found: &mut Vec<Proble
     }
     if let (Some(entry), Some(count)) = (said("network.seed_count"), effective.number("network.seed_count")) {
         let given: Vec<Address> = seeds.iter().filter_map(|seed| seed.parse().ok()).collect();
-        if let Some(why) = crate::seeds::mistake(&given, count as u32) {
+        if let Some(why) = spindle_core::control::mistake(&given, count as u32) {
             found.push(entry.problem(format!("network.seed_count is {count}: {why}"), true));
         }
     }

@@ -5,7 +5,8 @@ use super::topology::{Host, Topology};
 use super::value::{Kind, Value};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
 use crate::{
-    Address, Config, Identity, Names, Network, OfiOptions, Order, RackName, Security, Subgroup, Transport, Who,
+    Address, Config, Identity, IdentityRule, Names, Network, OfiOptions, Order, RackName, Security, Subgroup,
+    Transport, Who,
 };
 use spindle_core::ring::HEADER_BYTES;
 use std::ffi::OsStr;
@@ -77,7 +78,7 @@ pub enum FabricSettings {
     },
 }
 
-/// PEM files.
+/// PEM files, and what the certificates in them say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The authority that signs the members' certificates.
@@ -86,6 +87,8 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
+    /// The ids for which a certificate is good.
+    pub identity: IdentityRule,
 }
 
 impl Effective {
@@ -154,6 +157,7 @@ impl Effective {
         config.suspect_after = self.time("group.suspect_after");
         config.object_bytes_max = self.number("group.object_bytes_max").unwrap_or(config.object_bytes_max);
         config.gather_timeout = self.time("member.gather_timeout").unwrap_or(config.gather_timeout);
+        config.data_dir = self.path("member.data_dir");
         config.spin_for = self.time("member.spin_for").unwrap_or(config.spin_for);
         config.subgroups = self.subgroups();
         config.network = self.network().map(|network| self.meet(network)).transpose()?;
@@ -170,7 +174,9 @@ impl Effective {
         };
         let all = |key: &str, texts: &[String]| texts.iter().map(|text| parse(key, text)).collect::<Result<_, _>>();
         let security = match &network.tls {
-            Some(TlsFiles { ca, cert, key }) => Security::Tls(Identity::load(ca, cert, key)?),
+            Some(TlsFiles { ca, cert, key, identity }) => {
+                Security::Tls(Identity::load(ca, cert, key)?.with_rule(*identity))
+            }
             None if network.insecure => Security::Insecure,
             None => Security::Local,
         };
@@ -284,7 +290,11 @@ impl Effective {
         self.asks_for_network()?;
         let tls = || {
             let path = |leaf: &str| self.path(&format!("network.tls.{leaf}"));
-            Some(TlsFiles { ca: path("ca")?, cert: path("cert")?, key: path("key")? })
+            let identity = match self.text("network.tls.identity") {
+                Some("names") => IdentityRule::Names,
+                _ => IdentityRule::Any,
+            };
+            Some(TlsFiles { ca: path("ca")?, cert: path("cert")?, key: path("key")?, identity })
         };
         let fabric = match self.text("network.fabric.kind") {
             Some("ofi") => {

@@ -1,8 +1,8 @@
 //! Every key there is: what it is called, what it may be set to, what it is otherwise.
 use super::value::Kind;
 use crate::bulk::BulkSettings;
+use spindle_core::ids::VISITOR_IDS_FROM;
 use spindle_core::limits::{MEMBERS_MAX, MESSAGE_BYTES_MAX, WINDOW_MAX};
-use spindle_fabric::mail::VISITOR_IDS_FROM;
 use std::time::Duration;
 
 /// One key of a configuration.
@@ -103,6 +103,14 @@ pub const KEYS: &[Key] = &[
         example: "1",
     },
     Key {
+        path: "member.data_dir",
+        about: "Where a seed keeps its votes while a group on several hosts is founded, if it was initialised: more than half of such \
+                seeds found the group. Otherwise all seeds have to answer",
+        standard: "",
+        kind: Kind::Path,
+        example: "\"/var/lib/spindle\"",
+    },
+    Key {
         path: "member.gather_timeout",
         about: "How long to wait for the other members",
         standard: "60s",
@@ -174,15 +182,14 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "network.seeds",
-        about: "Where to look for the group: addresses of members that start with it, at all members the same; the first founds it",
+        about: "Where to look for the group: addresses of members that start with it, at all members the same; they found it",
         standard: "",
         kind: Kind::Addresses,
         example: "[\"host-a:7411\", \"host-b:7411\", \"host-c:7411\"]",
     },
     Key {
         path: "network.seed_count",
-        about: "How many processes the seeds stand for, if a name among them stands for several: each of its addresses is a seed then, and the \
-                lowest of all founds the group",
+        about: "How many processes the seeds stand for, if a name among them stands for several: each of its addresses is a seed then",
         standard: "as many as there are seeds",
         kind: Kind::Number { least: 1, most: MEMBERS_MAX as u64 },
         example: "3",
@@ -235,6 +242,13 @@ pub const KEYS: &[Key] = &[
         standard: "",
         kind: Kind::Path,
         example: "\"member.key\"",
+    },
+    Key {
+        path: "network.tls.identity",
+        about: "What a certificate is good for: any id, or those that its DNS names state (spindle-member-7; spindle-admin for who is no member). The same at all members",
+        standard: "any",
+        kind: Kind::Choice(&["any", "names"]),
+        example: "\"any\"",
     },
     Key {
         path: "network.fabric.kind",

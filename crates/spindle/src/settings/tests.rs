@@ -14,6 +14,7 @@ suspect_after = "300ms"
 
 [member]
 id = 7
+data_dir = "votes"
 gather_timeout = 5
 spin_for = 0.002
 
@@ -42,6 +43,7 @@ topology = "racks.toml"
 ca = "/etc/ca.pem"
 cert = "member.pem"
 key = "member.key"
+identity = "names"
 
 [network.fabric]
 kind = "tcp"
@@ -93,6 +95,7 @@ fn a_file_says_all_there_is_to_say() {
             ca: "/etc/ca.pem".into(),
             cert: "/etc/spindle/member.pem".into(),
             key: "/etc/spindle/member.key".into(),
+            identity: crate::IdentityRule::Names,
         }),
         fabric: FabricSettings::Tcp,
     };
@@ -126,6 +129,7 @@ fn a_file_says_all_there_is_to_say() {
     assert_eq!(config.runtime_dir, Some("/etc/spindle/run".into()));
     assert_eq!(config.suspect_after, Some(Duration::from_millis(300)));
     assert_eq!((config.gather_timeout, config.spin_for), (Duration::from_secs(5), Duration::from_millis(2)));
+    assert_eq!(config.data_dir.as_deref(), Some(std::path::Path::new("/etc/spindle/votes")));
     let [ticks, orders] = &config.subgroups[..] else { panic!("{config:?}") };
     assert_eq!((ticks.name.as_str(), &ticks.senders, ticks.order), ("ticks", &Who::First(2), Order::Fifo));
     assert_eq!((ticks.window, ticks.message_bytes_max), (1000, 256));
@@ -340,6 +344,9 @@ fn values_that_do_not_go_together_are_told() {
     assert!(network(&format!("listen = [\"0.0.0.0:1\"]\n{tls}")).is_empty());
     let told = network(&format!("listen = [\"0.0.0.0:1\"]\ninsecure = true\n{tls}"));
     assert!(told.len() == 1 && told[0].contains("warning: network.insecure has no effect"), "{told:#?}");
+    let names = tls.replace("key", "identity = \"names\", key");
+    let told = network(&format!("listen = [\"0.0.0.0:1\"]\n{names}"));
+    assert!(matches!(&told[..], [one] if one.contains("and member.id is not set")), "{told:?}");
     let told = network("listen = [\"127.0.0.1:1\"]\ntls = { cert = \"b\" }\n");
     assert!(told.len() == 1 && told[0].contains("ca and key are missing"), "{told:#?}");
     let told = network("seeds = [\"a:1\"]\n");

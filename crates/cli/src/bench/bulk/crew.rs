@@ -1,6 +1,7 @@
 //! The processes of `spindle bench bulk`, as the benchmark holds them.
 use super::wire::{Job, Order, Plan, Reply, Setup};
 use crate::bench::team::{MeetingPlace, killed};
+use crate::log;
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -138,6 +139,7 @@ impl Process {
         let program = env::current_exe().context("can't find this program to start others")?;
         let mut command = Command::new(program);
         command.args(["bench", "bulk-member"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        log::hand_on(&mut command);
         let mut child = command.spawn().context("can't start a process")?;
         let orders = child.stdin.take().expect("it was piped");
         let lines = BufReader::new(child.stdout.take().expect("it was piped")).lines();

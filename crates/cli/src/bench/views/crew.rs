@@ -6,6 +6,7 @@ use crate::bench::args::Fabric;
 use crate::bench::team::{MeetingPlace, free_address};
 use crate::bench::wire::Place;
 use crate::clock::now_ns;
+use crate::log;
 use anyhow::{Context, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -127,6 +128,7 @@ impl Crew {
         ] {
             command.args([name.to_string(), value.to_string()]);
         }
+        log::hand_on(&mut command);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no process")?;
         let orders = process.stdin.take().context("a member without an input")?;
         let output = process.stdout.take().context("a member without an output")?;

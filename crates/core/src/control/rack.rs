@@ -1,8 +1,10 @@
 //! What a rack is called.
-use super::limits::RACK_BYTES_MAX;
-use crate::mail::bytes::{Reader, WireError, Writer};
-use std::fmt;
-use std::str::FromStr;
+use super::bytes::{Reader, WireError, Writer};
+use crate::limits::RACK_BYTES_MAX;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
 /// The name of a rack: of those members between which blocks cost less than between them and others. 1 to 64 printable ASCII characters
 /// without spaces.
@@ -47,11 +49,11 @@ impl fmt::Display for RackName {
 }
 
 /// Says which rack somebody stands in; no name is empty.
-pub(crate) fn put_rack(out: &mut Writer, rack: Option<&RackName>) {
+pub(super) fn put_rack(out: &mut Writer, rack: Option<&RackName>) {
     out.text(rack.map_or("", RackName::as_str));
 }
 
-pub(crate) fn rack(from: &mut Reader<'_>) -> Result<Option<RackName>, WireError> {
+pub(super) fn rack(from: &mut Reader<'_>) -> Result<Option<RackName>, WireError> {
     let field = "name of a rack";
     match from.text(field)? {
         "" => Ok(None),
@@ -62,6 +64,7 @@ pub(crate) fn rack(from: &mut Reader<'_>) -> Result<Option<RackName>, WireError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn names_are_short_and_of_one_word() {

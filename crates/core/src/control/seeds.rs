@@ -1,85 +1,138 @@
-//! Where a process looks for its group, and who founds it: the seeds.
+//! The addresses at which a process looks for its group: the seeds. [`Bootstrap`](super::Bootstrap) decides whether they found it.
 //!
-//! Either each of the addresses that were given is one, in the order in which they were given. Or they stand for a number of processes that was
-//! given, too, and names among them for several ([ADR 0026](../../../docs/adr/0026-a-name-for-several-seeds.md)): then the seeds are what they resolve
-//! to, sorted, and that changes. Two processes that have other addresses in mind must not both found a group, so
-//! - nobody founds but with exactly as many addresses as there are to be, none of which is known for longer than [`KNOWN_FOR`];
-//! - who waits says among which seeds it does, by their digest, its *claim*, and a founder counts only those with its own, for [`CLAIM_FOR`];
-//! - who has made a claim makes another only after [`CHANGE_AFTER`], when nobody counts the first any more.
+//! Either each given address is one seed, in the given order. Or the given addresses stand for a given number of processes, and names among
+//! them for several each (docs/adr/0026): then the seeds are the addresses behind the names, sorted, and they change. Two processes with
+//! different seeds must not both found a group, so
+//! - a group is founded only with exactly the given number of addresses, none of which is known for longer than [`KNOWN_FOR`];
+//! - a process that waits sends the digest of its seeds, its *claim*, and a seed counts only processes with its own claim;
+//! - a process that has made a claim makes a different one only after [`CHANGE_AFTER`], when no seed counts the first one any more.
 //!
-//! Time is an argument here.
-use crate::gathering::{SeedsKnown, Unreached};
-use spindle_core::MemberId;
-use spindle_core::limits::MEMBERS_MAX;
-use spindle_fabric::net::Address;
-use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU64;
-use std::time::{Duration, Instant};
+//! [`Seeds`] has no I/O: time is an argument, and the caller resolves the names.
+use super::Address;
+use crate::ids::{MemberId, Time};
+use crate::limits::MEMBERS_MAX;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::num::NonZeroU64;
+use core::time::Duration;
 
-/// The digest of the seeds among which somebody waits; `None`: their number was not given, or is not that of their addresses just now.
-pub(crate) type Claim = Option<NonZeroU64>;
+/// The digest of the seeds of a process that waits; `None` if the number of seeds was not given, or differs from the number of known
+/// addresses.
+pub type Claim = Option<NonZeroU64>;
 
-/// A name is looked up so often, at most.
+/// The shortest time between two look-ups of a name.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
-/// Who knows names has to have said them again within this time.
+/// The age at which the answer for a name founds no group any more.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
-/// How long a founder counts who does not repeat its claim.
-pub(crate) const CLAIM_FOR: Duration = Duration::from_secs(1);
-/// The pause between a claim and one to other seeds.
+/// How long a founder counts a process that does not repeat its claim.
+pub const CLAIM_FOR: Duration = Duration::from_secs(1);
+/// The pause between a claim and one with different seeds.
 const CHANGE_AFTER: Duration = Duration::from_secs(3);
-/// Who is where, other than at the seeds, is forgotten when so many are noted.
+/// The number of noted places at which those that are no seeds are forgotten.
 const PLACES_MAX: usize = 2 * MEMBERS_MAX;
 
-// The rest is for what a letter may take.
+// The rest is the time that a message may take.
 const _: () = assert!(CHANGE_AFTER.as_millis() > 2 * CLAIM_FOR.as_millis());
 const _: () = assert!(KNOWN_FOR.as_millis() > 2 * LOOK_UP_EVERY.as_millis());
 
+/// A seed that could not be used at the last attempt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreached {
+    /// The seed.
+    pub seed: Address,
+    /// The reason, in words.
+    pub why: String,
+}
+
+/// The state of seeds that names stand for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SeedsKnown {
+    /// The seeds as they were given: names, and perhaps addresses.
+    pub given: Vec<Address>,
+    /// The number of processes that they stand for. The group can be founded only while exactly so many addresses are known.
+    pub wanted: u32,
+    /// The known addresses, in their order.
+    pub known: Vec<Address>,
+    /// The reason why the last answer for a name is old.
+    pub failed: Option<String>,
+    /// At a seed: the number of waiting processes that have different addresses, and so don't count.
+    pub unlike: u32,
+}
+
+impl fmt::Display for SeedsKnown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SeedsKnown { given, wanted, known, failed, unlike } = self;
+        let given: Vec<String> = given.iter().map(Address::to_string).collect();
+        let given = given.join(", ");
+        match known.first() {
+            Some(_) if known.len() == *wanted as usize => {
+                write!(f, "all {wanted} addresses of {given} are known")?;
+            }
+            _ if known.len() > *wanted as usize => {
+                write!(f, "{} addresses of {given} are known, and {wanted} of them could found a group", known.len())?;
+            }
+            _ => write!(f, "{} of {wanted} addresses of {given} are known", known.len())?,
+        }
+        if let Some(why) = failed {
+            write!(f, " ({why})")?;
+        }
+        match unlike {
+            0 => Ok(()),
+            unlike => write!(f, ", and {unlike} of those who wait have other addresses in mind"),
+        }
+    }
+}
+
+/// The seeds of one process.
 #[derive(Debug)]
-pub(crate) struct Seeds {
-    /// At which others reach this process, as they are told.
+pub struct Seeds {
+    /// The address at which other processes reach this one.
     me: Address,
-    /// In their order. The first founds.
+    /// In their order.
     list: Vec<Address>,
-    /// Which of them have turned out to be this process.
+    /// The seeds that have turned out to be this process.
     own: BTreeSet<Address>,
-    /// Who is there, and where it says that it is; at other addresses as well, which may be seeds tomorrow: a connection that stands is
-    /// not made again then.
+    /// The process at an address, and the address that it states itself. Addresses that are no seeds now are included, because they may
+    /// become seeds: a connection that exists is not made again then.
     at: BTreeMap<Address, (MemberId, Address)>,
-    /// Those that could not be used when that was tried last, and why.
+    /// The seeds that could not be used at the last attempt, and the reasons.
     unreached: BTreeMap<Address, String>,
-    /// If they stand for a number of processes that was given.
+    /// Set if the seeds stand for a given number of processes.
     many: Option<Many>,
 }
 
 #[derive(Debug)]
 struct Many {
     wanted: u32,
-    /// As they were given.
+    /// The addresses as they were given.
     given: Vec<Address>,
-    /// Those of them that are names.
+    /// The given addresses that are names.
     names: Vec<Name>,
     /// The last claim, and when it was made.
-    claimed: Option<(NonZeroU64, Instant)>,
+    claimed: Option<(NonZeroU64, Time)>,
 }
 
-/// A name, and what it stands for.
+/// A name, and the addresses behind it.
 #[derive(Debug)]
 struct Name {
     address: Address,
-    /// Since when it is being looked up.
-    asked: Option<Instant>,
-    /// When that was begun last.
-    last: Option<Instant>,
-    /// What was found, and when that was asked for.
+    /// The start of the look-up that is under way.
+    asked: Option<Time>,
+    /// The start of the last look-up.
+    last: Option<Time>,
+    /// The last answer, and the start of its look-up.
     found: Vec<Address>,
-    as_of: Option<Instant>,
-    /// Why the last attempt came to nothing.
+    as_of: Option<Time>,
+    /// The reason why the last look-up failed.
     failed: Option<String>,
 }
 
 impl Seeds {
-    /// Those of a process that is reached at `me`; `count` of them, if that was given.
-    pub(crate) fn new(given: Vec<Address>, count: Option<u32>, me: Address) -> Seeds {
+    /// The seeds of a process that is reached at `me`; `count` of them, if that was given.
+    pub fn new(given: Vec<Address>, count: Option<u32>, me: Address) -> Seeds {
         let (own, at, unreached) = Default::default();
         let many = count.map(|wanted| Many {
             wanted,
@@ -103,24 +156,48 @@ impl Seeds {
         self.unreached.retain(|seed, _| list.contains(seed));
     }
 
-    /// In their order.
-    pub(crate) fn list(&self) -> &[Address] {
+    /// Returns the seeds in their order.
+    pub fn list(&self) -> &[Address] {
         &self.list
     }
 
-    pub(crate) fn is_own(&self, seed: &Address) -> bool {
+    /// True if no seeds exist and no names can yield any: this process is the only place to look.
+    pub fn is_nowhere(&self) -> bool {
+        self.list.is_empty() && self.many.is_none()
+    }
+
+    /// Returns the indices of the seeds that are this process.
+    pub fn own_indices(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.list).filter(|(_, seed)| self.is_own(seed)).map(|(index, _)| index)
+    }
+
+    /// Returns the digest of the list if a group may be founded among these seeds; 0 if not.
+    pub fn digest_now(&self, now: Time) -> u64 {
+        match self.many {
+            Some(_) => self.claim(now).map_or(0, NonZeroU64::get),
+            None => digest(&self.list).get(),
+        }
+    }
+
+    /// Returns the process at a seed, and whether the seed can't be reached.
+    pub fn known_at(&self, seed: &Address) -> (Option<MemberId>, bool) {
+        (self.at.get(seed).map(|(id, _)| *id), self.unreached.contains_key(seed))
+    }
+
+    /// True if `seed` is this process.
+    pub fn is_own(&self, seed: &Address) -> bool {
         *seed == self.me || self.own.contains(seed)
     }
 
     /// Notes that this process is at `address`.
-    pub(crate) fn is_myself(&mut self, address: &Address) {
+    pub fn is_myself(&mut self, address: &Address) {
         if self.list.contains(address) {
             self.own.insert(address.clone());
         }
     }
 
-    /// Notes who is at `address`, and says that it is at `own`.
-    pub(crate) fn reached(&mut self, address: &Address, id: MemberId, own: &Address) {
+    /// Notes that process `id` is at `address` and states `own` as its address.
+    pub fn reached(&mut self, address: &Address, id: MemberId, own: &Address) {
         self.unreached.remove(address);
         self.at.insert(address.clone(), (id, own.clone()));
         if self.at.len() > PLACES_MAX {
@@ -129,44 +206,33 @@ impl Seeds {
         }
     }
 
-    /// Notes why `address` can't be used.
-    pub(crate) fn not_reached(&mut self, address: &Address, why: String) {
+    /// Notes the reason why `address` can't be used.
+    pub fn not_reached(&mut self, address: &Address, why: String) {
         if self.list.contains(address) {
             self.unreached.insert(address.clone(), why);
         }
     }
 
-    /// Those that could not be used when that was tried last.
-    pub(crate) fn unreached(&self) -> Vec<Unreached> {
+    /// Returns the seeds that could not be used at the last attempt.
+    pub fn unreached(&self) -> Vec<Unreached> {
         let unreached = |seed: &Address| Some(Unreached { seed: seed.clone(), why: self.unreached.get(seed)?.clone() });
         self.list.iter().filter_map(unreached).collect()
     }
 
-    /// At which seed somebody is who says that it is at `own`. Another process with its id, before it or beside it, may be at another.
-    pub(crate) fn place(&self, id: MemberId, own: &Address) -> Option<&Address> {
+    /// Returns the seed at which process `id` is that states `own` as its address. Another process with its id, earlier or at the same time,
+    /// may be at a different seed.
+    pub fn place(&self, id: MemberId, own: &Address) -> Option<&Address> {
         let is_there = |(other, at): &(MemberId, Address)| *other == id && at == own;
         self.list.iter().find(|seed| self.at.get(*seed).is_some_and(is_there))
     }
 
-    /// How many of the seeds are this process or among `ids`; and how many there are.
-    pub(crate) fn among(&self, ids: &[MemberId]) -> (usize, usize) {
-        let is_here = |seed: &&Address| self.is_own(seed) || self.at.get(*seed).is_some_and(|(id, _)| ids.contains(id));
-        (self.list.iter().filter(is_here).count(), self.list.len())
+    /// True if this process is one of the seeds, or the only place to look.
+    pub fn is_seed(&self) -> bool {
+        self.is_nowhere() || self.list.iter().any(|seed| self.is_own(seed))
     }
 
-    /// Whether this process may turn out to be the one that founds the group.
-    pub(crate) fn may_found(&self, now: Instant) -> bool {
-        self.many.is_some() || self.founds(now)
-    }
-
-    /// Whether the group is founded by this process, as far as can be known now.
-    pub(crate) fn founds(&self, now: Instant) -> bool {
-        let is_first = self.list.first().is_none_or(|first| self.is_own(first));
-        is_first && (self.many.is_none() || self.claim(now).is_some())
-    }
-
-    /// Among which seeds this process waits.
-    pub(crate) fn claim(&self, now: Instant) -> Claim {
+    /// Returns the claim of this process.
+    pub fn claim(&self, now: Time) -> Claim {
         let many = self.many.as_ref()?;
         if self.list.len() != many.wanted as usize || !many.names.iter().all(|name| name.is_fresh(now)) {
             return None;
@@ -176,8 +242,8 @@ impl Seeds {
         is_free.then_some(digest)
     }
 
-    /// The same, to be told to others.
-    pub(crate) fn make_claim(&mut self, now: Instant) -> Claim {
+    /// Returns the [claim](Self::claim) for a message to other processes, and notes that it was made.
+    pub fn make_claim(&mut self, now: Time) -> Claim {
         let claim = self.claim(now);
         if let (Some(digest), Some(many)) = (claim, &mut self.many) {
             many.claimed = Some((digest, now));
@@ -185,9 +251,9 @@ impl Seeds {
         claim
     }
 
-    /// The names that are to be looked up now, which has to be done: until it is told what was [found](Self::found) for one, that is not
-    /// looked up again.
-    pub(crate) fn begin_look_ups(&mut self, now: Instant) -> Vec<Address> {
+    /// Returns the names to look up now. The caller has to report each answer by [`found`](Self::found): until then the name is not returned
+    /// again.
+    pub fn begin_look_ups(&mut self, now: Time) -> Vec<Address> {
         let names = self.many.iter_mut().flat_map(|many| &mut many.names);
         let is_due =
             |name: &&mut Name| name.asked.is_none() && name.last.is_none_or(|last| last + LOOK_UP_EVERY <= now);
@@ -198,8 +264,8 @@ impl Seeds {
         names.filter(is_due).map(begin).collect()
     }
 
-    /// What a name stands for, or why that is not known.
-    pub(crate) fn found(&mut self, address: &Address, found: Result<&[Address], String>) {
+    /// Notes the addresses behind a name, or the reason why the look-up failed.
+    pub fn found(&mut self, address: &Address, found: Result<&[Address], String>) {
         let names = self.many.iter_mut().flat_map(|many| &mut many.names);
         for name in names.filter(|name| name.address == *address) {
             let asked = name.asked.take();
@@ -207,15 +273,15 @@ impl Seeds {
                 Ok(found) => {
                     (name.found, name.as_of, name.failed) = (one_of_each(found), asked, None);
                 }
-                // What it stood for is asked all the same, and founds nothing when it gets old.
+                // The old addresses are still asked, and found no group when they get old.
                 Err(why) => name.failed = Some(why.clone()),
             }
         }
         self.list_anew();
     }
 
-    /// What is known of them, if their number was given.
-    pub(crate) fn known(&self, now: Instant) -> Option<SeedsKnown> {
+    /// Returns the state of the seeds if their number was given.
+    pub fn known(&self, now: Time) -> Option<SeedsKnown> {
         let many = self.many.as_ref()?;
         let old = many.names.iter().find(|name| !name.is_fresh(now));
         let failed = old.and_then(|name| name.failed.clone());
@@ -229,13 +295,13 @@ impl Name {
         Name { address, asked, last, found, as_of, failed }
     }
 
-    fn is_fresh(&self, now: Instant) -> bool {
+    fn is_fresh(&self, now: Time) -> bool {
         self.as_of.is_some_and(|as_of| now < as_of + KNOWN_FOR)
     }
 }
 
-/// A process may have an address of either kind; so those of one kind count, which is IPv4 if there are any. An address that stands for all of a
-/// host leads everybody to itself.
+/// Returns one address for each process: a process may have an IPv4 and an IPv6 address, so only IPv4 addresses count if there are any. A
+/// wildcard address leads every process to itself and counts for none.
 fn one_of_each(found: &[Address]) -> Vec<Address> {
     let is_v4 = |seed: &Address| seed.ip().is_some_and(|ip| ip.is_ipv4());
     let has_v4 = found.iter().any(is_v4);
@@ -249,8 +315,8 @@ fn digest(list: &[Address]) -> NonZeroU64 {
     NonZeroU64::new(text.fold(0xcbf2_9ce4_8422_2325, mix)).unwrap_or(NonZeroU64::MIN)
 }
 
-/// What is wrong with a number of seeds, if anything is.
-pub(crate) fn mistake(given: &[Address], count: u32) -> Option<String> {
+/// Checks a number of seeds against the given addresses. Returns the mistake and its remedy, if there is one.
+pub fn mistake(given: &[Address], count: u32) -> Option<String> {
     let distinct = given.iter().collect::<BTreeSet<_>>().len();
     if count == 0 || count as usize > MEMBERS_MAX {
         Some(format!("there can be 1 to {MEMBERS_MAX}"))
@@ -270,6 +336,7 @@ pub(crate) fn mistake(given: &[Address], count: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     const NAME: &str = "spindle:7411";
 
@@ -282,12 +349,12 @@ mod tests {
     }
 
     /// Of a process at 10.0.0.`me`, for a name that stands for three.
-    fn seeds(me: u8) -> (Seeds, Instant) {
-        (Seeds::new(all(&[NAME]), Some(3), at(&format!("10.0.0.{me}:7411"))), Instant::now())
+    fn seeds(me: u8) -> (Seeds, Time) {
+        (Seeds::new(all(&[NAME]), Some(3), at(&format!("10.0.0.{me}:7411"))), Time(0))
     }
 
     /// The name stands for these.
-    fn answer(seeds: &mut Seeds, lasts: &[u8], now: Instant) {
+    fn answer(seeds: &mut Seeds, lasts: &[u8], now: Time) {
         assert_eq!(seeds.begin_look_ups(now), [at(NAME)]);
         let found: Vec<String> = lasts.iter().map(|last| format!("10.0.0.{last}:7411")).collect();
         seeds.found(&at(NAME), Ok(&found.iter().map(|text| at(text)).collect::<Vec<_>>()));
@@ -295,26 +362,28 @@ mod tests {
 
     #[test]
     fn seeds_without_a_number_are_what_was_given() {
-        let (now, given) = (Instant::now(), all(&["b:1", NAME, "10.0.0.1:1"]));
+        let (now, given) = (Time(0), all(&["b:1", NAME, "10.0.0.1:1"]));
         let mut seeds = Seeds::new(given.clone(), None, at("b:1"));
         assert_eq!((seeds.list(), seeds.claim(now), seeds.known(now)), (&given[..], None, None));
-        assert!(seeds.founds(now) && seeds.begin_look_ups(now).is_empty());
-        assert!(!Seeds::new(given, None, at(NAME)).may_found(now));
-        assert!(Seeds::new(vec![], None, at(NAME)).founds(now));
+        assert!(seeds.digest_now(now) != 0 && seeds.begin_look_ups(now).is_empty());
+        assert_eq!(seeds.own_indices().collect::<Vec<_>>(), [0]);
+        assert!(!Seeds::new(given, None, at("a:1")).is_seed());
+        assert!(Seeds::new(vec![], None, at(NAME)).is_seed());
     }
 
     #[test]
-    fn the_first_address_founds_while_as_many_are_known_as_there_are_to_be() {
-        for (me, founds) in [(3, true), (4, false), (20, false)] {
+    fn a_group_is_founded_while_as_many_are_known_as_there_are_to_be() {
+        for (me, own) in [(3, Some(0)), (5, None), (20, Some(1))] {
             let (mut seeds, mut now) = self::seeds(me);
-            assert!(!seeds.founds(now) && seeds.may_found(now) && seeds.list().is_empty());
+            assert!(seeds.digest_now(now) == 0 && !seeds.is_seed() && seeds.list().is_empty());
             for (lasts, is_complete) in
-                [(&[3, 20][..], false), (&[20, 3, 4], true), (&[20, 4, 5, 3], false), (&[4, 3, 20], true)]
+                [(&[3, 20][..], false), (&[20, 3, 22], true), (&[20, 22, 23, 3], false), (&[22, 3, 20], true)]
             {
                 answer(&mut seeds, lasts, now);
                 assert_eq!(seeds.list().first(), Some(&at("10.0.0.3:7411")));
                 assert_eq!(seeds.list().len(), lasts.len());
-                assert_eq!((seeds.founds(now), seeds.claim(now).is_some()), (founds && is_complete, is_complete));
+                assert_eq!((seeds.digest_now(now) != 0, seeds.claim(now).is_some()), (is_complete, is_complete));
+                assert_eq!(seeds.own_indices().next(), own);
                 now += LOOK_UP_EVERY;
             }
         }
@@ -344,26 +413,26 @@ mod tests {
         let mut seeds = Seeds::new(all(&[NAME]), Some(2), at("[fd00::3]:7411"));
         seeds.begin_look_ups(now);
         seeds.found(&at(NAME), Ok(&all(&["[fd00::9]:7411", "[fd00::3]:7411"])));
-        assert!(seeds.founds(now));
+        assert!(seeds.digest_now(now) != 0);
     }
 
     #[test]
     fn names_and_addresses_go_together() {
         let given = all(&["z:1", "10.0.0.9:1", "a:1"]);
-        let (mut seeds, now) = (Seeds::new(given, Some(4), at("10.0.0.1:1")), Instant::now());
+        let (mut seeds, now) = (Seeds::new(given, Some(4), at("10.0.0.1:1")), Time(0));
         assert_eq!(seeds.begin_look_ups(now), all(&["z:1", "a:1"]));
         seeds.found(&at("z:1"), Ok(&all(&["10.0.0.7:1", "10.0.0.1:1"])));
         assert!(seeds.claim(now).is_none());
         seeds.found(&at("a:1"), Ok(&all(&["10.0.0.8:1", "10.0.0.9:1"])));
         assert_eq!(seeds.list(), all(&["10.0.0.1:1", "10.0.0.7:1", "10.0.0.8:1", "10.0.0.9:1"]));
-        assert!(seeds.founds(now));
+        assert!(seeds.digest_now(now) != 0);
     }
 
     #[test]
     fn a_name_is_looked_up_by_one_at_a_time_and_not_too_often() {
         let (mut seeds, start) = self::seeds(3);
         assert_eq!(seeds.begin_look_ups(start), [at(NAME)]);
-        // However long that takes.
+        // The duration of the look-up does not matter.
         assert!(seeds.begin_look_ups(start + 60 * LOOK_UP_EVERY).is_empty());
         seeds.found(&at(NAME), Ok(&all(&["10.0.0.3:7411"])));
         assert!(seeds.begin_look_ups(start + LOOK_UP_EVERY / 2).is_empty());
@@ -375,38 +444,39 @@ mod tests {
         let (mut seeds, start) = self::seeds(3);
         answer(&mut seeds, &[3, 4, 5], start);
         let late = start + KNOWN_FOR;
-        assert!(seeds.founds(late - LOOK_UP_EVERY));
+        assert!(seeds.digest_now(start + (KNOWN_FOR - LOOK_UP_EVERY)) != 0);
         assert_eq!(seeds.begin_look_ups(late), [at(NAME)]);
-        seeds.found(&at(NAME), Err("nobody knows".into()));
-        assert!(!seeds.founds(late) && seeds.claim(late).is_none());
+        seeds.found(&at(NAME), Err("no such name".into()));
+        assert!(seeds.digest_now(late) == 0 && seeds.claim(late).is_none());
         let known = seeds.known(late).unwrap();
-        assert_eq!((known.known.len(), known.failed.as_deref()), (3, Some("nobody knows")));
+        assert_eq!((known.known.len(), known.failed.as_deref()), (3, Some("no such name")));
         answer(&mut seeds, &[3, 4, 5], late + LOOK_UP_EVERY);
-        assert!(seeds.founds(late + LOOK_UP_EVERY));
+        assert!(seeds.digest_now(late + LOOK_UP_EVERY) != 0);
         assert_eq!(seeds.known(late + LOOK_UP_EVERY).unwrap().failed, None);
-        // It counts from when it was asked for: an answer that was long on its way is as old.
+        // The age counts from the start of the look-up, however long the answer took.
         let asked = late + 2 * LOOK_UP_EVERY;
         assert_eq!(seeds.begin_look_ups(asked), [at(NAME)]);
         seeds.found(&at(NAME), Ok(&all(&["10.0.0.3:7411", "10.0.0.4:7411", "10.0.0.6:7411"])));
-        assert!(!seeds.founds(asked + KNOWN_FOR));
+        assert!(seeds.digest_now(asked + KNOWN_FOR) == 0);
     }
 
     #[test]
-    fn nobody_waits_among_two_lists_of_seeds_at_once() {
+    fn no_process_claims_two_lists_of_seeds_at_once() {
         let (mut seeds, start) = self::seeds(3);
         answer(&mut seeds, &[3, 4, 5], start);
         let first = seeds.make_claim(start);
         assert!(first.is_some());
         let now = start + LOOK_UP_EVERY;
         answer(&mut seeds, &[3, 4, 6], now);
-        // Who was told of the first may count it for a while.
-        assert!(seeds.make_claim(now).is_none() && !seeds.founds(now));
+        // Processes that have received the first claim may count it for a while.
+        assert!(seeds.make_claim(now).is_none() && seeds.digest_now(now) == 0);
         answer(&mut seeds, &[3, 4, 5], now + LOOK_UP_EVERY);
         assert_eq!(seeds.make_claim(now + LOOK_UP_EVERY), first);
         answer(&mut seeds, &[3, 4, 6], now + 2 * LOOK_UP_EVERY);
-        let free = now + LOOK_UP_EVERY + CHANGE_AFTER;
-        assert!(seeds.make_claim(free - Duration::from_millis(1)).is_none());
-        assert!(seeds.founds(free) && seeds.make_claim(free).is_some_and(|claim| Some(claim) != first));
+        let claimed = now + LOOK_UP_EVERY;
+        assert!(seeds.make_claim(claimed + (CHANGE_AFTER - Duration::from_millis(1))).is_none());
+        let free = claimed + CHANGE_AFTER;
+        assert!(seeds.digest_now(free) != 0 && seeds.make_claim(free).is_some_and(|claim| Some(claim) != first));
     }
 
     #[test]
@@ -416,10 +486,10 @@ mod tests {
         let own = |last: u64| at(&format!("h{last}:7411"));
         seeds.reached(&at("10.0.0.4:7411"), MemberId(9), &own(4));
         seeds.reached(&at("10.0.0.8:7411"), MemberId(8), &own(8));
-        let both = [MemberId(8), MemberId(9)];
-        assert_eq!((seeds.among(&both), seeds.place(MemberId(8), &own(8))), ((2, 2), None));
+        assert_eq!(seeds.known_at(&at("10.0.0.4:7411")), (Some(MemberId(9)), false));
+        assert_eq!(seeds.place(MemberId(8), &own(8)), None);
         answer(&mut seeds, &[3, 8, 5], now + LOOK_UP_EVERY);
-        assert_eq!((seeds.among(&both), seeds.place(MemberId(9), &own(4))), ((2, 3), None));
+        assert_eq!(seeds.place(MemberId(9), &own(4)), None);
         assert_eq!(seeds.place(MemberId(8), &own(8)), Some(&at("10.0.0.8:7411")));
         // Another process with its id.
         assert_eq!(seeds.place(MemberId(8), &own(7)), None);

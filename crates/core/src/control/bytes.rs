@@ -1,9 +1,10 @@
-//! Numbers as bytes and back, and what can be wrong with bytes.
-use spindle_core::limits::MEMBERS_MAX;
+//! Numbers as bytes and back, and what can be wrong with bytes. Numbers are little endian.
+use crate::limits::MEMBERS_MAX;
+use alloc::vec::Vec;
 
 /// Why bytes are no letter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum WireError {
+pub enum WireError {
     /// Not from Spindle.
     #[error("bytes that are not Spindle's")]
     Magic,
@@ -36,36 +37,44 @@ pub(crate) enum WireError {
     },
 }
 
-/// Appends to a letter.
-pub(crate) struct Writer(pub(crate) Vec<u8>);
+/// Appends to a message. The field holds the bytes so far.
+#[derive(Clone, Default, Debug)]
+pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    pub(crate) fn u32(&mut self, value: u32) {
+    /// Appends 32 bits.
+    pub fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(crate) fn u64(&mut self, value: u64) {
+    /// Appends 64 bits.
+    pub fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(crate) fn u128(&mut self, value: u128) {
+    /// Appends 128 bits.
+    pub fn u128(&mut self, value: u128) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// With its length in front.
-    pub(crate) fn text(&mut self, text: &str) {
+    /// Appends a text, its length in bytes in front.
+    pub fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
-    /// With their length in front.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+    /// Appends bytes, their number in front.
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.u32(bytes.len() as u32);
         self.0.extend_from_slice(bytes);
     }
 }
 
-/// Takes a letter apart, from its beginning.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+/// Reads a message from its beginning. The field holds the bytes that are not read yet.
+///
+/// # Errors
+/// Each method that reads fails with [`WireError::Short`] if too few bytes are left, and with [`WireError::Value`] if they have no meaning.
+#[derive(Clone, Debug)]
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], WireError> {
@@ -78,35 +87,46 @@ impl<'a> Reader<'a> {
         self.take(N)?.try_into().map_err(|_| WireError::Short)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
+    /// Reads 32 bits.
+    pub fn u32(&mut self) -> Result<u32, WireError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
+    /// Reads 64 bits.
+    pub fn u64(&mut self) -> Result<u64, WireError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u128(&mut self) -> Result<u128, WireError> {
+    /// Reads 128 bits.
+    pub fn u128(&mut self) -> Result<u128, WireError> {
         Ok(u128::from_le_bytes(self.array()?))
     }
 
-    /// As [`Writer::text`] wrote it; `field` is what it should be.
-    pub(crate) fn text(&mut self, field: &'static str) -> Result<&'a str, WireError> {
-        str::from_utf8(self.bytes()?).map_err(|_| WireError::Value { field })
+    /// Reads a text that [`Writer::text`] wrote; `field` is what it should be.
+    pub fn text(&mut self, field: &'static str) -> Result<&'a str, WireError> {
+        core::str::from_utf8(self.bytes()?).map_err(|_| WireError::Value { field })
     }
 
-    /// As [`Writer::bytes`] wrote them.
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+    /// Reads bytes that [`Writer::bytes`] wrote.
+    pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let bytes = self.u32()?;
         self.take(bytes as usize)
     }
 
-    /// The length of a list with an element a member.
-    pub(crate) fn count(&mut self) -> Result<u32, WireError> {
+    /// Reads the length of a list with an element a member.
+    pub fn count(&mut self) -> Result<u32, WireError> {
         let count = self.u32()?;
         if count as usize > MEMBERS_MAX {
             return Err(WireError::Value { field: "number of members" });
         }
         Ok(count)
+    }
+
+    /// Fails if anything is left.
+    pub fn end(&self) -> Result<(), WireError> {
+        match self.0.len() {
+            0 => Ok(()),
+            extra => Err(WireError::Long { extra: extra as u64 }),
+        }
     }
 }

@@ -1,0 +1,252 @@
+//! Events of the library on the standard error, as `-v` or `$SPINDLE_LOG` wants them: one line each.
+//!
+//! Without either nothing is printed, warnings and errors included: what a user of the command has to know, the command itself says.
+use crate::exit::{Failure, Outcome, USAGE};
+use crate::settings::LOG_VARIABLE;
+use crate::{lines, settings};
+use clap::{ArgAction, Args};
+use serde_json::{Map, Value, json};
+use std::fmt::{self, Write};
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, SystemTime};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::{Layer, Registry};
+
+/// The targets of the library's events.
+const TARGETS: [&str; 6] =
+    ["spindle::view", "spindle::founding", "spindle::net", "spindle::mail", "spindle::state", "spindle::object"];
+const FILTERS: &str = "a filter is a level (error, warn, info, debug, trace, off), or TARGET=LEVEL with commas between, \
+                       such as info,spindle::net=trace";
+
+/// How much is told of what happens inside.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Verbosity {
+    /// Tell on the standard error what happens inside: views, suspicions and connections; -vv: decisions too; -vvv: each control message
+    ///
+    /// One line an event, with the time (UTC); with --json, if the command has it, one JSON object, whose "event" is "log". $SPINDLE_LOG
+    /// counts more: a filter such as warn,spindle::view=debug. Targets are spindle::view, spindle::founding, spindle::net, spindle::mail,
+    /// spindle::state and spindle::object.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    verbose: u8,
+}
+
+/// What other processes of this command are to tell, as a number of `-v`.
+static HANDED_ON: AtomicU8 = AtomicU8::new(0);
+
+impl Verbosity {
+    /// From now on events are told, as `$SPINDLE_LOG` wants them or, if it says nothing, these flags. To be called once.
+    pub(crate) fn begin(&self, json: bool) -> Outcome {
+        HANDED_ON.store(self.verbose, Ordering::Relaxed);
+        let text = settings::log_filter().map_or_else(|| Ok(self.filter()), |filter| filter.map(Some))?;
+        let Some(text) = text else { return Ok(()) };
+        let filter = parse(&text).map_err(|why| Failure::new(USAGE, format_args!("{LOG_VARIABLE}={text}: {why}")))?;
+        let subscriber = Registry::default().with(filter).with(Lines { json });
+        tracing::subscriber::set_global_default(subscriber).map_err(anyhow::Error::from)?;
+        Ok(())
+    }
+
+    fn filter(&self) -> Option<String> {
+        let level = match self.verbose {
+            0 => return None,
+            1 => "info",
+            2 => "debug",
+            _ => "trace",
+        };
+        Some(format!("spindle={level}"))
+    }
+}
+
+/// Lets another process of this command tell as much. The variable it has anyway.
+pub(crate) fn hand_on(command: &mut Command) {
+    for _ in 0..HANDED_ON.load(Ordering::Relaxed) {
+        command.arg("-v");
+    }
+}
+
+/// A filter by which some event of the library can pass, or none because it says `off`.
+fn parse(text: &str) -> Result<EnvFilter, String> {
+    // What is in brackets names spans and fields, of which only the parser knows what they mean.
+    for directive in text.split(',').filter(|directive| !text.contains('[') && !directive.trim().is_empty()) {
+        let name = directive.split('=').next().unwrap_or_default().trim();
+        let is_level = name.parse::<LevelFilter>().is_ok();
+        if !is_level && !TARGETS.iter().any(|target| target.starts_with(name)) {
+            let targets = TARGETS.join(", ");
+            return Err(format!("{name:?} is no level, and no event has it as its target ({targets}); {FILTERS}"));
+        }
+    }
+    // The parser takes no blanks.
+    let text = text.split(',').map(str::trim).collect::<Vec<_>>().join(",");
+    EnvFilter::builder().parse(text).map_err(|error| format!("{error}; {FILTERS}"))
+}
+
+/// Writes each event as a line.
+struct Lines {
+    json: bool,
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        match self.json {
+            true => lines::tell(fields.to_json(event.metadata(), since)),
+            false => lines::tell(fields.to_text(event.metadata(), since)),
+        }
+    }
+}
+
+/// The message of an event, and its other fields in their order.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    fields: Vec<(&'static str, Value)>,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::String(text)) => self.message = text,
+            (name, value) => self.fields.push((name, value)),
+        }
+    }
+
+    fn to_text(&self, metadata: &Metadata<'_>, since: Duration) -> String {
+        let mut line = format!("{} {:<5} {}: {}", Utc(since), metadata.level(), metadata.target(), self.message);
+        for (name, value) in &self.fields {
+            let _ = write!(line, " {name}={}", Plain(value));
+        }
+        line
+    }
+
+    fn to_json(&self, metadata: &Metadata<'_>, since: Duration) -> Value {
+        let level = metadata.level().as_str().to_lowercase();
+        let mut object = Map::new();
+        object.insert("event".into(), "log".into());
+        object.insert("time".into(), Utc(since).to_string().into());
+        object.insert("level".into(), level.into());
+        object.insert("target".into(), metadata.target().into());
+        object.insert("message".into(), self.message.as_str().into());
+        // Apart, so that a field never has the name of one of those above.
+        let fields: Map<String, Value> =
+            self.fields.iter().map(|(name, value)| ((*name).to_string(), value.clone())).collect();
+        object.insert("fields".into(), fields.into());
+        Value::Object(object)
+    }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        // To the microsecond: what is measured are ms.
+        self.put(field, json!((value * 1000.0).round() / 1000.0));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}").into());
+    }
+}
+
+/// A value as people read it, on one line.
+struct Plain<'a>(&'a Value);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::String(text) if text.contains(char::is_control) => write!(f, "{text:?}"),
+            // Where it ends shows without quotes if it is one word, or has brackets of its own.
+            Value::String(text) if !text.contains(' ') || text.ends_with([']', ')', '}']) => f.write_str(text),
+            Value::String(text) => write!(f, "\"{text}\""),
+            other => other.fmt(f),
+        }
+    }
+}
+
+/// A time since 1970 as `2026-11-22T20:47:06.123Z`.
+struct Utc(Duration);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, ms) = (self.0.as_secs(), self.0.subsec_millis());
+        let (year, month, day) = date(seconds / 86_400);
+        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        write!(f, "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    }
+}
+
+/// Year, month and day, so many days after the first of 1970.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Years begin in March here, so that the leap day is the last of one. 719,468 days lie between 1 March of year 0 and 1970.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (400 * era + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        // As `date --utc --date=@SECONDS` has it.
+        for (seconds, told) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
+            (951_868_799, "2000-02-29T23:59:59.000Z"),
+            (951_868_800, "2000-03-01T00:00:00.000Z"),
+            (1_735_689_599, "2024-12-31T23:59:59.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(Utc(Duration::from_secs(seconds)).to_string(), told);
+        }
+        assert_eq!(Utc(Duration::from_millis(1_795_380_426_123)).to_string(), "2026-11-22T20:47:06.123Z");
+    }
+
+    #[test]
+    fn filters_by_which_nothing_could_pass_are_wrong() {
+        for good in ["info", "WARN", "spindle", "spindle=debug", "off", "error,spindle::net=trace, spindle::view=debug"]
+        {
+            parse(good).unwrap();
+        }
+        for bad in
+            ["verbose", "view=debug", "spindle=loud", "spindle::views", "info,spindel=debug", "spindle::net[=info"]
+        {
+            let why = parse(bad).unwrap_err();
+            assert!(why.contains("TARGET=LEVEL"), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_on_one_line_and_shows_where_it_ends() {
+        let shown = |text: &str| Plain(&text.into()).to_string();
+        assert_eq!(shown("[1, 2]"), "[1, 2]");
+        assert_eq!(shown("silence"), "silence");
+        assert_eq!(shown("no route to host"), "\"no route to host\"");
+        assert_eq!(shown("two\nlines\u{1b}[2J"), "\"two\\nlines\\u{1b}[2J\"");
+    }
+}

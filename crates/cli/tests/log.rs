@@ -1,0 +1,104 @@
+//! Events of the library on the standard error: `-v` and `$SPINDLE_LOG`.
+mod common;
+
+use common::{Running, Scratch};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::Stdio;
+
+const DECIDED: &str = "next view decided";
+/// The sign that a process is about to end may come first, and the next view before the proof of its death.
+const OPINIONS: [&str; 2] = ["suspected", "member is dead"];
+
+fn is_opinion(line: &str) -> bool {
+    OPINIONS.iter().any(|told| line.contains(told))
+}
+
+/// The members 1 to 3 of a group, of which the first tells what `words` and the variable say.
+fn founded(scratch: &Scratch, words: &[&str], filter: Option<&str>) -> Vec<Running> {
+    let members = (1..=3).map(|id| {
+        let mut command = scratch.spindle(["member", "told", "--members", "3", "--id", &id.to_string()]);
+        if id == 1 {
+            command.args(words).envs(filter.map(|filter| ("SPINDLE_LOG", filter)));
+        }
+        Running::start(command.stdin(Stdio::piped()))
+    });
+    let mut members: Vec<Running> = members.collect();
+    members[0].send(b"all are here\n");
+    members.iter_mut().for_each(|member| drop(member.lines(1)));
+    members
+}
+
+/// Kills the third member, ends the others in order, and returns what the first one said.
+fn without_the_third(mut members: Vec<Running>, told: &str) -> Vec<String> {
+    members.pop().expect("it is the third").signal(Signal::KILL);
+    members[0].says(told);
+    let mut done = Running::all_done(members).into_iter().map(|done| done.expect(0).errors);
+    done.next().expect("it is the first")
+}
+
+#[test]
+fn a_death_is_told_with_its_evidence_on_a_line_with_the_time() {
+    let scratch = Scratch::new();
+    let lines = without_the_third(founded(&scratch, &["-v"], None), DECIDED);
+    let line = lines.iter().find(|line| is_opinion(line)).unwrap();
+    let (time, rest) = line.split_once(' ').unwrap();
+    assert!(time.len() == "2026-11-22T20:47:06.123Z".len() && time.ends_with('Z'), "{line}");
+    assert!(rest.starts_with("WARN  spindle::view: ") && rest.contains(" me=1 view=1 member=3 "), "{line}");
+    assert!(rest.contains("cause=\"its process") || rest.contains("evidence=\"its process has ended"), "{line}");
+    let decided = lines.iter().find(|line| line.contains(DECIDED)).unwrap();
+    assert!(decided.contains("members=[1, 2] left_out=[3 (") && decided.contains("joined=[]"), "{decided}");
+    assert!(!lines.iter().any(|line| line.contains(" DEBUG ")), "{lines:#?}");
+}
+
+#[test]
+fn with_json_events_are_objects_among_the_others() {
+    let scratch = Scratch::new();
+    let lines = without_the_third(founded(&scratch, &["-vv", "--json"], None), DECIDED);
+    let objects: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let logged = |is_it: &dyn Fn(&str) -> bool| {
+        let is_it = |object: &&Value| object["event"] == "log" && object["message"].as_str().is_some_and(is_it);
+        objects.iter().find(is_it).unwrap_or_else(|| panic!("{lines:#?}"))
+    };
+    let opinion = logged(&is_opinion);
+    assert_eq!((&opinion["level"], &opinion["target"]), (&"warn".into(), &"spindle::view".into()));
+    assert_eq!((&opinion["fields"]["me"], &opinion["fields"]["member"]), (&1.into(), &3.into()));
+    assert!(opinion["time"].is_string(), "{opinion}");
+    assert_eq!(logged(&|message| message == "view is closing")["level"], "debug");
+}
+
+#[test]
+fn nothing_is_told_unless_it_is_asked_for() {
+    let scratch = Scratch::new();
+    let silent: [(&[&str], Option<&str>); 3] = [(&[], None), (&[], Some("")), (&["-vvv"], Some("off"))];
+    for (words, filter) in silent {
+        let lines = without_the_third(founded(&scratch, words, filter), "member 3 is gone");
+        assert!(!lines.iter().any(|line| line.contains("spindle::")), "{words:?}, {filter:?}: {lines:#?}");
+    }
+}
+
+#[test]
+fn the_variable_counts_more_than_the_flag_and_is_no_setting() {
+    let scratch = Scratch::new();
+    let lines = without_the_third(founded(&scratch, &["-v"], Some("spindle::view=warn")), "member 3 is gone");
+    assert!(lines.iter().any(|line| is_opinion(line)), "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.contains(DECIDED)), "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.contains("no key has this variable")), "{lines:#?}");
+}
+
+#[test]
+fn a_filter_by_which_nothing_could_pass_is_refused_as_wrong_settings_are() {
+    let scratch = Scratch::new();
+    for (filter, why) in
+        [("spindle=loud", "level filter"), ("verbose", "no level"), ("spindle::views=info", "no level")]
+    {
+        let mut command = scratch.spindle(["member", "told"]);
+        let done = Running::start(command.env("SPINDLE_LOG", filter)).done().expect(2);
+        let line = done.errors.last().unwrap();
+        assert!(line.starts_with(&format!("error: SPINDLE_LOG={filter}: ")), "{line}");
+        assert!(line.contains(why) && line.contains("TARGET=LEVEL"), "{line}");
+    }
+    let mut command = scratch.spindle(["member", "told", "--json"]);
+    let done = Running::start(command.env("SPINDLE_LOG", "verbose")).done().expect(2);
+    assert!(done.error().starts_with("SPINDLE_LOG=verbose: "), "{:#?}", done.errors);
+}

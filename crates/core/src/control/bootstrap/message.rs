@@ -1,0 +1,332 @@
+//! The messages of processes that found a group, and the record that a seed writes to its disk; both as words.
+use crate::ids::MemberId;
+use crate::limits::MEMBERS_MAX;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Which group of a name: drawn at random when it is founded.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Incarnation(pub u128);
+
+/// A process: a member id, and a number that no other process has, so that a restarted process is another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Process {
+    /// The id under which it takes part.
+    pub id: MemberId,
+    /// Drawn at random when the process starts.
+    pub nonce: u32,
+}
+
+/// An attempt to found the group. Ballots are ordered by round; no two seeds have the same one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Ballot {
+    /// The number of the attempt, from 1. 0 is below all attempts.
+    pub round: u64,
+    /// The index of the seed that leads it.
+    pub seed: u32,
+}
+
+/// The value that the seeds vote on: the group's incarnation, and the processes of its first view.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Founding {
+    /// The incarnation.
+    pub incarnation: Incarnation,
+    /// The members of the first view, ascending. Each has acknowledged this incarnation.
+    pub members: Vec<Process>,
+}
+
+/// A message of one process to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// The sender looks for the group.
+    Hello {
+        /// The digest of its seed list; 0 while it is not known.
+        seeds: u64,
+        /// The group that it was a member of, or knows to have been founded.
+        belongs: Option<Incarnation>,
+    },
+    /// The answer of a process that looks for the group as well.
+    Here {
+        /// As in [`Hello`](Message::Hello).
+        seeds: u64,
+        /// Whether its votes are durable.
+        durable: bool,
+        /// The group of a member that it has heard lately, or as in [`Hello`](Message::Hello).
+        belongs: Option<Incarnation>,
+    },
+    /// Asks a seed to vote for no lower ballot, and for what it has voted for.
+    Prepare {
+        /// The ballot.
+        ballot: Ballot,
+        /// The digest of the sender's seed list.
+        seeds: u64,
+    },
+    /// The answer to [`Prepare`](Message::Prepare).
+    Promise {
+        /// The ballot.
+        ballot: Ballot,
+        /// Whether the promise is on disk.
+        durable: bool,
+        /// The newest vote of this seed.
+        accepted: Option<(Ballot, Founding)>,
+    },
+    /// The sender has promised a higher ballot.
+    Behind {
+        /// That one.
+        promised: Ballot,
+    },
+    /// Asks a process whether it will be in the first view of this incarnation.
+    Invite {
+        /// The incarnation.
+        incarnation: Incarnation,
+        /// By the word of an operator, so that earlier groups don't count.
+        forced: bool,
+    },
+    /// The answer to [`Invite`](Message::Invite): it will.
+    Pledge {
+        /// The incarnation.
+        incarnation: Incarnation,
+    },
+    /// Asks a seed to vote.
+    Accept {
+        /// The ballot.
+        ballot: Ballot,
+        /// The digest of the sender's seed list.
+        seeds: u64,
+        /// What to vote for.
+        founding: Founding,
+    },
+    /// The answer to [`Accept`](Message::Accept): it has.
+    Accepted {
+        /// The ballot.
+        ballot: Ballot,
+        /// Whether the vote is on disk.
+        durable: bool,
+    },
+    /// The group is founded.
+    Decided {
+        /// By this.
+        founding: Founding,
+    },
+    /// The sender is a member of a group.
+    Exists {
+        /// Of this one.
+        incarnation: Incarnation,
+    },
+}
+
+/// The promise and the vote of a seed, and which group its process belonged to. With a data directory it is on disk before it is told.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Record {
+    /// The digest of the seed list that it votes in; 0 before the first vote.
+    pub seeds: u64,
+    /// No lower ballot gets its vote.
+    pub promised: Ballot,
+    /// Its newest vote.
+    pub accepted: Option<(Ballot, Founding)>,
+    /// The group that this process, or one before it, was a member of or knows to have been founded.
+    pub belongs: Option<Incarnation>,
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+const HELLO: u64 = 1;
+const HERE: u64 = 2;
+const PREPARE: u64 = 3;
+const PROMISE: u64 = 4;
+const BEHIND: u64 = 5;
+const INVITE: u64 = 6;
+const PLEDGE: u64 = 7;
+const ACCEPT: u64 = 8;
+const ACCEPTED: u64 = 9;
+const DECIDED: u64 = 10;
+const EXISTS: u64 = 11;
+
+impl Message {
+    /// The message as words.
+    pub fn encode(&self) -> Vec<u64> {
+        let mut out = vec![];
+        match self {
+            Message::Hello { seeds, belongs } => {
+                out.extend([HELLO, *seeds]);
+                put_belongs(&mut out, *belongs);
+            }
+            Message::Here { seeds, durable, belongs } => {
+                out.extend([HERE, *seeds, u64::from(*durable)]);
+                put_belongs(&mut out, *belongs);
+            }
+            Message::Prepare { ballot, seeds } => {
+                out.extend([PREPARE, *seeds]);
+                put_ballot(&mut out, *ballot);
+            }
+            Message::Promise { ballot, durable, accepted } => {
+                out.extend([PROMISE, u64::from(*durable)]);
+                put_ballot(&mut out, *ballot);
+                put_accepted(&mut out, accepted.as_ref());
+            }
+            Message::Behind { promised } => {
+                out.push(BEHIND);
+                put_ballot(&mut out, *promised);
+            }
+            Message::Invite { incarnation, forced } => {
+                out.extend([INVITE, u64::from(*forced)]);
+                put_incarnation(&mut out, *incarnation);
+            }
+            Message::Pledge { incarnation } => {
+                out.push(PLEDGE);
+                put_incarnation(&mut out, *incarnation);
+            }
+            Message::Accept { ballot, seeds, founding } => {
+                out.extend([ACCEPT, *seeds]);
+                put_ballot(&mut out, *ballot);
+                put_founding(&mut out, founding);
+            }
+            Message::Accepted { ballot, durable } => {
+                out.extend([ACCEPTED, u64::from(*durable)]);
+                put_ballot(&mut out, *ballot);
+            }
+            Message::Decided { founding } => {
+                out.push(DECIDED);
+                put_founding(&mut out, founding);
+            }
+            Message::Exists { incarnation } => {
+                out.push(EXISTS);
+                put_incarnation(&mut out, *incarnation);
+            }
+        }
+        out
+    }
+
+    /// The message that these words are; `None` if they are none.
+    pub fn decode(words: &[u64]) -> Option<Message> {
+        let from = &mut &words[..];
+        let message = match word(from)? {
+            HELLO => Message::Hello { seeds: word(from)?, belongs: belongs(from)? },
+            HERE => Message::Here { seeds: word(from)?, durable: truth(from)?, belongs: belongs(from)? },
+            PREPARE => {
+                let seeds = word(from)?;
+                Message::Prepare { ballot: ballot(from)?, seeds }
+            }
+            PROMISE => {
+                let durable = truth(from)?;
+                Message::Promise { ballot: ballot(from)?, durable, accepted: accepted(from)? }
+            }
+            BEHIND => Message::Behind { promised: ballot(from)? },
+            INVITE => {
+                let forced = truth(from)?;
+                Message::Invite { incarnation: incarnation(from)?, forced }
+            }
+            PLEDGE => Message::Pledge { incarnation: incarnation(from)? },
+            ACCEPT => {
+                let seeds = word(from)?;
+                Message::Accept { ballot: ballot(from)?, seeds, founding: founding(from)? }
+            }
+            ACCEPTED => {
+                let durable = truth(from)?;
+                Message::Accepted { ballot: ballot(from)?, durable }
+            }
+            DECIDED => Message::Decided { founding: founding(from)? },
+            EXISTS => Message::Exists { incarnation: incarnation(from)? },
+            _ => return None,
+        };
+        from.is_empty().then_some(message)
+    }
+}
+
+impl Record {
+    /// The record as words.
+    pub fn encode(&self) -> Vec<u64> {
+        let mut out = vec![self.seeds];
+        put_ballot(&mut out, self.promised);
+        put_accepted(&mut out, self.accepted.as_ref());
+        put_belongs(&mut out, self.belongs);
+        out
+    }
+
+    /// The record that these words are; `None` if they are none.
+    pub fn decode(words: &[u64]) -> Option<Record> {
+        let from = &mut &words[..];
+        let seeds = word(from)?;
+        let record = Record { seeds, promised: ballot(from)?, accepted: accepted(from)?, belongs: belongs(from)? };
+        from.is_empty().then_some(record)
+    }
+}
+
+fn put_incarnation(out: &mut Vec<u64>, incarnation: Incarnation) {
+    out.extend([incarnation.0 as u64, (incarnation.0 >> 64) as u64]);
+}
+
+fn put_belongs(out: &mut Vec<u64>, belongs: Option<Incarnation>) {
+    out.push(u64::from(belongs.is_some()));
+    belongs.into_iter().for_each(|incarnation| put_incarnation(out, incarnation));
+}
+
+fn put_ballot(out: &mut Vec<u64>, ballot: Ballot) {
+    out.extend([ballot.round, u64::from(ballot.seed)]);
+}
+
+fn put_founding(out: &mut Vec<u64>, founding: &Founding) {
+    put_incarnation(out, founding.incarnation);
+    out.push(founding.members.len() as u64);
+    out.extend(founding.members.iter().map(|process| process.id.0));
+    let nonce = |process: Option<&Process>| process.map_or(0, |process| u64::from(process.nonce));
+    out.extend(founding.members.chunks(2).map(|pair| nonce(pair.first()) | nonce(pair.get(1)) << 32));
+}
+
+fn put_accepted(out: &mut Vec<u64>, accepted: Option<&(Ballot, Founding)>) {
+    out.push(u64::from(accepted.is_some()));
+    if let Some((ballot, founding)) = accepted {
+        put_ballot(out, *ballot);
+        put_founding(out, founding);
+    }
+}
+
+fn word(from: &mut &[u64]) -> Option<u64> {
+    from.split_off_first().copied()
+}
+
+fn truth(from: &mut &[u64]) -> Option<bool> {
+    match word(from)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn incarnation(from: &mut &[u64]) -> Option<Incarnation> {
+    let (low, high) = (word(from)?, word(from)?);
+    Some(Incarnation(u128::from(low) | u128::from(high) << 64))
+}
+
+fn belongs(from: &mut &[u64]) -> Option<Option<Incarnation>> {
+    Some(if truth(from)? { Some(incarnation(from)?) } else { None })
+}
+
+fn ballot(from: &mut &[u64]) -> Option<Ballot> {
+    let round = word(from)?;
+    Some(Ballot { round, seed: u32::try_from(word(from)?).ok()? })
+}
+
+fn founding(from: &mut &[u64]) -> Option<Founding> {
+    let incarnation = incarnation(from)?;
+    let count = usize::try_from(word(from)?).ok().filter(|count| *count <= MEMBERS_MAX)?;
+    let ids = from.split_off(..count)?;
+    let nonces = from.split_off(..count.div_ceil(2))?.iter().flat_map(|pair| [*pair as u32, (*pair >> 32) as u32]);
+    let members: Vec<Process> =
+        ids.iter().zip(nonces).map(|(id, nonce)| Process { id: MemberId(*id), nonce }).collect();
+    // One process of each id, in their order: what the first view is made of.
+    members.is_sorted_by(|a, b| a.id < b.id).then_some(Founding { incarnation, members })
+}
+
+fn accepted(from: &mut &[u64]) -> Option<Option<(Ballot, Founding)>> {
+    if !truth(from)? {
+        return Some(None);
+    }
+    let ballot = ballot(from)?;
+    Some(Some((ballot, founding(from)?)))
+}

@@ -1,0 +1,144 @@
+//! Events of a founding, for a subscriber of `tracing`: why the process waits, attempts, votes, and the outcome. Nothing is decided by what
+//! stands here.
+use super::{Ballot, Founding, Incarnation, Message, Process, Record, Waiting};
+use crate::ids::MemberId;
+use core::fmt;
+use tracing::{debug, info, trace, warn};
+
+/// The target of these events.
+const TARGET: &str = "spindle::founding";
+
+#[derive(Clone, Copy)]
+pub(super) struct Teller {
+    pub(super) me: MemberId,
+}
+
+impl Teller {
+    pub(super) fn heard(self, from: Process, message: &Message) {
+        trace!(target: TARGET, me = self.me.0, from = from.id.0, ?message, "message received");
+    }
+
+    pub(super) fn reached(self, seed: u32, id: MemberId) {
+        debug!(target: TARGET, me = self.me.0, seed, member = id.0, "seed reached");
+    }
+
+    pub(super) fn not_reached(self, seed: u32) {
+        debug!(target: TARGET, me = self.me.0, seed, "seed not reached");
+    }
+
+    /// The reason why the process waits, or what it knows of the seeds, is another one than `before`.
+    pub(super) fn waits(self, waiting: &Waiting, before: Option<&Waiting>) {
+        let Waiting { need, seeds, here } = waiting;
+        match before.is_none_or(|before| before.need != *need) {
+            true => info!(target: TARGET, me = self.me.0, ?need, ?seeds, here, "waiting"),
+            false => debug!(target: TARGET, me = self.me.0, ?need, ?seeds, here, "waiting"),
+        }
+    }
+
+    pub(super) fn attempts(self, ballot: Ballot, incarnation: Incarnation, forced: bool) {
+        let (ballot, incarnation) = (Shown(ballot), Hex(incarnation));
+        debug!(target: TARGET, me = self.me.0, %ballot, %incarnation, forced, "attempt begun");
+    }
+
+    pub(super) fn outbid(self, by: Process, promised: Ballot) {
+        debug!(target: TARGET, me = self.me.0, by = by.id.0, promised = %Shown(promised), "attempt outbid");
+    }
+
+    pub(super) fn failed(self, failures: u32, pause_ns: u64) {
+        let pause_ms = pause_ns / super::MS;
+        debug!(target: TARGET, me = self.me.0, failures, pause_ms, "attempt failed");
+    }
+
+    pub(super) fn pledged(self, from: Process) {
+        debug!(target: TARGET, me = self.me.0, from = from.id.0, "pledge received");
+    }
+
+    pub(super) fn proposes(self, ballot: Ballot, founding: &Founding) {
+        let members = Members(founding);
+        debug!(target: TARGET, me = self.me.0, ballot = %Shown(ballot), %members, "votes asked for");
+    }
+
+    pub(super) fn promise_received(self, from: Process, ballot: Ballot, durable: bool) {
+        debug!(target: TARGET, me = self.me.0, from = from.id.0, ballot = %Shown(ballot), durable, "promise received");
+    }
+
+    pub(super) fn vote_received(self, from: Process, ballot: Ballot, durable: bool) {
+        debug!(target: TARGET, me = self.me.0, from = from.id.0, ballot = %Shown(ballot), durable, "vote received");
+    }
+
+    pub(super) fn promised(self, to: Process, ballot: Ballot) {
+        debug!(target: TARGET, me = self.me.0, to = to.id.0, ballot = %Shown(ballot), "ballot promised");
+    }
+
+    pub(super) fn voted(self, to: Process, ballot: Ballot, founding: &Founding) {
+        let (ballot, members) = (Shown(ballot), Members(founding));
+        debug!(target: TARGET, me = self.me.0, to = to.id.0, %ballot, %members, "vote given");
+    }
+
+    pub(super) fn is_behind(self, from: Process, ballot: Ballot, promised: Ballot) {
+        let (ballot, promised) = (Shown(ballot), Shown(promised));
+        debug!(target: TARGET, me = self.me.0, from = from.id.0, %ballot, %promised, "ballot refused");
+    }
+
+    /// This process votes on nothing of `from`.
+    pub(super) fn votes_not(self, from: Process, same_seeds: bool, belongs: Option<Incarnation>) {
+        let belongs = belongs.map(Hex);
+        debug!(target: TARGET, me = self.me.0, from = from.id.0, same_seeds, ?belongs, "vote refused");
+    }
+
+    pub(super) fn persisted(self, record: &Record) {
+        let belongs = record.belongs.map(Hex);
+        debug!(target: TARGET, me = self.me.0, promised = %Shown(record.promised), ?belongs, "record written");
+    }
+
+    pub(super) fn founded(self, founding: &Founding, after_ns: u64) {
+        let (incarnation, after_ms) = (Hex(founding.incarnation), after_ns / super::MS);
+        info!(target: TARGET, me = self.me.0, %incarnation, members = %Members(founding), after_ms, "group is founded");
+    }
+
+    pub(super) fn exists(self, incarnation: Incarnation) {
+        info!(target: TARGET, me = self.me.0, incarnation = %Hex(incarnation), "group exists");
+    }
+
+    pub(super) fn is_member(self, incarnation: Incarnation) {
+        debug!(target: TARGET, me = self.me.0, incarnation = %Hex(incarnation), "member of the group");
+    }
+
+    pub(super) fn conflict(self, mine: Incarnation, theirs: Incarnation) {
+        let (mine, theirs) = (Hex(mine), Hex(theirs));
+        warn!(target: TARGET, me = self.me.0, %mine, %theirs, "two groups of this name exist");
+    }
+}
+
+/// An incarnation in hexadecimal.
+struct Hex(Incarnation);
+
+/// A ballot as `round.seed`.
+struct Shown(Ballot);
+
+/// The ids of the first view, with commas between.
+struct Members<'a>(&'a Founding);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0.0)
+    }
+}
+
+impl fmt::Debug for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.round, self.0.seed)
+    }
+}
+
+impl fmt::Display for Members<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.members.iter().map(|process| process.id.0)).finish()
+    }
+}

@@ -1,0 +1,265 @@
+//! [`Bootstrap`] in a process of a group that spans hosts: it takes in what is known of the seeds, and its messages become [`Letter`]s.
+//!
+//! The driver has the data directory: it writes a record that is to [persist](Act::Persist), and confirms that it is
+//! [written](Bootstrapping::persisted). After a record that could not be written it takes no further actions, so that this process keeps
+//! every promise that it has sent.
+use super::{
+    Address, Bootstrap, Founding, Incarnation, Letter, Message, Need, Output, Process, Record, SeedList, SeedState,
+    Seeds, Setup, To, Waiting,
+};
+use crate::ids::{MemberId, Time};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+/// A process that looks for its group between hosts, or is a member that others find.
+#[derive(Debug)]
+pub struct Bootstrapping {
+    boot: Bootstrap,
+    me: Process,
+    config: u64,
+    /// The seeds as the state machine knows them, and what it knows of each.
+    list: Vec<Address>,
+    told: SeedList,
+    fed: Vec<(Option<MemberId>, bool)>,
+    /// Members of a group live on this host, so that none is founded.
+    is_held: bool,
+    begun: Option<Founding>,
+    waiting: Option<Waiting>,
+    conflict: Option<(u128, u128)>,
+}
+
+/// An action that the driver carries out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// Send a letter.
+    Send(To, Letter),
+    /// Write a record to the data directory, and call [`Bootstrapping::persisted`] then. Only a [durable](Setup::durable) process gets it.
+    Persist(Box<Record>),
+}
+
+/// The reason why a process waits that looks for a group between hosts, and the state of each seed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// The reason.
+    pub need: Need,
+    /// The seeds, in their order.
+    pub seeds: Vec<(Address, SeedState)>,
+}
+
+impl Bootstrapping {
+    /// A process with the configuration digest `config`. With an operator's `word` it founds a group even if one may live.
+    pub fn new(setup: Setup, config: u64, word: bool, now: Time) -> Bootstrapping {
+        let me = setup.me;
+        let mut boot = Bootstrap::new(setup, now);
+        if word {
+            boot.found();
+        }
+        let (list, told, fed, is_held, begun, waiting, conflict) = Default::default();
+        Bootstrapping { boot, me, config, list, told, fed, is_held, begun, waiting, conflict }
+    }
+
+    /// Returns the time until the next [step](Self::step); zero if it is due.
+    pub fn patience(&self, now: Time) -> Duration {
+        self.boot.wake_at().since(now)
+    }
+
+    /// Takes in a message of a process. A process with another configuration has no part in the founding.
+    pub fn hear(&mut self, from: MemberId, nonce: u32, config: u64, words: &[u64], now: Time) {
+        if let Some(message) = Message::decode(words).filter(|_| config == self.config) {
+            self.boot.hear(Process { id: from, nonce }, message, now);
+        }
+    }
+
+    /// Takes in what is known of the seeds and what the time is.
+    pub fn step(&mut self, seeds: &Seeds, now: Time) {
+        let alone = seeds.is_nowhere();
+        let list = SeedList {
+            count: if alone { 1 } else { seeds.list().len() as u32 },
+            own: if alone { [0].into() } else { seeds.own_indices().collect() },
+            digest: if self.is_held { 0 } else { seeds.digest_now(now) },
+        };
+        if self.list != seeds.list() || self.told != list {
+            (self.list, self.told) = (seeds.list().to_vec(), list.clone());
+            self.fed = vec![(None, false); self.list.len()];
+        }
+        self.boot.set_seeds(list, now);
+        for (seed, (known, fed)) in (0..).zip(self.list.iter().map(|seed| seeds.known_at(seed)).zip(&mut self.fed)) {
+            if let Some(id) = known.0.filter(|id| fed.0 != Some(*id) || fed.1 && !known.1) {
+                self.boot.reached(seed, id, now);
+            }
+            if known.1 && !fed.1 {
+                self.boot.not_reached(seed, now);
+            }
+            *fed = known;
+        }
+        self.boot.poll(now);
+    }
+
+    /// Returns the next action. None follows a record before that is [written](Self::persisted), except other records.
+    pub fn next_act(&mut self) -> Option<Act> {
+        while let Some(output) = self.boot.next_output() {
+            match output {
+                Output::Send { to, message } => {
+                    let (from, nonce, config) = (self.me.id, self.me.nonce, self.config);
+                    return Some(Act::Send(to, Letter::Founding { from, nonce, config, words: message.encode() }));
+                }
+                Output::Persist(record) => return Some(Act::Persist(record)),
+                Output::Begin(founding) => self.begun = Some(founding),
+                Output::Join(_) => {}
+                Output::Waits(waiting) => self.waiting = Some(waiting),
+                Output::Conflict { mine, theirs } => self.conflict = Some((mine.0, theirs.0)),
+            }
+        }
+        None
+    }
+
+    /// Notes that the oldest record that was not written yet is written.
+    pub fn persisted(&mut self, now: Time) {
+        self.boot.persisted(now);
+    }
+
+    /// Notes that this process has become a member of a group that exists.
+    pub fn joined(&mut self, incarnation: u128, now: Time) {
+        self.boot.joined(Incarnation(incarnation), now);
+    }
+
+    /// Notes whether members of a group live on this host.
+    pub fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// Takes the founding of the group whose first view this process has to begin.
+    pub fn take_begun(&mut self) -> Option<Founding> {
+        self.begun.take()
+    }
+
+    /// Returns the reason why the process waits.
+    pub fn waits(&self) -> Option<Waits> {
+        let Waiting { need, seeds, .. } = self.waiting.as_ref()?;
+        Some(Waits { need: *need, seeds: self.list.iter().cloned().zip(seeds.iter().copied()).collect() })
+    }
+
+    /// Takes the incarnations of this process's group and of another one that was found, if that is new.
+    pub fn take_conflict(&mut self) -> Option<(u128, u128)> {
+        self.conflict.take()
+    }
+}
+
+impl Waits {
+    /// The number of seeds that have yet to answer, if the process waits for seeds; otherwise 0.
+    pub fn seeds_missing(&self) -> u32 {
+        let is_missing =
+            |state: &SeedState| matches!(state, SeedState::Silent | SeedState::Unreachable | SeedState::Unlike);
+        match self.need {
+            Need::Seeds => self.seeds.iter().filter(|(_, state)| is_missing(state)).count() as u32,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.need {
+            Need::Group(incarnation) => write!(
+                f,
+                "; group {incarnation} was founded before, and none of its members answers; if all of them have ended, found a new one by an \
+                 operator's word"
+            )?,
+            Need::Admission(incarnation) => {
+                write!(f, "; a member of group {incarnation} answers, which has to let it in")?
+            }
+            Need::SeedList | Need::Seeds | Need::Members(_) | Need::Votes | Need::Founder => {}
+        }
+        let told = |states: &[SeedState], what| {
+            let of: Vec<String> = self
+                .seeds
+                .iter()
+                .filter(|(_, state)| states.contains(state))
+                .map(|(seed, _)| seed.to_string())
+                .collect();
+            if of.is_empty() { String::new() } else { format!("; {what}: {}", of.join(", ")) }
+        };
+        write!(f, "{}", told(&[SeedState::Silent], "seeds that have not answered"))?;
+        write!(f, "{}", told(&[SeedState::Unlike], "seeds that have another list of seeds"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: Process = Process { id: MemberId(1), nonce: 7 };
+    const CONFIG: u64 = 9;
+
+    /// A durable process without seeds, which founds a group of so many members.
+    fn bootstrapping(members: u32) -> (Bootstrapping, Seeds) {
+        let setup = Setup { me: ME, members, random: 5, durable: true, record: Record::default() };
+        let seeds = Seeds::new(vec![], None, "a:1".parse().unwrap());
+        (Bootstrapping::new(setup, CONFIG, false, Time(0)), seeds)
+    }
+
+    /// Lets it run for a second. Returns the letters and the number of records.
+    fn run(boot: &mut Bootstrapping, seeds: &Seeds, writes: bool) -> (Vec<(To, Letter)>, u32) {
+        let (mut letters, mut records) = (vec![], 0);
+        for now in (0..100).map(|tick| Time(tick * 10_000_000)) {
+            boot.step(seeds, now);
+            while let Some(act) = boot.next_act() {
+                match act {
+                    Act::Send(to, letter) => letters.push((to, letter)),
+                    Act::Persist(_) => {
+                        records += 1;
+                        if writes {
+                            boot.persisted(now);
+                        }
+                    }
+                }
+            }
+        }
+        (letters, records)
+    }
+
+    #[test]
+    fn a_group_begins_only_when_its_record_is_written() {
+        for writes in [true, false] {
+            let (mut boot, seeds) = bootstrapping(1);
+            let (letters, records) = run(&mut boot, &seeds, writes);
+            assert!(records > 0, "{letters:?}");
+            assert_eq!(boot.take_begun().is_some_and(|begun| begun.members == [ME]), writes);
+        }
+    }
+
+    #[test]
+    fn a_host_with_members_founds_no_second_group() {
+        let (mut boot, seeds) = bootstrapping(1);
+        boot.hold(true);
+        assert_eq!(run(&mut boot, &seeds, true), (vec![], 0));
+        assert_eq!(boot.take_begun(), None);
+        boot.hold(false);
+        run(&mut boot, &seeds, true);
+        assert!(boot.take_begun().is_some());
+    }
+
+    #[test]
+    fn a_process_with_another_configuration_is_not_counted() {
+        let hello = |config| {
+            let (mut boot, seeds) = bootstrapping(2);
+            let (mut other, _) = bootstrapping(2);
+            let mut list = Seeds::new(vec!["b:1".parse().unwrap()], None, "a:1".parse().unwrap());
+            list.reached(&"b:1".parse().unwrap(), ME.id, &"b:1".parse().unwrap());
+            (other.me, other.config) = (Process { id: MemberId(2), nonce: 8 }, config);
+            let (letters, _) = run(&mut other, &list, true);
+            boot.step(&seeds, Time(0));
+            for (_, letter) in letters {
+                let Letter::Founding { from, nonce, config, words } = letter else { panic!("{letter:?}") };
+                boot.hear(from, nonce, config, &words, Time(0));
+            }
+            run(&mut boot, &seeds, true).0.iter().any(|(to, _)| matches!(to, To::Process(_)))
+        };
+        assert_eq!([CONFIG, CONFIG + 1].map(hello), [true, false]);
+    }
+}

@@ -1,0 +1,201 @@
+//! Who a process is to those of other hosts, and what a connection to it is for.
+use super::address::Address;
+use super::bytes::{Reader, WireError, Writer};
+use super::rack::{RackName, put_rack, rack};
+use crate::ids::{MemberId, ViewId};
+use alloc::string::ToString;
+
+/// Who somebody is to processes of other hosts.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Card {
+    /// Its id in the group.
+    pub id: MemberId,
+    /// Who has the same one shares memory and the runtime directory with it.
+    pub host: u128,
+    /// Where it can be reached.
+    pub address: Address,
+    /// The rack that it stands in, if it has been told.
+    pub rack: Option<RackName>,
+}
+
+/// What a connection is for, from its beginning to its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Purpose {
+    /// Letters of who dialled.
+    Mail,
+    /// The memory of a view: what follows belongs to the fabric.
+    Part {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+    },
+    /// The memory of a view for somebody who follows it and has no row.
+    Guest {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+    },
+    /// The application's state, as bytes.
+    State {
+        /// The view in which it was taken.
+        view: ViewId,
+    },
+    /// Large messages in blocks.
+    Bulk {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+        /// Which of the view's bulk groups, by the members' own count.
+        number: u64,
+    },
+    /// Large messages, as bytes, for somebody who follows.
+    Objects {
+        /// The view.
+        view: ViewId,
+        /// The number under which it has asked for them.
+        reply: u64,
+    },
+    /// Nothing but its end, which comes with that of the process at the other one.
+    Life {
+        /// Which group of this name.
+        incarnation: u128,
+        /// The view from which on both watch over each other.
+        view: ViewId,
+    },
+}
+
+impl Card {
+    /// Appends the card.
+    pub fn put(&self, out: &mut Writer) {
+        out.u64(self.id.0);
+        out.u128(self.host);
+        out.text(&self.address.to_string());
+        put_rack(out, self.rack.as_ref());
+    }
+
+    /// Reads a card that [`put`](Self::put) wrote.
+    ///
+    /// # Errors
+    /// The bytes end too early, or a field has no meaning.
+    pub fn read(from: &mut Reader<'_>) -> Result<Card, WireError> {
+        let field = "address";
+        let (id, host) = (MemberId(from.u64()?), from.u128()?);
+        let text = from.text(field)?;
+        let address: Address = text.parse().map_err(|_| WireError::Value { field })?;
+        // Addresses can be written in more ways than ours.
+        if address.to_string() != text {
+            return Err(WireError::Value { field });
+        }
+        Ok(Card { id, host, address, rack: rack(from)? })
+    }
+}
+
+impl Purpose {
+    /// Appends the purpose.
+    pub fn put(self, out: &mut Writer) {
+        let (kind, incarnation, view, number) = match self {
+            Purpose::Mail => (1, 0, ViewId(0), 0),
+            Purpose::Part { incarnation, view } => (2, incarnation, view, 0),
+            Purpose::Guest { incarnation, view } => (3, incarnation, view, 0),
+            Purpose::State { view } => (4, 0, view, 0),
+            Purpose::Bulk { incarnation, view, number } => (5, incarnation, view, number),
+            Purpose::Objects { view, reply } => (6, 0, view, reply),
+            Purpose::Life { incarnation, view } => (7, incarnation, view, 0),
+        };
+        out.u32(kind);
+        out.u128(incarnation);
+        out.u64(view.0);
+        out.u64(number);
+    }
+
+    /// Reads a purpose that [`put`](Self::put) wrote.
+    ///
+    /// # Errors
+    /// The bytes end too early, or a field has no meaning.
+    pub fn read(from: &mut Reader<'_>) -> Result<Purpose, WireError> {
+        let (kind, incarnation, view, number) = (from.u32()?, from.u128()?, ViewId(from.u64()?), from.u64()?);
+        Ok(match (kind, incarnation, view, number) {
+            (1, 0, ViewId(0), 0) => Purpose::Mail,
+            (2, incarnation, view, 0) => Purpose::Part { incarnation, view },
+            (3, incarnation, view, 0) => Purpose::Guest { incarnation, view },
+            (4, 0, view, 0) => Purpose::State { view },
+            (5, incarnation, view, number) => Purpose::Bulk { incarnation, view, number },
+            (6, 0, view, reply) => Purpose::Objects { view, reply },
+            (7, incarnation, view, 0) => Purpose::Life { incarnation, view },
+            _ => return Err(WireError::Value { field: "purpose" }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    fn bytes(put: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut out = Writer::default();
+        put(&mut out);
+        out.0
+    }
+
+    fn samples() -> Vec<Vec<u8>> {
+        let (incarnation, view) = (u128::MAX - 1, ViewId(7));
+        let purposes = [
+            Purpose::Mail,
+            Purpose::Part { incarnation, view },
+            Purpose::Guest { incarnation, view },
+            Purpose::State { view },
+            Purpose::Bulk { incarnation, view, number: u64::MAX },
+            Purpose::Objects { view, reply: u64::MAX },
+            Purpose::Life { incarnation, view },
+        ];
+        let card = |address: &str, rack: &str| Card {
+            id: MemberId(u64::MAX),
+            host: u128::MAX - 7,
+            address: address.parse().unwrap(),
+            rack: rack.parse().ok(),
+        };
+        let cards = [card("[::1]:4117", ""), card("unix:/run/a", "row-1"), card("host.example:1", "r")];
+        let mut samples = vec![];
+        samples.extend(purposes.map(|purpose| bytes(|out| purpose.put(out))));
+        samples.extend(cards.map(|card| bytes(|out| card.put(out))));
+        samples
+    }
+
+    /// Bytes that are read say the same when they are written again.
+    #[test]
+    fn garbage_never_panics() {
+        let valid = samples();
+        let mut state = 0x5eed_u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut understood = 0;
+        for _ in 0..50_000 {
+            let mut garbage = valid[random() as usize % valid.len()].clone();
+            for _ in 0..random() % 4 {
+                let at = random() as usize % garbage.len();
+                garbage[at] ^= 1 << (random() % 8);
+            }
+            garbage.truncate(garbage.len() - (random() % 3 / 2) as usize);
+            let mut from = Reader(&garbage);
+            if let (Ok(card), true) = (Card::read(&mut from), from.0.is_empty()) {
+                assert_eq!(bytes(|out| card.put(out)), garbage);
+                understood += 1;
+            }
+            let mut from = Reader(&garbage);
+            if let (Ok(purpose), true) = (Purpose::read(&mut from), from.0.is_empty()) {
+                assert_eq!(bytes(|out| purpose.put(out)), garbage);
+                understood += 1;
+            }
+        }
+        assert!((5_000..45_000).contains(&understood), "{understood}");
+    }
+}

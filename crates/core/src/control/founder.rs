@@ -1,0 +1,211 @@
+//! The processes that wait at one that may found the group with them.
+use super::{Asks, CLAIM_FOR, Claim, Refusal, admits};
+use crate::ids::{MemberId, Time, VISITOR_IDS_FROM};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// The processes that wait at a founder.
+#[derive(Debug)]
+pub struct Founder {
+    digest: u64,
+    /// How many are needed to found the group, and how many it can be founded by.
+    members: u32,
+    room: u32,
+    /// The processes that wait among the same seeds.
+    asking: BTreeMap<MemberId, Waiter>,
+    /// Among which seeds this process founds it.
+    claim: Claim,
+    /// The processes that wait among others, and when they asked last.
+    unlike: BTreeMap<MemberId, Time>,
+    /// The processes that were here last, as those that wait were told.
+    present: Vec<(MemberId, u32)>,
+    /// A process has asked or gone since they were told.
+    changed: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    pid: u32,
+    asked: Time,
+}
+
+impl Founder {
+    /// One that founds a group of so many members, and has room for so many, with processes that have the same configuration.
+    pub fn new(digest: u64, members: u32, room: u32) -> Founder {
+        let (asking, claim, unlike, present, changed) = Default::default();
+        Founder { digest, members, room, asking, claim, unlike, present, changed }
+    }
+
+    /// The group is founded among these seeds, if it `founds` by this process. Processes that waited before ask again.
+    pub fn take_up(&mut self, founds: bool, claim: Claim, now: Time) {
+        if !founds || claim != self.claim {
+            self.asking.clear();
+            self.unlike.clear();
+        }
+        self.claim = claim;
+        self.unlike.retain(|_, asked| now.since(*asked) < CLAIM_FOR);
+        if claim.is_some() {
+            // A process that does not repeat its claim may be about to make another.
+            self.asking.retain(|_, waiter| now.since(waiter.asked) < CLAIM_FOR);
+        }
+    }
+
+    /// A process asks. Returns the answer, if it gets one at once: a refusal, or that it has to wait.
+    pub fn asked(&mut self, asks: &Asks, now: Time) -> Option<Option<Refusal>> {
+        let id = asks.id;
+        if !admits(self.digest, asks.config, asks.observer) {
+            return Some(Some(Refusal::Config(self.digest)));
+        }
+        if ![1, self.members].contains(&asks.members) {
+            return Some(Some(Refusal::Founders(self.members)));
+        }
+        if id.0 >= VISITOR_IDS_FROM {
+            // It only observes, and takes no part in the founding.
+            return Some(None);
+        }
+        if asks.seeds != self.claim {
+            // It may found a group, or be needed for another one. The answer keeps it from founding while this process is about to.
+            self.changed |= self.asking.remove(&id).is_some();
+            if self.unlike.contains_key(&id) || (self.unlike.len() as u32) < self.room {
+                self.unlike.insert(id, now);
+            }
+            return Some(None);
+        }
+        self.changed = true;
+        self.unlike.remove(&id);
+        if self.asking.contains_key(&id) || (self.asking.len() as u32) + 1 < self.room {
+            self.asking.insert(id, Waiter { pid: asks.pid, asked: now });
+        }
+        None
+    }
+
+    /// A process has gone.
+    pub fn forget(&mut self, id: MemberId) {
+        self.changed |= self.asking.remove(&id).is_some();
+        self.unlike.remove(&id);
+    }
+
+    /// Notes which processes are here, with this one. Returns them, and whether all that wait know that already; if not, they are to be told.
+    pub fn settle(&mut self, me: (MemberId, u32)) -> (Vec<(MemberId, u32)>, bool) {
+        let others = self.asking.iter().map(|(id, waiter)| (*id, waiter.pid));
+        let mut present: Vec<(MemberId, u32)> = others.chain([me]).collect();
+        present.sort_unstable();
+        let is_settled = !core::mem::take(&mut self.changed) && present == self.present;
+        self.present.clone_from(&present);
+        (present, is_settled)
+    }
+
+    /// The processes that wait among the same seeds.
+    pub fn waiting(&self) -> Vec<MemberId> {
+        self.asking.keys().copied().collect()
+    }
+
+    /// All that would found the group now, in order.
+    pub fn members(&self, me: MemberId) -> Vec<MemberId> {
+        let mut members: Vec<MemberId> = self.asking.keys().copied().chain([me]).collect();
+        members.sort_unstable();
+        members
+    }
+
+    /// The processes that were here last, as those that wait were told.
+    pub fn present(&self) -> &[(MemberId, u32)] {
+        &self.present
+    }
+
+    /// How many wait among other seeds.
+    pub fn unlike(&self) -> u32 {
+        self.unlike.len() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Instance;
+    use super::*;
+    use alloc::vec;
+    use core::num::NonZeroU64;
+
+    const START: Time = Time(0);
+    const ME: (MemberId, u32) = (MemberId(1), 1);
+
+    fn claim(number: u64) -> Claim {
+        NonZeroU64::new(number)
+    }
+
+    fn asks(id: u64, seeds: Claim) -> Asks {
+        let instance = Instance::Far(id.into());
+        Asks { id: MemberId(id), pid: 7, instance, config: 9, members: 2, observer: false, seeds, namesake: None }
+    }
+
+    fn ids<V>(map: &BTreeMap<MemberId, V>) -> Vec<u64> {
+        map.keys().map(|id| id.0).collect()
+    }
+
+    fn heard<const COUNT: usize>(founder: &mut Founder, asking: [(u64, Claim); COUNT]) -> (Vec<u64>, Vec<u64>) {
+        for (id, seeds) in asking {
+            founder.asked(&asks(id, seeds), START);
+        }
+        (ids(&founder.asking), ids(&founder.unlike))
+    }
+
+    #[test]
+    fn processes_with_other_seeds_get_an_answer_and_are_not_counted() {
+        let mut founder = Founder::new(9, 2, 10);
+        founder.take_up(true, claim(5), START);
+        assert_eq!(founder.asked(&asks(3, claim(6)), START), Some(None));
+        let first = [(2, claim(5)), (3, claim(6)), (4, None)];
+        assert_eq!(heard(&mut founder, first), (vec![2], vec![3, 4]));
+        // They change their minds.
+        let second = [(2, claim(6)), (3, claim(5)), (4, claim(5))];
+        assert_eq!(heard(&mut founder, second), (vec![3, 4], vec![2]));
+        founder.forget(MemberId(2));
+        assert_eq!(heard(&mut founder, []), (vec![3, 4], vec![]));
+        // So does this process. A process that waits among the same seeds has not repeated that yet.
+        founder.take_up(true, claim(6), START);
+        assert_eq!(heard(&mut founder, []), (vec![], vec![]));
+        // If each seed is one process, a process is not counted that takes it for several.
+        founder.take_up(true, None, START);
+        assert_eq!(heard(&mut founder, [(2, claim(6)), (3, None)]), (vec![3], vec![2]));
+        founder.take_up(false, None, START);
+        assert_eq!(heard(&mut founder, []), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_process_that_does_not_repeat_its_claim_waits_no_more() {
+        let mut founder = Founder::new(9, 2, 10);
+        founder.take_up(true, claim(5), START);
+        founder.asked(&asks(2, claim(5)), START);
+        founder.asked(&asks(3, claim(5)), START + CLAIM_FOR / 2);
+        founder.take_up(true, claim(5), START + CLAIM_FOR);
+        assert_eq!(founder.waiting(), [MemberId(3)]);
+    }
+
+    #[test]
+    fn processes_that_do_not_fit_are_refused() {
+        let mut founder = Founder::new(9, 2, 10);
+        let mut answer = |change: fn(&mut Asks)| {
+            let mut asks = asks(2, None);
+            change(&mut asks);
+            founder.asked(&asks, START)
+        };
+        assert_eq!(answer(|asks| asks.config = 8), Some(Some(Refusal::Config(9))));
+        assert_eq!(answer(|asks| asks.members = 3), Some(Some(Refusal::Founders(2))));
+        assert_eq!(answer(|asks| asks.id = MemberId(VISITOR_IDS_FROM)), Some(None));
+        assert_eq!(answer(|asks| asks.members = 1), None);
+    }
+
+    #[test]
+    fn all_that_wait_are_told_before_the_group_is_founded() {
+        let mut founder = Founder::new(9, 2, 2);
+        assert_eq!(founder.settle(ME), (vec![ME], false));
+        assert_eq!(founder.settle(ME), (vec![ME], true));
+        founder.asked(&asks(2, None), START);
+        // There is room for one.
+        founder.asked(&asks(3, None), START);
+        let both = vec![ME, (MemberId(2), 7)];
+        assert_eq!(founder.settle(ME), (both.clone(), false));
+        assert_eq!(founder.settle(ME), (both, true));
+        founder.forget(MemberId(2));
+        assert_eq!(founder.settle(ME), (vec![ME], false));
+    }
+}

@@ -1,0 +1,325 @@
+//! A view that is decided and has not begun here: until the rows of all its members are here, or do not come.
+use super::{ASK_EVERY, News, Request, Roster, admits};
+use crate::engine::Engine;
+use crate::ids::{MemberId, Rank, Time};
+use crate::view::View;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The pause between two looks at whether a view that begins is complete, beside being woken for it.
+pub const INSTALL_LOOK: Duration = Duration::from_millis(10);
+
+const _: () = assert!(INSTALL_LOOK.as_millis() < ASK_EVERY.as_millis());
+
+/// A view that is decided and has not begun here.
+#[derive(Debug)]
+pub struct Install {
+    engine: Engine,
+    view: Arc<View>,
+    since: Time,
+    /// When the missing members were looked for last.
+    looked: Time,
+    suspect_after: Option<Duration>,
+    /// Whether this process was in no view before.
+    is_first: bool,
+}
+
+/// A view that begins here.
+#[derive(Debug)]
+pub struct Begun {
+    /// Its engine.
+    pub engine: Engine,
+    /// The view.
+    pub view: Arc<View>,
+    /// The members whose rows are not here.
+    pub absent: BTreeSet<MemberId>,
+}
+
+impl Install {
+    /// The view of `engine`, for which the driver makes memory next, and then says that it is [prepared](Self::prepared).
+    pub(super) fn new<W>(
+        mut engine: Engine,
+        suspect_after: Option<Duration>,
+        roster: &mut Roster<W>,
+        is_first: bool,
+        now: Time,
+    ) -> Install {
+        engine.set_suspect_after(suspect_after.map(|after| after.as_nanos() as u64));
+        roster.expect(engine.view());
+        let view = Arc::new(engine.view().clone());
+        Install { engine, view, since: now, looked: now, suspect_after, is_first }
+    }
+
+    /// The first view of this process.
+    pub fn first<W>(engine: Engine, suspect_after: Option<Duration>, roster: &mut Roster<W>, now: Time) -> Install {
+        Install::new(engine, suspect_after, roster, true, now)
+    }
+
+    /// The view.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// Its engine, which is not polled yet.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The same, for wishes.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// The time since this member could begin it.
+    pub(super) fn age(&self, now: Time) -> Duration {
+        now.since(self.since)
+    }
+
+    /// This member's memory for the view is there: it goes to all others, and to those who follow.
+    pub fn prepared<W>(&mut self, roster: &mut Roster<W>, now: Time) {
+        self.since = now;
+        let observers = roster.observers().iter().copied().filter(|id| !self.view.members.contains(id));
+        let to: Vec<MemberId> = self.view.members.iter().copied().chain(observers).collect();
+        roster.hand_over(self.view.id, to);
+        roster.connect(&self.view);
+    }
+
+    /// The members that have not come and may still. `has_met` says whose rows come through libfabric, and can.
+    pub fn missing<W>(&self, roster: &Roster<W>, has_met: impl Fn(Rank) -> bool) -> Vec<MemberId> {
+        let others = (0..).map(Rank).zip(self.view.members.iter().copied()).filter(|(_, id)| *id != roster.me());
+        let never_comes = |id| roster.is_dead(id) || roster.never_begins(self.view.id, id);
+        let is_missing = |(rank, id): &(Rank, MemberId)| {
+            !roster.has_parts(self.view.id, *id) && !has_met(*rank) && !never_comes(*id)
+        };
+        others.filter(is_missing).map(|(_, id)| id).collect()
+    }
+
+    /// Whether no member has to be waited for any more. This member's own memory is on its way to all of its host then, if `has_sent_all`.
+    ///
+    /// The driver shows meanwhile that this member lives ([`Engine::show_life`]): members that have begun the view already would suspect it before it
+    /// suspects those that keep it waiting.
+    pub fn look<W>(
+        &mut self,
+        roster: &mut Roster<W>,
+        has_sent_all: bool,
+        has_met: impl Fn(Rank) -> bool,
+        now: Time,
+    ) -> bool {
+        let missing = self.missing(roster, has_met);
+        // Members of other hosts see no life of this one before the view begins here. Rows that are missing may come later.
+        let late = self.suspect_after.is_some_and(|after| now.since(self.since) >= after / 2);
+        if (late && !self.is_first) || (has_sent_all && (late || missing.is_empty())) {
+            return true;
+        }
+        if now.since(self.looked) >= INSTALL_LOOK {
+            self.looked = now;
+            // A member that has not come may end before its memory is here.
+            roster.seek(&missing);
+            // Streams may have failed.
+            roster.connect(&self.view);
+        }
+        false
+    }
+
+    /// Shows that this member lives, in its row of the view.
+    pub fn show_life(&mut self, store: impl FnOnce(u64, u64)) {
+        self.engine.show_life(store);
+    }
+
+    /// Whether `id` is a member of the view.
+    pub fn has(&self, id: MemberId) -> bool {
+        self.view.rank_of(id).is_some()
+    }
+
+    /// Takes in what has happened before the first view of this process begins, and answers processes with the same configuration, of this
+    /// `digest`, that ask: they may not have heard of the view yet.
+    pub fn attend<W>(&self, news: &News, digest: u64, roster: &mut Roster<W>) {
+        match news {
+            News::Requests { from, what: Request::View, .. } => roster.tell_view(&self.view, [*from]),
+            News::Asks(asks) if asks.namesake.is_none() && admits(digest, asks.config, asks.observer) => {
+                let is_in = self.has(asks.id);
+                if is_in && (!self.may_be_told(asks.id, roster) || !roster.is_instance(asks.id, asks.instance)) {
+                    return;
+                }
+                if asks.observer && !is_in {
+                    roster.add_observer(asks.id);
+                }
+                self.hand_over_to(asks.id, roster);
+            }
+            _ => {}
+        }
+    }
+
+    fn may_be_told<W>(&self, id: MemberId, roster: &Roster<W>) -> bool {
+        !roster.is_far(id) || roster.is_new(self.view.id, id)
+    }
+
+    /// A process has to be told again: it asks, though it is in, or follows.
+    pub fn hand_over_to<W>(&self, id: MemberId, roster: &mut Roster<W>) {
+        roster.tell_view(&self.view, [id]);
+        roster.hand_over(self.view.id, [id]);
+    }
+
+    /// The view begins, with the rows of these members; it waits for no other. A member whose row is not here has a row of zeros, which may come later.
+    pub fn begin<W>(mut self, here: &BTreeSet<MemberId>, roster: &mut Roster<W>, now: Time) -> Begun {
+        let mut absent = BTreeSet::new();
+        let view = Arc::clone(&self.view);
+        for (rank, id) in view.ranks().zip(view.members.iter().copied()).filter(|(_, id)| *id != roster.me()) {
+            if roster.never_begins(self.view.id, id) {
+                self.engine.member_died(rank);
+            }
+            match (here.contains(&id), roster.is_dead(id)) {
+                (true, true) => self.engine.member_died(rank),
+                // It may have come to others, and have agreed with them on a view without this member.
+                (false, true) => self.engine.member_gone(rank),
+                (_, false) => {}
+            }
+            if !here.contains(&id) {
+                absent.insert(id);
+            }
+        }
+        roster.begin(&view, now);
+        // By the processes that have asked by now, and have not gone.
+        self.engine.set_observed(!roster.observers().is_empty());
+        Begun { engine: self.engine, view, absent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Address, Book, Card, Letter, Me, Order, Seeds};
+    use crate::view::{SubgroupSpec, View};
+    use crate::{Ablation, ViewId};
+    use alloc::vec;
+
+    const NOW: Time = Time(0);
+
+    fn view(id: u64, members: &[u64]) -> View {
+        let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
+        let all: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
+        let spec = SubgroupSpec { members: all.clone(), senders: all, ..SubgroupSpec::of_everyone("all") };
+        View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec] }
+    }
+
+    fn at(name: &str) -> Address {
+        alloc::format!("{name}:1").parse().unwrap()
+    }
+
+    /// That of member 1 of a group, on host 0.
+    fn roster() -> Roster<()> {
+        let mine = Card { id: MemberId(1), host: 0, address: at("a"), rack: None };
+        let book = Book::new(mine, Seeds::new(vec![], None, at("a")), true);
+        let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
+        let mut roster = Roster::new(me, Some(book));
+        roster.set_incarnation(7);
+        roster
+    }
+
+    fn install(view: View, after: Option<Duration>, roster: &mut Roster<()>) -> Install {
+        let engine = Engine::new(view, Rank(0), Ablation::default()).unwrap();
+        let mut install = Install::first(engine, after, roster, NOW);
+        install.prepared(roster, NOW);
+        install
+    }
+
+    fn far(id: u64, name: &str) -> Card {
+        Card { id: MemberId(id), host: 100 + u128::from(id), address: at(name), rack: None }
+    }
+
+    fn asks(id: u64, name: &str, process: u128, roster: &mut Roster<()>) -> News {
+        let letter = Letter::Ask {
+            from: MemberId(id),
+            pid: 7,
+            birth: Default::default(),
+            config: 4,
+            members: 1,
+            observer: false,
+            address: Some(at(name)),
+            rack: None,
+            seeds: None,
+        };
+        roster.hear(letter, Some((far(id, name), process)), &[], NOW);
+        roster.take_news().pop().unwrap()
+    }
+
+    /// Whether a process that asks from `name` is told of the view.
+    fn is_told(install: &Install, id: u64, name: &str, roster: &mut Roster<()>) -> bool {
+        while roster.next_order().is_some() {}
+        let news = asks(id, name, id.into(), roster);
+        install.attend(&news, 4, roster);
+        let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
+        orders.iter().any(|order| matches!(order, Order::Far { letter: Letter::View { .. }, .. }))
+    }
+
+    /// Members that have begun see no life of a member of another host that has not, and suspect it soon. Missing rows may come later.
+    #[test]
+    fn a_member_begins_without_missing_rows_before_it_is_suspected() {
+        let after = Duration::from_secs(80);
+        for members in [&[1, 2][..], &[1, 2, 3]] {
+            let mut roster = roster();
+            roster.begin(&view(1, members), NOW);
+            asks(3, "c", 3, &mut roster);
+            let mut install = install(view(2, members), Some(after), &mut roster);
+            // It is waited for no more.
+            roster.note_stopped(MemberId(3), 7, ViewId(1));
+            for (at, begins) in [(0, false), (20, false), (39, false), (40, true)] {
+                let now = NOW + Duration::from_secs(at);
+                assert_eq!(install.look(&mut roster, true, |_| false, now), begins, "after {at} s");
+            }
+            assert!(!install.look(&mut roster, false, |_| false, NOW + 2 * after), "its memory has not left");
+        }
+    }
+
+    /// A process that asks with the id of a member of another host has come after that member, or is it; only one that was not in the view before needs
+    /// to be told again.
+    #[test]
+    fn between_two_views_only_newcomers_of_other_hosts_are_told_of_the_next() {
+        let mut roster = roster();
+        roster.begin(&view(1, &[1, 5]), NOW);
+        let install = install(view(2, &[1, 5, 6]), None, &mut roster);
+        for (id, told) in [(5, false), (6, true)] {
+            assert_eq!(is_told(&install, id, "b", &mut roster), told, "member {id}");
+        }
+    }
+
+    /// They may have the same pid: so they do here.
+    #[test]
+    fn between_two_views_a_newcomer_of_another_host_is_told_from_one_that_has_its_id() {
+        let mut roster = roster();
+        roster.begin(&view(1, &[1]), NOW);
+        let install = install(view(2, &[1, 6]), None, &mut roster);
+        assert!(is_told(&install, 6, "first", &mut roster));
+        let News::Asks(second) = asks(6, "second", 9, &mut roster) else { unreachable!() };
+        assert_eq!(second.namesake, Some(at("second")));
+        assert_eq!(roster.book().unwrap().far(MemberId(6)), Some(&at("first")));
+    }
+
+    /// A founder that dies before the first view begins. Letters to it would be kept, and the view would wait for them.
+    #[test]
+    fn nothing_is_handed_to_a_member_that_is_dead() {
+        let mut roster = roster();
+        let near = Card { host: 0, ..far(6, "near") };
+        let birth = Default::default();
+        let ask = Letter::Ask {
+            from: MemberId(6),
+            pid: 8,
+            birth,
+            config: 4,
+            members: 1,
+            observer: false,
+            address: Some(near.address),
+            rack: None,
+            seeds: None,
+        };
+        roster.hear(ask, None, &[], NOW);
+        roster.watched_ended(MemberId(6));
+        while roster.next_order().is_some() {}
+        let mut install = install(view(1, &[1, 6]), None, &mut roster);
+        let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
+        assert!(!orders.iter().any(|order| matches!(order, Order::HandOver { .. })), "{orders:?}");
+        assert!(install.look(&mut roster, true, |_| false, NOW));
+    }
+}

@@ -1,0 +1,219 @@
+//! The processes that ask a member for admission, and the moment when the leader admits them.
+//!
+//! A view for each of many processes would keep the group busy with view changes, and the learners with following them. So a process that
+//! asks waits for the learners that have begun to follow and have yet to ask. Without learners it is admitted after a millisecond.
+//!
+//! [`Joins`] has no I/O: time is an argument. It does not know who is the leader: the caller asks for the [`due`](Joins::due) processes
+//! only there.
+use crate::ids::{MemberId, Time, VISITOR_IDS_FROM};
+use crate::view::View;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// How long the leader collects the processes that ask, if it expects no others.
+const QUIET: Duration = Duration::from_millis(1);
+/// The longest wait of a process that asks, and the longest time for which one learner delays others.
+const COLLECT_MAX: Duration = Duration::from_secs(2);
+/// The interval at which the expected learners are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The processes that want to join.
+#[derive(Debug, Default)]
+pub struct Joins {
+    asking: BTreeSet<MemberId>,
+    /// When the first of them asked, and the newest.
+    since: Option<(Time, Time)>,
+    /// The learners that have not asked yet, and when each began.
+    learning: BTreeMap<MemberId, Time>,
+    looked: Option<Time>,
+    /// The processes that were passed on to the engine.
+    admitted: BTreeSet<MemberId>,
+}
+
+impl Joins {
+    /// True if a process asks and was not admitted.
+    pub fn is_pending(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// True if a process asks and no other is expected.
+    pub fn is_complete(&self) -> bool {
+        self.is_pending() && self.learning.is_empty()
+    }
+
+    /// Returns the processes that ask.
+    pub fn asking(&self) -> impl Iterator<Item = MemberId> {
+        self.asking.iter().copied()
+    }
+
+    /// Notes that `id` has begun to follow. It will ask when it has learned enough.
+    pub fn expect(&mut self, id: MemberId, now: Time) {
+        // Learners that have used up their time delay no process any more.
+        self.learning.retain(|_, came| *came + COLLECT_MAX > now);
+        if id.0 < VISITOR_IDS_FROM && !self.admitted.contains(&id) && !self.asking.contains(&id) {
+            self.learning.entry(id).or_insert(now);
+        }
+    }
+
+    /// Notes that `id` asks for admission.
+    pub fn ask(&mut self, id: MemberId, now: Time) {
+        self.learning.remove(&id);
+        if self.admitted.contains(&id) || !self.asking.insert(id) {
+            return;
+        }
+        let first = self.since.map_or(now, |(first, _)| first);
+        self.since = Some((first, now));
+    }
+
+    /// Forgets `id`: its process has ended or can't be reached.
+    pub fn forget(&mut self, id: MemberId) {
+        self.learning.remove(&id);
+        self.asking.remove(&id);
+        self.admitted.remove(&id);
+        if self.asking.is_empty() {
+            self.since = None;
+        }
+    }
+
+    fn due_at(&self) -> Option<Time> {
+        let (first, newest) = self.since?;
+        let expected = self.learning.values().max().map(|came| *came + COLLECT_MAX);
+        let quiet = newest + QUIET;
+        Some(expected.map_or(quiet, |expected| expected.max(quiet)).min(first + COLLECT_MAX))
+    }
+
+    /// Returns the time until the next call of [`due`](Self::due) or [`expected`](Self::expected); `None` if no process asks.
+    pub fn patience(&self, now: Time) -> Option<Duration> {
+        let left = self.due_at()?.since(now);
+        Some(if self.learning.is_empty() { left } else { left.min(LOOK_EVERY) })
+    }
+
+    /// Returns, at intervals, the learners that delay other processes. The caller [forgets](Self::forget) those that have ended.
+    pub fn expected(&mut self, now: Time) -> Vec<MemberId> {
+        if self.since.is_none() || self.learning.is_empty() || self.looked.is_some_and(|at| now < at + LOOK_EVERY) {
+            return vec![];
+        }
+        self.looked = Some(now);
+        self.learning.keys().copied().collect()
+    }
+
+    /// Returns the processes to admit now.
+    pub fn due(&mut self, now: Time) -> Vec<MemberId> {
+        if self.due_at().is_none_or(|at| at > now) {
+            return vec![];
+        }
+        self.all()
+    }
+
+    /// Returns all processes that ask: a view that begins anyway admits them.
+    pub fn all(&mut self) -> Vec<MemberId> {
+        self.since = None;
+        let all: Vec<MemberId> = core::mem::take(&mut self.asking).into_iter().collect();
+        self.admitted.extend(&all);
+        all
+    }
+
+    /// Returns the processes that were passed on to an engine and are in no view yet.
+    pub fn admitted(&self) -> impl Iterator<Item = MemberId> {
+        self.admitted.iter().copied()
+    }
+
+    /// Notes that `view` has begun. Its members ask no more, whichever member admitted them.
+    pub fn begin(&mut self, view: &View) {
+        let is_outside = |id: &MemberId| !view.members.contains(id);
+        self.admitted.retain(is_outside);
+        self.learning.retain(|id, _| is_outside(id));
+        self.asking.retain(is_outside);
+        if self.asking.is_empty() {
+            self.since = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ViewId;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn joins() -> (Joins, Time) {
+        (Joins::default(), Time(0))
+    }
+
+    fn view<const COUNT: usize>(ids: [u64; COUNT]) -> View {
+        View { id: ViewId(1), members: ids.map(MemberId).to_vec(), nonvoters: vec![], subgroups: vec![] }
+    }
+
+    #[test]
+    fn a_single_process_is_admitted_at_once() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(4), now);
+        assert_eq!(joins.patience(now), None);
+        joins.ask(MemberId(4), now);
+        assert_eq!(joins.patience(now), Some(QUIET));
+        assert_eq!(joins.due(now), []);
+        assert_eq!(joins.due(now + QUIET), [MemberId(4)]);
+        // It may ask again before its view begins.
+        joins.ask(MemberId(4), now + QUIET);
+        assert_eq!(joins.due(now + COLLECT_MAX), []);
+        assert_eq!(joins.admitted().collect::<Vec<_>>(), [MemberId(4)]);
+    }
+
+    #[test]
+    fn a_process_that_asks_waits_for_learners() {
+        let (mut joins, now) = joins();
+        for id in 4..=6 {
+            joins.expect(MemberId(id), now);
+        }
+        joins.ask(MemberId(5), now);
+        assert!(!joins.is_complete());
+        assert_eq!(joins.due(now + 100 * MS), []);
+        assert_eq!(joins.expected(now + 100 * MS), [MemberId(4), MemberId(6)]);
+        joins.ask(MemberId(4), now + 200 * MS);
+        joins.forget(MemberId(6));
+        assert!(joins.is_complete());
+        assert_eq!(joins.due(now + 200 * MS + QUIET), [MemberId(4), MemberId(5)]);
+    }
+
+    #[test]
+    fn waits_are_bounded_for_each_process_and_each_learner() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(4), now);
+        joins.ask(MemberId(5), now + (COLLECT_MAX - 10 * MS));
+        assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
+        assert_eq!(joins.due(now + COLLECT_MAX), [MemberId(5)]);
+
+        let (mut joins, now) = self::joins();
+        joins.expect(MemberId(4), now);
+        joins.ask(MemberId(5), now);
+        // They keep coming.
+        joins.expect(MemberId(6), now + (COLLECT_MAX - MS));
+        assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
+        assert_eq!(joins.due(now + COLLECT_MAX), [MemberId(5)]);
+    }
+
+    #[test]
+    fn visitors_never_ask_and_are_not_waited_for() {
+        let (mut joins, now) = joins();
+        joins.expect(MemberId(VISITOR_IDS_FROM), now);
+        joins.ask(MemberId(4), now);
+        assert_eq!(joins.due(now + QUIET), [MemberId(4)]);
+    }
+
+    #[test]
+    fn a_view_forgets_the_processes_that_it_admits() {
+        let (mut joins, now) = joins();
+        for id in 4..=6 {
+            joins.ask(MemberId(id), now);
+        }
+        joins.begin(&view([1, 4, 5]));
+        assert_eq!(joins.asking().collect::<Vec<_>>(), [MemberId(6)]);
+        // It has waited for long enough.
+        assert_eq!(joins.due(now + QUIET), [MemberId(6)]);
+        joins.begin(&view([1, 6]));
+        assert!(!joins.is_pending() && joins.admitted().next().is_none());
+    }
+}

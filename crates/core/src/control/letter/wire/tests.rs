@@ -1,0 +1,193 @@
+use super::*;
+use alloc::string::String;
+
+fn wanted(count: u64) -> Vec<Wanted> {
+    let wanted = |number| Wanted { subgroup: SubgroupId(3), sender: Rank(number as u32), number: number << 40 };
+    (0..count).map(wanted).collect()
+}
+
+fn samples() -> Vec<Letter> {
+    let (view, from, incarnation) = (ViewId(7), MemberId(3), u128::MAX - 5);
+    let birth = Birth { namespace: 1 << 32, started: 99 };
+    let present = |count: u64| (0..count).map(|i| (MemberId(i << 40), i as u32)).collect();
+    vec![
+        Letter::Parts { incarnation, view, from, pid: 4242, birth, event: false, rack: None },
+        Letter::Parts {
+            incarnation,
+            view,
+            from,
+            pid: 1,
+            birth,
+            event: true,
+            rack: Some("r".repeat(64).parse().unwrap()),
+        },
+        Letter::Ask {
+            from,
+            pid: 1,
+            birth,
+            config: 0xfeed,
+            members: 2,
+            observer: true,
+            address: None,
+            rack: None,
+            seeds: None,
+        },
+        Letter::Ask {
+            from,
+            pid: u32::MAX,
+            birth: Birth::default(),
+            config: u64::MAX,
+            members: 0,
+            observer: false,
+            address: Some("[fd00::7]:7411".parse().unwrap()),
+            rack: Some("row-1".parse().unwrap()),
+            seeds: Some(NonZeroU64::MAX),
+        },
+        Letter::Refused { why: Refusal::Version(9) },
+        Letter::Refused { why: Refusal::Config(u64::MAX) },
+        Letter::Refused { why: Refusal::Founders(3) },
+        Letter::Refused { why: Refusal::Full(64) },
+        Letter::Refused { why: Refusal::NoState },
+        Letter::Refused { why: Refusal::InUse(MemberId(u64::MAX)) },
+        Letter::Wait { members: 2, leader: from, blocked: true, present: present(0) },
+        Letter::Wait { members: 1024, leader: from, blocked: false, present: present(MEMBERS_MAX as u64) },
+        Letter::View { incarnation, view, from, bytes: 1 << 40 },
+        Letter::Founding { from, nonce: 9, config: 3, words: vec![] },
+        Letter::Founding { from, nonce: u32::MAX, config: 0, words: vec![u64::MAX - 3; FOUNDING_WORDS_MAX] },
+        Letter::Request { from, reply: 99, what: Request::Status },
+        Letter::Request { from, reply: 99, what: Request::Leave },
+        Letter::Request { from, reply: 99, what: Request::Evict(MemberId(5)) },
+        Letter::Answer { reply: 99, bytes: 12 },
+        Letter::Request { from, reply: 9, what: Request::State },
+        Letter::Request { from, reply: 0, what: Request::Forget },
+        Letter::Request { from, reply: 0, what: Request::View },
+        Letter::Request { from, reply: 0, what: Request::Stopped { incarnation, view } },
+        Letter::State { view, from },
+        Letter::Bulk { incarnation, view, from, number: u64::MAX - 1 },
+        Letter::Want { incarnation, view, from, reply: 7, objects: vec![] },
+        Letter::Want { incarnation, view, from, reply: u64::MAX, objects: wanted(WANTED_MAX as u64) },
+        Letter::Objects { from, reply: 1 << 50 },
+        Letter::Port { incarnation, view, from, address: PortAddress::new(&[7; 68]).unwrap() },
+        Letter::Port { incarnation, view, from, address: PortAddress::new(&[9; 5]).unwrap() },
+    ]
+}
+
+#[test]
+fn every_letter_survives_the_trip() {
+    for letter in samples() {
+        let bytes = letter.encode();
+        assert!(bytes.len() <= LETTER_BYTES_MAX);
+        assert_eq!(Letter::decode(&bytes), Ok(letter));
+    }
+}
+
+#[test]
+fn every_cut_and_every_addition_is_noticed() {
+    for letter in samples() {
+        let mut bytes = letter.encode();
+        for cut in 0..bytes.len() {
+            let expected = if cut < 8 { WireError::Magic } else { WireError::Short };
+            assert_eq!(Letter::decode(&bytes[..cut]), Err(expected), "{letter:?} cut to {cut}");
+        }
+        bytes.push(0);
+        assert_eq!(Letter::decode(&bytes), Err(WireError::Long { extra: 1 }));
+    }
+}
+
+#[test]
+fn no_more_are_told_than_a_letter_takes() {
+    let present: Vec<_> = (0..MEMBERS_MAX as u64 + 5).map(|i| (MemberId(i), 1)).collect();
+    let sent = Letter::Wait { members: 1, leader: MemberId(0), blocked: false, present: present.clone() };
+    let received =
+        Letter::Wait { members: 1, leader: MemberId(0), blocked: false, present: present[..MEMBERS_MAX].to_vec() };
+    assert_eq!(Letter::decode(&sent.encode()), Ok(received));
+    let want = |objects| Letter::Want { incarnation: 1, view: ViewId(2), from: MemberId(3), reply: 4, objects };
+    let most = wanted(WANTED_MAX as u64);
+    let mut bytes = want(wanted(WANTED_MAX as u64 + 1)).encode();
+    assert_eq!(Letter::decode(&bytes), Ok(want(most)));
+    bytes[56] += 1;
+    assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "number of objects" }));
+}
+
+#[test]
+fn wrong_fields_are_named() {
+    let (from, address, rack, seeds) = (MemberId(1), None, None, None);
+    let birth = Birth::default();
+    let ask = Letter::Ask { from, pid: 1, birth, config: 1, members: 1, observer: true, address, rack, seeds };
+    let mut bytes = ask.encode();
+    bytes[56] = 2;
+    assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "wish to observe" }), "{bytes:?}");
+    bytes[12] = 77;
+    assert_eq!(Letter::decode(&bytes), Err(WireError::Kind { got: 77 }));
+}
+
+#[test]
+fn other_versions_can_ask_and_refuse_and_nothing_else() {
+    for letter in samples() {
+        assert_eq!(stranger(&letter.encode()), None);
+        let mut bytes = letter.encode_as(VERSION + 1);
+        assert_eq!(Letter::decode(&bytes), Err(WireError::Version { got: VERSION + 1 }));
+        // Whatever they have after the header.
+        bytes.truncate(16);
+        let expected = match letter {
+            Letter::Ask { .. } | Letter::Request { .. } => Stranger::Asks,
+            Letter::Refused { .. } => Stranger::Refuses { version: VERSION + 1 },
+            _ => Stranger::Else,
+        };
+        assert_eq!(stranger(&bytes), Some(expected));
+    }
+    assert_eq!(stranger(b"spndmail"), None);
+    assert_eq!(stranger(b"GET / HTTP/1.1\r\n"), None);
+}
+
+/// Decoding returns a letter that encodes to the same meaning, or an error.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the harness of cargo test passes no arguments on")]
+fn garbage_letters_never_panic() {
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed_u64);
+    std::println!("replay: SEED={seed} cargo test -p spindle-core garbage_letters_never_panic");
+    let mut state = seed | 1;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let valid: Vec<_> = samples().iter().map(Letter::encode).filter(|bytes| bytes.len() < 200).collect();
+    let mut understood = 0_u32;
+    for i in 0..100_000_u32 {
+        let mut bytes = if i % 4 == 0 {
+            let length = random() % 200;
+            (0..length).map(|_| random() as u8).collect()
+        } else {
+            valid[random() as usize % valid.len()].clone()
+        };
+        for _ in 0..random() % 4 {
+            let at = random() as usize % bytes.len().max(1);
+            match bytes.get_mut(at) {
+                Some(byte) => *byte ^= 1 << (random() % 8),
+                None => bytes.push(random() as u8),
+            }
+        }
+        stranger(&bytes);
+        if let Ok(letter) = Letter::decode(&bytes) {
+            // An address can be written in more ways than one.
+            assert_eq!(Letter::decode(&letter.encode()), Ok(letter));
+            understood += 1;
+        }
+    }
+    // Most were a valid letter with up to three bits turned.
+    assert!((10_000..90_000).contains(&understood), "{understood}");
+}
+
+/// Each line is the length of a sample's bytes and their FNV-1a digest: peers of this version send nothing else.
+#[test]
+fn bytes_are_those_of_this_version() {
+    let digest = |bytes: &[u8]| {
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+    };
+    let line = |bytes: Vec<u8>| std::format!("{} {:016x}\n", bytes.len(), digest(&bytes));
+    let found: String = samples().iter().map(|letter| line(letter.encode())).collect();
+    assert_eq!(found, include_str!("../../../../tests/golden/letters.txt"));
+}

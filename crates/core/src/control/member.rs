@@ -1,0 +1,610 @@
+//! A member of a group, from view to view: who joins, who is suspected and why, when the next view begins, and when this member is out.
+//!
+//! The driver polls the [engine](Member::engine) with the memory of the view, tells the member what has happened, and carries out
+//! the orders of its [`Roster`]. One view leads to the next like this:
+//!
+//! 1. The engine says that the view has ended: [`Member::end_view`] makes an [`Install`]. The driver makes this member's row in the next view, and says
+//!    that it is [prepared](Install::prepared).
+//! 2. [`Member::look`] says when the view begins. The driver takes the rows that have come ([`Roster::take_part`]), and
+//! 3. [`Member::begin`] goes on in it, with the rows that are sound.
+use super::{
+    ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, Redials, Refusal, Request, Roster, admits,
+};
+use crate::engine::{Engine, State};
+use crate::ids::{MemberId, Rank, Time, ViewId};
+use crate::layout::membership;
+use crate::limits;
+use crate::table::Rows;
+use crate::view::View;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use tracing::{debug, info};
+
+/// The target of events of views.
+const TARGET: &str = "spindle::view";
+/// So many of the oldest members tell a view to the processes that join it.
+const TELLERS: u32 = 3;
+
+/// Reads words of a row in the view before.
+pub type Words = Box<dyn Fn(Rank, u64) -> u64 + Send>;
+
+/// What all members have configured alike, as far as it matters here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// The digest of all of it.
+    pub digest: u64,
+    /// The silence that is suspected, if it is.
+    pub suspect_after: Option<Duration>,
+}
+
+/// What the driver has to do about news.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// A request is to be answered with the state of this member.
+    Answer {
+        /// The process.
+        to: MemberId,
+        /// To be repeated in the answer.
+        reply: u64,
+    },
+    /// A process wants the state of this member's application.
+    State(MemberId),
+    /// A view without this member was decided.
+    Evicted,
+    /// Something that does not concern the membership.
+    Other(News),
+}
+
+/// How far a member is that wants to go, in whatever view it is agreed on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Leaving {
+    No,
+    /// It has something of earlier views to send again first.
+    Wanted,
+    /// It waits until what it had sent by then, as the engine counts, is delivered everywhere.
+    Waits(Vec<u64>),
+    /// The others are asked to go on without it.
+    Asked,
+}
+
+/// A member of a group.
+pub struct Member {
+    engine: Engine,
+    view: Arc<View>,
+    terms: Terms,
+    /// The next view, once this one has ended.
+    next: Option<Install>,
+    joins: Joins,
+    redials: Redials,
+    /// Members of this view that were suspected because their connections told of their end.
+    told_ended: BTreeSet<MemberId>,
+    /// Members of the view whose rows never came here.
+    absent: BTreeSet<MemberId>,
+    /// The view before and its rows, if some of this one have not come.
+    before: Option<(Arc<View>, Words)>,
+    /// Members that have to go, until a view without them has begun: an eviction was requested.
+    evicting: BTreeSet<MemberId>,
+    leaving: Leaving,
+    /// When the members were looked for last without which the view can't change.
+    looked: Time,
+    /// When others were asked last whether they go on without this member.
+    asked: Time,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("engine", &self.engine).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// A member whose first view begins.
+    pub fn new<W>(begun: Begun, terms: Terms, roster: &Roster<W>, now: Time) -> Member {
+        let Begun { engine, view, absent } = begun;
+        let (told_ended, evicting) = Default::default();
+        let mut member = Member {
+            engine,
+            view,
+            terms,
+            next: None,
+            joins: Joins::default(),
+            redials: Redials::new(terms.suspect_after),
+            told_ended,
+            absent,
+            before: None,
+            evicting,
+            leaving: Leaving::No,
+            looked: now,
+            asked: now,
+        };
+        member.begin_redials(roster, now);
+        let (me, view, members) = (roster.me().0, member.view.id.0, &member.view.members);
+        info!(target: TARGET, me, view, members = ?ids(members), absent = ?ids(&member.absent), "first view begins");
+        member
+    }
+
+    /// The engine of the newest view that has begun here.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The same, to be polled.
+    #[inline]
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// The engine of the view that is about to begin, or of the newest that has, for wishes: that of a view that is over is asked nothing any more.
+    pub fn newest_engine_mut(&mut self) -> &mut Engine {
+        match &mut self.next {
+            Some(next) => next.engine_mut(),
+            None => &mut self.engine,
+        }
+    }
+
+    /// The newest view that has begun here.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// The view that is about to begin.
+    pub fn next(&self) -> Option<&Install> {
+        self.next.as_ref()
+    }
+
+    /// The same, to be prepared.
+    pub fn next_mut(&mut self) -> Option<&mut Install> {
+        self.next.as_mut()
+    }
+
+    /// The processes that wait to be let in.
+    pub fn joins(&self) -> &Joins {
+        &self.joins
+    }
+
+    fn is_in_next(&self, id: MemberId) -> bool {
+        self.next.as_ref().is_some_and(|next| next.has(id))
+    }
+
+    fn rank_of(&self, id: MemberId) -> Option<Rank> {
+        self.view.rank_of(id)
+    }
+
+    /// Takes in what has happened. `rows` are those of the view.
+    pub fn hear<W>(&mut self, news: News, rows: &impl Rows, roster: &mut Roster<W>, now: Time) -> Option<Heard> {
+        match news {
+            News::Died(id) => {
+                self.joins.forget(id);
+                self.died(id, roster);
+            }
+            // A member's streams tell what has become of it.
+            News::Lost(id) if self.rank_of(id).is_none() => {
+                self.joins.forget(id);
+                roster.forget_observer(id);
+            }
+            News::Lost(_) => {}
+            News::Asks(asks) => self.asked(asks, rows, roster, now),
+            News::Requests { from, reply, what } => return self.requested(from, reply, what, roster),
+            News::View { incarnation, view, decision } => return self.hear_of(incarnation, &view, decision, roster),
+            other => return Some(Heard::Other(other)),
+        }
+        None
+    }
+
+    /// A process wants to join, or to follow.
+    fn asked<W>(&mut self, asks: Asks, rows: &impl Rows, roster: &mut Roster<W>, now: Time) {
+        let id = asks.id;
+        if !admits(self.terms.digest, asks.config, asks.observer) {
+            let why = Refusal::Config(self.terms.digest);
+            return roster.post_at(asks.namesake, id, Letter::Refused { why });
+        }
+        if let Some(address) = asks.namesake.clone() {
+            // If that is a member it has to go first; while it is heard of it does not go.
+            let rank = self.rank_of(id).filter(|rank| !self.engine.suspects(*rank));
+            let heartbeat = rank.map(|rank| rows.load(rank, membership::HEARTBEAT));
+            let wait = self.told_to_wait(roster);
+            let answer = roster.turn_away(&asks, heartbeat, wait, now);
+            return roster.post_at(Some(address), id, answer);
+        }
+        let is_in = self.rank_of(id).is_some();
+        if (is_in || self.is_in_next(id)) && !roster.is_instance(id, asks.instance) {
+            // Its predecessor has to go first, and it asks again.
+            return self.wait(id, roster);
+        }
+        if is_in && roster.is_far(id) {
+            // A process that missed its beginning is too late for it; and one that has come after a member of the same id must have no part in it.
+            return self.wait(id, roster);
+        }
+        if let Some(next) = self.next.as_ref().filter(|next| next.has(id)) {
+            return next.hand_over_to(id, roster);
+        }
+        if is_in {
+            roster.tell_view(&self.view, [id]);
+            return roster.hand_over(self.view.id, [id]);
+        }
+        if asks.observer {
+            return self.let_follow(id, roster, now);
+        }
+        if self.view.members.len() >= limits::MEMBERS_MAX {
+            return roster.post(id, Letter::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
+        }
+        self.joins.ask(id, now);
+        self.wait(id, roster);
+    }
+
+    fn let_follow<W>(&mut self, id: MemberId, roster: &mut Roster<W>, now: Time) {
+        if roster.add_observer(id) {
+            self.joins.expect(id, now);
+        }
+        match &self.next {
+            Some(next) => next.hand_over_to(id, roster),
+            None => {
+                self.engine.set_observed(true);
+                roster.tell_view(&self.view, [id]);
+                roster.hand_over(self.view.id, [id]);
+            }
+        }
+    }
+
+    fn told_to_wait<W>(&self, roster: &Roster<W>) -> Letter {
+        let blocked = self.engine.is_blocked();
+        let is_here = |rank: &Rank| !(blocked && self.engine.suspects(*rank));
+        let ids = self.view.ranks().filter(is_here).map(|rank| self.view.members[rank.index()]);
+        let present = ids.map(|id| (id, roster.pid(id))).collect();
+        let leader = self.view.members[self.engine.leader().index()];
+        Letter::Wait { members: self.view.members.len() as u32, leader, blocked, present }
+    }
+
+    /// Tells a process that wants to join who is there.
+    fn wait<W>(&self, id: MemberId, roster: &mut Roster<W>) {
+        let wait = self.told_to_wait(roster);
+        roster.post(id, wait);
+        if roster.book().is_some() && self.rank_of(id).is_none() {
+            // It finds no member in a directory, or not those on other hosts, and has to ask the leader, too.
+            roster.tell_view(&self.view, [id]);
+        }
+    }
+
+    /// Another process wants something.
+    fn requested<W>(&mut self, from: MemberId, reply: u64, what: Request, roster: &mut Roster<W>) -> Option<Heard> {
+        match what {
+            Request::Leave => {
+                self.leave();
+            }
+            Request::State => return Some(Heard::State(from)),
+            Request::Forget => {
+                self.joins.forget(from);
+                roster.forget_observer(from);
+                return None;
+            }
+            Request::Evict(id) => self.evict(id, roster.me()),
+            Request::View => {
+                let newest = self.next.as_ref().map_or(&self.view, Install::view);
+                roster.tell_view(newest, [from]);
+                return None;
+            }
+            Request::Stopped { incarnation, view } => {
+                self.has_stopped(from, incarnation, view, roster);
+                return None;
+            }
+            _ => {}
+        }
+        Some(Heard::Answer { to: from, reply })
+    }
+
+    /// The group has to go on without `id`: from this view on, or from the next if it ends already or this one has.
+    fn evict(&mut self, id: MemberId, me: MemberId) {
+        let rank = self.rank_of(id);
+        if id == me || (rank.is_none() && !self.is_in_next(id)) {
+            return;
+        }
+        self.evicting.insert(id);
+        if let Some(rank) = rank {
+            self.engine.evict(rank);
+        }
+    }
+
+    /// Takes in a newer view of this group that another member tells of. A decided view without this member ends it; a view that follows
+    /// this member's comes with the decision that ends that.
+    fn hear_of<W>(&mut self, incarnation: u128, view: &View, decision: Vec<u64>, roster: &Roster<W>) -> Option<Heard> {
+        if incarnation != roster.incarnation() || view.id <= self.view.id || self.next.is_some() {
+            return None;
+        }
+        if view.id.0 == self.view.id.0 + 1 && !decision.is_empty() {
+            self.engine.learn(decision);
+        } else if view.rank_of(roster.me()).is_none() {
+            return Some(Heard::Evicted);
+        }
+        None
+    }
+
+    /// A process begins no view any more. It has written nothing in this one if it has not begun it: its row is zeros, whether there is a stream to it
+    /// or not.
+    fn has_stopped<W>(&mut self, id: MemberId, incarnation: u128, view: ViewId, roster: &mut Roster<W>) {
+        roster.note_stopped(id, incarnation, view);
+        if let Some(rank) = self.rank_of(id).filter(|_| roster.never_begins(self.view.id, id)) {
+            self.engine.member_died(rank);
+        }
+    }
+
+    /// `id` writes nothing any more.
+    fn died<W>(&mut self, id: MemberId, roster: &Roster<W>) {
+        let Some(rank) = self.rank_of(id) else { return };
+        if self.next.is_none() {
+            // The view ends anyway.
+            for id in self.joins.all() {
+                self.admit(id, roster);
+            }
+        }
+        if self.absent.contains(&id) && !self.never_began(id, roster) {
+            self.engine.member_gone(rank);
+        } else {
+            self.engine.member_died(rank);
+        }
+    }
+
+    /// Whether `id`, a member of this host that is dead and whose row has not come, has written nothing in this view. A member begins a view when
+    /// its row is on its way to all of its host, or says in its row of the view before that it does not wait for that; a newcomer always waits.
+    fn never_began<W>(&self, id: MemberId, roster: &Roster<W>) -> bool {
+        let before = self.before.as_ref().and_then(|(view, words)| Some((view.rank_of(id)?, words)));
+        match before {
+            Some((rank, words)) => words(rank, membership::UNSENT) == 0,
+            None => roster.is_new(self.view.id, id),
+        }
+    }
+
+    /// Asks for a view with `id`. The death of a process on another host can't be proven here, so it has to begin a view before it votes.
+    fn admit<W>(&mut self, id: MemberId, roster: &Roster<W>) {
+        match roster.is_far(id) {
+            true => self.engine.admit_nonvoter(id),
+            false => self.engine.admit(id),
+        };
+    }
+
+    /// Whether it is this member's to say when the processes that wait are let in. All know who waits, in case that the leader dies; and if all
+    /// decided on the moment, the first would, which need not know of all those that are on their way.
+    pub fn lets_in(&self) -> bool {
+        self.next.is_none() && !self.engine.is_wedged() && self.engine.leader() == self.engine.me()
+    }
+
+    /// Lets in the processes for which it is time, dials streams again for which it is, and suspects members whose connections tell of their end. To be
+    /// called whenever something has happened, and after [`patience`](Self::patience).
+    pub fn step<W>(&mut self, roster: &mut Roster<W>, now: Time) {
+        for (view, id, failure) in roster.take_failures() {
+            if self.redials.failed(view, id, failure, now)
+                && view == self.view.id
+                && let Some(rank) = self.rank_of(id)
+            {
+                self.engine.suspect(rank);
+            }
+        }
+        for (view, id) in self.redials.due(now) {
+            debug!(target: "spindle::net", me = roster.me().0, view = view.0, member = id.0, "stream is dialled again");
+            roster.redial(view, id);
+        }
+        if self.lets_in() {
+            let expected = self.joins.expected(now);
+            // None waits for the dead.
+            roster.probe(expected);
+            for id in self.joins.due(now) {
+                self.admit(id, roster);
+            }
+        }
+    }
+
+    /// How long until [`step`](Self::step) has something to do, if nothing happens.
+    pub fn patience(&self, now: Time) -> Option<Duration> {
+        let joins = self.joins.patience(now).filter(|_| self.lets_in());
+        self.redials.patience(now).into_iter().chain(joins).min()
+    }
+
+    /// Whether something waits for its time.
+    pub fn is_pending(&self) -> bool {
+        self.redials.is_pausing() || (self.joins.is_pending() && self.lets_in())
+    }
+
+    /// The members whose connections tell that their processes have ended, once in each view. The driver takes in what they have posted last, if it
+    /// is here, and says that they are to be [suspected](Self::suspect).
+    pub fn newly_ended<W>(&mut self, roster: &Roster<W>) -> Vec<Rank> {
+        let ended = roster.ended().into_iter().filter_map(|id| Some((id, self.view.rank_of(id)?)));
+        ended.filter(|(id, _)| self.told_ended.insert(*id)).map(|(_, rank)| rank).collect()
+    }
+
+    /// There is a reason to believe that a member is gone.
+    pub fn suspect(&mut self, rank: Rank) {
+        if !self.engine.suspects(rank) {
+            self.engine.suspect(rank);
+        }
+    }
+
+    /// The stream to `rank` has ended. If `for_good`, because its peer breaks the protocol or can't come back in this view, it is suspected.
+    pub fn stream_down(&mut self, rank: Rank, for_good: bool, now: Time) {
+        if for_good {
+            self.engine.suspect(rank);
+        }
+        self.redials.down(self.view.id, self.view.members[rank.index()], now);
+    }
+
+    /// The stream to a member of a view that is over has ended.
+    pub fn old_stream_down(&mut self, view: ViewId, id: MemberId, now: Time) {
+        self.redials.down(view, id, now);
+    }
+
+    /// There is a new way to a member, in this view or in one that is over.
+    pub fn stream_up<W>(&mut self, view: ViewId, id: MemberId, roster: &mut Roster<W>, now: Time) {
+        if view == self.view.id {
+            self.absent.remove(&id);
+            roster.has_come_back(id);
+        }
+        self.redials.up(view, id, now);
+    }
+
+    /// The system refused a new way to a member, whose stream is dialled again.
+    pub fn not_attached(&mut self, id: MemberId, now: Time) {
+        self.redials.up(self.view.id, id, now);
+        self.redials.down(self.view.id, id, now);
+    }
+
+    /// Only these views that are over have ways that may be dialled again.
+    pub fn retain_old(&mut self, is_open: impl Fn(ViewId) -> bool) {
+        let current = self.view.id;
+        self.redials.retain(|view| view == current || is_open(view));
+    }
+
+    /// After each poll of the engine: if the group can't go on, finds out whether the missing members are dead, and whether others go on
+    /// without this one.
+    pub fn after_poll<W>(&mut self, roster: &mut Roster<W>, now: Time) {
+        if !self.engine.is_blocked() {
+            return;
+        }
+        if now.since(self.looked) >= INSTALL_LOOK {
+            self.looked = now;
+            // Its memory may never have come here; then its process may not be known yet, and the kernel tells of its end only if it is.
+            let suspected = self.view.ranks().filter(|rank| self.engine.suspects(*rank));
+            let ids: Vec<MemberId> = suspected.map(|rank| self.view.members[rank.index()]).collect();
+            roster.seek(&ids);
+        }
+        if now.since(self.asked) >= ASK_EVERY {
+            self.asked = now;
+            // A member that was cut off has lost the streams over which it would have heard that the others decided to go on without it.
+            roster.ask_view_afar(now);
+        }
+    }
+
+    /// Asks the others for a view without this member, as soon as they have delivered what it has sent by now. Returns false if it has asked before.
+    pub fn leave(&mut self) -> bool {
+        let is_new = self.leaving == Leaving::No;
+        if is_new {
+            self.leaving = Leaving::Wanted;
+        }
+        is_new
+    }
+
+    /// Whether this member wants to go.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving != Leaving::No
+    }
+
+    /// A step towards leaving, while messages of earlier views wait to be sent again or not (`has_backlog`): first all that was sent has to be delivered
+    /// everywhere. Returns whether anything happened.
+    pub fn go(&mut self, has_backlog: bool) -> bool {
+        match &self.leaving {
+            Leaving::Wanted if !has_backlog => self.leaving = Leaving::Waits(self.engine.committed()),
+            Leaving::Waits(committed) if self.engine.is_delivered(committed) => {
+                self.leaving = Leaving::Asked;
+                self.engine.leave();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether this member has yet to give up what waits for subgroups that are not available: it is about to go.
+    pub fn gives_up(&self) -> bool {
+        self.leaving == Leaving::Wanted
+    }
+
+    /// The view has ended here. Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left.
+    pub fn end_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<&mut Install> {
+        debug_assert!(matches!(self.engine.state(), State::Ended));
+        let decided = self.engine.decision().map(|decision| decision.next.clone());
+        if let (Some(next), Some(words)) = (&decided, self.engine.decided()) {
+            roster.note_decision(next.id, words.to_vec());
+        }
+        let engine = self.engine.successor()?;
+        self.next = Some(Install::new(engine, self.terms.suspect_after, roster, false, now));
+        self.next.as_mut()
+    }
+
+    /// The driver has made memory for the next view, which goes to all others.
+    pub fn prepared<W>(&mut self, roster: &mut Roster<W>, now: Time) {
+        if let Some(next) = &mut self.next {
+            next.prepared(roster, now);
+        }
+    }
+
+    /// Tells processes that join of the view that begins, after the driver has prepared it. They learn of it from the oldest members.
+    pub fn tell_joiners<W>(&self, roster: &mut Roster<W>) {
+        if let Some(next) = &self.next
+            && self.engine.me().0 < TELLERS
+        {
+            let joiners = next.view().members.iter().copied().filter(|id| self.rank_of(*id).is_none());
+            let to: Vec<MemberId> = joiners.chain(roster.observers().iter().copied()).collect();
+            roster.tell_view(next.view(), to);
+        }
+    }
+
+    /// Whether the next view begins now; see [`Install::look`].
+    pub fn look<W>(
+        &mut self,
+        roster: &mut Roster<W>,
+        has_sent_all: bool,
+        has_met: impl Fn(Rank) -> bool,
+        now: Time,
+    ) -> bool {
+        self.next.as_mut().is_some_and(|next| next.look(roster, has_sent_all, has_met, now))
+    }
+
+    /// Goes on in the next view, with the rows of these members. `before` reads words of the rows of the view that is over. Returns that view.
+    ///
+    /// # Panics
+    /// If there is no next view.
+    pub fn begin<W>(
+        &mut self,
+        here: &BTreeSet<MemberId>,
+        before: Words,
+        roster: &mut Roster<W>,
+        now: Time,
+    ) -> Arc<View> {
+        let next = self.next.take().expect("a view is about to begin");
+        let install_ms = next.age(now).as_secs_f64() * 1e3;
+        let Begun { engine, view, absent } = next.begin(here, roster, now);
+        let old = core::mem::replace(&mut self.view, view);
+        self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
+        (self.engine, self.absent) = (engine, absent);
+        info!(
+            target: TARGET, me = roster.me().0, view = self.view.id.0, members = ?ids(&self.view.members),
+            absent = ?ids(&self.absent), install_ms, "view begins"
+        );
+        self.told_ended.clear();
+        self.begin_redials(roster, now);
+        if self.leaving != Leaving::No {
+            // The old view was about to end, or had ended, without this wish.
+            self.leaving = Leaving::Wanted;
+        }
+        self.joins.begin(&self.view);
+        let admitted: Vec<MemberId> = self.joins.admitted().collect();
+        for id in admitted {
+            // The old view's engine heard of it when this one had been made already.
+            self.admit(id, roster);
+        }
+        self.evicting.retain(|id| self.view.members.contains(id));
+        for rank in self.evicting.iter().filter_map(|id| self.view.rank_of(*id)) {
+            self.engine.evict(rank);
+        }
+        for id in self.absent.clone() {
+            if roster.is_dead(id) {
+                self.died(id, roster);
+            }
+        }
+        old
+    }
+
+    fn begin_redials<W>(&mut self, roster: &Roster<W>, now: Time) {
+        for id in roster.dialled_by_me(&self.view) {
+            self.redials.add(self.view.id, id, now);
+            if self.absent.contains(&id) {
+                self.redials.down(self.view.id, id, now);
+            }
+        }
+    }
+}
+
+/// Ids as numbers, for events.
+fn ids<'a>(ids: impl IntoIterator<Item = &'a MemberId>) -> Vec<u64> {
+    ids.into_iter().map(|id| id.0).collect()
+}

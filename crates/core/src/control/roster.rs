@@ -1,0 +1,1147 @@
+//! The processes behind the members: which live, whose memory has arrived, which want to join, and what they tell each other beside the rows.
+//!
+//! A [`Roster`] has no say in who is in a view; the engine agrees on that. It holds what is known of the processes that the agreement is about, and
+//! what they have handed over for views to come. A driver passes it what arrives, and carries out its [orders](Order). `W` is the driver's
+//! handle of a member's row: its memory, or a stream.
+use super::{
+    Address, Birth, Book, Card, Claim, DialError, Failure, Instance, Letter, Namesakes, PortAddress, Purpose, Refusal,
+    Request, Told,
+};
+use crate::ids::{MemberId, Time, VISITOR_IDS_FROM, ViewId};
+use crate::view::View;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The time for which letters to an observer that does not read them are kept.
+const DEAF_MAX: Duration = Duration::from_millis(200);
+/// Views ahead of which memory is kept for.
+const VIEWS_AHEAD_MAX: u64 = 4;
+/// Views behind the one that has begun whose streams are still known.
+const VIEWS_BEHIND_MAX: u64 = 4;
+
+/// What a process has done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum News {
+    /// Its process has ended, by the kernel's word, or it has said itself that it never takes part.
+    Died(MemberId),
+    /// Letters to it don't arrive: of another host, whose connection has ended or never came about; or of this one, which is no member and has
+    /// no address now. Perhaps it has ended, too.
+    Lost(MemberId),
+    /// It asks to be let in, or to follow.
+    Asks(Asks),
+    /// It wants something.
+    Requests {
+        /// The process.
+        from: MemberId,
+        /// To be repeated in the answer.
+        reply: u64,
+        /// What it wants.
+        what: Request,
+    },
+    /// A member refuses this process.
+    Refused(Refusal),
+    /// This process has to wait.
+    Waits {
+        /// How many members the group has, or is to have.
+        members: u32,
+        /// The group can't go on now.
+        blocked: bool,
+        /// The processes that are there.
+        present: Vec<(MemberId, u32)>,
+    },
+    /// A member tells of a view.
+    View {
+        /// Of which group.
+        incarnation: u128,
+        /// The view.
+        view: View,
+        /// The words of the decision that ended the view before it, if the member has them.
+        decision: Vec<u64>,
+    },
+    /// A message that is about the founding of a group.
+    Founding {
+        /// The process.
+        from: MemberId,
+        /// Which of the processes with this id.
+        nonce: u32,
+        /// The digest of its configuration.
+        config: u64,
+        /// The message.
+        words: Vec<u64>,
+    },
+}
+
+/// A process asks to be let in, or to follow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asks {
+    /// Its id.
+    pub id: MemberId,
+    /// Its number on its host.
+    pub pid: u32,
+    /// What tells it from others with its id.
+    pub instance: Instance,
+    /// The digest of its configuration.
+    pub config: u64,
+    /// How many members it would found the group with; 1 if it minds no number.
+    pub members: u32,
+    /// It only wants to follow.
+    pub observer: bool,
+    /// Among which seeds it waits.
+    pub seeds: Claim,
+    /// Where it is, if its id is another's on another host: a member's, or that of a process that asked before.
+    pub namesake: Option<Address>,
+}
+
+/// What a driver has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// A letter for a process of this host.
+    Near {
+        /// The process.
+        to: MemberId,
+        /// The letter.
+        letter: Letter,
+        /// What goes with it; the same for all to which it is told at once.
+        enclosure: Arc<[u8]>,
+    },
+    /// A letter for a process of another host.
+    Far {
+        /// Where.
+        address: Address,
+        /// The process that has to be there, if that is known.
+        whom: Option<MemberId>,
+        /// The letter.
+        letter: Letter,
+        /// What goes with it; the same for all to which it is told at once.
+        enclosure: Arc<[u8]>,
+    },
+    /// This member's memory for a view, for processes of this host.
+    HandOver {
+        /// The view.
+        view: ViewId,
+        /// The processes.
+        to: Vec<MemberId>,
+    },
+    /// A connection is to be made.
+    Dial {
+        /// Where.
+        address: Address,
+        /// The process that has to be there.
+        whom: MemberId,
+        /// What it is for.
+        purpose: Purpose,
+    },
+    /// The end of a process of this host is to be told ([`Roster::has_ended`]), which may be at once. Where that is not possible the driver says so
+    /// ([`Roster::unwatched`]).
+    Watch {
+        /// Its member.
+        id: MemberId,
+        /// Its number.
+        pid: u32,
+        /// What tells it from others that had this number; `None` if its number is all that is known.
+        birth: Option<Birth>,
+    },
+    /// The process is watched no more.
+    Unwatch(MemberId),
+    /// The end of a process of another host is to be told by its connections ([`Roster::seems_ended`]).
+    WatchFar {
+        /// Where it is.
+        address: Address,
+        /// Its member.
+        id: MemberId,
+        /// From which view on.
+        view: ViewId,
+    },
+    /// The process of another host is watched no more.
+    UnwatchFar(MemberId),
+    /// Letters that wait for this process are dropped.
+    Forget(MemberId),
+    /// Processes of this host but these are not needed any more.
+    Retain(BTreeSet<MemberId>),
+    /// This process's own address is to be made again if it has vanished.
+    Restore,
+    /// The addresses behind a name are asked for.
+    LookUp(Address),
+    /// Processes of this host that may have vanished: the driver says which have no address ([`Roster::unreached`]).
+    Probe(Vec<MemberId>),
+}
+
+/// What a member has handed over for a view.
+#[derive(Debug)]
+enum Part<W> {
+    /// Its memory, or a stream.
+    Way(W),
+    /// Where it can be called through libfabric.
+    Port(PortAddress),
+}
+
+/// A way that a member has handed over for a view that has begun here: late, or because a stream broke.
+#[derive(Debug)]
+pub struct Arrival<W> {
+    /// The view.
+    pub view: ViewId,
+    /// The member.
+    pub from: MemberId,
+    /// Its row.
+    pub way: W,
+}
+
+/// This process as others of its host know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Me {
+    /// Its id.
+    pub id: MemberId,
+    /// Its number.
+    pub pid: u32,
+    /// What tells it from others that have had this number.
+    pub birth: Birth,
+}
+
+/// What a process knows of the others of its group.
+#[derive(Debug)]
+pub struct Roster<W> {
+    me: Me,
+    /// `None`: all members are on this host.
+    book: Option<Book>,
+    incarnation: u128,
+    /// What members have handed over for views to come.
+    parts: BTreeMap<(ViewId, MemberId), (u128, Part<W>)>,
+    /// The newest view that has begun here.
+    begun: ViewId,
+    /// The decision that led to the newest view, in words.
+    decision: Option<(ViewId, Vec<u64>)>,
+    /// The members that were not in the view before, of the views that are known.
+    newcomers: BTreeMap<ViewId, BTreeSet<MemberId>>,
+    pids: BTreeMap<MemberId, u32>,
+    instances: BTreeMap<MemberId, Instance>,
+    /// What tells processes of this host from others with their numbers.
+    births: BTreeMap<MemberId, (u32, Birth)>,
+    watched: BTreeSet<MemberId>,
+    /// Members that write nothing any more: by the kernel's word, or by their own if they never took part.
+    dead: BTreeSet<MemberId>,
+    /// Members that this process has asked to be let in.
+    asked: BTreeSet<MemberId>,
+    /// Whether it has begun a view with itself in it.
+    takes_part: bool,
+    /// The member that was asked last for the processes of others.
+    told_by: Option<MemberId>,
+    /// The members of the view that has begun, and of the one that is being prepared.
+    members: BTreeSet<MemberId>,
+    /// Ways of views that have begun here, or are over, and the failures of dials that were to make such.
+    arrivals: Vec<Arrival<W>>,
+    failures: Vec<(ViewId, MemberId, Failure)>,
+    /// The processes whose streams are those of members in views.
+    streamed: BTreeMap<(ViewId, MemberId), u128>,
+    /// Members on other hosts that begin no more views, with the last that they have begun.
+    stopped: BTreeMap<MemberId, ViewId>,
+    /// The views from which on the members of the one that has begun are members.
+    since: BTreeMap<MemberId, ViewId>,
+    /// Members on other hosts whose processes have ended, with the views since when they were watched.
+    ended: BTreeMap<MemberId, ViewId>,
+    /// The processes that follow without being members.
+    observers: BTreeSet<MemberId>,
+    /// Those of them that do not read their letters, and since when.
+    deaf: BTreeMap<MemberId, Time>,
+    namesakes: Namesakes,
+    news: Vec<News>,
+    orders: VecDeque<Order>,
+}
+
+impl<W> Roster<W> {
+    /// That of a process which has met no other.
+    pub fn new(me: Me, book: Option<Book>) -> Roster<W> {
+        let (parts, newcomers, pids, instances, births, watched, dead, stopped) = Default::default();
+        let (since, ended, failures, streamed, asked, told_by, decision) = Default::default();
+        let (members, observers, deaf, namesakes, orders) = Default::default();
+        Roster {
+            me,
+            book,
+            incarnation: 0,
+            parts,
+            begun: ViewId(0),
+            decision,
+            newcomers,
+            pids,
+            instances,
+            births,
+            watched,
+            dead,
+            asked,
+            takes_part: false,
+            told_by,
+            members,
+            arrivals: Vec::new(),
+            failures,
+            streamed,
+            stopped,
+            since,
+            ended,
+            observers,
+            deaf,
+            namesakes,
+            news: Vec::new(),
+            orders,
+        }
+    }
+
+    /// What there is to do next.
+    pub fn next_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// Whether something has happened since it was [asked](Self::take_news) last.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// What has happened since the last call.
+    pub fn take_news(&mut self) -> Vec<News> {
+        core::mem::take(&mut self.news)
+    }
+
+    /// This process's id.
+    pub fn me(&self) -> MemberId {
+        self.me.id
+    }
+
+    /// This process.
+    pub fn process(&self) -> Me {
+        self.me
+    }
+
+    /// What is known of other hosts, if the group may span them.
+    pub fn book(&self) -> Option<&Book> {
+        self.book.as_ref()
+    }
+
+    /// Which group it is. What others have sent of it already was kept.
+    pub fn set_incarnation(&mut self, incarnation: u128) {
+        self.incarnation = incarnation;
+        self.parts.retain(|_, (of, _)| *of == incarnation);
+    }
+
+    /// Which group it is; 0: not known yet.
+    pub fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
+    /// The number of the process of `id`; 0 if it is not known.
+    pub fn pid(&self, id: MemberId) -> u32 {
+        if id == self.me.id { self.me.pid } else { self.pids.get(&id).copied().unwrap_or(0) }
+    }
+
+    /// Whether it is `instance` that has, or is to have, the part of member `id`.
+    pub fn is_instance(&self, id: MemberId, instance: Instance) -> bool {
+        self.instances.get(&id) == Some(&instance)
+    }
+
+    /// The processes that follow without being members.
+    pub fn observers(&self) -> &BTreeSet<MemberId> {
+        &self.observers
+    }
+
+    /// Whether `id` is a member of the view that has begun, or of the one that is being prepared.
+    pub fn is_member(&self, id: MemberId) -> bool {
+        self.members.contains(&id)
+    }
+
+    /// Whether it has begun a view with itself in it.
+    pub fn takes_part(&self) -> bool {
+        self.takes_part
+    }
+
+    /// Everybody whom this process has asked to be let in, or knows as a member: they may wait for its memory.
+    pub fn counterparts(&self) -> impl Iterator<Item = MemberId> {
+        self.asked.union(&self.members).copied().filter(|id| *id != self.me.id)
+    }
+
+    /// A process follows that is to be told of each view. It is forgotten when it ends, or when it does not read what it is told.
+    /// Returns whether it is new.
+    pub fn add_observer(&mut self, id: MemberId) -> bool {
+        let is_new = self.observers.insert(id);
+        // A visitor is never a member, so a wrong number only makes that it is forgotten, and asks again. For processes that may become
+        // members their own word about their process would not do.
+        if !self.is_far(id)
+            && id.0 >= VISITOR_IDS_FROM
+            && let Some(pid) = self.pids.get(&id).copied()
+            && self.watched.insert(id)
+        {
+            self.orders.push_back(Order::Watch { id, pid, birth: None });
+        }
+        is_new
+    }
+
+    /// As a newcomer: the processes that followed the others by the time of `view` need what this process sends before it can know of it. Those of other
+    /// hosts are known by their streams.
+    fn hear_of_observers(&mut self, view: &View, observers: Vec<(MemberId, u32)>) {
+        for (id, pid) in observers {
+            if id != self.me.id && !view.members.contains(&id) && !self.is_far(id) {
+                self.pids.entry(id).or_insert(pid);
+                self.add_observer(id);
+            }
+        }
+    }
+
+    /// It observes no more.
+    pub fn forget_observer(&mut self, id: MemberId) {
+        if !self.observers.remove(&id) {
+            return;
+        }
+        self.orders.push_back(Order::Forget(id));
+        if id.0 >= VISITOR_IDS_FROM && self.watched.remove(&id) {
+            self.orders.push_back(Order::Unwatch(id));
+        }
+    }
+
+    /// Whether `id` writes nothing any more.
+    pub fn is_dead(&self, id: MemberId) -> bool {
+        self.dead.contains(&id)
+    }
+
+    /// The members on other hosts whose processes have ended, or are about to: reasons to suspect them, no proofs. What they have sent may still arrive.
+    pub fn ended(&self) -> Vec<MemberId> {
+        self.ended.keys().copied().collect()
+    }
+
+    /// The process of `id` was watched, and has ended by the kernel's word.
+    pub fn watched_ended(&mut self, id: MemberId) {
+        if self.observers.remove(&id) || !self.members.contains(&id) {
+            // Another process may have the id next.
+            self.watched.remove(&id);
+        }
+        self.has_ended(id);
+    }
+
+    /// The process of `id` writes nothing any more.
+    pub fn has_ended(&mut self, id: MemberId) {
+        if self.members.contains(&id) && self.is_far(id) {
+            // A process of this host that waited to be let in with the id of a member of another.
+            self.watched.remove(&id);
+            return self.news.push(News::Lost(id));
+        }
+        self.orders.push_back(Order::Forget(id));
+        if self.dead.insert(id) {
+            self.news.push(News::Died(id));
+        }
+    }
+
+    /// The process of `id` can't be watched now.
+    pub fn unwatched(&mut self, id: MemberId) {
+        self.watched.remove(&id);
+    }
+
+    /// The connections of `with` tell that its process has ended, which was watched since `view`.
+    pub fn seems_ended(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+        // The process that has its id now may be another.
+        let is_it = self.since.get(&id).is_none_or(|since| view >= *since);
+        if incarnation == self.incarnation && is_it {
+            self.ended.insert(id, view);
+        }
+    }
+
+    /// Orders a watch over the process that had this number and birth when it was `id`, unless it is watched. It may have ended.
+    fn watch(&mut self, id: MemberId) {
+        let Some((pid, birth)) = self.births.get(&id).copied().filter(|_| id != self.me.id) else { return };
+        if self.watched.insert(id) {
+            self.orders.push_back(Order::Watch { id, pid, birth: Some(birth) });
+        }
+    }
+
+    /// Letters to these processes of this host have come to nothing. Those to members are kept, if they are known to be here: a missing address proves
+    /// nothing, and comes again.
+    pub fn unreached(&mut self, ids: impl IntoIterator<Item = MemberId>) {
+        for id in ids {
+            let is_member = self.members.contains(&id);
+            if is_member && !self.may_be_elsewhere(id) {
+                continue;
+            }
+            self.orders.push_back(Order::Forget(id));
+            if !is_member {
+                self.observers.remove(&id);
+                self.news.push(News::Lost(id));
+            }
+        }
+    }
+
+    /// Whether nothing is known of where `id` is, which counts as on this host.
+    fn may_be_elsewhere(&self, id: MemberId) -> bool {
+        self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.births.contains_key(&id)
+    }
+
+    /// Members wait for no observer: one for which letters have lain for long is forgotten with them. It asks again when it looks. `holds` says for which
+    /// processes letters wait to be taken.
+    pub fn forget_the_deaf(&mut self, holds: impl Fn(MemberId) -> bool, now: Time) {
+        self.deaf.retain(|id, _| holds(*id));
+        for id in self.observers.iter().copied().filter(|id| holds(*id)) {
+            self.deaf.entry(id).or_insert(now);
+        }
+        for (id, _) in self.deaf.extract_if(.., |_, since| now.since(*since) >= DEAF_MAX) {
+            self.orders.push_back(Order::Forget(id));
+            self.observers.remove(&id);
+        }
+    }
+
+    /// A connection for letters with the process at `address` stands.
+    pub fn reached(&mut self, address: &Address, with: &Card) {
+        if let Some(book) = &mut self.book {
+            book.seeds_mut().reached(address, with.id, &with.address);
+        }
+    }
+
+    /// A connection to `address` takes long, for this reason.
+    pub fn delayed(&mut self, address: &Address, why: String) {
+        if let Some(book) = &mut self.book {
+            book.seeds_mut().not_reached(address, why);
+        }
+    }
+
+    /// The connection for letters with this process has ended.
+    pub fn lost(&mut self, with: &Card) {
+        if let Some(book) = &mut self.book {
+            book.asks_no_more(with);
+        }
+        self.news.push(News::Lost(with.id));
+    }
+
+    /// What a name stands for, or why that is not known.
+    pub fn looked_up(&mut self, name: &Address, found: Result<&[Address], String>) {
+        if let Some(book) = &mut self.book {
+            book.seeds_mut().found(name, found);
+        }
+    }
+
+    /// A connection to `address` was not made.
+    pub fn not_dialled(&mut self, address: &Address, purpose: &Purpose, why: &DialError) {
+        let Some(book) = &mut self.book else { return };
+        let (lost, streams) = book.not_dialled(address, purpose, why);
+        self.news.extend(lost.into_iter().map(News::Lost));
+        let failure = match why {
+            DialError::Refused(_) => Failure::Refused,
+            DialError::Elsewhere { .. } | DialError::Namesake(_) => Failure::Another,
+            DialError::Myself | DialError::Full | DialError::Other(_) => Failure::Silent,
+        };
+        // In a view to come the member is missed, and dialled again.
+        let begun = streams.into_iter().filter(|(view, _)| *view <= self.begun);
+        self.failures.extend(begun.map(|(view, id)| (view, id, failure)));
+    }
+
+    /// Notes where a process is.
+    fn learn(&mut self, card: Card) {
+        let Some(book) = &mut self.book else { return };
+        let (id, was_far) = (card.id, book.is_far(card.id));
+        book.learn(card);
+        if !was_far && book.is_far(id) {
+            // What was written to it went to this host.
+            self.orders.push_back(Order::Forget(id));
+        }
+    }
+
+    /// Whether the process that has made a stream is no namesake of a member; then where it is is noted. A process that brings its memory as a newcomer is the
+    /// member, wherever one of its id was before.
+    pub fn recognises(&mut self, with: &Card, purpose: &Purpose, now: Time) -> bool {
+        let comes = matches!(purpose, Purpose::Part { view, .. } if self.is_new(*view, with.id));
+        let is_member = self.members.contains(&with.id) && !comes;
+        let lives_here = self.lives_here(with.id);
+        let Some(book) = &self.book else { return false };
+        if is_member && book.is_namesake(with, true, lives_here, now) {
+            return false;
+        }
+        self.learn(with.clone());
+        true
+    }
+
+    /// Whether a process of this host is known by this id.
+    fn lives_here(&self, id: MemberId) -> bool {
+        id == self.me.id || self.births.contains_key(&id)
+    }
+
+    /// A process writes that has this card by its own word, or `asks` to be let in: notes where it is. If it is a namesake nothing is noted, and
+    /// where that is is returned.
+    fn hear_from(&mut self, card: Card, asks: bool, now: Time) -> Option<Address> {
+        let is_member = self.members.contains(&card.id);
+        let lives_here = self.lives_here(card.id);
+        let book = self.book.as_mut()?;
+        if book.is_namesake(&card, is_member, lives_here, now) {
+            return Some(card.address);
+        }
+        if asks && !is_member {
+            book.asked(card.clone(), now);
+        }
+        self.learn(card);
+        None
+    }
+
+    /// Takes in a letter with what was enclosed in it; from `sender` with its process, if it came from another host. What goes with descriptors comes by
+    /// [`handed_over`](Self::handed_over).
+    pub fn hear(&mut self, letter: Letter, sender: Option<(Card, u128)>, enclosure: &[u8], now: Time) {
+        let is_far = |card: &Card| self.book.as_ref().is_none_or(|book| book.card().host != card.host);
+        // A process of this host may write over the network, to a seed. It is watched and known as others of this host.
+        let far = sender.as_ref().filter(|(card, _)| is_far(card)).map(|(_, process)| *process);
+        let (asks, has_card) = (matches!(letter, Letter::Ask { .. }), sender.is_some());
+        let namesake = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
+        match letter {
+            Letter::Ask { from, pid, birth, config, members, observer, address, rack, seeds } => {
+                let near = self.book.as_ref().zip(address).filter(|_| !has_card);
+                let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
+                let namesake = namesake.or_else(|| self.hear_from(near?, true, now));
+                // A new process may have the address of a dead one, which is a member until the view has changed.
+                let instance = far.map_or(Instance::Near(pid), Instance::Far);
+                if namesake.is_none() {
+                    self.note_asking(from, pid, birth, instance);
+                }
+                self.news.push(News::Asks(Asks {
+                    id: from,
+                    pid,
+                    instance,
+                    config,
+                    members,
+                    observer,
+                    seeds,
+                    namesake,
+                }));
+            }
+            // A namesake is not the process that is known by this id.
+            Letter::Founding { from, nonce, config, words } if namesake.is_none() => {
+                self.news.push(News::Founding { from, nonce, config, words });
+            }
+            Letter::Refused { why } => self.news.push(News::Refused(why)),
+            Letter::Wait { members, blocked, present, .. } => {
+                self.news.push(News::Waits { members, blocked, present });
+            }
+            Letter::View { incarnation, .. } => {
+                if let Some(told) = Told::decode(enclosure) {
+                    self.hear_of_view(incarnation, told, far.is_none());
+                }
+            }
+            Letter::Request { from, what: Request::Stopped { view: ViewId(0), .. }, .. } if far.is_none() => {
+                // The next process with this id is another one, though its number may be the same.
+                self.instances.insert(from, Instance::Near(0));
+                self.has_ended(from);
+            }
+            Letter::Request { from, reply, what } => self.news.push(News::Requests { from, reply, what }),
+            Letter::Port { incarnation, view, from, address } if !self.has_parts(view, from) => {
+                self.keep_part(incarnation, view, from, Part::Port(address));
+            }
+            _ => {}
+        }
+    }
+
+    fn note_asking(&mut self, from: MemberId, pid: u32, birth: Birth, instance: Instance) {
+        if self.members.contains(&from) {
+            self.pids.entry(from).or_insert(pid);
+            self.instances.entry(from).or_insert(instance);
+        } else if self.instances.insert(from, instance) != Some(instance) || !self.watched.contains(&from) {
+            self.pids.insert(from, pid);
+            self.dead.remove(&from);
+            self.births.remove(&from);
+            if self.watched.remove(&from) {
+                self.orders.push_back(Order::Unwatch(from));
+            }
+            // Visitors are watched if they follow.
+            if instance == Instance::Near(pid) && from.0 < VISITOR_IDS_FROM {
+                self.births.insert(from, (pid, birth));
+                self.watch(from);
+            }
+        }
+    }
+
+    fn hear_of_view(&mut self, incarnation: u128, told: Told, is_near: bool) {
+        let Told { view, decision, newcomers, observers, processes, cards } = told;
+        let is_mine = [incarnation, 0].contains(&self.incarnation);
+        let is_newest = self.newcomers.keys().next_back().is_none_or(|newest| *newest <= view.id);
+        let is_ahead = is_mine && is_newest && view.id > self.begun;
+        for card in cards {
+            // Members know better than a process that only asks with the id of one of them.
+            let is_sure = is_ahead && view.members.contains(&card.id) && !self.members.contains(&card.id);
+            if is_sure || self.book.as_ref().is_some_and(|book| book.is_unknown(card.id)) {
+                self.learn(card);
+            }
+        }
+        if is_mine {
+            if newcomers.contains(&self.me.id) {
+                self.hear_of_observers(&view, observers);
+            }
+            self.newcomers.insert(view.id, newcomers.into_iter().collect());
+            // The numbers of processes on another host mean nothing here.
+            let processes = if is_near { processes } else { Vec::new() };
+            for (id, pid, birth) in processes.into_iter().filter(|(id, ..)| view.members.contains(id)) {
+                self.births.entry(id).or_insert((pid, birth));
+                self.watch(id);
+            }
+        }
+        self.news.push(News::View { incarnation, view, decision });
+    }
+
+    /// A process of this host has handed over its memory for a view. Returns whether it was taken: the driver then watches the process by the descriptor
+    /// that came with it, or says that it can't ([`not_taken`](Self::not_taken)).
+    pub fn handed_over(&mut self, incarnation: u128, view: ViewId, from: Me, way: W) -> bool {
+        if incarnation == self.incarnation && view == self.begun && self.members.contains(&from.id) {
+            if self.instances.get(&from.id).is_some_and(|instance| *instance != Instance::Near(from.pid)) {
+                return false;
+            }
+            self.arrive(Arrival { view, from: from.id, way });
+        } else if !self.keep_part(incarnation, view, from.id, Part::Way(way)) {
+            return false;
+        }
+        self.pids.insert(from.id, from.pid);
+        self.births.insert(from.id, (from.pid, from.birth));
+        self.instances.insert(from.id, Instance::Near(from.pid));
+        true
+    }
+
+    /// Notes that the driver watches the process of `id`. Returns whether it has to: it may do so already.
+    pub fn begin_watch(&mut self, id: MemberId) -> bool {
+        self.watched.insert(id)
+    }
+
+    /// The process that has handed this over can't be watched, so it is as if it had not come.
+    pub fn not_taken(&mut self, view: ViewId, from: MemberId) {
+        self.watched.remove(&from);
+        self.parts.remove(&(view, from));
+        self.arrivals.retain(|arrival| (arrival.view, arrival.from) != (view, from));
+    }
+
+    /// Notes the rack of a process of this host.
+    pub fn learn_rack(&mut self, id: MemberId, rack: Option<super::RackName>) {
+        if let Some(book) = &mut self.book {
+            book.learn_rack(id, rack);
+        }
+    }
+
+    /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
+    fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: Part<W>) -> bool {
+        let oldest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
+        // A process that waits to be let in does not know yet which group it will be.
+        let is_mine = [incarnation, 0].contains(&self.incarnation);
+        let is_kept = is_mine && view > self.begun && view.0 <= oldest.saturating_add(VIEWS_AHEAD_MAX);
+        if is_kept {
+            self.parts.insert((view, from), (incarnation, part));
+        }
+        is_kept
+    }
+
+    /// Keeps the stream over which this process follows a view.
+    pub fn keep_guest_stream(&mut self, incarnation: u128, view: ViewId, with: MemberId, way: W) {
+        self.dialled(view, with);
+        self.keep_part(incarnation, view, with, Part::Way(way));
+    }
+
+    fn dialled(&mut self, view: ViewId, with: MemberId) {
+        if let Some(book) = &mut self.book {
+            book.dialled(view, with);
+        }
+    }
+
+    /// Keeps the stream of a member in a view to come, or of the same process in one that has begun.
+    pub fn keep_stream(&mut self, of: (u128, ViewId), (from, process): (MemberId, u128), way: W) {
+        let (incarnation, view) = of;
+        self.dialled(view, from);
+        if view > self.begun {
+            if self.keep_part(incarnation, view, from, Part::Way(way)) {
+                self.streamed.insert((view, from), process);
+            }
+            return;
+        }
+        if incarnation != self.incarnation {
+            return;
+        }
+        let known = self.streamed.get(&(view, from)).copied();
+        // A row that comes late is that of the process that was let in, if that is known.
+        let known = known.or(match self.instances.get(&from) {
+            Some(Instance::Far(process)) if view == self.begun => Some(*process),
+            _ => None,
+        });
+        if known.is_some_and(|known| known != process) {
+            return self.failures.push((view, from, Failure::Another));
+        }
+        if known.is_some() || (view == self.begun && self.members.contains(&from)) {
+            self.streamed.insert((view, from), process);
+            self.arrive(Arrival { view, from, way });
+        }
+    }
+
+    /// Keeps the newest way of each member in each view.
+    fn arrive(&mut self, arrival: Arrival<W>) {
+        self.arrivals.retain(|other| (other.view, other.from) != (arrival.view, arrival.from));
+        self.arrivals.push(arrival);
+    }
+
+    /// The ways that have come for views that have begun here.
+    pub fn take_arrivals(&mut self) -> Vec<Arrival<W>> {
+        core::mem::take(&mut self.arrivals)
+    }
+
+    /// The streams of views that have begun here that could not be made, and why.
+    pub fn take_failures(&mut self) -> Vec<(ViewId, MemberId, Failure)> {
+        core::mem::take(&mut self.failures)
+    }
+
+    /// The process of `id` has made a stream after its connections had told of its end.
+    pub fn has_come_back(&mut self, id: MemberId) {
+        self.ended.remove(&id);
+    }
+
+    /// The members of `view` on other hosts to whom this member makes the streams.
+    pub fn dialled_by_me(&self, view: &View) -> Vec<MemberId> {
+        if !self.book.as_ref().is_some_and(Book::streams_rows) {
+            return Vec::new();
+        }
+        let is_mine = |id: &MemberId| *id != self.me.id && self.is_far(*id) && self.is_mine(view.id, *id);
+        view.members.iter().copied().filter(is_mine).collect()
+    }
+
+    /// Whether the stream to `id` in a view is this member's to make: a newcomer knows all members from the one that told it of the view, and those that were
+    /// there before may not know it yet; of two that are alike in that, it is the one with the lower id.
+    fn is_mine(&self, view: ViewId, id: MemberId) -> bool {
+        match (self.is_new(view, self.me.id), self.is_new(view, id)) {
+            (mine, theirs) if mine == theirs => self.me.id < id,
+            (mine, _) => mine,
+        }
+    }
+
+    /// Makes the stream to `id` again.
+    pub fn redial(&mut self, view: ViewId, id: MemberId) {
+        self.dial(view, id, Purpose::Part { incarnation: self.incarnation, view });
+    }
+
+    fn dial(&mut self, view: ViewId, id: MemberId, purpose: Purpose) {
+        if let Some(address) = self.book.as_mut().and_then(|book| book.dial(id, view)) {
+            self.orders.push_back(Order::Dial { address, whom: id, purpose });
+        }
+    }
+
+    /// Makes the streams to members of `view` on other hosts that are this member's to make. To be called until all are there. If rows
+    /// go through libfabric, each other's process is watched over, and that is all.
+    pub fn connect(&mut self, view: &View) {
+        let mine = |id: &MemberId| *id != self.me.id && self.is_mine(view.id, *id);
+        let mine: Vec<MemberId> = view.members.iter().copied().filter(mine).collect();
+        for id in mine {
+            let Some(book) = &mut self.book else { return };
+            if let Some(address) = book.watch(id, view.id) {
+                self.orders.push_back(Order::WatchFar { address, id, view: view.id });
+            }
+            if book.streams_rows() && !self.parts.contains_key(&(view.id, id)) {
+                self.redial(view.id, id);
+            }
+        }
+    }
+
+    /// Makes the streams over which members on other hosts let this process follow `view`. To be called until all are there.
+    pub fn visit(&mut self, view: &View) {
+        for id in &view.members {
+            if !self.parts.contains_key(&(view.id, *id)) {
+                self.dial(view.id, *id, Purpose::Guest { incarnation: self.incarnation, view: view.id });
+            }
+        }
+    }
+
+    /// What `member` has handed over for `view`.
+    pub fn take_part(&mut self, view: ViewId, member: MemberId) -> Option<W> {
+        match self.parts.remove(&(view, member)) {
+            Some((_, Part::Way(way))) => Some(way),
+            Some((_, Part::Port(_))) | None => None,
+        }
+    }
+
+    /// Whether `member` has handed over its memory, or a stream, for `view`.
+    pub fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
+        matches!(self.parts.get(&(view, member)), Some((_, Part::Way(_))))
+    }
+
+    /// Where `member` can be called through libfabric for `view`, if it has said so.
+    pub fn port_of(&self, view: ViewId, member: MemberId) -> Option<&PortAddress> {
+        match self.parts.get(&(view, member)) {
+            Some((_, Part::Port(address))) => Some(address),
+            Some((_, Part::Way(_))) | None => None,
+        }
+    }
+
+    /// Tells `to` where I can be called through libfabric for `view`.
+    pub fn tell_port(&mut self, view: ViewId, to: MemberId, address: PortAddress) {
+        self.post(to, Letter::Port { incarnation: self.incarnation, view, from: self.me.id, address });
+    }
+
+    /// Forgets what was handed over for views before this one.
+    pub fn pass_over_until(&mut self, view: ViewId) {
+        self.parts.retain(|(id, _), _| *id >= view);
+    }
+
+    /// Hands my memory for `view` to those of `others` that are on this host.
+    pub fn hand_over(&mut self, view: ViewId, others: impl IntoIterator<Item = MemberId>) {
+        // As with letters.
+        let is_here = |id: &MemberId| *id != self.me.id && !self.is_far(*id) && !self.is_dead(*id);
+        let to: Vec<MemberId> = others.into_iter().filter(is_here).collect();
+        if !to.is_empty() {
+            self.orders.push_back(Order::HandOver { view, to });
+        }
+    }
+
+    /// Notes the decision that led to `view`, for members of the view before it to which it does not come by itself.
+    pub fn note_decision(&mut self, view: ViewId, words: Vec<u64>) {
+        self.decision = Some((view, words));
+    }
+
+    /// The next view is being prepared, of these members.
+    pub fn expect(&mut self, view: &View) {
+        let members = &self.members;
+        let newcomers = || view.members.iter().copied().filter(|id| !members.contains(id)).collect();
+        self.newcomers.entry(view.id).or_insert_with(newcomers);
+        self.members.extend(&view.members);
+    }
+
+    /// Tells of a view that was decided.
+    pub fn tell_view(&mut self, view: &View, to: impl IntoIterator<Item = MemberId>) {
+        let mut to = to.into_iter().peekable();
+        if to.peek().is_none() {
+            return;
+        }
+        let newcomers = self.newcomers.get(&view.id).into_iter().flatten().copied().collect();
+        let cards = self.book.as_ref().map(Book::cards).unwrap_or_default();
+        let observers = self.observers.iter().filter(|id| !view.members.contains(id));
+        let observers = observers.map(|id| (*id, self.pid(*id))).collect();
+        let decision = self.decision.as_ref().filter(|(of, _)| *of == view.id);
+        let decision = decision.map(|(_, words)| words.clone()).unwrap_or_default();
+        let processes = self.births.iter().map(|(id, (pid, birth))| (*id, *pid, *birth));
+        let me = (self.me.id, self.me.pid, self.me.birth);
+        let processes = processes.chain([me]).filter(|(id, ..)| view.members.contains(id)).collect();
+        let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards };
+        let (bytes, incarnation, id, from) = (Arc::<[u8]>::from(told.encode()), self.incarnation, view.id, self.me.id);
+        for to in to {
+            let letter = Letter::View { incarnation, view: id, from, bytes: bytes.len() as u64 };
+            self.write(to, letter, Arc::clone(&bytes));
+        }
+    }
+
+    /// Writes a letter, with what is enclosed.
+    fn write(&mut self, to: MemberId, letter: Letter, enclosure: Arc<[u8]>) {
+        let far = self.book.as_ref().and_then(|book| book.far(to)).cloned();
+        if far.is_none() && self.is_dead(to) && self.members.contains(&to) {
+            // Letters to a member are kept until it has an address, and a view waits for those to its members.
+            return;
+        }
+        self.orders.push_back(match far {
+            Some(address) => Order::Far { address, whom: Some(to), letter, enclosure },
+            None => Order::Near { to, letter, enclosure },
+        });
+    }
+
+    /// Writes a letter.
+    pub fn post(&mut self, to: MemberId, letter: Letter) {
+        self.write(to, letter, Arc::default());
+    }
+
+    /// Writes to `id`, or to its `namesake` that is there.
+    pub fn post_at(&mut self, namesake: Option<Address>, id: MemberId, letter: Letter) {
+        match namesake {
+            Some(address) => self.write_to(address, Some(id), letter),
+            None => self.post(id, letter),
+        }
+    }
+
+    /// Writes to the process at an address of another host.
+    pub fn write_to(&mut self, address: Address, whom: Option<MemberId>, letter: Letter) {
+        self.orders.push_back(Order::Far { address, whom, letter, enclosure: Arc::default() });
+    }
+
+    /// Answers a request with a text.
+    pub fn answer(&mut self, to: MemberId, reply: u64, text: &str) {
+        self.write(to, Letter::Answer { reply, bytes: text.len() as u64 }, Arc::from(text.as_bytes()));
+    }
+
+    /// Asks `to` to be let in, or only to see the view.
+    pub fn ask(&mut self, to: MemberId, config: u64, members: u32, observer: bool, now: Time) {
+        let letter = self.question(config, members, observer, now);
+        self.asked.insert(to);
+        self.post(to, letter);
+    }
+
+    /// Asks all processes on other hosts: the seeds, and those that were heard of.
+    pub fn ask_afar(&mut self, config: u64, members: u32, observer: bool, now: Time) {
+        self.look_up(now);
+        let question = self.question(config, members, observer, now);
+        self.write_afar(&question);
+    }
+
+    /// Asks all processes on other hosts for the view.
+    pub fn ask_view_afar(&mut self, now: Time) {
+        self.look_up(now);
+        self.write_afar(&Letter::Request { from: self.me.id, reply: 0, what: Request::View });
+    }
+
+    /// Asks for the names that are to be looked up.
+    fn look_up(&mut self, now: Time) {
+        if let Some(book) = &mut self.book {
+            self.orders.extend(book.seeds_mut().begin_look_ups(now).into_iter().map(Order::LookUp));
+        }
+    }
+
+    fn write_afar(&mut self, letter: &Letter) {
+        let Some(book) = &self.book else { return };
+        let far = |(address, whom): (&Address, Option<MemberId>)| Order::Far {
+            address: address.clone(),
+            whom,
+            letter: letter.clone(),
+            enclosure: Arc::default(),
+        };
+        self.orders.extend(book.addresses().map(far));
+    }
+
+    fn question(&mut self, config: u64, members: u32, observer: bool, now: Time) -> Letter {
+        let seeds = self.book.as_mut().and_then(|book| book.make_claim(now));
+        let card = self.book.as_ref().map(Book::card);
+        let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
+        let Me { id: from, pid, birth } = self.me;
+        Letter::Ask { from, pid, birth, config, members, observer, address, rack, seeds }
+    }
+
+    /// What a namesake that asks to be let in is told: no, if the process that has its id lives beyond doubt, as what that has `done` shows, or how
+    /// often it has asked if it waits to be let in as well; `otherwise` if not.
+    pub fn turn_away(&mut self, asks: &Asks, done: Option<u64>, otherwise: Letter, now: Time) -> Letter {
+        let done = done.or_else(|| self.book.as_ref()?.asks(asks.id, now));
+        match done.is_some_and(|done| self.namesakes.ask(asks.id, asks.instance, done, now)) {
+            true => Letter::Refused { why: Refusal::InUse(asks.id) },
+            false => otherwise,
+        }
+    }
+
+    /// A view has begun: forgets what concerns earlier ones, and the processes that are not in it.
+    pub fn begin(&mut self, view: &View, now: Time) {
+        self.begun = view.id;
+        self.parts.retain(|(id, _), _| *id > view.id);
+        // Members whose ways are lost by this dial again.
+        self.arrivals.retain(|arrival| arrival.view >= view.id);
+        self.failures.retain(|(of, ..)| *of >= view.id);
+        self.streamed.retain(|(of, _), _| of.0 + VIEWS_BEHIND_MAX >= view.id.0);
+        self.newcomers.retain(|id, _| *id >= view.id);
+        self.stopped.retain(|_, last| last.0 + 1 >= view.id.0);
+        self.takes_part |= view.members.contains(&self.me.id);
+        let parts = self.parts.keys().map(|(_, from)| *from);
+        let wanted: BTreeSet<MemberId> = view.members.iter().copied().chain(self.observers.iter().copied()).collect();
+        let wanted: BTreeSet<MemberId> = wanted.into_iter().chain(parts).collect();
+        if let Some(book) = &mut self.book {
+            // `members` are those of the view before, and of this one.
+            let members = &self.members;
+            let has_gone = |id| members.contains(&id) && !view.members.contains(&id);
+            let gone = book.retain(view.id, |id| wanted.contains(&id), has_gone, now);
+            self.orders.extend(gone.into_iter().map(Order::UnwatchFar));
+        }
+        for id in self.watched.extract_if(.., |id| !wanted.contains(id)) {
+            self.orders.push_back(Order::Unwatch(id));
+        }
+        self.pids.retain(|id, _| wanted.contains(id));
+        self.instances.retain(|id, _| wanted.contains(id));
+        self.births.retain(|id, _| wanted.contains(id));
+        self.dead.retain(|id| wanted.contains(id));
+        self.orders.push_back(Order::Retain(wanted));
+        self.observers.retain(|id| !view.members.contains(id));
+        self.members = view.members.iter().copied().collect();
+        self.since.retain(|id, _| self.members.contains(id));
+        for id in &self.members {
+            self.since.entry(*id).or_insert(view.id);
+        }
+        let since = &self.since;
+        self.ended.retain(|id, watched| since.get(id).is_some_and(|since| *watched >= *since));
+    }
+
+    /// Finds the processes of those of these that are on this host, so that the kernel tells when they end: asks a member for them, each time
+    /// another one, if they are not known.
+    pub fn seek(&mut self, ids: &[MemberId]) {
+        // An answer comes only if other members find this process.
+        self.orders.push_back(Order::Restore);
+        let is_sought = |id: &&MemberId| !self.watched.contains(id) && !self.dead.contains(id) && !self.is_far(**id);
+        if !ids.iter().any(|id| is_sought(&id)) {
+            return;
+        }
+        let may_know = |id: &&MemberId| **id != self.me.id && !self.dead.contains(id) && !self.is_far(**id);
+        let next = self.members.iter().find(|id| Some(**id) > self.told_by && may_know(id));
+        if let Some(asked) = next.or_else(|| self.members.iter().find(may_know)).copied() {
+            self.told_by = Some(asked);
+            self.post(asked, Letter::Request { from: self.me.id, reply: 0, what: Request::View });
+        }
+    }
+
+    /// Asks which of these, if they are on this host, have no address any more.
+    pub(super) fn probe(&mut self, ids: Vec<MemberId>) {
+        // Of other hosts nothing is certain.
+        let near: Vec<MemberId> = ids.into_iter().filter(|id| !self.is_far(*id)).collect();
+        if !near.is_empty() {
+            self.orders.push_back(Order::Probe(near));
+        }
+    }
+
+    /// Whether `id` was not in the view before `view`.
+    pub fn is_new(&self, view: ViewId, id: MemberId) -> bool {
+        self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains(&id))
+    }
+
+    /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
+    pub fn is_far(&self, id: MemberId) -> bool {
+        self.book.as_ref().is_some_and(|book| book.is_far(id))
+    }
+
+    /// Notes that `id` says that it begins no view behind `view` of this group.
+    pub fn note_stopped(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+        // Of this host the kernel tells which processes are dead.
+        if incarnation == self.incarnation && self.is_far(id) {
+            self.stopped.insert(id, view);
+        }
+    }
+
+    /// Whether `id` never begins `view`, which it is in. It was in the one before, which says that this is the process of that id that has said so.
+    pub fn never_begins(&self, view: ViewId, id: MemberId) -> bool {
+        let was_there = self.newcomers.get(&view).is_some_and(|newcomers| !newcomers.contains(&id));
+        was_there && self.stopped.get(&id).is_some_and(|last| last.0 + 1 == view.0)
+    }
+
+    /// Tells all processes that it knows on other hosts that this one begins no view behind `view`.
+    pub fn say_stopped(&mut self, view: ViewId) {
+        let what = Request::Stopped { incarnation: self.incarnation, view };
+        self.write_afar(&Letter::Request { from: self.me.id, reply: 0, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::View;
+
+    fn me(id: u64) -> Me {
+        Me { id: MemberId(id), pid: id as u32, birth: Birth::default() }
+    }
+
+    /// Ids of visitors are given out again.
+    #[test]
+    fn the_successor_of_a_visitor_that_has_ended_is_answered() {
+        let mut roster: Roster<()> = Roster::new(me(1), None);
+        let visitor = MemberId(VISITOR_IDS_FROM + 1);
+        roster.add_observer(visitor);
+        roster.watched_ended(visitor);
+        while roster.next_order().is_some() {}
+        roster.answer(visitor, 7, "status");
+        assert!(matches!(roster.next_order(), Some(Order::Near { to, .. }) if to == visitor));
+    }
+
+    #[test]
+    fn parts_of_a_view_that_has_begun_come_too_late_and_stop_no_others() {
+        let mut roster = Roster::new(me(1), None);
+        roster.set_incarnation(7);
+        let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
+        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        roster.begin(&view, Time(0));
+        assert!(!roster.handed_over(7, ViewId(1), me(2), ()));
+        // The newest way of a member in the view that has begun may replace a broken one.
+        assert!(roster.handed_over(7, ViewId(9), me(2), ()) && !roster.handed_over(7, ViewId(9), me(4), ()));
+        assert_eq!(roster.take_arrivals().len(), 1);
+        // How far ahead parts are kept counts from the oldest that are.
+        let newest = 9 + VIEWS_AHEAD_MAX;
+        for next in [10, newest] {
+            assert!(roster.handed_over(7, ViewId(next), me(2), ()), "of view {next}");
+            assert!(roster.has_parts(ViewId(next), MemberId(2)));
+        }
+        assert!(!roster.handed_over(7, ViewId(newest + 2), me(2), ()), "too far ahead");
+        assert!(!roster.handed_over(8, ViewId(10), me(3), ()), "of another group");
+    }
+}

@@ -1,0 +1,225 @@
+//! A process that looks for its group: it founds the group with others, or asks members until one lets it in.
+//!
+//! On one host a lock of the host decides which process founds the group ([`Seek::founder`]); the others ask its members
+//! ([`Seek::joiner`]). Between hosts [`Bootstrap`](super::Bootstrap) decides ([`Seek::afar`]), and a process asks at the same time.
+use super::{ASK_EVERY, Asks, Claim, Founder, Founding, Letter, News, Refusal, Roster};
+use crate::ids::{MemberId, Time, ViewId};
+use crate::view::View;
+use alloc::vec::Vec;
+
+/// The properties of a process that looks for its group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wants {
+    /// The digest of its configuration.
+    pub digest: u64,
+    /// How many members it would found the group with; 1 if it minds no number.
+    pub members: u32,
+    /// Whether it wants the state of an application first, if there is a group.
+    pub learns: bool,
+}
+
+/// What has come of looking for a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// A member refuses this process.
+    Refused(Refusal),
+    /// This process is in the view of a group, which it enters next on its host.
+    View {
+        /// The group.
+        incarnation: u128,
+        /// The view.
+        view: View,
+    },
+    /// This process founds the group with these, and itself.
+    Founders {
+        /// The group, if that is not known already.
+        incarnation: Option<u128>,
+        /// All of them, in order.
+        members: Vec<MemberId>,
+    },
+    /// There is a group. Its state comes first.
+    Group,
+    /// All members have gone, on this host.
+    Gone,
+}
+
+impl From<Founding> for Found {
+    fn from(begun: Founding) -> Found {
+        let members = begun.members.iter().map(|process| process.id).collect();
+        Found::Founders { incarnation: Some(begun.incarnation.0), members }
+    }
+}
+
+/// The processes that are there, as far as is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Here {
+    /// How many members the group is founded by, or has.
+    pub members: u32,
+    /// The group exists and can't go on.
+    pub blocked: bool,
+    /// The processes that are there, with their numbers.
+    pub present: Vec<(MemberId, u32)>,
+}
+
+/// How the group is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// This process founds it, on this host.
+    Founds,
+    /// Members of this host let it in.
+    Joins,
+    /// It spans hosts.
+    Afar,
+}
+
+/// A process that looks for its group.
+#[derive(Debug)]
+pub struct Seek {
+    way: Way,
+    wants: Wants,
+    founder: Founder,
+    asked: Option<Time>,
+    heard: Vec<Here>,
+}
+
+impl Seek {
+    /// One that founds the group on its host.
+    pub fn founder(wants: Wants, room: u32) -> Seek {
+        Seek::new(Way::Founds, wants, room)
+    }
+
+    /// One that finds members on its host.
+    pub fn joiner(wants: Wants) -> Seek {
+        Seek::new(Way::Joins, wants, 0)
+    }
+
+    /// One of a group that spans hosts.
+    pub fn afar(wants: Wants, room: u32) -> Seek {
+        Seek::new(Way::Afar, wants, room)
+    }
+
+    fn new(way: Way, wants: Wants, room: u32) -> Seek {
+        Seek { way, wants, founder: Founder::new(wants.digest, wants.members, room), asked: None, heard: Vec::new() }
+    }
+
+    /// Whether it is time to [ask](Self::ask).
+    pub fn is_due(&self, now: Time) -> bool {
+        self.way != Way::Founds && self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY)
+    }
+
+    /// Asks to be let in: `here` are the members on this host, by its directory.
+    pub fn ask<W>(&mut self, here: &[MemberId], roster: &mut Roster<W>, now: Time) -> Option<Found> {
+        self.asked = Some(now);
+        let Wants { digest, members, learns } = self.wants;
+        if self.way == Way::Afar {
+            roster.ask_afar(digest, members, learns, now);
+        } else if here.is_empty() {
+            return Some(Found::Gone);
+        }
+        for member in here {
+            roster.ask(*member, digest, members, learns && self.way == Way::Afar, now);
+        }
+        None
+    }
+
+    /// Takes in what has happened, and says what came of it.
+    pub fn step<W>(&mut self, news: Vec<News>, roster: &mut Roster<W>, now: Time) -> Option<Found> {
+        let (is_seed, claim) = self.claim(roster, now);
+        if self.way == Way::Afar {
+            self.founder.take_up(is_seed, claim, now);
+        }
+        let founds = self.way == Way::Founds || is_seed;
+        let mut rest = Vec::new();
+        for news in news {
+            match news {
+                News::Refused(why) => return Some(Found::Refused(why)),
+                News::Waits { members, blocked, present } => {
+                    if !founds || blocked {
+                        self.heard.push(Here { members, blocked, present });
+                    }
+                }
+                News::View { incarnation, view, .. }
+                    if view.rank_of(roster.me()).is_some() && !self.is_founding(&view) =>
+                {
+                    return Some(Found::View { incarnation, view });
+                }
+                News::View { .. } if self.wants.learns && self.way == Way::Afar => return Some(Found::Group),
+                News::View { .. } => {}
+                news => rest.push(news),
+            }
+        }
+        let is_settled = founds && self.gather(rest, roster, now);
+        let founds_alone = self.way == Way::Founds && is_settled;
+        founds_alone.then(|| Found::Founders { incarnation: None, members: self.founder.members(roster.me()) })
+    }
+
+    /// Whether the process with this one's id that is in the view may be one before it: a founder is named with its number only by
+    /// what it is told of the founding.
+    fn is_founding(&self, view: &View) -> bool {
+        self.way == Way::Afar && view.id == ViewId(1)
+    }
+
+    fn claim<W>(&self, roster: &Roster<W>, now: Time) -> (bool, Claim) {
+        let seeds = roster.book().filter(|_| self.way == Way::Afar).map(|book| book.seeds());
+        seeds.map_or((false, None), |seeds| (seeds.is_seed(), seeds.claim(now)))
+    }
+
+    /// Takes in the processes that ask and those that have gone, and tells all that wait if that is a change. Returns whether the group can be founded: as
+    /// many are here as are needed, have been told which are here, and still live by the time of that.
+    fn gather<W>(&mut self, news: Vec<News>, roster: &mut Roster<W>, now: Time) -> bool {
+        for news in news {
+            match news {
+                News::Asks(asks) => self.asked(asks, roster, now),
+                News::Died(id) | News::Lost(id) => self.founder.forget(id),
+                _ => {}
+            }
+        }
+        let (present, is_settled) = self.founder.settle((roster.me(), roster.pid(roster.me())));
+        if !is_settled {
+            for id in self.founder.waiting() {
+                let wait = self.told_to_wait(roster);
+                roster.post(id, wait);
+            }
+        }
+        let is_complete = present.len() as u32 >= self.wants.members;
+        self.heard.push(Here { members: self.wants.members, blocked: false, present });
+        is_settled && is_complete
+    }
+
+    fn asked<W>(&mut self, asks: Asks, roster: &mut Roster<W>, now: Time) {
+        let wait = self.told_to_wait(roster);
+        let answer = match asks.namesake {
+            Some(_) => Some(roster.turn_away(&asks, None, wait, now)),
+            None => self.founder.asked(&asks, now).map(|refusal| refusal.map_or(wait, |why| Letter::Refused { why })),
+        };
+        if let Some(answer) = answer {
+            roster.post_at(asks.namesake, asks.id, answer);
+        }
+    }
+
+    fn told_to_wait<W>(&self, roster: &Roster<W>) -> Letter {
+        let present = self.founder.present().to_vec();
+        Letter::Wait { members: self.wants.members, leader: roster.me(), blocked: false, present }
+    }
+
+    /// What was heard of the processes that are there, since the last call.
+    pub fn take_heard(&mut self) -> Vec<Here> {
+        core::mem::take(&mut self.heard)
+    }
+
+    /// How many of the processes that wait have other seeds in mind.
+    pub fn unlike(&self) -> u32 {
+        self.founder.unlike()
+    }
+
+    /// The driver has entered the group of the first view, on this host: all founders are told of it that may not know it.
+    pub fn founds<W>(&self, view: &View, roster: &mut Roster<W>, now: Time) {
+        roster.expect(view);
+        let (is_seed, _) = self.claim(roster, now);
+        // Every process has told the seeds where it is. Others may know less.
+        if self.way == Way::Founds || is_seed {
+            let me = roster.me();
+            roster.tell_view(view, view.members.iter().copied().filter(|id| *id != me));
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What a leader proposes: the value that binds it, or one of its own.
+use super::ballot::Ballot;
+use super::ranks::bit;
+use super::{Deadlines, Membership, Poll};
+use super::{read, read_value, slot_bytes};
+use crate::cursor::ROUNDS_MAX;
+use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::layout::membership;
+use crate::limits;
+use crate::planted::planted;
+use crate::proposal::{self, Trims, Wishes};
+use crate::table::Table;
+use alloc::vec::Vec;
+
+/// Why a leader chooses nothing yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Waits {
+    /// For members that its choice would leave out now, until this moment at most.
+    Until(Time),
+    /// Too few have promised, or would go on.
+    ForOthers,
+    /// This member has accepted what no member proposes.
+    Faulty(Rank),
+}
+
+/// A leader's choice under its ballot, and the rows that it counts.
+struct Choice<'a, T> {
+    member: &'a Membership,
+    poll: &'a Poll<'a>,
+    deadlines: Deadlines,
+    table: &'a T,
+    ballot: Ballot,
+    /// The voters that promised the ballot (S).
+    promisers: Vec<Rank>,
+    /// The other voters that are proven dead, with final rows that promise nothing higher (D).
+    dead: Vec<Rank>,
+}
+
+impl Membership {
+    /// The words to propose under my ballot.
+    pub(super) fn choose<T: Table>(&self, poll: &Poll<'_>, deadlines: Deadlines, table: &T) -> Result<Vec<u64>, Waits> {
+        let ballot = self.promised.expect("a leader has promised its ballot");
+        let choice = Choice { member: self, poll, deadlines, table, ballot, promisers: Vec::new(), dead: Vec::new() };
+        choice.with_quorum()?.value()
+    }
+}
+
+impl<T: Table> Choice<'_, T> {
+    fn promised(&self, rank: Rank) -> Option<Ballot> {
+        self.member.acceptor(rank, self.poll).promised
+    }
+
+    fn has_promised(&self, rank: Rank) -> bool {
+        self.promised(rank) == Some(self.ballot)
+    }
+
+    /// INV-QUORUM: this choice, once enough rows count for it.
+    fn with_quorum(mut self) -> Result<Self, Waits> {
+        let (promisers, others): (Vec<Rank>, Vec<Rank>) =
+            self.member.voters.iter().partition(|rank| self.has_promised(**rank));
+        let counts = |rank: &Rank| {
+            let final_row = self.member.opinions.is_dead(*rank) && !planted!(DeadRowsUnread);
+            final_row && (self.promised(*rank) <= Some(self.ballot) || planted!(DeadWithHigherPromiseCounts))
+        };
+        let dead = match planted!(DeadCountedTwice) {
+            true => self.member.dead_voters().collect(),
+            false => others.into_iter().filter(counts).collect(),
+        };
+        (self.promisers, self.dead) = (promisers, dead);
+        match self.member.is_quorum(self.promisers.len(), self.dead.len()) {
+            true => Ok(self),
+            false => Err(Waits::ForOthers),
+        }
+    }
+
+    fn value(&self) -> Result<Vec<u64>, Waits> {
+        self.wait_for_promises()?;
+        match self.bound()? {
+            Some(words) => Ok(proposal::with_ballot(words, self.ballot.encode(0))),
+            None => self.make(),
+        }
+    }
+
+    /// Waits for members that this choice would leave out, and that may promise yet.
+    fn wait_for_promises(&self) -> Result<(), Waits> {
+        let Choice { member: Membership { opinions, everyone, .. }, deadlines, .. } = *self;
+        let waited_for =
+            everyone.iter().copied().filter(|rank| !self.has_promised(*rank) && !opinions.is_barred(*rank));
+        let until = waited_for.map(|rank| match rank {
+            _ if opinions.is_silent(rank) => deadlines.silent,
+            _ if opinions.suspects(rank) => deadlines.strained,
+            _ => self.member.promise_until(rank, self.poll.now),
+        });
+        until.max().map_or(Ok(()), |until| self.wait_until(until))
+    }
+
+    fn wait_until(&self, until: Time) -> Result<(), Waits> {
+        if until > self.poll.now { Err(Waits::Until(until)) } else { Ok(()) }
+    }
+
+    /// INV-BIND: the accepted value of the highest ballot among the rows that I count, if it may be decided. If the rows that I have
+    /// not read could not make it a decision, it is none, and I am free.
+    fn bound(&self) -> Result<Option<Vec<u64>>, Waits> {
+        let found = self.accepted_values()?;
+        let Some((highest, _, value)) = found.iter().max_by_key(|(ballot, rank, _)| (*ballot, *rank)) else {
+            return Ok(None);
+        };
+        let shows = |rank: &Rank| {
+            let same = |(_, of, words): &&(Ballot, Rank, Vec<u64>)| of == rank && proposal::is_same(words, value);
+            found.iter().any(|entry| same(&entry))
+        };
+        let read = || self.promisers.iter().chain(&self.dead);
+        let with = read().filter(|rank| shows(rank)).count();
+        let is_unread = |rank: &&Rank| !read().any(|read| read == *rank) && !planted!(UnreadDontBind);
+        let unread = self.member.voters.iter().filter(is_unread).count();
+        let silent = |rank: &&Rank| !shows(rank) && self.promised(**rank) <= Some(*highest);
+        let silent = self.dead.iter().filter(silent).count();
+        let binds = self.member.is_quorum(with + unread, silent) && !planted!(NeverAdopts);
+        Ok(binds.then(|| value.clone()))
+    }
+
+    /// The values that the members that I count have accepted.
+    fn accepted_values(&self) -> Result<Vec<(Ballot, Rank, Vec<u64>)>, Waits> {
+        let mut found = Vec::new();
+        for rank in self.promisers.iter().chain(&self.dead).copied() {
+            let Some(ballot) = self.member.acceptor(rank, self.poll).accepted else { continue };
+            let is_dead = self.member.opinions.is_dead(rank);
+            if is_dead && planted!(DeadValuesUnread) {
+                continue;
+            }
+            let value = read_value(rank, membership::ACCEPTED, self.poll.layout, self.table);
+            match value.filter(|(read, _)| *read == ballot) {
+                Some((_, words)) if proposal::decode(&words, self.poll.view).is_some() => {
+                    found.push((ballot, rank, words))
+                }
+                // No correct member leaves that behind.
+                _ if is_dead => {}
+                // It has accepted something else since its row was read: the next poll reads on.
+                _ if self.accepted_now(rank) != Some(ballot) => return Err(Waits::Until(self.poll.now)),
+                Some(_) => return Err(Waits::Faulty(rank)),
+                None => {
+                    self.wait_until(self.deadlines.strained)?;
+                    return Err(Waits::Faulty(rank));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn accepted_now(&self, rank: Rank) -> Option<Ballot> {
+        Ballot::decode(self.table.load(rank, membership::ACCEPTED), self.member.everyone.len())
+            .map(|(ballot, _)| ballot)
+    }
+
+    /// A value of my own. If too few would go on, no member is evicted, and I wait.
+    fn make(&self) -> Result<Vec<u64>, Waits> {
+        let opinions = &self.member.opinions;
+        let promisers = || self.member.everyone.iter().copied().filter(|rank| self.has_promised(*rank));
+        let there = promisers().filter(|rank| !opinions.suspects(*rank));
+        let (leaving, mut staying): (Vec<Rank>, Vec<Rank>) = there.partition(|rank| self.is_leaving(*rank));
+        self.leave_out_strained(&mut staying);
+        // Members that have promised can hear me. If they don't hear all others, they may be about to.
+        let is_left_out = |rank: Rank| !staying.contains(&rank) && !leaving.contains(&rank);
+        if promisers().any(|rank| is_left_out(rank) && !opinions.is_barred(rank)) {
+            self.wait_until(self.deadlines.strained)?;
+        }
+        // Members that are to be evicted have promised nevertheless.
+        let evicting: Vec<Rank> = promisers().filter(|rank| opinions.is_evicting(*rank)).collect();
+        if !self.may_evict(&[&staying, &leaving, &evicting]) {
+            return Err(Waits::ForOthers);
+        }
+        let holders: Vec<Rank> = staying.iter().chain(&leaving).copied().collect();
+        let trims = self.trims(&holders);
+        let wishes = self.all_wishes(&holders);
+        Ok(self.fit(&staying, wishes, &trims))
+    }
+
+    fn is_leaving(&self, rank: Rank) -> bool {
+        match rank == self.member.me {
+            true => self.member.leaving,
+            false => self.table.load(rank, membership::LEAVING) != 0,
+        }
+    }
+
+    /// Whether these members are enough to leave out the others. The dead go nowhere, those that promised first included.
+    fn may_evict(&self, consent: &[&[Rank]]) -> bool {
+        let voters = consent.iter().flat_map(|ranks| ranks.iter()).filter(|rank| self.promisers.contains(rank)).count();
+        let dead = if planted!(DeadRowsUnread) { 0 } else { self.member.dead_voters().count() };
+        self.member.is_quorum(voters, dead) || planted!(EvictsWithoutQuorum)
+    }
+
+    /// Leaves out members until no two of the rest suspect each other: those with most such links first; of two, the one that is not heard;
+    /// of two that don't hear each other, the younger.
+    fn leave_out_strained(&self, staying: &mut Vec<Rank>) {
+        // Members that I suspect are left out already.
+        let says = |one: Rank, other: Rank| one != self.member.me && bit(self.table, one, membership::SUSPECTED, other);
+        loop {
+            let strain = |rank: Rank| {
+                let unheard = staying.iter().filter(|other| says(**other, rank)).count();
+                let strained = staying.iter().filter(|other| says(rank, **other) || says(**other, rank)).count();
+                (strained, unheard, rank)
+            };
+            match staying.iter().copied().map(strain).max() {
+                Some((strained, _, rank)) if strained > 0 => staying.retain(|other| *other != rank),
+                _ => return,
+            }
+        }
+    }
+
+    /// INV-TRIM: per subgroup and sender, the smallest cut of those of its members that go on or leave.
+    fn trims(&self, holders: &[Rank]) -> Trims {
+        let of_subgroup = |(id, senders): (u32, usize)| {
+            let cut = |sender: usize| {
+                let heard = holders.iter().filter_map(|rank| {
+                    let place = self.poll.layout.row(*rank).place(SubgroupId(id))?;
+                    Some(self.table.load(*rank, place.cut + 8 * sender as u64))
+                });
+                // Of a subgroup whose members are all gone nothing is left to deliver.
+                let trim = if planted!(TrimIsLongest) { heard.max() } else { heard.min() };
+                trim.map_or(0, |trim| trim.min(ROUNDS_MAX))
+            };
+            (0..senders).map(cut).collect()
+        };
+        (0..).zip(self.poll.view.subgroups.iter().map(|spec| spec.senders.len())).map(of_subgroup).collect()
+    }
+
+    /// The words of a proposal with as many joins and changes as fit. The rest is for the view after it.
+    fn fit(&self, staying: &[Rank], wishes: Wishes, trims: &Trims) -> Vec<u64> {
+        let view = self.poll.view;
+        let Wishes { joins, nonvoters, changes } = wishes;
+        let room = limits::MEMBERS_MAX - staying.len();
+        let joins: Vec<MemberId> = joins.into_iter().filter(|id| !view.members.contains(id)).take(room).collect();
+        let (mut joining, mut changing) = (joins.len(), changes.len());
+        loop {
+            let mut next = view.next(|rank| staying.contains(&rank), &joins[..joining], &changes[..changing]);
+            // All who stay have begun this view, so they vote. If none stays, the joiners have to.
+            if !staying.is_empty() {
+                next.set_nonvoters(|id| joins[..joining].contains(&id) && nonvoters.contains(&id));
+            }
+            let words = proposal::encode(self.ballot.encode(0), &next, trims);
+            if words.len() as u64 * 8 <= slot_bytes(self.poll.layout, self.member.me) {
+                return words;
+            }
+            if joining > 0 {
+                joining /= 2;
+            } else {
+                changing /= 2;
+            }
+        }
+    }
+
+    /// What these members wish, each wish once. Of changes that contradict each other the one of the lowest rank counts.
+    fn all_wishes(&self, of: &[Rank]) -> Wishes {
+        let mut all = Wishes::default();
+        for rank in of {
+            // Garbage is no wish.
+            let Some(wishes) = Wishes::decode(&read(*rank, &self.poll.layout.row(*rank).wishes, self.table)) else {
+                continue;
+            };
+            for join in wishes.joins {
+                if !all.joins.contains(&join) {
+                    all.joins.push(join);
+                }
+            }
+            all.nonvoters.extend(wishes.nonvoters);
+            let of_lower_ranks = all.changes.len();
+            for change in wishes.changes {
+                let is_contradicted = all.changes[..of_lower_ranks].iter().any(|other| other.contradicts(&change));
+                if !is_contradicted && !all.changes.contains(&change) {
+                    all.changes.push(change);
+                }
+            }
+        }
+        all
+    }
+}

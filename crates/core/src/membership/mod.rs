@@ -1,0 +1,825 @@
+//! The agreement that ends a view: one single-decree Paxos, whose acceptors are the rows of the view's voters and whose value is
+//! the next view with the trims (docs/protocol/views.md).
+//!
+//! [`Membership`] is one member's side of it. [`Membership::watch`] runs while the view works and says when it has to end;
+//! [`Membership::agree`] runs from the wedge to the decision. [`opinions`] holds whom the member suspects, [`ballot`] how the rows
+//! count proposals, [`choice`] what a leader proposes.
+//!
+//! Invariants kept here: INV-PROMISE (a voter accepts no ballot below its effective promise), INV-QUORUM (a decision and each
+//! later choice meet in a row that the later leader reads), INV-BIND (a leader takes the newest value that may be decided),
+//! INV-TRIM (a trim is a count that every member that goes on has reached).
+mod ballot;
+mod choice;
+mod opinions;
+mod ranks;
+mod telling;
+
+pub use ballot::Ballot;
+
+use crate::cursor::places;
+use crate::fault::Fault;
+use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::layout::{Layout, Place, entry, membership};
+use crate::limits;
+use crate::planted::planted;
+use crate::proposal::{self, Trims, Wishes};
+use crate::table::{Rows, Table};
+use crate::view::{Change, Order, View};
+use alloc::vec::Vec;
+use ballot::Acceptor;
+use core::ops::Range;
+use opinions::Opinions;
+use ranks::Ranks;
+use telling::{Counts, Reason, Teller};
+
+/// A ballot that is so many rounds above what a member knows was not reached by taking turns.
+const ROUNDS_AHEAD_MAX: u32 = 1 << 20;
+
+/// What a view change decided.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Decision {
+    /// Under which number.
+    pub ballot: Ballot,
+    /// The view that follows.
+    pub next: View,
+    /// What is still delivered in the old one.
+    pub trims: Trims,
+}
+
+/// A member that is heard has so many suspicion times to promise, once it was asked, before a leader chooses without it.
+const PROMISE_WITHIN: u64 = 4;
+/// An agreement that takes longer than so many suspicion times counts as blocked, though a quorum is heard.
+const OVERDUE: u64 = 4;
+/// When members are heard again after a silence, a leader waits this part of the suspicion time for more of them.
+const RETURN_WITHIN: u64 = 2;
+/// The first pause of a leader that was outbid, in parts of the suspicion time. It doubles with each ballot that came to nothing.
+const BACK_OFF: u64 = 16;
+/// It doubles so often at most, so that a view in which no ballot can come to anything holds few of them.
+const BACK_OFF_MAX: u32 = 20;
+
+/// One member's part in the end of its view.
+#[derive(Clone, Hash, Debug)]
+pub(crate) struct Membership {
+    me: Rank,
+    everyone: Vec<Rank>,
+    /// The others.
+    peers: Vec<Rank>,
+    /// The members whose rows are acceptors.
+    voters: Vec<Rank>,
+    opinions: Opinions,
+    /// Members that have written what no correct member writes: their rows say nothing to the agreement.
+    garbled: Ranks,
+    blamed: Vec<Rank>,
+    /// Something is to be done about the membership: the view has to end.
+    closing: bool,
+    wedged: bool,
+    wedged_at: Time,
+    leaving: bool,
+    /// What I want of the next view.
+    wishes: Wishes,
+    /// The ballots in my row.
+    promised: Option<Ballot>,
+    accepted: Option<Ballot>,
+    /// Into which slot of my row the next value goes.
+    slot: u64,
+    turns: Turns,
+    /// A decision that another member has told outside of the rows.
+    told: Option<Vec<u64>>,
+    decision: Option<Decision>,
+    /// The words of the decision.
+    decided: Vec<u64>,
+    evicted: bool,
+    blocked: bool,
+    teller: Teller,
+}
+
+/// When this member leads.
+#[derive(Clone, Hash, Debug, Default)]
+struct Turns {
+    /// My newest ballot.
+    mine: Option<Ballot>,
+    /// The highest ballot in any row, and since when.
+    top: Option<Ballot>,
+    since: Time,
+    /// How many ballots of mine came to nothing.
+    outbid: u32,
+    /// By rank, of those whose promise is below the highest ballot: that promise, and since when it has been.
+    behind: Vec<Option<(Option<Ballot>, Time)>>,
+}
+
+/// The inputs of one poll of the agreement.
+struct Poll<'a> {
+    now: Time,
+    view: &'a View,
+    layout: &'a Layout,
+    /// By rank: the others' rows as acceptors, each read once. This member's own moves on during the poll: [`Membership::acceptor`].
+    acceptors: Vec<Acceptor>,
+}
+
+/// How long a leader waits for the members that its choice would leave out.
+#[derive(Clone, Copy, Debug)]
+struct Deadlines {
+    /// For members that are silent.
+    silent: Time,
+    /// For members that don't hear all others, and for values that are not whole.
+    strained: Time,
+}
+
+impl Membership {
+    pub(crate) fn new(view: &View, me: Rank) -> Membership {
+        let teller = Teller::new(view, me);
+        Membership {
+            me,
+            everyone: view.ranks().collect(),
+            peers: view.ranks().filter(|rank| *rank != me).collect(),
+            voters: view.ranks().filter(|rank| view.is_voter(*rank)).collect(),
+            opinions: Opinions::new(view, me, teller.clone()),
+            garbled: Ranks::none(view.members.len()),
+            blamed: Vec::new(),
+            closing: false,
+            wedged: false,
+            wedged_at: Time(0),
+            leaving: false,
+            wishes: Wishes::default(),
+            promised: None,
+            accepted: None,
+            slot: 0,
+            turns: Turns::default(),
+            told: None,
+            decision: None,
+            decided: Vec::new(),
+            evicted: false,
+            blocked: false,
+            teller,
+        }
+    }
+
+    /// Takes over what a member keeps from view to view: its suspicion time, and how often suspicions proved false.
+    pub(crate) fn inherit(&mut self, old: &Membership, was: impl Fn(Rank) -> Option<Rank>) {
+        self.opinions.set_suspect_after(old.opinions.suspect_after());
+        for rank in &self.everyone {
+            if let Some(was) = was(*rank) {
+                self.opinions.inherit(*rank, &old.opinions, was);
+            }
+        }
+    }
+
+    pub(crate) fn set_suspect_after(&mut self, ns: Option<u64>) {
+        self.opinions.set_suspect_after(ns);
+    }
+
+    /// Suspects `member` until it is heard again. Whether that is new.
+    pub(crate) fn suspect(&mut self, member: Rank) -> bool {
+        let new = self.opinions.suspect(member);
+        if new {
+            self.teller.reported(member);
+        }
+        self.closing |= new;
+        new
+    }
+
+    /// Takes a suspicion back.
+    pub(crate) fn trust(&mut self, member: Rank) {
+        self.opinions.trust(member);
+    }
+
+    /// Leaves `member` out of the next view, whatever it shows. Whether that is new.
+    pub(crate) fn bar(&mut self, member: Rank) -> bool {
+        let new = self.opinions.bar(member);
+        self.closing |= new;
+        new
+    }
+
+    /// Leaves `member` out of the next view, although it may be alive and well.
+    pub(crate) fn evict(&mut self, member: Rank) {
+        let new = self.opinions.evict(member);
+        if new {
+            self.teller.evicting(member);
+        }
+        self.closing |= new;
+    }
+
+    /// `member` is proven dead, and its row is not here as a whole.
+    pub(crate) fn gone(&mut self, member: Rank) {
+        if self.bar(member) {
+            self.teller.dead(member, "its process has ended; its row is not here as a whole");
+        }
+    }
+
+    /// `member` breaks the protocol. Whether that is new.
+    pub(crate) fn accuse(&mut self, fault: &Fault) -> bool {
+        let new = self.bar(fault.member());
+        if new {
+            self.teller.faulty(fault);
+        }
+        new
+    }
+
+    /// All members have finished, and this one has delivered everything.
+    pub(crate) fn tell_finished(&self) {
+        self.teller.finished();
+    }
+
+    /// `member` has written what no correct member writes. Whether that is new.
+    fn blame(&mut self, member: Rank) -> bool {
+        self.bar(member);
+        let new = self.garbled.add(member);
+        if new {
+            self.teller.faulty(&Fault::Proposal { member });
+            self.blamed.push(member);
+        }
+        new
+    }
+
+    /// Members that were found to have written what no correct member writes, once each.
+    pub(crate) fn take_blamed(&mut self) -> Vec<Rank> {
+        core::mem::take(&mut self.blamed)
+    }
+
+    /// `member` is proven dead, and its row final.
+    pub(crate) fn died(&mut self, member: Rank) {
+        if !self.opinions.is_dead(member) {
+            self.teller.dead(member, "its process has ended; its row is final");
+        }
+        self.closing |= self.opinions.died(member);
+    }
+
+    pub(crate) fn admit(&mut self, view: &View, joiner: MemberId, votes: bool) -> bool {
+        let known = view.members.contains(&joiner) || self.wishes.joins.contains(&joiner);
+        // In a full view it would be carried from view to view, each of which ends for it.
+        let full = view.members.len() == limits::MEMBERS_MAX || self.wishes.joins.len() == limits::JOINS_MAX;
+        if known || full {
+            return false;
+        }
+        self.wishes.joins.push(joiner);
+        if !votes {
+            self.wishes.nonvoters.push(joiner);
+        }
+        self.teller.admitting(joiner, votes);
+        self.closing = true;
+        true
+    }
+
+    pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
+        // One that fits no proposal would be wished for without end.
+        let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
+        let has_room = self.wishes.changes.len() < limits::CHANGES_MAX;
+        let fits = has_room && alone.encode().len() <= limits::PROPOSAL_WORDS_SPARE;
+        let wanted = fits && view.wants(&change) && !self.wishes.changes.contains(&change);
+        if wanted {
+            self.wishes.changes.push(change);
+            self.closing = true;
+        }
+        wanted
+    }
+
+    pub(crate) fn take_wishes(&mut self) -> Wishes {
+        core::mem::take(&mut self.wishes)
+    }
+
+    pub(crate) fn leave(&mut self) {
+        (self.leaving, self.closing) = (true, true);
+    }
+
+    /// Takes the decision from words that another member has sent: [`agree`](Self::agree) checks them.
+    pub(crate) fn tell(&mut self, words: Vec<u64>) {
+        (self.told, self.closing) = (Some(words), true);
+    }
+
+    pub(crate) fn is_wedged(&self) -> bool {
+        self.wedged
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.evicted
+    }
+
+    pub(crate) fn suspects(&self, member: Rank) -> bool {
+        self.opinions.suspects(member)
+    }
+
+    pub(crate) fn decision(&self) -> Option<&Decision> {
+        self.decision.as_ref()
+    }
+
+    /// The words of the decision, once there is one.
+    pub(crate) fn decided(&self) -> Option<&[u64]> {
+        self.decision.as_ref().map(|_| &self.decided[..])
+    }
+
+    pub(crate) fn ballot(&self) -> Option<Ballot> {
+        self.promised
+    }
+
+    /// The lowest voter that I don't suspect.
+    pub(crate) fn leader(&self) -> Rank {
+        self.trusted_voters().next().unwrap_or(self.me)
+    }
+
+    fn trusted_voters(&self) -> impl Iterator<Item = Rank> {
+        self.voters.iter().copied().filter(|rank| !self.opinions.suspects(*rank))
+    }
+
+    /// Whether the voters that I hear are a quorum, those that are to be evicted included.
+    fn hears_quorum(&self) -> bool {
+        let evicting = self.voters.iter().filter(|rank| self.opinions.is_evicting(**rank)).count();
+        self.is_quorum(self.trusted_voters().count() + evicting, self.dead_voters().count())
+    }
+
+    fn is_voter(&self) -> bool {
+        self.voters.contains(&self.me)
+    }
+
+    /// Shows that I live, and looks who else does. When to come again.
+    #[inline]
+    pub(crate) fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> Option<Time> {
+        let (is_new, wake_at) = self.opinions.beat(now, table);
+        self.closing |= is_new;
+        wake_at
+    }
+
+    pub(crate) fn next_heartbeat(&mut self) -> u64 {
+        self.opinions.next_heartbeat()
+    }
+
+    /// Whether this view has to end: for a reason of mine, or of any member.
+    #[inline]
+    pub(crate) fn watch<T: Table>(&mut self, table: &T) -> bool {
+        let mut gone = false;
+        for peer in &self.peers {
+            // One line of the peer's row.
+            gone |= table.load(*peer, membership::ABANDONED) != 0;
+            self.closing |= table.load(*peer, membership::CLOSING) != 0;
+        }
+        if gone {
+            self.closing |= self.opinions.see_final_words(table);
+        }
+        if self.voters.len() < self.everyone.len() {
+            self.closing |= self.may_promote(table);
+        }
+        self.closing
+    }
+
+    /// Whether the next view is to make voters of the members that are none yet: they have all begun this one, or are suspected, and it is not
+    /// so new that observers are still finding it.
+    #[cold]
+    fn may_promote<R: Rows>(&self, rows: &R) -> bool {
+        let nonvoters = || self.peers.iter().filter(|rank| !self.voters.contains(rank) && !self.suspects(**rank));
+        let has_begun = |rank: &Rank| rows.load(*rank, membership::HEARTBEAT) != 0;
+        self.opinions.has_settled()
+            && self.leader() == self.me
+            && self.is_voter()
+            && nonvoters().next().is_some()
+            && nonvoters().all(has_begun)
+    }
+
+    /// The engine has stopped announcing and receiving, and its cuts are stored in my row and posted.
+    pub(crate) fn wedge<T: Table>(&mut self, now: Time, layout: &Layout, table: &mut T) {
+        let suspected: Vec<Rank> = self.peers.iter().copied().filter(|rank| self.suspects(*rank)).collect();
+        self.teller.closing(&suspected, self.wishes.joins.len(), self.leaving);
+        (self.wedged, self.closing) = (true, true);
+        (self.wedged_at, self.turns.since) = (now, now);
+        self.store_wishes(layout, table);
+        if self.leaving {
+            table.store(membership::LEAVING, 1);
+        }
+        self.opinions.publish(table);
+        table.store(membership::CLOSING, 1);
+        table.store(membership::WEDGED, 1);
+        table.post(&self.peers, membership::CLOSING..membership::LEAVING + 8);
+    }
+
+    /// Writes down what fits of my wishes. The rest is for the view after the next.
+    fn store_wishes<T: Table>(&self, layout: &Layout, table: &mut T) {
+        let range = &layout.row(self.me).wishes;
+        let mut wishes = self.wishes.clone();
+        while wishes != Wishes::default() {
+            let words = wishes.encode();
+            if words.len() as u64 * 8 <= range.end - range.start {
+                return self.write(range.start, &words, table);
+            }
+            if wishes.joins.len() > 1 {
+                wishes.joins.truncate(wishes.joins.len() / 2);
+            } else if wishes.changes.pop().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Stores `words` from `at` on in my row, and posts them.
+    fn write<T: Table>(&self, at: u64, words: &[u64], table: &mut T) {
+        for (at, word) in (at..).step_by(8).zip(words) {
+            table.store(at, *word);
+        }
+        table.post(&self.peers, at..at + 8 * words.len() as u64);
+    }
+
+    /// One step of the agreement: whether anything changed, and when to come again though nothing happens.
+    pub(crate) fn agree<T: Table>(
+        &mut self,
+        now: Time,
+        view: &View,
+        layout: &Layout,
+        table: &mut T,
+    ) -> (bool, Option<Time>) {
+        if self.decision.is_some() || self.evicted {
+            return (false, None);
+        }
+        self.heed_clock(now);
+        let mut changed = self.opinions.see_final_words(table);
+        changed |= self.opinions.see_estranged(table);
+        changed |= self.opinions.publish(table);
+        if changed {
+            // What made ballots fail may be over.
+            self.turns.outbid = 0;
+        }
+        if self.learn(view, layout, table) {
+            return (true, None);
+        }
+        let poll = Poll { now, view, layout, acceptors: self.read_acceptors(table) };
+        changed |= self.accept(&poll, table);
+        changed |= self.promise(&poll, table);
+        let (led, wake_at) = self.lead(&poll, table);
+        changed |= led;
+        changed |= self.count(&poll, table);
+        let overdue = now.0.saturating_sub(self.wedged_at.0) > OVERDUE * self.opinions.patience_ns();
+        self.blocked = self.decision.is_none() && (!self.hears_quorum() || overdue);
+        self.tell_whether_blocked(now);
+        (changed, wake_at)
+    }
+
+    /// Tells that the view can't end, and for want of whom, or that it can again.
+    fn tell_whether_blocked(&mut self, now: Time) {
+        match (self.blocked, self.teller.is_blocked()) {
+            (true, false) => {
+                let is_missed = |rank: &Rank| self.opinions.suspects(*rank) && !self.opinions.is_dead(*rank);
+                let missed: Vec<Rank> = self.voters.iter().copied().filter(is_missed).collect();
+                let (heard, dead) = (self.trusted_voters().count(), self.dead_voters().count());
+                let counts = Counts { voters: self.voters.len(), heard, dead };
+                self.teller.blocked(now, &missed, counts, self.wedged_at);
+            }
+            (false, true) => self.teller.unblocked(now),
+            _ => {}
+        }
+    }
+
+    /// After a clock went back, or this member stood still, all waits start again: none gets longer, or shorter, by it.
+    fn heed_clock(&mut self, now: Time) {
+        let behind = self.turns.behind.iter_mut().flatten().map(|(_, since)| since);
+        let jumped = self.opinions.heed_clock(now);
+        for time in behind.chain([&mut self.wedged_at, &mut self.turns.since]) {
+            *time = if jumped { now } else { now.min(*time) };
+        }
+    }
+
+    /// INV-QUORUM: more voters than those that may know of something else. The dead whose rows are final know of nothing that
+    /// these rows don't say.
+    fn is_quorum(&self, with: usize, dead: usize) -> bool {
+        let voters = self.voters.len();
+        2 * with + dead > voters || planted!(NoQuorum)
+    }
+
+    /// The voters that are proven dead, with final rows.
+    fn dead_voters(&self) -> impl Iterator<Item = Rank> {
+        self.voters.iter().copied().filter(|rank| self.opinions.is_dead(*rank))
+    }
+
+    /// The others' rows as acceptors, by rank.
+    fn read_acceptors<R: Rows>(&self, rows: &R) -> Vec<Acceptor> {
+        let is_credible =
+            |ballot: &Ballot| ballot.round <= self.promised.map_or(0, |mine| mine.round) + ROUNDS_AHEAD_MAX;
+        let read = |rank: &Rank| {
+            if *rank == self.me {
+                return Acceptor::default();
+            }
+            let Acceptor { promised, accepted } = Acceptor::read(*rank, self.everyone.len(), rows);
+            Acceptor { promised: promised.filter(is_credible), accepted: accepted.filter(is_credible) }
+        };
+        self.everyone.iter().map(read).collect()
+    }
+
+    /// The row of `rank` as an acceptor. A member that has written what no correct member writes says nothing.
+    fn acceptor(&self, rank: Rank, poll: &Poll<'_>) -> Acceptor {
+        match rank {
+            _ if rank == self.me => Acceptor { promised: self.promised, accepted: self.accepted },
+            _ if self.garbled.has(rank) => Acceptor::default(),
+            _ => poll.acceptors[rank.index()],
+        }
+    }
+
+    /// Looks whether a row, or a message, names the decision. A decision is one whoever tells it.
+    fn learn<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> bool {
+        if let Some(words) = self.told.take()
+            && let Some(ballot) = proposal::ballot_of(&words).and_then(|word| Ballot::decode(word, self.everyone.len()))
+            && self.decide(ballot.0, words, view, layout, table)
+        {
+            return true;
+        }
+        for i in 0..self.peers.len() {
+            let peer = self.peers[i];
+            if self.garbled.has(peer) || table.load(peer, membership::DECIDED) == 0 {
+                continue;
+            }
+            // If it is not whole it only has to arrive.
+            let Some((ballot, words)) = read_value(peer, membership::DECIDED, layout, table) else { continue };
+            if self.decide(ballot, words, view, layout, table) {
+                return true;
+            }
+            self.blame(peer);
+        }
+        false
+    }
+
+    /// As an acceptor: copies the newest value into my row, unless I have promised a higher ballot.
+    fn accept<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
+        if !self.is_voter() {
+            return false;
+        }
+        let newest = self.everyone.iter().filter_map(|rank| Some((self.acceptor(*rank, poll).accepted?, *rank))).max();
+        let Some((ballot, rank)) = newest else { return false };
+        // INV-PROMISE
+        let may = Some(ballot) >= self.promised || planted!(PromiseForgotten);
+        if Some(ballot) <= self.accepted || !may {
+            return false;
+        }
+        let Some((found, words)) = read_value(rank, membership::ACCEPTED, poll.layout, table) else { return false };
+        if found != ballot {
+            return false;
+        }
+        if proposal::decode(&words, poll.view).is_none() {
+            return self.blame(rank);
+        }
+        self.adopt(ballot, &words, poll.layout, table);
+        true
+    }
+
+    /// As an acceptor: promises the highest ballot that any row names.
+    fn promise<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
+        let highest = self.everyone.iter().filter_map(|rank| self.acceptor(*rank, poll).promised).max();
+        if highest <= self.promised {
+            return false;
+        }
+        self.promised = highest;
+        if let Some(ballot) = highest {
+            self.teller.promised(ballot);
+        }
+        self.write(membership::PROMISED, &[self.promised.map_or(0, |ballot| ballot.encode(0))], table);
+        true
+    }
+
+    /// Leads, if it is my turn: takes a ballot, and chooses a value once enough have promised it.
+    fn lead<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> (bool, Option<Time>) {
+        let now = poll.now;
+        if self.promised != self.turns.top {
+            let was_mine = self.turns.top.is_some() && self.turns.top == self.turns.mine;
+            self.turns.outbid += u32::from(was_mine);
+            if let (true, Some(mine), Some(by)) = (was_mine, self.turns.mine, self.promised) {
+                self.teller.outbid(mine, by);
+            }
+            (self.turns.top, self.turns.since) = (self.promised, now);
+        }
+        let is_mine = self.turns.mine.is_some() && self.turns.mine == self.promised;
+        let mut took = false;
+        if !is_mine {
+            match self.turn() {
+                Some(at) if at <= now => {}
+                at => return (false, at),
+            }
+            let ballot = Ballot::above(self.promised, self.me);
+            (self.promised, self.turns.mine) = (Some(ballot), Some(ballot));
+            (self.turns.top, self.turns.since) = (self.promised, now);
+            self.write(membership::PROMISED, &[ballot.encode(0)], table);
+            self.teller.took_ballot(ballot, self.turns.outbid);
+            took = true;
+        }
+        if self.accepted == self.promised {
+            return (took, None);
+        }
+        self.note_who_is_behind(poll);
+        match self.choose(poll, self.deadlines(), table) {
+            Ok(words) => {
+                let ballot = self.promised.expect("a leader has promised its ballot");
+                self.adopt(ballot, &words, poll.layout, table);
+                (true, None)
+            }
+            Err(choice::Waits::Until(Time(u64::MAX)) | choice::Waits::ForOthers) => (took, None),
+            Err(choice::Waits::Until(at)) => (took, Some(at)),
+            Err(choice::Waits::Faulty(rank)) => (self.blame(rank) | took, Some(now)),
+        }
+    }
+
+    fn deadlines(&self) -> Deadlines {
+        let patience_ns = self.opinions.patience_ns();
+        let returned_at = self.opinions.returned_at();
+        let silent = returned_at.map_or(Time(0), |at| Time(at.0 + patience_ns / RETURN_WITHIN));
+        let strained = Time(Some(self.turns.since).max(returned_at).map_or(0, |at| at.0) + patience_ns);
+        Deadlines { silent, strained }
+    }
+
+    /// Notes since when members have not promised what they are asked for, whoever asks.
+    fn note_who_is_behind(&mut self, poll: &Poll<'_>) {
+        let top = self.promised;
+        self.turns.behind.resize(self.everyone.len(), None);
+        for i in 0..self.everyone.len() {
+            let promised = self.acceptor(self.everyone[i], poll).promised;
+            let behind = &mut self.turns.behind[i];
+            *behind = match *behind {
+                _ if promised >= top => None,
+                Some((before, since)) if before == promised => Some((promised, since)),
+                _ => Some((promised, poll.now)),
+            };
+        }
+    }
+
+    /// Until when a leader waits for the promise of `rank`, which it hears: for ever, where silence means nothing.
+    fn promise_until(&self, rank: Rank, now: Time) -> Time {
+        if self.opinions.suspect_after().is_none() {
+            return Time(u64::MAX);
+        }
+        let since = self.turns.behind.get(rank.index()).copied().flatten().map_or(now, |(_, since)| since);
+        Time(since.0 + PROMISE_WITHIN * self.opinions.patience_ns())
+    }
+
+    /// When it is my turn to take a ballot, if nothing happens before; `None` if only an event can make it so.
+    fn turn(&self) -> Option<Time> {
+        if !self.is_voter() || !self.wedged {
+            return None;
+        }
+        let patience_ns = self.opinions.patience_ns();
+        let position = self.trusted_voters().position(|rank| rank == self.me)? as u64;
+        let back_off_ns = match self.turns.outbid {
+            0 => 0,
+            outbid => ((patience_ns / BACK_OFF) << outbid.min(BACK_OFF_MAX)) * (1 + position),
+        };
+        let owner = self.turns.top.map(|top| top.leader);
+        let is_led = owner.is_some_and(|owner| owner != self.me && !self.opinions.suspects(owner));
+        let wait_ns = match position {
+            0 if !is_led => back_off_ns,
+            0 => patience_ns + back_off_ns,
+            // The lowest rank may know of fewer deaths, or not see the others.
+            _ => patience_ns * (1 + position) + back_off_ns,
+        };
+        // Without a quorum no ballot would come to anything, and two that can't reach each other would outbid each other for ever.
+        self.hears_quorum().then(|| Time(self.turns.since.0.saturating_add(wait_ns)))
+    }
+
+    /// Whether some ballot was accepted by a quorum: decides it then. Any member may count.
+    fn count<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
+        let of = |rank: &Rank| self.acceptor(*rank, poll);
+        let mut ballots: Vec<Ballot> = self.voters.iter().filter_map(|rank| of(rank).accepted).collect();
+        ballots.sort_unstable();
+        ballots.dedup();
+        for ballot in ballots.into_iter().rev() {
+            let shows = |rank: &Rank| of(rank).accepted == Some(ballot);
+            let with = self.voters.iter().filter(|rank| shows(rank)).count();
+            let is_silent = |rank: &Rank| {
+                !shows(rank) && (of(rank).promised <= Some(ballot) || planted!(DeadWithHigherPromiseCounts))
+            };
+            let dead = self.dead_voters().filter(|rank| is_silent(rank) || planted!(DeadCountedTwice)).count();
+            let is_decided = self.is_quorum(with, dead) || (planted!(DecidesAlone) && shows(&self.me));
+            if !is_decided {
+                continue;
+            }
+            let holders: Vec<Rank> = self.voters.iter().copied().filter(|rank| shows(rank)).collect();
+            for rank in holders {
+                match read_value(rank, membership::ACCEPTED, poll.layout, table) {
+                    Some((found, words)) if found == ballot => {
+                        return self.decide(ballot, words, poll.view, poll.layout, table);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        false
+    }
+
+    /// Accepts a value: copies it into my row, and then sets `ACCEPTED`, with the promise that it implies.
+    fn adopt<T: Table>(&mut self, ballot: Ballot, words: &[u64], layout: &Layout, table: &mut T) {
+        let word = ballot.encode(self.slot);
+        self.promised = self.promised.max(Some(ballot));
+        self.accepted = Some(ballot);
+        self.teller.accepted(ballot);
+        let promised = self.promised.map_or(0, |ballot| ballot.encode(0));
+        if planted!(BallotBeforeProposal) {
+            self.write(membership::ACCEPTED, &[word, promised], table);
+        }
+        self.write_slot(words, layout, table);
+        // One line, which is never torn; in shared memory the acceptance is stored before the promise.
+        self.write(membership::ACCEPTED, &[word, promised], table);
+    }
+
+    /// Writes a value into the next slot, so that what my row names is never half written.
+    fn write_slot<T: Table>(&mut self, words: &[u64], layout: &Layout, table: &mut T) {
+        self.write(slot_range(layout, self.me, self.slot).start, words, table);
+        self.slot = if planted!(OneSlot) { self.slot } else { 1 - self.slot };
+    }
+
+    /// It is decided: stores it, unless the words make no sense. Whether they do.
+    fn decide<T: Table>(
+        &mut self,
+        ballot: Ballot,
+        words: Vec<u64>,
+        view: &View,
+        layout: &Layout,
+        table: &mut T,
+    ) -> bool {
+        let Some((next, trims)) = proposal::decode(&words, view) else { return false };
+        let slot = self.slot;
+        self.write_slot(&words, layout, table);
+        self.write(membership::DECIDED, &[ballot.encode(slot)], table);
+        self.blocked = false;
+        self.decided = words;
+        let decision = Decision { ballot, next, trims };
+        self.evicted |= self.is_left_out(&decision, view, layout, table) && !planted!(EvictedGoesOn);
+        self.tell_decision(&decision, view, table);
+        self.decision = Some(decision);
+        true
+    }
+
+    /// Tells the next view, and why members are not in it as far as this member knows.
+    #[cold]
+    fn tell_decision<R: Rows>(&mut self, decision: &Decision, view: &View, rows: &R) {
+        let reason = |rank: Rank| match rank {
+            _ if rank == self.me && self.leaving || rows.load(rank, membership::LEAVING) != 0 => Reason::Left,
+            _ if self.opinions.is_dead(rank) => Reason::Dead,
+            _ if self.opinions.is_evicting(rank) => Reason::Evicted,
+            _ if self.opinions.is_barred(rank) => Reason::Barred,
+            _ if self.opinions.is_silent(rank) => Reason::Silent,
+            _ if self.opinions.suspects(rank) => Reason::SuspectsMe,
+            _ => Reason::ByLeader,
+        };
+        let is_out = |rank: &Rank| decision.next.rank_of(view.members[rank.index()]).is_none();
+        let out: Vec<(Rank, Reason)> =
+            self.everyone.iter().copied().filter(is_out).map(|rank| (rank, reason(rank))).collect();
+        let now = self.opinions.now();
+        self.teller.decided(decision, &out, now, now.0.saturating_sub(self.wedged_at.0));
+        if self.evicted {
+            self.teller.evicted(decision.next.id);
+        }
+    }
+
+    /// Whether what is decided is not for me: it leaves me out against my will, or its trims are not what I have. A member that wanted to
+    /// leave may have been left out as a suspect: then the trims may lie above its cuts, or below what it has delivered.
+    fn is_left_out<T: Table>(&self, decision: &Decision, view: &View, layout: &Layout, table: &T) -> bool {
+        let Decision { next, trims, .. } = decision;
+        let is_other = |id: u32, trims: &[u64]| {
+            let Some(Place { cut, entry, .. }) = layout.row(self.me).place(SubgroupId(id)) else { return false };
+            let lacks = (cut..).step_by(8).zip(trims).any(|(at, trim)| table.load(self.me, at) < *trim);
+            let spec = &view.subgroups[id as usize];
+            let ends = (0..).zip(trims).map(|(sender, trim)| places(*trim, sender, spec.senders.len())).max();
+            let delivered = table.load(self.me, entry + entry::DELIVERED);
+            lacks || (spec.order == Order::Total && delivered > ends.unwrap_or(0))
+        };
+        let is_out = next.rank_of(view.members[self.me.index()]).is_none() && !self.leaving;
+        is_out || (0..).zip(trims).any(|(id, trims)| is_other(id, trims))
+    }
+
+    /// I have delivered everything below the trims.
+    pub(crate) fn end<T: Table>(&self, table: &mut T) {
+        self.write(membership::ENDED, &[1], table);
+        self.teller.ended(self.opinions.now(), self.wedged_at);
+    }
+}
+
+/// What was decided, if any row says that something was: for those who are no members.
+pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> Option<Decision> {
+    // A row that says so and holds nothing of it hides no other's.
+    view.ranks().find_map(|rank| {
+        let (ballot, words) = read_value(rank, membership::DECIDED, layout, rows)?;
+        let (next, trims) = proposal::decode(&words, view)?;
+        Some(Decision { ballot, next, trims })
+    })
+}
+
+fn slot_bytes(layout: &Layout, member: Rank) -> u64 {
+    let slots = &layout.row(member).proposals;
+    (slots.end - slots.start) / 2
+}
+
+/// The range of the row of `member` in which the value with this slot is stored.
+fn slot_range(layout: &Layout, member: Rank, slot: u64) -> Range<u64> {
+    let bytes = slot_bytes(layout, member);
+    let start = layout.row(member).proposals.start + slot * bytes;
+    start..start + bytes
+}
+
+/// The words in `range` of the row of `member`, of which the second says how many follow it.
+fn read<R: Rows>(member: Rank, range: &Range<u64>, rows: &R) -> Vec<u64> {
+    let count = rows.load(member, range.start + 8).saturating_add(2).min((range.end - range.start) / 8);
+    (0..count).map(|i| rows.load(member, range.start + 8 * i)).collect()
+}
+
+/// The value that the word at `at` of the row of `member` names; `None` if it names none, or the value is not there as a whole.
+fn read_value<R: Rows>(member: Rank, at: u64, layout: &Layout, rows: &R) -> Option<(Ballot, Vec<u64>)> {
+    let word = rows.load(member, at);
+    let (ballot, slot) = Ballot::decode(word, layout.rows().len())?;
+    let words = read(member, &slot_range(layout, member, slot), rows);
+    // Two values later the slot is written again, after the word has moved.
+    let is_current = rows.load(member, at) == word;
+    let is_whole = proposal::ballot_of(&words) == Some(ballot.encode(0));
+    (is_current && is_whole).then_some((ballot, words))
+}

@@ -1,0 +1,352 @@
+//! What one member holds of the others: proofs of death, which are final, and suspicions, which are taken back when the suspect
+//! is heard again (docs/protocol/views.md, "Opinions and proofs").
+//!
+//! No safety rests on a suspicion. It decides whether the member closes its view, whether it leads, and whom it leaves out of a
+//! proposal of its own.
+use super::ranks::{Ranks, bit};
+use super::telling::{Silence, Teller};
+use crate::ids::{Rank, Time};
+use crate::layout::membership;
+use crate::planted::planted;
+use crate::table::{Rows, Table};
+use crate::view::View;
+use alloc::vec::Vec;
+
+/// How often a member shows that it lives, in parts of the suspicion time.
+const BEATS: u64 = 32;
+/// The suspicion time of a member is doubled each time a suspicion of it proves false, up to so many times.
+const DOUBTS_MAX: u32 = 4;
+/// A doubling is taken back after so many suspicion times in which the member was heard.
+const CALM: u64 = 64;
+/// A member that was not heard yet in this view gets so many suspicion times to begin it.
+const BEGINNING: u64 = 2;
+/// A suspicion that was reported to this member is taken back only by signs of life that come later than this part of the suspicion
+/// time: those before it may have been on the way already.
+const OVERTAKEN: u64 = 4;
+/// Stands for the suspicion time where silence means nothing, for taking turns as leaders, in ns.
+const PATIENCE_NS: u64 = 1_000_000_000;
+/// It is no longer for that, however long the suspicion time is: one hour.
+const PATIENCE_MAX_NS: u64 = 3_600 * 1_000_000_000;
+
+/// What was heard of one member.
+#[derive(Clone, Copy, Hash, Debug, Default)]
+struct Pulse {
+    heartbeat: u64,
+    /// How long the heartbeat stood still while this member looked, in ns.
+    silent_ns: u64,
+    /// How long it moved since the last false suspicion, in ns.
+    calm_ns: u64,
+    /// How many suspicions proved false lately.
+    doubts: u32,
+    /// Signs of life before this moment do not refute a suspicion.
+    deaf_until: Time,
+}
+
+#[derive(Clone, Hash, Debug)]
+pub(crate) struct Opinions {
+    me: Rank,
+    peers: Vec<Rank>,
+    /// Suspected by what this member has seen or was told; taken back when they are heard.
+    silent: Ranks,
+    /// Suspected for ever in this view: proven dead, faulty, or to be evicted.
+    barred: Ranks,
+    /// Those of them that are to be evicted, and may be alive and well.
+    evicting: Ranks,
+    /// Proven dead, with final rows.
+    dead: Ranks,
+    /// Those whose rows say that they suspect this member.
+    estranged: Ranks,
+    /// Whether the row holds other suspicions than these.
+    unpublished: bool,
+    suspect_after_ns: Option<u64>,
+    heartbeat: u64,
+    pulses: Vec<Pulse>,
+    /// The first poll's time, and the last one's.
+    begun: Option<Time>,
+    now: Time,
+    /// When a suspicion was taken back last, or this member stood still for so long that others may suspect it.
+    returned_at: Option<Time>,
+    /// Whether it has moved on by more than others wait, and no wait has heeded that.
+    jumped: bool,
+    /// When the others' heartbeats were looked at last.
+    looked: Option<Time>,
+    /// How long after that they are looked at again, in ns.
+    wait_ns: u64,
+    teller: Teller,
+}
+
+impl Opinions {
+    pub(crate) fn new(view: &View, me: Rank, teller: Teller) -> Opinions {
+        let members = view.members.len();
+        Opinions {
+            me,
+            peers: view.ranks().filter(|rank| *rank != me).collect(),
+            silent: Ranks::none(members),
+            barred: Ranks::none(members),
+            evicting: Ranks::none(members),
+            dead: Ranks::none(members),
+            estranged: Ranks::none(members),
+            unpublished: false,
+            suspect_after_ns: None,
+            heartbeat: 0,
+            pulses: alloc::vec![Pulse::default(); members],
+            begun: None,
+            now: Time(0),
+            returned_at: None,
+            jumped: false,
+            looked: None,
+            wait_ns: 0,
+            teller,
+        }
+    }
+
+    /// Takes over what was learned about `rank` of `old`, an earlier view, where it had the rank `was`.
+    pub(crate) fn inherit(&mut self, rank: Rank, old: &Opinions, was: Rank) {
+        let Pulse { doubts, calm_ns, .. } = old.pulses[was.index()];
+        self.pulses[rank.index()] = Pulse { doubts, calm_ns, ..Pulse::default() };
+    }
+
+    pub(crate) fn set_suspect_after(&mut self, ns: Option<u64>) {
+        self.suspect_after_ns = ns;
+    }
+
+    pub(crate) fn suspect_after(&self) -> Option<u64> {
+        self.suspect_after_ns
+    }
+
+    /// For how long others are waited for before this member acts without them, in ns.
+    pub(crate) fn patience_ns(&self) -> u64 {
+        self.suspect_after_ns.unwrap_or(PATIENCE_NS).min(PATIENCE_MAX_NS)
+    }
+
+    /// Whether this member stood still, or its clock jumped, since it last looked.
+    pub(crate) fn heed_clock(&mut self, now: Time) -> bool {
+        self.returned_at = self.returned_at.map(|at| at.min(now));
+        core::mem::take(&mut self.jumped)
+    }
+
+    /// Whether this member leaves `rank` out of what it decides on.
+    pub(crate) fn suspects(&self, rank: Rank) -> bool {
+        self.silent.has(rank) || self.barred.has(rank) || self.estranged.has(rank)
+    }
+
+    pub(crate) fn is_dead(&self, rank: Rank) -> bool {
+        self.dead.has(rank)
+    }
+
+    /// Whether `rank` is suspected for what this member has seen itself.
+    pub(crate) fn is_silent(&self, rank: Rank) -> bool {
+        self.silent.has(rank)
+    }
+
+    /// Whether `rank` is suspected for as long as the view lasts.
+    pub(crate) fn is_barred(&self, rank: Rank) -> bool {
+        self.barred.has(rank)
+    }
+
+    /// When a suspicion was taken back last, or this member moved on after it stood still.
+    pub(crate) fn returned_at(&self) -> Option<Time> {
+        self.returned_at
+    }
+
+    /// Suspects `rank` until it is heard again. Whether that is new.
+    pub(crate) fn suspect(&mut self, rank: Rank) -> bool {
+        if rank == self.me {
+            return false;
+        }
+        let overtaken_ns = self.suspect_after_ns.map_or(0, |ns| ns / OVERTAKEN);
+        let pulse = &mut self.pulses[rank.index()];
+        pulse.deaf_until = Time(self.now.0.saturating_add(overtaken_ns));
+        self.add_silent(rank)
+    }
+
+    fn add_silent(&mut self, rank: Rank) -> bool {
+        let new = self.silent.add(rank);
+        self.unpublished |= new;
+        new
+    }
+
+    /// Takes a suspicion of `rank` back. Whether there was one.
+    pub(crate) fn trust(&mut self, rank: Rank) -> bool {
+        let was = !planted!(SuspicionKept) && self.silent.remove(rank);
+        if was {
+            self.unpublished = true;
+            self.returned_at = Some(self.now);
+            let pulse = &mut self.pulses[rank.index()];
+            pulse.doubts = (pulse.doubts + 1).min(DOUBTS_MAX);
+            self.teller.trusted(rank, pulse.silent_ns, pulse.doubts);
+            (pulse.silent_ns, pulse.calm_ns) = (0, 0);
+        }
+        was
+    }
+
+    /// Suspects `rank` for as long as the view lasts. Whether that is new.
+    pub(crate) fn bar(&mut self, rank: Rank) -> bool {
+        let new = rank != self.me && self.barred.add(rank);
+        self.evicting.remove(rank);
+        self.unpublished |= new;
+        new
+    }
+
+    /// Leaves `rank` out of the next view although it may be alive and well. Whether that is new.
+    pub(crate) fn evict(&mut self, rank: Rank) -> bool {
+        let new = self.bar(rank);
+        if new {
+            self.evicting.add(rank);
+        }
+        new
+    }
+
+    /// Whether `rank` is to be evicted, and is otherwise trusted: it promises like others.
+    pub(crate) fn is_evicting(&self, rank: Rank) -> bool {
+        self.evicting.has(rank) && !self.silent.has(rank) && !self.dead.has(rank)
+    }
+
+    /// `rank` is proven dead, and its row final.
+    pub(crate) fn died(&mut self, rank: Rank) -> bool {
+        self.dead.add(rank);
+        self.bar(rank)
+    }
+
+    /// Notes who left or gave up: the last word of its row makes it as final as that of a dead member. Whether anything is new.
+    #[cold]
+    pub(crate) fn see_final_words<T: Table>(&mut self, table: &T) -> bool {
+        let mut new = false;
+        for i in 0..self.peers.len() {
+            let peer = self.peers[i];
+            let has = |word| table.load(peer, word) != 0;
+            if !self.dead.has(peer) && (has(membership::LEFT) || has(membership::ABANDONED)) {
+                match has(membership::LEFT) {
+                    true => self.teller.left(peer),
+                    false => self.teller.dead(peer, "the last word of its row: it gave the group up, or was evicted"),
+                }
+                new |= self.died(peer);
+            }
+        }
+        new
+    }
+
+    /// Notes who says that it does not hear this member. Whether anything is new.
+    pub(crate) fn see_estranged<R: Rows>(&mut self, rows: &R) -> bool {
+        let mut new = false;
+        for peer in &self.peers {
+            let suspects_me = bit(rows, *peer, membership::SUSPECTED, self.me);
+            let changed = if suspects_me { self.estranged.add(*peer) } else { self.estranged.remove(*peer) };
+            match suspects_me {
+                true if changed => self.teller.suspects_me(*peer),
+                false if changed => self.teller.hears_me_again(*peer),
+                _ => {}
+            }
+            new |= changed;
+        }
+        new
+    }
+
+    /// Writes down whom this member suspects by what it has seen itself, if that has changed. Whether it has.
+    pub(crate) fn publish<T: Table>(&mut self, table: &mut T) -> bool {
+        if !core::mem::take(&mut self.unpublished) {
+            return false;
+        }
+        let mut at = membership::SUSPECTED;
+        for word in self.silent.union(&self.barred) {
+            table.store(at, word);
+            at += 8;
+        }
+        table.post(&self.peers, membership::SUSPECTED..at);
+        true
+    }
+
+    /// The time of the last poll.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Whether this view is older than the time for which others are waited for.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.begun.is_some_and(|begun| self.now.0.saturating_sub(begun.0) >= self.patience_ns())
+    }
+
+    /// The next heartbeat.
+    pub(crate) fn next_heartbeat(&mut self) -> u64 {
+        self.heartbeat += 1;
+        self.heartbeat
+    }
+
+    /// Shows that this member lives, and looks who else does: whether it suspects another for its silence, and when to come again.
+    #[inline]
+    pub(crate) fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> (bool, Option<Time>) {
+        self.now = now;
+        self.begun.get_or_insert(now);
+        match self.suspect_after_ns {
+            Some(suspect_after_ns) => self.beat_every(suspect_after_ns, now, table),
+            None => (false, None),
+        }
+    }
+
+    fn beat_every<T: Table>(&mut self, suspect_after_ns: u64, now: Time, table: &mut T) -> (bool, Option<Time>) {
+        if self.peers.is_empty() {
+            return (false, None);
+        }
+        let (step_ns, wait_ns) = (suspect_after_ns / BEATS, self.wait_ns);
+        let looked = *self.looked.get_or_insert(now);
+        // A clock that went back starts again.
+        let passed_ns = now.0.saturating_sub(looked.0);
+        if passed_ns < wait_ns && now >= looked && self.heartbeat > 0 {
+            return (false, Some(Time(looked.0 + wait_ns)));
+        }
+        self.looked = Some(now);
+        let heartbeat = self.next_heartbeat();
+        table.store(membership::HEARTBEAT, heartbeat);
+        table.post_quietly(&self.peers, membership::HEARTBEAT..membership::HEARTBEAT + 8);
+        if passed_ns > suspect_after_ns / OVERTAKEN {
+            // It may be this member that the others have not heard.
+            (self.returned_at, self.jumped) = (Some(now), true);
+        }
+        // If this member stood still, or its clock jumped, it vouches for no more of the others' silence than this.
+        let silent_ns = passed_ns.min(2 * step_ns);
+        let (mut overdue, mut is_new) = (false, false);
+        for i in 0..self.peers.len() {
+            let peer = self.peers[i];
+            if self.barred.has(peer) {
+                continue;
+            }
+            let heartbeat = table.load(peer, membership::HEARTBEAT);
+            let pulse = &mut self.pulses[peer.index()];
+            if heartbeat != pulse.heartbeat {
+                let is_overtaken = now < pulse.deaf_until && now >= looked;
+                if !is_overtaken || !self.silent.has(peer) {
+                    pulse.heartbeat = heartbeat;
+                    pulse.silent_ns = 0;
+                    self.hear(peer, silent_ns, suspect_after_ns);
+                }
+                continue;
+            }
+            pulse.silent_ns = pulse.silent_ns.saturating_add(silent_ns);
+            let beginning = if pulse.heartbeat == 0 { BEGINNING } else { 1 };
+            let limit_ns = suspect_after_ns.saturating_mul(beginning << pulse.doubts);
+            overdue |= pulse.silent_ns > 3 * step_ns;
+            if pulse.silent_ns >= limit_ns && table.load(peer, membership::LEFT) == 0 {
+                let Pulse { heartbeat, silent_ns, doubts, .. } = *pulse;
+                if self.add_silent(peer) {
+                    is_new = true;
+                    self.teller.silent(peer, Silence { heartbeat, silent_ns, limit_ns, doubts });
+                }
+            }
+        }
+        // A member that is overdue is looked at more often: the end of the wait decides when the others go on.
+        self.wait_ns = if overdue { step_ns / 8 } else { step_ns };
+        (is_new, Some(Time(now.0 + self.wait_ns)))
+    }
+
+    /// `peer` has shown that it lives.
+    fn hear(&mut self, peer: Rank, passed_ns: u64, suspect_after_ns: u64) {
+        if self.trust(peer) {
+            return;
+        }
+        let pulse = &mut self.pulses[peer.index()];
+        pulse.calm_ns = pulse.calm_ns.saturating_add(passed_ns);
+        if pulse.doubts > 0 && pulse.calm_ns >= suspect_after_ns.saturating_mul(CALM) {
+            (pulse.doubts, pulse.calm_ns) = (pulse.doubts - 1, 0);
+        }
+    }
+}

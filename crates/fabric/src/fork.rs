@@ -1,0 +1,200 @@
+//! Keeps a child that was forked from a member out of the member's memory.
+//!
+//! A forked child inherits every mapping and every handle. Rows are taken out of it: the kernel leaves them out of the child
+//! (`MADV_DONTFORK`), so that no process but the member can write its row, and the row of a dead member is final whichever children it leaves. In
+//! their place the child gets private memory of zeros, as far as it was forked by the C library: a handle that it has inherited writes there,
+//! and reaches nobody.
+//!
+//! Sockets by which others find the member are replaced as well, so that they end with it.
+//!
+//! Handles that would give something up when they are dropped, such as an address, compare their [`Owner`] first.
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::cell::UnsafeCell;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The process that has made something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner(u32);
+
+impl Owner {
+    /// This process.
+    #[expect(clippy::new_without_default, reason = "it says which process made it")]
+    pub fn new() -> Owner {
+        Owner(std::process::id())
+    }
+
+    /// Whether this is a copy, in a child that was forked from the owner.
+    pub fn is_copy(self) -> bool {
+        self.0 != std::process::id()
+    }
+}
+
+/// Something that no child shares, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Unshared(Thing);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Thing {
+    /// A mapping, by its address and length.
+    Memory(usize, usize),
+    Descriptor(RawFd),
+}
+
+/// A socket that no child shares.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// Before the descriptor: its number means something else when that is closed.
+    _unshared: Unshared,
+    fd: OwnedFd,
+}
+
+/// The things that no child of this process shares. Changed while `BUSY` is held, and left alone while the process is forked.
+struct Registry(UnsafeCell<Vec<Thing>>);
+
+// SAFETY: whoever uses the contents holds `BUSY`.
+unsafe impl Sync for Registry {}
+
+static REGISTRY: Registry = Registry(UnsafeCell::new(Vec::new()));
+/// A lock that the child of a fork can release, too.
+static BUSY: AtomicBool = AtomicBool::new(false);
+static HANDLERS: Once = Once::new();
+/// How the file is opened that takes the place of sockets.
+const NOTHING: i32 = libc::O_RDWR | libc::O_CLOEXEC;
+
+impl Unshared {
+    /// Takes a mapping of this process, which the caller keeps for at least as long, out of all children to come. `None` if the system
+    /// refuses.
+    pub(crate) fn memory(start: *mut u8, len: usize) -> Option<Unshared> {
+        // SAFETY: the range is a mapping of this process, by the caller; its contents do not change here.
+        unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxDontFork) }.ok()?;
+        Some(Unshared::put(Thing::Memory(start.expose_provenance(), len)))
+    }
+
+    fn put(thing: Thing) -> Unshared {
+        HANDLERS.call_once(|| {
+            // SAFETY: the three functions live as long as the process, and do only what is allowed around a fork. If there is no memory for it
+            // the child has no memory in the rows' places.
+            unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(replace)) };
+        });
+        with_registry(|registry| registry.push(thing));
+        Unshared(thing)
+    }
+}
+
+impl Socket {
+    pub(crate) fn new(fd: OwnedFd) -> Socket {
+        Socket { _unshared: Unshared::put(Thing::Descriptor(fd.as_raw_fd())), fd }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Unshared {
+    fn drop(&mut self) {
+        with_registry(|registry| registry.retain(|other| *other != self.0));
+    }
+}
+
+fn with_registry<T>(change: impl FnOnce(&mut Vec<Thing>) -> T) -> T {
+    lock();
+    // SAFETY: `BUSY` is held, so this is the only reference.
+    let changed = change(unsafe { &mut *REGISTRY.0.get() });
+    unlock();
+    changed
+}
+
+extern "C" fn lock() {
+    while BUSY.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+extern "C" fn unlock() {
+    BUSY.store(false, Ordering::Release);
+}
+
+/// In the child.
+extern "C" fn replace() {
+    // SAFETY: the thread that forked holds `BUSY`, and is the only one of the child.
+    let registry = unsafe { &*REGISTRY.0.get() };
+    let mut nothing = None;
+    for thing in registry {
+        match thing {
+            Thing::Memory(start, len) => {
+                let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+                let start = ptr::with_exposed_provenance_mut(*start);
+                // SAFETY: the child has nothing mapped in this range, which the kernel has left out of it.
+                let _ = unsafe { rustix::mm::mmap_anonymous(start, *len, ProtFlags::READ | ProtFlags::WRITE, flags) };
+            }
+            Thing::Descriptor(fd) => {
+                // SAFETY: a string that ends with a zero.
+                let file = *nothing.get_or_insert_with(|| unsafe { libc::open(c"/dev/null".as_ptr(), NOTHING) });
+                if file >= 0 {
+                    // SAFETY: the number stays that of an open descriptor, whose owner in the child uses and closes it as before.
+                    unsafe { libc::dup3(file, *fd, libc::O_CLOEXEC) };
+                }
+            }
+        }
+    }
+    if let Some(file) = nothing.filter(|file| *file >= 0) {
+        // SAFETY: opened above, and used nowhere else.
+        unsafe { libc::close(file) };
+    }
+    unlock();
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use crate::{OwnRegion, PeerRegion};
+    use rustix::process::{Pid, WaitOptions, waitpid};
+
+    const BYTES: u64 = 8192;
+    pub(crate) const DONE: i32 = 7;
+
+    /// Runs `child` in one that is forked, which does nothing else. Its number.
+    pub(crate) fn fork(child: impl FnOnce()) -> Pid {
+        // SAFETY: the child does only what its caller says, which takes no lock that another thread may hold, and then ends.
+        match unsafe { libc::fork() } {
+            0 => {
+                child();
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(DONE) }
+            }
+            pid => Pid::from_raw(pid).expect("a child"),
+        }
+    }
+
+    /// As [`fork`], and waits for its end. The status that it exits with; `None` if a signal has ended it.
+    pub(crate) fn forked(child: impl FnOnce()) -> Option<i32> {
+        let ended = waitpid(Some(fork(child)), WaitOptions::empty()).unwrap();
+        ended.and_then(|(_, status)| status.exit_status())
+    }
+
+    #[test]
+    fn a_child_writes_into_no_row_and_lives() {
+        let (own, fd) = OwnRegion::create("row", BYTES, 64).unwrap();
+        let peer = PeerRegion::open("row", &fd, BYTES).unwrap();
+        own.store(0, 5);
+        assert_eq!(forked(|| own.store(0, 99)), Some(DONE));
+        assert_eq!((own.load(0), peer.load(0)), (5, 5));
+        own.store(0, 6);
+        assert_eq!(peer.load(0), 6, "the parent writes on");
+    }
+
+    #[test]
+    fn a_row_that_is_gone_is_not_replaced() {
+        let (own, _) = OwnRegion::create("row", BYTES, 64).unwrap();
+        drop(own);
+        let (other, fd) = OwnRegion::create("other", BYTES, 64).unwrap();
+        let peer = PeerRegion::open("other", &fd, BYTES).unwrap();
+        assert_eq!(forked(|| other.store(8, 99)), Some(DONE));
+        assert_eq!(peer.load(8), 0);
+    }
+}

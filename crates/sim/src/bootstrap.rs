@@ -1,0 +1,104 @@
+//! Founding a group between hosts: the core's own [`Bootstrap`](spindle_core::control::Bootstrap)s as whole processes with disks, on a
+//! network that delays, loses and cuts, in virtual time.
+//!
+//! A [`Scene`] says which hosts there are and what goes wrong; [`play`] plays it and checks it all along. [`Scene::from_seed`] draws one at
+//! random, and [`campaign`] plays many.
+//!
+//! The group behind it is a model: it admits processes and evicts members while a majority of its view is up and connected. Its views
+//! change at one moment everywhere. Views have a simulator of their own.
+mod ledger;
+mod network;
+mod plan;
+mod world;
+
+pub use plan::{Fault, Scene};
+pub use world::Outcome;
+
+use crate::Violation;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What many seeds came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// Seeds that ran.
+    pub seeds: u64,
+    /// Groups that were founded.
+    pub foundings: u64,
+    /// Processes that a group admitted.
+    pub joins: u64,
+    /// Members that a group evicted.
+    pub evictions: u64,
+    /// Processes that were started again, after a crash or an eviction.
+    pub restarts: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Seeds at whose end all processes were in one group.
+    pub united: u64,
+    /// Seeds in which a group was lost for good, which all that waited for it were told.
+    pub lost: u64,
+    /// Groups that were founded by an operator's word after that.
+    pub words: u64,
+    /// Seeds in which there were two groups, because all seeds were restarted, and had no disk, while others lived. The two reported that.
+    pub forgotten: u64,
+    /// Messages that arrived.
+    pub messages: u64,
+    /// Events.
+    pub events: u64,
+    /// Virtual time of all seeds together, in ns.
+    pub virtual_ns: u64,
+    /// The seeds that failed, ascending, each with its first violation.
+    pub failures: Vec<(u64, Violation)>,
+}
+
+/// Plays a scene to its end, or to the first violation. A panic is one too.
+pub fn play(scene: &Scene) -> Outcome {
+    tell(scene, None)
+}
+
+/// Plays a scene and tells what happened, and behind a violation the line that replays it.
+pub fn explain(scene: &Scene) -> (Outcome, String) {
+    let mut story = format!("{scene}");
+    let outcome = tell(scene, Some(&mut story));
+    for violation in &outcome.violations {
+        story += &format!("{violation}\nreplay: {}\n", replay_line(scene.seed));
+    }
+    (outcome, story)
+}
+
+/// The command that tells the story of a seed.
+pub fn replay_line(seed: u64) -> String {
+    format!("spindle sim --bootstrap --seed {seed}")
+}
+
+fn tell(scene: &Scene, story: Option<&mut String>) -> Outcome {
+    let played = catch_unwind(AssertUnwindSafe(|| world::World::new(scene, story).run()));
+    played.unwrap_or_else(|panic| Outcome { violations: vec![Violation::panicked(&*panic)], ..Outcome::default() })
+}
+
+/// Plays the scenes of all `seeds`. After each, `progress` is told the summary so far; it may stop by answering false.
+pub fn campaign(seeds: Range<u64>, mut progress: impl FnMut(&Summary) -> bool) -> Summary {
+    let mut summary = Summary::default();
+    for seed in seeds {
+        let scene = Scene::from_seed(seed);
+        let outcome = play(&scene);
+        summary.seeds += 1;
+        summary.foundings += outcome.foundings;
+        summary.joins += outcome.joins;
+        summary.evictions += outcome.evictions;
+        summary.restarts += outcome.restarts;
+        summary.faults += scene.faults.len() as u64;
+        summary.united += u64::from(outcome.united);
+        summary.lost += u64::from(outcome.lost);
+        summary.words += u64::from(outcome.lost && outcome.united);
+        summary.forgotten += u64::from(outcome.forgotten);
+        summary.messages += outcome.messages;
+        summary.events += outcome.events;
+        summary.virtual_ns += outcome.virtual_ns;
+        summary.failures.extend(outcome.violations.into_iter().map(|violation| (seed, violation)));
+        if !progress(&summary) {
+            break;
+        }
+    }
+    summary
+}

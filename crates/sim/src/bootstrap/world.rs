@@ -1,0 +1,742 @@
+//! A run: processes, their disks, what is on the way, and what goes wrong, in the order of virtual time.
+use super::ledger::Group;
+use super::network::{Links, Way};
+use super::plan::{Fault, MS, S, Scene};
+use crate::checkers::one_incarnation::{self, OneIncarnation};
+use crate::checkers::told::{self, Heard};
+use crate::checkers::{Invariant, Violation};
+use crate::random::{Random, mix};
+use spindle_core::control::{
+    Bootstrap, Founding, Incarnation, Message, Need, Output, Process, Record, SeedList, SeedState, Setup, To, Waiting,
+};
+use spindle_core::{MemberId, Time};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::fmt::Write;
+
+const LIVENESS: Invariant = Invariant(15, "liveness");
+const BOUNDED: Invariant = Invariant(14, "bounded");
+
+/// How often the group acts and the checkers look.
+const TICK_NS: u64 = 200 * MS;
+/// Everything has come to rest so long after the last fault, or after an operator's word.
+const CALM_FOR_NS: u64 = 120 * S;
+/// A process that nobody restarts by hand is started again after so long.
+const RESTART_NS: u64 = 500 * MS;
+/// Messages are counted for so long.
+const WINDOW_NS: u64 = 10 * S;
+/// More events than this are a run that does not end.
+const EVENTS_MAX: u64 = 5_000_000;
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// The first violation.
+    pub violations: Vec<Violation>,
+    /// Groups that were founded.
+    pub foundings: u64,
+    /// Processes that a group admitted.
+    pub joins: u64,
+    /// Members that a group evicted.
+    pub evictions: u64,
+    /// Processes that were started again.
+    pub restarts: u64,
+    /// Reports of two groups.
+    pub conflicts: u64,
+    /// All processes were in one group at the end.
+    pub united: bool,
+    /// A group was lost for good.
+    pub lost: bool,
+    /// There were two groups, because all seeds were restarted, and had no disk, while others lived.
+    pub forgotten: bool,
+    /// Messages that arrived.
+    pub messages: u64,
+    /// Events.
+    pub events: u64,
+    /// When it ended, in ns.
+    pub virtual_ns: u64,
+    /// The same for the same run.
+    pub trace_hash: u64,
+}
+
+/// What happens. Events of a process name its nonce.
+#[derive(Clone, Debug)]
+enum Event {
+    Start { host: u32 },
+    Wake { host: u32, process: u32 },
+    Deliver { from: u32, sender: Process, to: u32, whom: Whom, connection: u64, message: Message },
+    Reached { host: u32, process: u32, seed: u32, id: MemberId, nonce: u32, connection: u64 },
+    NotReached { host: u32, process: u32, seed: u32 },
+    LookUp { host: u32, process: u32 },
+    Written { host: u32, process: u32 },
+    Fault(usize),
+    Resume { host: u32 },
+    Tick,
+    Calm,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Whom {
+    Seed(u32),
+    Process(u32),
+}
+
+#[derive(Debug)]
+struct Host {
+    running: Option<Running>,
+    disk: Record,
+    /// Writes that are under way, oldest first.
+    writes: VecDeque<Record>,
+    is_durable: bool,
+    paused_until: u64,
+    resumed: Option<u64>,
+    deferred: VecDeque<Event>,
+    /// At which address its processes are.
+    address: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    process: Process,
+    boot: Bootstrap,
+    since: u64,
+    wakes: u64,
+    /// The addresses of the seeds, as far as known.
+    book: Vec<u64>,
+    /// The processes that are connected as seeds.
+    connected: Vec<Option<u32>>,
+    told: Option<Waiting>,
+    /// What has arrived from the process at a seed: since when, and the last times.
+    heard: Vec<(u64, VecDeque<u64>)>,
+    sent: (u64, u64),
+}
+
+/// A run.
+pub(super) struct World<'s> {
+    scene: &'s Scene,
+    story: Option<&'s mut String>,
+    random: Random,
+    now: u64,
+    sequence: u64,
+    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    bodies: Vec<Option<Event>>,
+    links: Links,
+    hosts: Vec<Host>,
+    /// Where a process is or was.
+    places: BTreeMap<u32, u32>,
+    groups: BTreeMap<u128, Group>,
+    incarnations: OneIncarnation,
+    is_calm: bool,
+    has_word: bool,
+    /// A second group was founded because no seed had a disk and none remembered the first one.
+    has_forgotten: bool,
+    ends_at: u64,
+    outcome: Outcome,
+}
+
+impl<'s> World<'s> {
+    pub(super) fn new(scene: &'s Scene, story: Option<&'s mut String>) -> World<'s> {
+        let host = |host: u32| Host {
+            running: None,
+            disk: Record::default(),
+            writes: VecDeque::new(),
+            is_durable: scene.durable >> host & 1 == 1,
+            paused_until: 0,
+            resumed: None,
+            deferred: VecDeque::new(),
+            address: host.into(),
+        };
+        let (events, bodies, places, groups, incarnations, outcome) = Default::default();
+        let mut world = World {
+            scene,
+            story,
+            random: Random::new(scene.seed, 14),
+            now: 0,
+            sequence: 0,
+            events,
+            bodies,
+            links: Links::new(scene),
+            hosts: (0..scene.hosts).map(host).collect(),
+            places,
+            groups,
+            incarnations,
+            is_calm: false,
+            has_word: false,
+            has_forgotten: false,
+            ends_at: u64::MAX,
+            outcome,
+        };
+        for (host, at) in (0..).zip(&scene.starts) {
+            world.push(*at, Event::Start { host });
+        }
+        for (number, (at, _)) in scene.faults.iter().enumerate() {
+            world.push(*at, Event::Fault(number));
+        }
+        world.push(TICK_NS, Event::Tick);
+        world.push(scene.calm_ns.max(scene.starts.iter().copied().max().unwrap_or(0)), Event::Calm);
+        world
+    }
+
+    pub(super) fn run(mut self) -> Outcome {
+        while let Some(Reverse((at, _, body))) = self.events.pop() {
+            let event = self.bodies[body].take().expect("an event happens once");
+            self.now = at;
+            self.outcome.events += 1;
+            let happened = match self.outcome.events > EVENTS_MAX {
+                true => BOUNDED.broken("the run does not end".into()),
+                false => self.happen(event),
+            };
+            if let Err(violation) = happened {
+                self.outcome.violations.push(Violation { at, ..violation });
+                break;
+            }
+            if self.outcome.united && self.is_calm {
+                break;
+            }
+        }
+        self.outcome.virtual_ns = self.now;
+        self.outcome.foundings = self.incarnations.count();
+        self.outcome
+    }
+
+    fn push(&mut self, at: u64, event: Event) {
+        self.sequence += 1;
+        self.bodies.push(Some(event));
+        self.events.push(Reverse((at.max(self.now), self.sequence, self.bodies.len() - 1)));
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(story) = &mut self.story {
+            let _ = writeln!(story, "{:>9}.{:03} ms  {}", now / MS, now / 1000 % 1000, text());
+        }
+    }
+
+    fn running(&mut self, host: u32, process: u32) -> Option<&mut Running> {
+        self.hosts[host as usize].running.as_mut().filter(|running| running.process.nonce == process)
+    }
+
+    /// The host on which an event happens, if it does not while that stands still.
+    fn host_of(event: &Event) -> Option<u32> {
+        match event {
+            Event::Wake { host, .. }
+            | Event::Reached { host, .. }
+            | Event::NotReached { host, .. }
+            | Event::LookUp { host, .. }
+            | Event::Written { host, .. } => Some(*host),
+            Event::Deliver { to, .. } => Some(*to),
+            Event::Start { .. } | Event::Fault(_) | Event::Resume { .. } | Event::Tick | Event::Calm => None,
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        if let Some(host) = World::host_of(&event)
+            && self.hosts[host as usize].paused_until > self.now
+        {
+            self.hosts[host as usize].deferred.push_back(event);
+            return Ok(());
+        }
+        self.outcome.trace_hash = mix(self.outcome.trace_hash ^ self.now);
+        let now = Time(self.now);
+        match event {
+            Event::Start { host } => {
+                if self.hosts[host as usize].running.is_none() {
+                    self.start(host, None)?;
+                }
+            }
+            Event::Wake { host, process } => {
+                if let Some(running) = self.running(host, process) {
+                    running.boot.poll(now);
+                    running.wakes = u64::MAX;
+                    self.settle(host)?;
+                }
+            }
+            Event::Deliver { from, sender, to, whom, connection, message } => {
+                self.deliver(from, sender, to, whom, connection, message)?;
+            }
+            Event::Reached { host, process, seed, id, nonce, connection } => {
+                let is_open = self.links.connection(seed, host) == connection;
+                let at = self.now;
+                if let Some(running) = self.running(host, process).filter(|_| is_open) {
+                    running.boot.reached(seed, id, now);
+                    running.connected[seed as usize] = Some(nonce);
+                    running.heard[seed as usize] = (at, VecDeque::new());
+                    self.settle(host)?;
+                }
+            }
+            Event::NotReached { host, process, seed } => {
+                if let Some(running) = self.running(host, process) {
+                    running.connected[seed as usize] = None;
+                    running.boot.not_reached(seed, now);
+                    self.settle(host)?;
+                }
+            }
+            Event::LookUp { host, process } => {
+                let addresses = self.addresses();
+                if let Some(running) = self.running(host, process) {
+                    running.book = addresses;
+                    self.push(self.now + self.scene.look_up_ns, Event::LookUp { host, process });
+                }
+            }
+            Event::Written { host, process } => {
+                let record = self.hosts[host as usize].writes.pop_front();
+                if let Some(record) = record.filter(|_| self.running(host, process).is_some()) {
+                    self.hosts[host as usize].disk = record;
+                    self.running(host, process).expect("it is there").boot.persisted(now);
+                    self.settle(host)?;
+                }
+            }
+            Event::Fault(number) => self.go_wrong(&self.scene.faults[number].1.clone()),
+            Event::Resume { host } => self.resume(host),
+            Event::Tick => self.tick()?,
+            Event::Calm => self.calm(),
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<u64> {
+        self.hosts[..self.scene.seeds as usize].iter().map(|host| host.address).collect()
+    }
+
+    /// Starts a process, which remembers that it was in a group if it is told so.
+    fn start(&mut self, host: u32, belongs: Option<Incarnation>) -> Result<(), Violation> {
+        let nonce = self.places.len() as u32 + 1;
+        let id = if self.scene.keeps_ids { 100 + host } else { 1000 * (host + 1) + nonce };
+        let process = Process { id: MemberId(id.into()), nonce };
+        self.places.insert(nonce, host);
+        let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
+        let (addresses, seeds) = (self.addresses(), self.scene.seeds);
+        let state = &mut self.hosts[host as usize];
+        let mut record = if state.is_durable { state.disk.clone() } else { Record::default() };
+        record.belongs = belongs.or(record.belongs);
+        let setup = Setup { me: process, members: self.scene.members, random, durable: state.is_durable, record };
+        let mut boot = Bootstrap::new(setup, Time(self.now));
+        let own = (0..seeds).filter(|seed| *seed == host).collect();
+        boot.set_seeds(SeedList { count: seeds, own, digest: 1 }, Time(self.now));
+        state.running = Some(Running {
+            process,
+            boot,
+            since: self.now,
+            wakes: u64::MAX,
+            book: addresses,
+            connected: vec![None; seeds as usize],
+            told: None,
+            heard: vec![(self.now, VecDeque::new()); seeds as usize],
+            sent: (self.now, 0),
+        });
+        self.note(|| format!("h{host}: process {nonce} starts, as member {id}; it belongs to {belongs:?}"));
+        self.push(self.now + self.scene.look_up_ns, Event::LookUp { host, process: nonce });
+        self.settle(host)
+    }
+
+    fn stop(&mut self, host: u32) {
+        let state = &mut self.hosts[host as usize];
+        state.running = None;
+        state.deferred.clear();
+        state.paused_until = 0;
+        // What was being written is there or not, in order.
+        let landed = self.random.below(state.writes.len() as u64 + 1) as usize;
+        if let Some(record) = state.writes.drain(..).take(landed).next_back() {
+            state.disk = record;
+        }
+    }
+
+    /// Carries out what the process of a host wants done, and plans its next step.
+    fn settle(&mut self, host: u32) -> Result<(), Violation> {
+        loop {
+            let Some(running) = &mut self.hosts[host as usize].running else { return Ok(()) };
+            let Some(output) = running.boot.next_output() else { break };
+            let process = running.process;
+            match output {
+                Output::Send { to, message } => self.transmit(host, process, to, message)?,
+                Output::Persist(record) => {
+                    let at = self.now + self.random.below(self.scene.write_ns + 1);
+                    // Writes end in their order: the last of those that are under way is the latest.
+                    self.hosts[host as usize].writes.push_back(*record);
+                    self.push(at, Event::Written { host, process: process.nonce });
+                }
+                Output::Begin(founding) => self.begin(host, process, &founding)?,
+                Output::Join(incarnation) => self.note(|| format!("h{host}: asks to be let in to {incarnation}")),
+                Output::Waits(waiting) => {
+                    self.note(|| format!("h{host}: waits, {waiting:?}"));
+                    let running = self.running(host, process.nonce).expect("it has just said so");
+                    running.told = Some(waiting);
+                }
+                Output::Conflict { mine, theirs } => {
+                    self.outcome.conflicts += 1;
+                    self.note(|| format!("h{host}: two groups, {mine} and {theirs}"));
+                }
+            }
+        }
+        let now = self.now;
+        let Some(running) = &mut self.hosts[host as usize].running else { return Ok(()) };
+        let (wake, process) = (running.boot.wake_at().0.max(now), running.process.nonce);
+        if wake < running.wakes {
+            running.wakes = wake;
+            self.push(wake, Event::Wake { host, process });
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, host: u32, sender: Process, to: To, message: Message) -> Result<(), Violation> {
+        if let Message::Pledge { incarnation } = message {
+            self.incarnations.pledges(sender.nonce.into(), incarnation.0);
+        }
+        let state = &self.hosts[host as usize];
+        if state.is_durable {
+            let voted = state.disk.accepted.as_ref().map(|(ballot, _)| *ballot);
+            one_incarnation::told(&message, state.disk.promised, voted)?;
+        }
+        let (hosts, now) = (u64::from(self.scene.hosts), self.now);
+        let running = self.running(host, sender.nonce).expect("who sends is there");
+        if running.sent.0 + WINDOW_NS <= now {
+            running.sent = (now, 0);
+        }
+        running.sent.1 += 1;
+        if running.sent.1 > WINDOW_NS / S * (30 * hosts + 60) {
+            return BOUNDED.broken(format!("h{host} has sent {} messages within 10 s", running.sent.1));
+        }
+        let (to_host, whom) = match to {
+            To::Seed(seed) if running.book[seed as usize] != self.hosts[seed as usize].address => {
+                self.push(now + 10 * MS, Event::NotReached { host, process: sender.nonce, seed });
+                return Ok(());
+            }
+            To::Seed(seed) => (seed, Whom::Seed(seed)),
+            To::Process(process) => (self.places[&process.nonce], Whom::Process(process.nonce)),
+        };
+        if let Way::Arrives(at) = self.links.send(&mut self.random, host, to_host, now) {
+            let connection = self.links.connection(host, to_host);
+            self.push(at, Event::Deliver { from: host, sender, to: to_host, whom, connection, message });
+        }
+        Ok(())
+    }
+
+    fn deliver(
+        &mut self,
+        from: u32,
+        sender: Process,
+        to: u32,
+        whom: Whom,
+        connection: u64,
+        message: Message,
+    ) -> Result<(), Violation> {
+        if self.links.connection(from, to) != connection {
+            return Ok(());
+        }
+        let process = self.hosts[to as usize].running.as_ref().map(|running| running.process);
+        if let Whom::Seed(seed) = whom {
+            let known = self.running(from, sender.nonce).map(|running| running.connected[seed as usize]);
+            let nonce = process.map(|process| process.nonce);
+            if (nonce.is_none() || known.is_some_and(|known| known != nonce))
+                && let Way::Arrives(at) = self.links.send(&mut self.random, to, from, self.now)
+            {
+                let (host, sender, connection) = (from, sender.nonce, self.links.connection(to, from));
+                self.push(
+                    at,
+                    match process {
+                        // The connection is refused.
+                        None => Event::NotReached { host, process: sender, seed },
+                        Some(Process { id, nonce }) => {
+                            Event::Reached { host, process: sender, seed, id, nonce, connection }
+                        }
+                    },
+                );
+            }
+        }
+        let is_wanted = |process: &Process| !matches!(whom, Whom::Process(wanted) if wanted != process.nonce);
+        let Some(process) = process.filter(is_wanted) else { return Ok(()) };
+        self.outcome.messages += 1;
+        self.note(|| format!("h{from} -> h{to}: {message:?}"));
+        let now = self.now;
+        let is_answer = matches!(message, Message::Here { .. } | Message::Exists { .. });
+        let running = self.running(to, process.nonce).expect("it is there");
+        if let Some((_, times)) = running.heard.get_mut(from as usize) {
+            // Not each of many that come at once.
+            if is_answer && times.back().is_none_or(|last| *last + 200 * MS <= now) {
+                times.push_back(now);
+                times.drain(..times.len().saturating_sub(4));
+            }
+        }
+        running.boot.hear(sender, message, Time(now));
+        self.settle(to)
+    }
+
+    /// The groups that the seeds remember, whether they run or not.
+    fn remembered(&self) -> BTreeSet<u128> {
+        let of = |record: &Record| {
+            let voted = record.accepted.iter().map(|(_, founding)| founding.incarnation.0);
+            voted.chain(record.belongs.map(|incarnation| incarnation.0)).collect::<Vec<_>>()
+        };
+        let seeds = &self.hosts[..self.scene.seeds as usize];
+        let disks = seeds.iter().filter(|host| host.is_durable).flat_map(|host| of(&host.disk));
+        disks.chain(seeds.iter().filter_map(|host| host.running.as_ref()).flat_map(|r| of(r.boot.record()))).collect()
+    }
+
+    fn begin(&mut self, host: u32, process: Process, founding: &Founding) -> Result<(), Violation> {
+        self.note(|| format!("h{host}: process {} begins {founding:?}", process.nonce));
+        let members: BTreeSet<u32> = founding.members.iter().map(|process| process.nonce).collect();
+        let nonces: Vec<u64> = members.iter().map(|nonce| u64::from(*nonce)).collect();
+        self.incarnations.begins(founding.incarnation.0, &nonces, &self.remembered(), self.has_word)?;
+        if !self.groups.contains_key(&founding.incarnation.0) {
+            let lives = |group: &Group| group.view.iter().any(|process| self.runs(*process));
+            self.has_forgotten |= !self.has_word && self.groups.values().any(lives);
+            self.groups.insert(founding.incarnation.0, Group::new(members));
+        }
+        Ok(())
+    }
+
+    fn go_wrong(&mut self, fault: &Fault) {
+        self.note(|| format!("{fault:?}"));
+        let now = self.now;
+        match *fault {
+            Fault::Crash { host, down_ns, wipe, moves } => {
+                if self.hosts[host as usize].running.is_none() {
+                    return;
+                }
+                self.stop(host);
+                let state = &mut self.hosts[host as usize];
+                if wipe {
+                    (state.disk, state.is_durable) = (Record::default(), false);
+                }
+                state.address += if moves { 1000 } else { 0 };
+                self.outcome.restarts += 1;
+                self.push(now + down_ns, Event::Start { host });
+            }
+            Fault::Pause { host, ns } => {
+                self.hosts[host as usize].paused_until = now + ns;
+                self.push(now + ns, Event::Resume { host });
+            }
+            Fault::Cut { from, to, ns } => self.links.cut(from, to, now + ns),
+            Fault::Reset { a, b } => self.links.reset(a, b),
+        }
+    }
+
+    fn resume(&mut self, host: u32) {
+        let state = &mut self.hosts[host as usize];
+        if state.paused_until <= self.now {
+            state.resumed = Some(self.now);
+            for event in std::mem::take(&mut state.deferred) {
+                self.push(self.now, event);
+            }
+        }
+    }
+
+    /// Faults are over.
+    fn calm(&mut self) {
+        self.note(|| "calm".into());
+        self.is_calm = true;
+        self.ends_at = self.now + CALM_FOR_NS;
+        self.links.heal();
+        for host in 0..self.scene.hosts {
+            if std::mem::take(&mut self.hosts[host as usize].paused_until) > self.now {
+                self.resume(host);
+            }
+            self.push(self.now, Event::Start { host });
+        }
+    }
+
+    fn is_at_work(&self, process: u32, incarnation: u128) -> bool {
+        let host = &self.hosts[self.places[&process] as usize];
+        let is_it = |running: &&Running| {
+            running.process.nonce == process && running.boot.member_of() == Some(Incarnation(incarnation))
+        };
+        host.paused_until <= self.now && host.running.as_ref().filter(is_it).is_some()
+    }
+
+    fn joins(&self, a: u32, b: u32) -> bool {
+        self.links.joins(self.places[&a], self.places[&b], self.now)
+    }
+
+    fn operative(&self, incarnation: u128) -> Option<BTreeSet<u32>> {
+        let group = &self.groups[&incarnation];
+        group.operative(|process| self.is_at_work(process, incarnation), |a, b| self.joins(a, b))
+    }
+
+    fn tick(&mut self) -> Result<(), Violation> {
+        self.push(self.now + TICK_NS, Event::Tick);
+        for incarnation in self.groups.keys().copied().collect::<Vec<_>>() {
+            self.act(incarnation)?;
+        }
+        let seeds = self.scene.seeds as usize;
+        for host in &self.hosts {
+            let Some(running) = host.running.as_ref().filter(|_| host.paused_until <= self.now) else { continue };
+            // After a pause it gets the time to take in what was there.
+            let has_paused = host.resumed.is_some_and(|resumed| resumed + told::TRUE_FOR_NS > self.now);
+            if running.boot.member_of().is_some() || has_paused {
+                continue;
+            }
+            let told = running.told.as_ref();
+            let state = |seed: usize| told.map_or(SeedState::Own, |told| told.seeds[seed]);
+            let heard: Vec<Heard> = (0..seeds)
+                .filter(|seed| state(*seed) != SeedState::Own)
+                .map(|seed| Heard {
+                    told_answers: !matches!(state(seed), SeedState::Silent | SeedState::Unreachable),
+                    last: running.heard[seed].1.back().copied(),
+                    recent: running.heard[seed].1.iter().filter(|at| **at + 1_500 * MS > self.now).count() as u32,
+                    since: running.heard[seed].0,
+                })
+                .collect();
+            told::judge(self.now, running.since, told.is_some(), &heard).map_err(|violation| Violation {
+                what: format!("process {}: {}", running.process.nonce, violation.what),
+                ..violation
+            })?;
+        }
+        if self.is_calm {
+            self.rest()?;
+        }
+        Ok(())
+    }
+
+    /// A group admits those who ask, evicts those who are missed, and tells that to those that it reaches.
+    fn act(&mut self, incarnation: u128) -> Result<(), Violation> {
+        let operative = self.operative(incarnation);
+        let now = self.now;
+        let group = self.groups.get_mut(&incarnation).expect("it exists");
+        let evicted = group.evict(operative.as_ref(), now);
+        self.outcome.evictions += evicted.len() as u64;
+        for process in evicted {
+            self.note(|| format!("{incarnation:032x} evicts process {process}"));
+        }
+        let Some(operative) = operative else { return Ok(()) };
+        for host in 0..self.scene.hosts {
+            let state = &self.hosts[host as usize];
+            let Some(running) = state.running.as_ref().filter(|_| state.paused_until <= now) else { continue };
+            let process = running.process.nonce;
+            let reaches = operative.iter().filter(|member| self.joins(process, **member)).count();
+            let is_in = self.groups[&incarnation].view.contains(&process);
+            match running.boot.member_of() {
+                Some(of) if of.0 == incarnation && !is_in && reaches > 0 => self.leave(host, of)?,
+                None if running.boot.waiting().need == Need::Admission(Incarnation(incarnation))
+                    && reaches == operative.len()
+                    && !is_in =>
+                {
+                    self.note(|| format!("{incarnation:032x} admits process {process}"));
+                    self.outcome.joins += 1;
+                    self.groups.get_mut(&incarnation).expect("it exists").view.insert(process);
+                    let running = self.running(host, process).expect("it is there");
+                    running.boot.joined(Incarnation(incarnation), Time(now));
+                    self.settle(host)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A process learns that it was evicted.
+    fn leave(&mut self, host: u32, of: Incarnation) -> Result<(), Violation> {
+        self.note(|| format!("h{host}: was evicted"));
+        self.stop(host);
+        self.outcome.restarts += 1;
+        match self.scene.rejoins {
+            true => self.start(host, Some(of)),
+            false => {
+                self.push(self.now + RESTART_NS, Event::Start { host });
+                Ok(())
+            }
+        }
+    }
+
+    /// Faults are over: whether all are in one group, or can't be.
+    fn rest(&mut self) -> Result<(), Violation> {
+        let living: Vec<u128> =
+            self.groups.keys().copied().filter(|incarnation| self.operative(*incarnation).is_some()).collect();
+        // Members of a group that can't go on while another does wait for an operator, who is told of both.
+        let is_stranded = |running: &Running| {
+            let of = running.boot.member_of().map(|of| of.0);
+            of.is_some_and(|of| !living.contains(&of) && !living.is_empty())
+        };
+        let is_in = |host: &Host| {
+            host.running.as_ref().is_some_and(|running| {
+                let of = running.boot.member_of().map(|of| of.0);
+                let is_in = |of: &u128| living.contains(of) && self.groups[of].view.contains(&running.process.nonce);
+                of.as_ref().is_some_and(is_in) || is_stranded(running)
+            })
+        };
+        if living.len() == 1 && self.hosts.iter().all(is_in) {
+            self.outcome.united = true;
+            return Ok(());
+        }
+        if self.now < self.ends_at {
+            return Ok(());
+        }
+        if self.has_forgotten && self.outcome.conflicts > 0 {
+            // That is not promised, but that it is reported.
+            (self.outcome.united, self.outcome.forgotten) = (true, true);
+            return Ok(());
+        }
+        if living.len() > 1 {
+            return LIVENESS.broken(format!("{} groups live at the end", living.len()));
+        }
+        if !living.is_empty() || self.has_word || !self.is_lost() {
+            let told: Vec<_> = self
+                .hosts
+                .iter()
+                .map(|host| {
+                    let running = host.running.as_ref()?;
+                    Some((running.boot.member_of(), running.boot.waiting().need))
+                })
+                .collect();
+            return LIVENESS.broken(format!("faults are over for long, and not all are in one group: {told:?}"));
+        }
+        self.outcome.lost = true;
+        for host in &self.hosts {
+            let Some(running) = &host.running else { continue };
+            let need = running.told.as_ref().map(|told| told.need);
+            if running.boot.member_of().is_none() && !matches!(need, Some(Need::Group(_) | Need::Admission(_))) {
+                return LIVENESS.broken(format!(
+                    "a group is lost for good, and process {} is told that it waits for {need:?}",
+                    running.process.nonce
+                ));
+            }
+        }
+        self.say_the_word()
+    }
+
+    /// Whether a group that a process remembers has no majority left that could go on.
+    fn is_lost(&self) -> bool {
+        let records = self.hosts.iter().filter_map(|host| host.running.as_ref()).map(|running| running.boot.record());
+        let mut views: BTreeMap<u128, BTreeSet<u32>> = BTreeMap::new();
+        for record in records {
+            if let Some((_, founding)) = &record.accepted {
+                let members = founding.members.iter().map(|process| process.nonce).collect();
+                views.insert(founding.incarnation.0, members);
+            }
+            if let Some(belongs) = record.belongs {
+                views.entry(belongs.0).or_default();
+            }
+        }
+        views.extend(
+            self.groups
+                .iter()
+                .map(|(incarnation, group)| (*incarnation, group.view.clone()))
+                .filter(|(of, _)| views.contains_key(of))
+                .collect::<Vec<_>>(),
+        );
+        let runs = |process: &&u32| self.runs(**process);
+        views.values().any(|view| 2 * view.iter().filter(runs).count() <= view.len())
+    }
+
+    fn runs(&self, process: u32) -> bool {
+        let running = self.hosts[self.places[&process] as usize].running.as_ref();
+        running.is_some_and(|running| running.process.nonce == process)
+    }
+
+    /// An operator ends what is left, and has a group founded anew.
+    fn say_the_word(&mut self) -> Result<(), Violation> {
+        self.note(|| "an operator wants a new group".into());
+        self.has_word = true;
+        self.ends_at = self.now + CALM_FOR_NS;
+        for host in 0..self.scene.hosts {
+            let is_member = |running: &Running| running.boot.member_of().is_some();
+            if self.hosts[host as usize].running.as_ref().is_some_and(is_member) {
+                self.stop(host);
+                self.start(host, None)?;
+            }
+        }
+        if let Some(running) = &mut self.hosts[0].running {
+            running.boot.found();
+        }
+        Ok(())
+    }
+}

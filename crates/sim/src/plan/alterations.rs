@@ -1,0 +1,85 @@
+//! Subgroups that change while messages are on their way: shards that lose members and get others, windows and message
+//! sizes that grow and shrink.
+use super::{Changes, JOINERS_MAX};
+use crate::happenings::{Happening, What};
+use crate::random::Random;
+use spindle_core::ring::frame_bytes;
+use spindle_core::{Change, Rule, SubgroupSpec, View};
+
+/// Bytes of a ring, about, as in the first view.
+const RING_BYTES: u64 = 8192;
+
+/// Makes some of the subgroups shards that the members share among them.
+pub(super) fn draw_shards(random: &mut Random, subgroups: &mut [SubgroupSpec], members: u32) {
+    let count = subgroups.len() as u64;
+    // One subgroup of everybody stays, if there are several.
+    let first = usize::from(count > 1);
+    let shards = random.range(1, (count - first as u64).clamp(1, 2)) as usize;
+    // Most of them have just as many members as they need.
+    let each = (members / shards as u32).max(1);
+    for spec in &mut subgroups[first..first + shards] {
+        let least = random.range(1, u64::from(each).max(1)) as u32;
+        let least = if random.one_in(3) { least } else { each };
+        spec.member_rule = Rule::Shard { set: 1, least, most: least + random.below(3) as u32 };
+        if random.one_in(2) {
+            spec.sender_rule = Rule::Everyone;
+        }
+    }
+}
+
+/// One line about a change.
+pub(super) fn describe(change: &Change) -> String {
+    match change {
+        Change::Alter(spec) => {
+            format!("{} gets a window of {} and messages to {} bytes", spec.name, spec.window, spec.message_bytes_max)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+impl Changes {
+    /// Members that leave or crash, and others that take their places a while later.
+    pub(super) fn draw_turnover(&mut self, random: &mut Random, members: usize) {
+        let unit = self.suspect_after_ns.unwrap_or(100_000);
+        let mut at = random.below(100_000);
+        for _ in 0..random.range(1, 2) {
+            if self.joiners >= JOINERS_MAX {
+                return;
+            }
+            let process = random.below(members as u64) as usize;
+            let goes = match random.one_in(3) {
+                true => What::Crash { process, actions: random.below(12) },
+                false => What::Leave { process },
+            };
+            self.happenings.push(Happening::at(at, goes));
+            self.joiners += 1;
+            at += random.range(unit / 16, unit * 2);
+            self.happenings.push(Happening::at(at, What::Join { process: members + self.joiners - 1 }));
+            at += random.below(unit);
+        }
+        self.end_ns = self.end_ns.max(at);
+    }
+
+    /// Windows and message sizes that are altered, for subgroups that keep their rules.
+    pub(super) fn draw_alterations(&mut self, random: &mut Random, view: &View) -> Vec<Change> {
+        let mut changes = vec![];
+        let processes = view.members.len() + self.joiners;
+        let horizon = self.end_ns + self.suspect_after_ns.unwrap_or(100_000);
+        let mut at = random.below(horizon / 2);
+        for _ in 0..random.range(1, 3) {
+            let spec = random.pick(&(0..view.subgroups.len()).collect::<Vec<_>>());
+            let spec = &view.subgroups[spec];
+            let message_bytes_max = random.pick(&[0, 8, 24, 100, 600, 2000]);
+            let fitting = (RING_BYTES / frame_bytes(message_bytes_max)).max(1);
+            let window = random.range(1, 16).min(fitting);
+            let (members, senders) = (vec![], vec![]);
+            let altered = SubgroupSpec { members, senders, window, message_bytes_max, ..spec.clone() };
+            let what = What::Change { process: random.below(processes as u64) as usize, change: changes.len() };
+            changes.push(Change::Alter(altered));
+            self.happenings.push(Happening::at(at, what));
+            // Often the next comes before what was left over has been sent again.
+            at += random.pick(&[1_000, 20_000, horizon / 2]);
+        }
+        changes
+    }
+}

@@ -1,0 +1,153 @@
+//! Whole processes, from their start over founding, joining and views to their end, with the control plane and the engine of the core, on a
+//! simulated network.
+//!
+//! A [`Scene`] says which hosts and places there are and what goes wrong; [`play`] plays it and checks it all along.
+//! [`Scene::from_seed`] draws one at random, and [`campaign`] plays many.
+//!
+//! The simulator has the duties of a driver (`driver.rs`, `views.rs`): letters go as bytes, rows by memory or by streams that break, deaths by the
+//! kernel's word. It decides nothing about the group.
+mod driver;
+mod host;
+mod ledger;
+mod net;
+mod network;
+mod plan;
+mod process;
+mod rest;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod views;
+mod world;
+
+pub use plan::{Fault, Place, Scene};
+pub use world::Outcome;
+
+use crate::Violation;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use world::Broken;
+
+/// What many seeds came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// Seeds that ran.
+    pub seeds: u64,
+    /// Groups that were founded.
+    pub foundings: u64,
+    /// Processes that joined a group.
+    pub joins: u64,
+    /// Members that a group evicted.
+    pub evictions: u64,
+    /// Members that left.
+    pub leaves: u64,
+    /// Processes that were refused.
+    pub refusals: u64,
+    /// Processes that were killed.
+    pub kills: u64,
+    /// Processes that were started again.
+    pub restarts: u64,
+    /// Times at which links were cut.
+    pub partitions: u64,
+    /// Times at which links were mended.
+    pub heals: u64,
+    /// Connections that broke.
+    pub breaks: u64,
+    /// Views beside the first ones.
+    pub views: u64,
+    /// Messages that were delivered and checked.
+    pub deliveries: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Seeds at whose end all processes were in one view.
+    pub united: u64,
+    /// Seeds in which a group lost its quorum for good.
+    pub lost: u64,
+    /// Events.
+    pub events: u64,
+    /// Virtual time of all seeds together, in ns.
+    pub virtual_ns: u64,
+    /// The seeds that failed, ascending, each with its first violation.
+    pub failures: Vec<(u64, Violation)>,
+}
+
+impl Summary {
+    fn add(&mut self, scene: &Scene, outcome: Outcome) {
+        self.seeds += 1;
+        self.foundings += outcome.foundings;
+        self.joins += outcome.joins;
+        self.evictions += outcome.evictions;
+        self.leaves += outcome.leaves;
+        self.refusals += outcome.refusals;
+        self.kills += outcome.kills;
+        self.restarts += outcome.restarts;
+        self.partitions += outcome.partitions;
+        self.heals += outcome.heals;
+        self.breaks += outcome.breaks;
+        self.views += outcome.views;
+        self.deliveries += outcome.deliveries;
+        self.faults += scene.faults.len() as u64;
+        self.united += u64::from(outcome.united);
+        self.lost += u64::from(outcome.lost);
+        self.events += outcome.events;
+        self.virtual_ns += outcome.virtual_ns;
+        self.failures.extend(outcome.violations.into_iter().map(|violation| (scene.seed, violation)));
+    }
+}
+
+/// Plays a scene to its end, or to the first violation. A panic is one too.
+pub fn play(scene: &Scene) -> Outcome {
+    tell(scene, Broken::Not, None)
+}
+
+/// Plays a scene and tells what happened, and behind a violation the line that replays it.
+pub fn explain(scene: &Scene) -> (Outcome, String) {
+    let mut story = format!("{scene}");
+    let outcome = tell(scene, Broken::Not, Some(&mut story));
+    for violation in &outcome.violations {
+        story += &format!("{violation}\nreplay: {}\n", replay_line(scene.seed));
+    }
+    (outcome, story)
+}
+
+/// The command that tells the story of a seed.
+pub fn replay_line(seed: u64) -> String {
+    format!("spindle sim --processes --seed {seed}")
+}
+
+fn tell(scene: &Scene, broken: Broken, story: Option<&mut String>) -> Outcome {
+    let played = catch_unwind(AssertUnwindSafe(|| world::World::new(scene, broken, story).run()));
+    played.unwrap_or_else(|panic| Outcome { violations: vec![Violation::panicked(&*panic)], ..Outcome::default() })
+}
+
+/// Plays the scenes of all `seeds` on so many `threads`. After each, `progress` is told the summary so far; it may stop by answering false.
+pub fn campaign(seeds: Range<u64>, threads: u32, progress: impl FnMut(&Summary) -> bool + Send) -> Summary {
+    let next = AtomicU64::new(seeds.start);
+    let stop = AtomicBool::new(false);
+    let shared = Mutex::new((Summary::default(), progress));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let scene = Scene::from_seed(seed);
+                    let outcome = play(&scene);
+                    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (summary, progress) = &mut *shared;
+                    summary.add(&scene, outcome);
+                    if !progress(summary) {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let (mut summary, _) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.failures.sort_by_key(|(seed, _)| *seed);
+    summary
+}

@@ -1,0 +1,367 @@
+//! The duties of a driver: a process takes in what has come, lets the control plane act, and carries out what that orders.
+use super::host::Standing;
+use super::network::Load;
+use super::plan::{MS, S};
+use super::process::{Heard, Near, Phase, Process, Way};
+use super::world::{BOUNDED, Broken, Checked, Event, World};
+use spindle_core::control::{Act, Letter, Me, News, Order, Purpose, To};
+use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::{MemberId, Time, ViewId};
+use std::rc::Rc;
+
+/// A letter to a process of this host arrives within this time.
+const MAIL_NS: (u64, u64) = (3_000, 60_000);
+/// The pauses between two attempts to reach a process without an address.
+const UNREACHED_NS: (u64, u64) = (MS, 100 * MS);
+/// Letters to one process that are kept while it has no address.
+const UNREACHED_LETTERS_MAX: usize = 64;
+/// Orders of one process in a second.
+const ORDERS_MAX: u64 = 60_000;
+/// Letters that wait at one process.
+const LETTERS_MAX: usize = 20_000;
+
+impl World<'_> {
+    /// A process does what there is to do.
+    pub(super) fn step(&mut self, number: usize) -> Checked {
+        let Some(mut process) = self.processes[number].take() else { return Ok(()) };
+        let done = if !process.is_alive {
+            Ok(())
+        } else if process.paused_until > self.now {
+            self.wake(number, process.paused_until);
+            Ok(())
+        } else {
+            self.act(&mut process)
+        };
+        self.processes[number] = Some(process);
+        done
+    }
+
+    fn act(&mut self, process: &mut Process) -> Checked {
+        let now = Time(self.now);
+        let news = self.take_news(process)?;
+        let wake_at = match process.phase {
+            Phase::Seeks(_) => self.seek(process, news)?,
+            Phase::Installs(_) => self.install_first(process, news)?,
+            Phase::Member(_) => self.take_part(process, news)?,
+            Phase::Out => u64::MAX,
+        };
+        self.carry_out(process)?;
+        let posts = self.move_posts(process);
+        let mail = self.flush(process);
+        self.carry_out(process)?;
+        let boot = process.boot.as_ref().map_or(u64::MAX, |boot| (now + boot.patience(now)).0.max(self.now + 1));
+        // What has come of this step itself.
+        let again = if process.roster.has_news() || !process.heard.is_empty() { self.now + 1_000 } else { u64::MAX };
+        self.wake(process.number, wake_at.min(posts).min(mail).min(boot).min(again));
+        Ok(())
+    }
+
+    /// What has happened, in the order in which a driver takes it in.
+    fn take_news(&mut self, process: &mut Process) -> Result<Vec<News>, crate::Violation> {
+        let now = Time(self.now);
+        if std::mem::take(&mut process.is_displaced) {
+            self.restore(process);
+        }
+        // Before the deaths: what the dead have sent is here.
+        while let Some(near) = process.mailbox.pop_front() {
+            self.read(process, &near);
+        }
+        self.carry_out(process)?;
+        for (load, card, nonce) in self.take_letters(process) {
+            if let Load::Letter(letter, enclosure) = load {
+                let letter = Letter::decode(&letter).expect("a letter of this version");
+                process.roster.hear(letter, Some((card, nonce)), &enclosure, now);
+                self.carry_out(process)?;
+            }
+        }
+        while let Some(heard) = process.heard.pop_front() {
+            self.hear_of_net(process, heard);
+            self.carry_out(process)?;
+        }
+        while let Some(id) = process.deaths.pop_front() {
+            process.watched.remove(&id);
+            process.roster.watched_ended(id);
+        }
+        let mut news = vec![];
+        self.gather(process, &mut news)?;
+        self.step_boot(process)?;
+        let _ = self.flush(process);
+        self.gather(process, &mut news)?;
+        Ok(news)
+    }
+
+    fn gather(&mut self, process: &mut Process, news: &mut Vec<News>) -> Checked {
+        self.carry_out(process)?;
+        for one in process.roster.take_news() {
+            if let News::Founding { from, nonce, config, words } = &one {
+                if let Some(boot) = &mut process.boot {
+                    boot.hear(*from, *nonce, *config, words, Time(self.now));
+                }
+            } else {
+                news.push(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a letter of this host.
+    fn read(&mut self, process: &mut Process, near: &Near) {
+        let letter = Letter::decode(&near.letter).expect("a letter of this version");
+        match (letter, near.row) {
+            (Letter::Parts { incarnation, view, from, pid, birth, rack, .. }, Some((row, owner))) => {
+                process.roster.learn_rack(from, rack);
+                let me = Me { id: from, pid, birth };
+                let is_taken = process.roster.handed_over(incarnation, view, me, Way::Near(row, owner));
+                if is_taken && process.roster.begin_watch(from) {
+                    self.watch(process, from, owner);
+                }
+            }
+            (letter, _) => process.roster.hear(letter, None, &near.enclosure, Time(self.now)),
+        }
+    }
+
+    fn hear_of_net(&mut self, process: &mut Process, heard: Heard) {
+        if !matches!(heard, Heard::Reached(..) | Heard::Delayed(..)) {
+            self.note(|| format!("process {} hears: {heard:?}", process.number));
+        }
+        let (roster, now) = (&mut process.roster, Time(self.now));
+        match heard {
+            Heard::Reached(address, with) => roster.reached(&address, &with),
+            Heard::Delayed(address, why) => roster.delayed(&address, why),
+            Heard::Lost(with) => roster.lost(&with),
+            Heard::Failed(address, purpose, why) => roster.not_dialled(&address, &purpose, &why),
+            Heard::Ended { id, incarnation, view } => roster.seems_ended(id, incarnation, view),
+            Heard::Stream { with, process: nonce, purpose, connection, .. } => {
+                let is_known = roster.recognises(&with, &purpose, now);
+                match purpose {
+                    Purpose::Part { incarnation, view } if is_known => {
+                        roster.keep_stream((incarnation, view), (with.id, nonce), Way::Stream(connection));
+                    }
+                    _ => {
+                        let end = self.connections.get(connection).map(|found| found.end_of(process.number));
+                        if let Some(end) = end {
+                            self.close(connection, end);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the founding continue, and sends what it wants sent.
+    pub(super) fn step_boot(&mut self, process: &mut Process) -> Checked {
+        let Some(mut boot) = process.boot.take() else { return Ok(()) };
+        let now = Time(self.now);
+        if let Some(book) = process.roster.book() {
+            boot.step(book.seeds(), now);
+        }
+        while let Some(act) = boot.next_act() {
+            match act {
+                Act::Persist(record) => {
+                    self.places[process.place].disk = *record;
+                    boot.persisted(now);
+                }
+                Act::Send(To::Seed(seed), letter) => {
+                    let address =
+                        process.roster.book().and_then(|book| book.seeds().list().get(seed as usize)).cloned();
+                    if let Some(address) = address {
+                        process.roster.write_to(address, None, letter);
+                    }
+                }
+                Act::Send(To::Process(of), letter) => process.roster.post(of.id, letter),
+            }
+        }
+        let waits = boot.waits();
+        process.is_told |= waits.is_some();
+        if waits != process.waits {
+            let need = waits.as_ref().map(|waits| waits.need);
+            self.note(|| format!("process {} waits: {need:?}", process.number));
+            process.waits = waits;
+        }
+        process.boot = Some(boot);
+        self.carry_out(process)
+    }
+
+    /// Carries out what the roster orders.
+    pub(super) fn carry_out(&mut self, process: &mut Process) -> Checked {
+        while let Some(order) = process.roster.next_order() {
+            let second = self.now / S;
+            if process.orders.0 != second {
+                process.orders = (second, 0);
+            }
+            process.orders.1 += 1;
+            if process.orders.1 > ORDERS_MAX {
+                return BOUNDED
+                    .broken(format!("process {} has more than {ORDERS_MAX} orders in a second", process.number));
+            }
+            if let Order::Dial { .. } | Order::HandOver { .. } | Order::Watch { .. } | Order::WatchFar { .. } = &order {
+                self.note(|| format!("process {}: {order:?}", process.number));
+            }
+            self.carry_out_one(process, order);
+        }
+        Ok(())
+    }
+
+    fn carry_out_one(&mut self, process: &mut Process, order: Order) {
+        match order {
+            Order::Near { to, letter, enclosure } => {
+                let near = Near { letter: letter.encode().into(), enclosure: (*enclosure).into(), row: None };
+                process.outbox.push_back((to, near));
+            }
+            Order::Far { address, whom, letter, enclosure } => {
+                let load = Load::Letter(letter.encode().into(), (*enclosure).into());
+                self.post(process, address, whom, load);
+            }
+            Order::HandOver { view, to } => self.hand_over(process, view, &to),
+            Order::Dial { address, whom, purpose } => self.begin_attempt(process.number, address, Some(whom), purpose),
+            Order::Watch { id, pid, birth } => {
+                let owner = self.processes.iter().position(|other| {
+                    other
+                        .as_deref()
+                        .is_some_and(|other| other.me.pid == pid && birth.is_none_or(|birth| other.me.birth == birth))
+                });
+                match owner {
+                    Some(owner) if self.hosts[process.host].living.contains(&owner) => self.watch(process, id, owner),
+                    Some(_) => {
+                        process.roster.unwatched(id);
+                        process.roster.has_ended(id);
+                    }
+                    None => process.roster.unwatched(id),
+                }
+            }
+            Order::Unwatch(id) => drop(process.watched.remove(&id)),
+            Order::WatchFar { address, id, view } => {
+                let incarnation = process.roster.incarnation();
+                self.watch_far(process, address, id, incarnation, view);
+            }
+            Order::UnwatchFar(id) => self.unwatch_far(process, id),
+            Order::Forget(id) => {
+                process.outbox.retain(|(to, _)| *to != id);
+                process.tries.remove(&id);
+            }
+            Order::Retain(wanted) => {
+                process.held.retain(|id, _| wanted.contains(id));
+                process.outbox.retain(|(to, _)| to.0 >= VISITOR_IDS_FROM || wanted.contains(to));
+            }
+            Order::Restore => self.restore(process),
+            Order::LookUp(_) => {}
+            Order::Probe(ids) => {
+                let gone: Vec<MemberId> =
+                    ids.into_iter().filter(|id| self.mailbox_of(process, *id).is_none()).collect();
+                process.roster.unreached(gone);
+            }
+        }
+    }
+
+    /// The kernel tells when the process of `owner` ends, which may have ended.
+    fn watch(&mut self, process: &mut Process, id: MemberId, owner: usize) {
+        process.watched.insert(id, owner);
+        if !self.hosts[process.host].living.contains(&owner) {
+            let at = self.now + self.random.below(MS);
+            self.push(at, Event::Death { process: process.number, id, of: owner });
+        }
+    }
+
+    /// The address of a process is made again, if it has vanished.
+    fn restore(&mut self, process: &Process) {
+        let id = process.me.id;
+        if !self.hosts[process.host].bound.contains_key(&id) {
+            self.note(|| format!("process {} makes its address again", process.number));
+            self.hosts[process.host].bound.insert(id, process.number);
+        }
+    }
+
+    /// The process that is reached as `id` on this host.
+    fn mailbox_of(&self, process: &Process, id: MemberId) -> Option<usize> {
+        let host = &self.hosts[process.host];
+        let held = process.held.get(&id).copied().filter(|held| host.living.contains(held));
+        held.or_else(|| host.bound.get(&id).copied().filter(|bound| host.living.contains(bound)))
+    }
+
+    /// Hands a row to processes of this host.
+    fn hand_over(&mut self, process: &mut Process, view: ViewId, to: &[MemberId]) {
+        let made = process.made.as_ref().filter(|made| made.view == view).map(|made| made.row);
+        let table = process.table.as_ref().filter(|table| table.view.id == view);
+        let Some(row) = made.or_else(|| table.and_then(|table| table.places.rows[table.places.me.index()])) else {
+            return;
+        };
+        let Me { id: from, pid, birth } = process.me;
+        let incarnation = process.roster.incarnation();
+        let letter = Letter::Parts { incarnation, view, from, pid, birth, event: true, rack: None };
+        let letter: Rc<[u8]> = letter.encode().into();
+        for to in to {
+            let near = Near { letter: letter.clone(), enclosure: [].into(), row: Some((row, process.number)) };
+            process.outbox.push_back((*to, near));
+        }
+    }
+
+    /// Sends the letters to processes of this host whose addresses are there. Returns when to come again.
+    fn flush(&mut self, process: &mut Process) -> u64 {
+        let mut unreached = vec![];
+        let letters = std::mem::take(&mut process.outbox);
+        for (to, near) in letters {
+            let is_due = process.tries.get(&to).is_none_or(|(at, _)| *at <= self.now) || unreached.contains(&to);
+            match self.mailbox_of(process, to).filter(|_| is_due) {
+                Some(other) => {
+                    process.tries.remove(&to);
+                    process.held.insert(to, other);
+                    self.deliver_near(process.number, other, near);
+                }
+                None => {
+                    if is_due && !unreached.contains(&to) {
+                        unreached.push(to);
+                    }
+                    process.outbox.push_back((to, near));
+                }
+            }
+        }
+        for id in &unreached {
+            let pause = process.tries.get(id).map_or(UNREACHED_NS.0, |(_, pause)| *pause);
+            process.tries.insert(*id, (self.now + pause, (2 * pause).min(UNREACHED_NS.1)));
+            let excess = process.outbox.iter().filter(|(to, _)| to == id).count().saturating_sub(UNREACHED_LETTERS_MAX);
+            let mut left = excess;
+            process.outbox.retain(|(to, _)| {
+                let drops = to == id && left > 0;
+                left -= usize::from(drops);
+                !drops
+            });
+        }
+        process.roster.unreached(unreached);
+        let outbox = &process.outbox;
+        process.roster.forget_the_deaf(|id| outbox.iter().any(|(to, _)| *to == id), Time(self.now));
+        if process.outbox.is_empty() {
+            return u64::MAX;
+        }
+        process.tries.values().map(|(at, _)| *at).min().unwrap_or(u64::MAX)
+    }
+
+    fn deliver_near(&mut self, from: usize, to: usize, near: Near) {
+        let delay = self.random.range(MAIL_NS.0, MAIL_NS.1);
+        let due = self.mail_due.entry((from, to)).or_default();
+        *due = (*due).max(self.now + delay);
+        let due = *due;
+        self.push(due, Event::Mail { process: to, near });
+    }
+
+    pub(super) fn check_mailbox(&self, process: &Process) -> Checked {
+        if process.mailbox.len() > LETTERS_MAX || process.outbox.len() > LETTERS_MAX {
+            return BOUNDED.broken(format!("{} letters wait at process {}", process.mailbox.len(), process.number));
+        }
+        Ok(())
+    }
+
+    /// Looks for the group on this host alone, under its lock.
+    pub(super) fn stand(&mut self, process: &mut Process) -> Standing {
+        let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
+        let (id, number) = (process.me.id, process.number);
+        let standing = match self.broken {
+            Broken::LockIgnored => Standing::Founder,
+            _ => self.hosts[process.host].found(id, number, random.max(1)),
+        };
+        if standing == Standing::Founder {
+            self.note(|| format!("process {number} founds group {random:032x}"));
+            process.roster.set_incarnation(random.max(1));
+        }
+        standing
+    }
+}

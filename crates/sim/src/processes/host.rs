@@ -1,0 +1,91 @@
+//! A host: its directory, in which processes have addresses, the lock of the group there, and its kernel.
+//!
+//! What is in the directory may vanish. The lock, the marks of members and what is known of processes outlive it.
+use spindle_core::MemberId;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    /// The addresses that are in the directory, with their processes.
+    pub(super) bound: BTreeMap<MemberId, usize>,
+    /// The members that live, with their processes and the group that each is a member of.
+    marks: BTreeMap<MemberId, (usize, u128)>,
+    /// The group that was founded or entered last.
+    incarnation: Option<u128>,
+    highest_given: u64,
+    /// The processes that live here.
+    pub(super) living: BTreeSet<usize>,
+}
+
+/// What a process is to its group that has looked for it under the lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    Founder,
+    Joiner(Vec<MemberId>),
+}
+
+impl Host {
+    /// Makes the address of a process, unless another process that lives has it.
+    pub(super) fn bind(&mut self, id: MemberId, process: usize) -> bool {
+        if self.bound.get(&id).is_some_and(|other| *other != process && self.living.contains(other)) {
+            return false;
+        }
+        self.bound.insert(id, process);
+        true
+    }
+
+    /// An id that no process has or had here.
+    pub(super) fn unused(&mut self) -> MemberId {
+        let taken = |id: &u64| self.bound.contains_key(&MemberId(*id)) || self.marks.contains_key(&MemberId(*id));
+        let from = if self.marks.is_empty() { 1 } else { self.highest_given + 1 };
+        let id = (from..).find(|id| !taken(id)).expect("there are many");
+        self.highest_given = self.highest_given.max(id);
+        MemberId(id)
+    }
+
+    /// The members that live.
+    pub(super) fn members(&self) -> Vec<MemberId> {
+        self.marks.keys().copied().collect()
+    }
+
+    /// Founds the group unless a member lives.
+    pub(super) fn found(&mut self, id: MemberId, process: usize, incarnation: u128) -> Standing {
+        if !self.marks.is_empty() {
+            return Standing::Joiner(self.members());
+        }
+        self.incarnation = Some(incarnation);
+        self.marks.insert(id, (process, incarnation));
+        Standing::Founder
+    }
+
+    /// Makes a process a member of the group that was founded here last. False: another was founded since.
+    pub(super) fn enter(&mut self, id: MemberId, process: usize, incarnation: u128) -> bool {
+        let is_it = self.incarnation == Some(incarnation);
+        if is_it {
+            self.marks.insert(id, (process, incarnation));
+        }
+        is_it
+    }
+
+    /// The same for a group that spans hosts, of which nothing may be known here.
+    pub(super) fn enter_afar(&mut self, id: MemberId, process: usize, incarnation: u128) -> bool {
+        let is_free = self.marks.iter().all(|(other, (_, of))| *of == incarnation || *other == id);
+        if is_free {
+            self.incarnation = Some(incarnation);
+            self.marks.insert(id, (process, incarnation));
+        }
+        is_free
+    }
+
+    /// A process has ended.
+    pub(super) fn end(&mut self, process: usize) {
+        self.living.remove(&process);
+        self.marks.retain(|_, (other, _)| *other != process);
+        self.bound.retain(|_, other| *other != process);
+    }
+
+    /// All addresses are removed.
+    pub(super) fn vanish(&mut self) {
+        self.bound.clear();
+    }
+}

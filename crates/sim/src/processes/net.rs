@@ -1,0 +1,330 @@
+//! The endpoint of a process: attempts to connect, and letters to other hosts.
+use super::network::{Connection, Load};
+use super::plan::MS;
+use super::process::{Heard, Post, PostState, Process};
+use super::world::{Attempt, Event, Life, World};
+use spindle_core::control::{Address, Card, DialError, Purpose};
+use spindle_core::{MemberId, ViewId};
+use std::collections::VecDeque;
+
+/// An attempt has so long to connect, and so long again to hear who is there.
+const CONNECT_NS: u64 = 2_000 * MS;
+/// A silent address is tried again after so long.
+const AGAIN_NS: u64 = 250 * MS;
+const BACK_OFF_MIN_NS: u64 = 20 * MS;
+const BACK_OFF_MAX_NS: u64 = 1_000 * MS;
+/// Letters wait so long for a connection.
+const LETTERS_NS: u64 = 5_000 * MS;
+/// The silence after which a connection for letters counts as broken.
+const MAIL_SILENCE_NS: u64 = 10_000 * MS;
+/// Letters that wait for one address, at most.
+const LETTERS_MAX: usize = 1024;
+
+impl World<'_> {
+    pub(super) fn begin_attempt(&mut self, process: usize, address: Address, whom: Option<MemberId>, purpose: Purpose) {
+        self.attempts_made += 1;
+        let number = self.attempts_made;
+        self.attempts.insert(number, Attempt { process, address, whom, purpose, began: self.now });
+        self.push(self.now + 20_000, Event::Attempt { number });
+    }
+
+    fn host_of(&self, process: usize) -> usize {
+        self.scene.places[self.place_of(process)].host as usize
+    }
+
+    fn place_of(&self, process: usize) -> usize {
+        self.process_places[process]
+    }
+
+    /// Tries to connect.
+    pub(super) fn attempt(&mut self, number: usize) {
+        let Some(attempt) = self.attempts.get(&number).cloned() else { return };
+        let from = self.host_of(attempt.process);
+        if self.living(attempt.process).is_none() {
+            self.attempts.remove(&number);
+            return;
+        }
+        let gives_up = attempt.began + CONNECT_NS;
+        let Some((to, listener)) = self.listeners.get(&attempt.address).copied() else {
+            return self.push(self.now + 50_000, Event::Failed { number, refused: true });
+        };
+        let is_unreachable = to != from && self.unreachable.contains(&attempt.address);
+        if is_unreachable || !self.links.joins(from, to) {
+            let (at, is_over) = (self.now + AGAIN_NS, self.now + AGAIN_NS >= gives_up);
+            let event = if is_over { Event::Failed { number, refused: false } } else { Event::Attempt { number } };
+            return self.push(at.min(gives_up), event);
+        }
+        let trip = self.links.round_trip(&mut self.random, from, to);
+        let Some(target) = listener else {
+            return self.push(self.now + trip, Event::Failed { number, refused: true });
+        };
+        let paused_until = self.paused_until(target);
+        if paused_until > self.now + CONNECT_NS {
+            // Its system accepts, and nothing answers.
+            return self.push(self.now + trip + CONNECT_NS, Event::Failed { number, refused: false });
+        }
+        let answers = paused_until.max(self.now + trip + trip / 2);
+        self.push(answers, Event::Accepted { number });
+    }
+
+    fn paused_until(&self, process: usize) -> u64 {
+        self.processes[process].as_deref().map_or(0, |process| process.paused_until)
+    }
+
+    /// The process at the address hears who dials.
+    pub(super) fn accept(&mut self, number: usize) {
+        let Some(attempt) = self.attempts.get(&number).cloned() else { return };
+        let from = self.host_of(attempt.process);
+        let Some((to, listener)) = self.listeners.get(&attempt.address).copied() else { return };
+        let back = self.links.delay(&mut self.random, to, from);
+        if !self.links.joins(from, to) {
+            return self.push(self.now + CONNECT_NS, Event::Failed { number, refused: false });
+        }
+        let Some(target) = listener.filter(|target| self.living(*target).is_some()) else {
+            return self.push(self.now + back, Event::Failed { number, refused: false });
+        };
+        let Some(dialler) = self.living(attempt.process).map(|process| (process.card.clone(), process.nonce)) else {
+            self.attempts.remove(&number);
+            return;
+        };
+        let accepting = self.living(target).map(|process| (process.card.clone(), process.nonce)).expect("it lives");
+        let is_wrong = attempt.whom.is_some_and(|whom| whom != accepting.0.id);
+        if target == attempt.process || is_wrong || dialler.0.id == accepting.0.id {
+            return self.push(self.now + back, Event::Concluded { number, connection: 0 });
+        }
+        if let Purpose::Life { incarnation, view } = attempt.purpose {
+            self.lives.push(Life { processes: [attempt.process, target], incarnation, view });
+            self.attempts.remove(&number);
+            return;
+        }
+        let silence_ns = match attempt.purpose {
+            Purpose::Mail => MAIL_SILENCE_NS,
+            _ => self.scene.suspect_after_ns / 4,
+        };
+        let ends = [(attempt.process, from), (target, to)];
+        let cards = [dialler.clone(), accepting];
+        let connection = self.connections.add(Connection::new(ends, cards, silence_ns));
+        let now = self.now;
+        let purpose = attempt.purpose;
+        if purpose == Purpose::Mail {
+            self.renew_inlet(target, attempt.process, connection);
+        } else if let Some(process) = self.living(target) {
+            let (with, nonce) = dialler;
+            process.heard.push_back(Heard::Stream { with, process: nonce, purpose, connection });
+        }
+        self.wake(target, now);
+        self.push(now + back, Event::Concluded { number, connection });
+    }
+
+    /// A process that dials again for letters has given up its connection before.
+    fn renew_inlet(&mut self, at: usize, from: usize, connection: usize) {
+        let now = self.now;
+        let Some(process) = self.living(at) else { return };
+        let before: Vec<usize> = process.inlets.iter().copied().collect();
+        process.inlets.insert(connection);
+        for number in before {
+            if let Some(old) = self.connections.get_mut(number)
+                && old.ends[0].process == from
+            {
+                old.ends[0].out.retain(|packet| packet.due <= now);
+            }
+        }
+    }
+
+    /// The answer arrives at the process that has dialled.
+    pub(super) fn conclude(&mut self, number: usize, connection: usize) {
+        let Some(attempt) = self.attempts.get(&number).cloned() else { return };
+        let from = self.host_of(attempt.process);
+        let Some(&(to, listener)) = self.listeners.get(&attempt.address) else { return };
+        if connection == 0 {
+            self.attempts.remove(&number);
+            let wanted = attempt.whom;
+            let found = listener.and_then(|target| self.living(target)).map(|process| process.card.id);
+            let why = match (wanted, found) {
+                _ if listener == Some(attempt.process) => DialError::Myself,
+                (Some(wanted), Some(found)) if wanted != found => DialError::Elsewhere { wanted },
+                _ => DialError::Namesake("it has the same id".into()),
+            };
+            return self.give_up(&attempt, why);
+        }
+        if !self.links.joins(from, to) {
+            // The other side believes that there is a connection.
+            self.break_half(connection);
+            return self.push(self.now + CONNECT_NS, Event::Failed { number, refused: false });
+        }
+        self.attempts.remove(&number);
+        let Some(found) = self.connections.get(connection) else { return };
+        let (with, process) = found.cards[1].clone();
+        let now = self.now;
+        let Some(dialler) = self.living(attempt.process) else { return self.close(connection, 0) };
+        match attempt.purpose {
+            Purpose::Mail => {
+                dialler.heard.push_back(Heard::Reached(attempt.address.clone(), with));
+                match dialler.posts.get_mut(&attempt.address) {
+                    Some(post) => post.state = PostState::Up(connection),
+                    None => self.close(connection, 0),
+                }
+            }
+            purpose => dialler.heard.push_back(Heard::Stream { with, process, purpose, connection }),
+        }
+        self.wake(attempt.process, now);
+    }
+
+    /// The dialling side of a connection never came about.
+    fn break_half(&mut self, number: usize) {
+        let now = self.now;
+        if let Some(connection) = self.connections.get_mut(number) {
+            connection.is_black = true;
+            connection.ends[0].is_open = false;
+            connection.ends[1].stuck = Some(now);
+            let at = now + connection.silence_ns;
+            self.push(at, Event::Silence { connection: number, end: 1, since: now });
+        }
+    }
+
+    pub(super) fn fail(&mut self, number: usize, refused: bool) {
+        let Some(attempt) = self.attempts.remove(&number) else { return };
+        let why = match refused {
+            true => DialError::Refused("connection refused".into()),
+            false => DialError::Other("no answer".into()),
+        };
+        self.give_up(&attempt, why);
+    }
+
+    /// An attempt came to nothing.
+    fn give_up(&mut self, attempt: &Attempt, why: DialError) {
+        let now = self.now;
+        let Some(process) = self.living(attempt.process) else { return };
+        let address = attempt.address.clone();
+        if attempt.purpose != Purpose::Mail {
+            process.heard.push_back(Heard::Failed(address, attempt.purpose, why));
+        } else if let Some(post) = process.posts.get_mut(&address) {
+            let is_final = matches!(why, DialError::Myself | DialError::Namesake(_));
+            if is_final || now >= post.waiting_since + LETTERS_NS {
+                process.posts.remove(&address);
+                process.heard.push_back(Heard::Failed(address, Purpose::Mail, why));
+            } else {
+                post.state = PostState::Pausing(now + post.back_off);
+                post.back_off = (2 * post.back_off).min(BACK_OFF_MAX_NS);
+                process.heard.push_back(Heard::Delayed(address, "no connection".into()));
+            }
+        }
+        self.wake(attempt.process, now);
+    }
+
+    /// Sends a letter to an address, by a process that steps.
+    pub(super) fn post(&mut self, process: &mut Process, address: Address, whom: Option<MemberId>, load: Load) {
+        let is_new = !process.posts.contains_key(&address);
+        let now = self.now;
+        let post = process.posts.entry(address.clone()).or_insert_with(|| Post {
+            letters: VecDeque::new(),
+            state: PostState::Trying,
+            waiting_since: now,
+            back_off: BACK_OFF_MIN_NS,
+        });
+        if post.letters.len() >= LETTERS_MAX {
+            process.heard.push_back(Heard::Failed(address, Purpose::Mail, DialError::Full));
+            return;
+        }
+        post.letters.push_back((whom, load));
+        if is_new {
+            self.begin_attempt(process.number, address, None, Purpose::Mail);
+        }
+    }
+
+    /// Moves letters of a process that steps. Returns when to come again.
+    pub(super) fn move_posts(&mut self, process: &mut Process) -> u64 {
+        let mut wake_at = u64::MAX;
+        let addresses: Vec<Address> = process.posts.keys().cloned().collect();
+        for address in addresses {
+            let number = process.number;
+            let post = process.posts.get_mut(&address).expect("it is there");
+            match post.state {
+                PostState::Trying => {}
+                PostState::Pausing(until) if until <= self.now => {
+                    post.state = PostState::Trying;
+                    self.begin_attempt(number, address, None, Purpose::Mail);
+                }
+                PostState::Pausing(until) => wake_at = wake_at.min(until),
+                PostState::Up(connection) => self.move_letters(process, &address, connection),
+            }
+        }
+        wake_at
+    }
+
+    fn move_letters(&mut self, process: &mut Process, address: &Address, number: usize) {
+        let now = self.now;
+        let found = self.connections.get_mut(number).map(|connection| {
+            let is_over = connection.ends[1].out.front().is_some_and(|packet| packet.due <= now);
+            (connection.cards[1].0.clone(), connection.ends[0].is_open && !is_over)
+        });
+        let post = process.posts.get_mut(address).expect("it is there");
+        let Some((with, is_open)) = found else { return };
+        if !is_open {
+            self.close(number, 0);
+            process.heard.push_back(Heard::Lost(with));
+            post.waiting_since = now;
+            post.state = PostState::Pausing(now + post.back_off);
+            post.back_off = (2 * post.back_off).min(BACK_OFF_MAX_NS);
+            if post.letters.is_empty() {
+                process.posts.remove(address);
+            }
+            return self.wake(process.number, now + BACK_OFF_MIN_NS);
+        }
+        if !post.letters.is_empty() {
+            post.back_off = BACK_OFF_MIN_NS;
+        }
+        for (whom, load) in std::mem::take(&mut post.letters) {
+            match whom.filter(|whom| *whom != with.id) {
+                None => self.send_over(number, 0, load, false),
+                Some(wanted) => {
+                    let why = DialError::Elsewhere { wanted };
+                    process.heard.push_back(Heard::Failed(address.clone(), Purpose::Mail, why));
+                }
+            }
+        }
+    }
+
+    /// Watches a process of another host, by one that steps.
+    pub(super) fn watch_far(
+        &mut self,
+        process: &Process,
+        address: Address,
+        id: MemberId,
+        incarnation: u128,
+        view: ViewId,
+    ) {
+        let is_it =
+            |other: usize| self.processes[other].as_deref().is_some_and(|other| other.me.id == id && other.is_alive);
+        if !self.lives.iter().any(|life| life.other(process.number).is_some_and(is_it)) {
+            self.begin_attempt(process.number, address, Some(id), Purpose::Life { incarnation, view });
+        }
+    }
+
+    pub(super) fn unwatch_far(&mut self, process: &Process, id: MemberId) {
+        let processes = &self.processes;
+        let is_it = |other: usize| processes[other].as_deref().is_some_and(|other| other.me.id == id);
+        self.lives.retain(|life| !life.other(process.number).is_some_and(is_it));
+    }
+
+    /// The letters that have arrived for a process that steps, with their senders. Closed connections are let go of.
+    pub(super) fn take_letters(&mut self, process: &mut Process) -> Vec<(Load, Card, u128)> {
+        let mut taken = vec![];
+        let now = self.now;
+        process.inlets.retain(|number| {
+            let Some(connection) = self.connections.get_mut(*number) else { return false };
+            let (card, nonce) = connection.cards[0].clone();
+            let mut is_open = connection.ends[1].is_open;
+            while connection.ends[0].out.front().is_some_and(|packet| packet.due <= now) {
+                let load = connection.ends[0].out.pop_front().expect("it is there").load;
+                match load {
+                    Load::Reset => is_open = false,
+                    load => taken.push((load, card.clone(), nonce)),
+                }
+            }
+            connection.ends[1].is_open = is_open;
+            is_open
+        });
+        taken
+    }
+}

@@ -1,0 +1,264 @@
+//! The network between hosts: delays, cuts, and connections, which carry packets in order and lose all of them when they break.
+use super::plan::Scene;
+use super::rows::Posted;
+use crate::random::Random;
+use spindle_core::control::Card;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+/// A packet that is not under way, because the link is cut.
+const HELD: u64 = u64::MAX;
+
+/// All links, each of one direction.
+#[derive(Debug)]
+pub(super) struct Links {
+    delays: Vec<Vec<u64>>,
+    jitter_ns: u64,
+    /// How many faults cut a link now.
+    cuts: Vec<Vec<u32>>,
+    /// Since when it is cut, or was last.
+    cut_at: Vec<Vec<u64>>,
+}
+
+impl Links {
+    pub(super) fn new(scene: &Scene) -> Links {
+        let hosts = scene.hosts as usize;
+        Links {
+            delays: scene.delays.clone(),
+            jitter_ns: scene.jitter_ns,
+            cuts: vec![vec![0; hosts]; hosts],
+            cut_at: vec![vec![0; hosts]; hosts],
+        }
+    }
+
+    /// Cuts, or mends, the links from these hosts to those. Returns the pairs that changed.
+    pub(super) fn set(&mut self, from: u64, to: u64, is_cut: bool, now: u64) -> Vec<(usize, usize)> {
+        let mut changed = vec![];
+        for a in 0..self.cuts.len() {
+            for b in 0..self.cuts.len() {
+                if from >> a & to >> b & 1 == 0 || a == b {
+                    continue;
+                }
+                let cuts = &mut self.cuts[a][b];
+                let before = *cuts > 0;
+                *cuts = if is_cut { *cuts + 1 } else { *cuts - 1 };
+                if before != (*cuts > 0) {
+                    changed.push((a, b));
+                    if is_cut {
+                        self.cut_at[a][b] = now;
+                    }
+                }
+            }
+        }
+        changed
+    }
+
+    pub(super) fn passes(&self, from: usize, to: usize) -> bool {
+        self.cuts[from][to] == 0
+    }
+
+    /// Whether both hear each other.
+    pub(super) fn joins(&self, a: usize, b: usize) -> bool {
+        self.passes(a, b) && self.passes(b, a)
+    }
+
+    pub(super) fn delay(&self, random: &mut Random, from: usize, to: usize) -> u64 {
+        if from == to {
+            return random.range(5_000, 40_000);
+        }
+        self.delays[from][to] + random.below(self.jitter_ns + 1)
+    }
+
+    pub(super) fn round_trip(&self, random: &mut Random, a: usize, b: usize) -> u64 {
+        self.delay(random, a, b) + self.delay(random, b, a)
+    }
+
+    /// How long a link was cut that passes again: the system repeats lost packets with growing pauses.
+    pub(super) fn was_cut_for(&self, from: usize, to: usize, now: u64) -> u64 {
+        now - self.cut_at[from][to]
+    }
+}
+
+/// What a connection carries.
+#[derive(Clone, Debug)]
+pub(super) enum Load {
+    /// A letter, as bytes, and its enclosure.
+    Letter(Rc<[u8]>, Rc<[u8]>),
+    /// Posts of one poll.
+    Posts(Vec<Posted>),
+    /// A whole row: the first of a stream.
+    Row(Posted),
+    /// Nothing follows: the sender's view is over.
+    Fin,
+    /// The connection has ended at the other side.
+    Reset,
+}
+
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub(super) due: u64,
+    pub(super) load: Load,
+}
+
+/// One side of a connection.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) process: usize,
+    pub(super) host: usize,
+    pub(super) is_open: bool,
+    /// On its way to the other side.
+    pub(super) out: VecDeque<Packet>,
+    due: u64,
+    /// Since when packets of this side are not acknowledged.
+    pub(super) stuck: Option<u64>,
+    /// The other side has said that nothing follows.
+    pub(super) has_fin: bool,
+}
+
+impl End {
+    fn new(process: usize, host: usize) -> End {
+        End { process, host, is_open: true, out: VecDeque::new(), due: 0, stuck: None, has_fin: false }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// The one that has dialled, and the other.
+    pub(super) ends: [End; 2],
+    /// The cards and numbers of both processes.
+    pub(super) cards: [(Card, u128); 2],
+    /// The silence after which it counts as broken.
+    pub(super) silence_ns: u64,
+    /// Nothing passes any more, though a side may not know that.
+    pub(super) is_black: bool,
+}
+
+impl Connection {
+    pub(super) fn new(ends: [(usize, usize); 2], cards: [(Card, u128); 2], silence_ns: u64) -> Connection {
+        Connection { ends: ends.map(|(process, host)| End::new(process, host)), cards, silence_ns, is_black: false }
+    }
+
+    /// Which end is `process`.
+    pub(super) fn end_of(&self, process: usize) -> usize {
+        usize::from(self.ends[0].process != process)
+    }
+
+    pub(super) fn hosts(&self) -> (usize, usize) {
+        (self.ends[0].host, self.ends[1].host)
+    }
+}
+
+/// All connections that were ever made, by number.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    all: BTreeMap<usize, Connection>,
+    made: usize,
+}
+
+/// What sending came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sent {
+    /// It arrives then.
+    Due(u64),
+    /// It waits for the link; the silence is to be looked at then.
+    Stuck(u64),
+    /// It waits as those before it.
+    Held,
+    /// There is no connection.
+    Closed,
+}
+
+impl Connections {
+    pub(super) fn add(&mut self, connection: Connection) -> usize {
+        self.made += 1;
+        self.all.insert(self.made, connection);
+        self.made
+    }
+
+    pub(super) fn get(&self, number: usize) -> Option<&Connection> {
+        self.all.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut Connection> {
+        self.all.get_mut(&number)
+    }
+
+    /// Forgets connections that neither side has.
+    pub(super) fn forget_closed(&mut self) {
+        self.all.retain(|_, connection| connection.ends.iter().any(|end| end.is_open));
+    }
+
+    /// The sides that a process has.
+    pub(super) fn open_of(&self, process: usize) -> Vec<(usize, usize)> {
+        let sides = |(number, connection): (&usize, &Connection)| {
+            let (number, ends) = (*number, [0, 1]);
+            let is_its = ends.map(|end| connection.ends[end].process == process && connection.ends[end].is_open);
+            ends.into_iter().filter(move |end| is_its[*end]).map(move |end| (number, end))
+        };
+        self.all.iter().flat_map(sides).collect()
+    }
+
+    pub(super) fn between(&self, a: usize, b: usize) -> Vec<usize> {
+        let is_it = |connection: &Connection| connection.hosts() == (a, b) || connection.hosts() == (b, a);
+        self.all.iter().filter(|(_, connection)| is_it(connection)).map(|(number, _)| *number).collect()
+    }
+
+    /// Sends over the side `end` of a connection.
+    pub(super) fn send(
+        &mut self,
+        (number, end): (usize, usize),
+        load: Load,
+        links: &Links,
+        random: &mut Random,
+        now: u64,
+    ) -> Sent {
+        let Some(connection) = self.all.get_mut(&number).filter(|connection| connection.ends[end].is_open) else {
+            return Sent::Closed;
+        };
+        let (from, to) = (connection.ends[end].host, connection.ends[1 - end].host);
+        let (silence_ns, is_black) = (connection.silence_ns, connection.is_black);
+        let side = &mut connection.ends[end];
+        let is_held = is_black || !links.passes(from, to) || side.out.back().is_some_and(|packet| packet.due == HELD);
+        let due = if is_held { HELD } else { side.due.max(now + links.delay(random, from, to)) };
+        side.out.push_back(Packet { due, load });
+        if !is_held {
+            side.due = due;
+        }
+        if !links.joins(from, to) && side.stuck.is_none() {
+            side.stuck = Some(now);
+            return Sent::Stuck(now + silence_ns);
+        }
+        if is_held { Sent::Held } else { Sent::Due(due) }
+    }
+
+    /// A link passes again: what waited for it is under way. Returns the sides whose packets these are, and when the first arrives.
+    pub(super) fn release(
+        &mut self,
+        (from, to): (usize, usize),
+        links: &Links,
+        random: &mut Random,
+        now: u64,
+    ) -> Vec<(usize, u64)> {
+        let mut released = vec![];
+        for number in self.between(from, to) {
+            let connection = self.all.get_mut(&number).expect("it is there");
+            let is_black = connection.is_black;
+            for end in 0..2 {
+                if !is_black && links.joins(from, to) {
+                    connection.ends[end].stuck = None;
+                }
+                let other = connection.ends[1 - end].process;
+                let side = &mut connection.ends[end];
+                if is_black || side.host != from || side.out.back().is_none_or(|packet| packet.due != HELD) {
+                    continue;
+                }
+                let pause = random.below(links.was_cut_for(from, to, now).min(1_000_000_000) / 2 + 1);
+                let due = side.due.max(now + pause + links.delay(random, from, to));
+                side.due = due;
+                side.out.iter_mut().filter(|packet| packet.due == HELD).for_each(|packet| packet.due = due);
+                released.push((other, due));
+            }
+        }
+        released
+    }
+}

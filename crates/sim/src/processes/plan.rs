@@ -1,0 +1,276 @@
+//! What a scene consists of, and how one is drawn from a seed.
+use crate::random::Random;
+use std::fmt;
+
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const S: u64 = 1_000 * MS;
+
+/// Something that goes wrong, or is asked for. Hosts and places are numbered from 0.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Nothing passes from these hosts to those.
+    Cut {
+        /// Bits of the hosts that send.
+        from: u64,
+        /// Bits of the hosts that would receive.
+        to: u64,
+        /// For how long.
+        ns: u64,
+    },
+    /// All connections between two hosts break, with what is on the way.
+    Break {
+        /// One.
+        a: u32,
+        /// The other.
+        b: u32,
+        /// Only one side is told.
+        half: bool,
+    },
+    /// A process stands still.
+    Pause {
+        /// Its place.
+        place: u32,
+        /// For how long.
+        ns: u64,
+    },
+    /// A process is killed. Another one starts in its place.
+    Kill {
+        /// Its place.
+        place: u32,
+        /// After so long; `None`: none does.
+        down_ns: Option<u64>,
+        /// The new process has another id.
+        renamed: bool,
+    },
+    /// A process asks to leave. Another one starts in its place later.
+    Leave {
+        /// Its place.
+        place: u32,
+        /// After so long; `None`: none does.
+        down_ns: Option<u64>,
+    },
+    /// An operator asks a member to evict another.
+    Evict {
+        /// The place of the member that is asked.
+        by: u32,
+        /// The place of the other.
+        whom: u32,
+    },
+    /// The addresses of all processes of a host vanish from its directory.
+    Vanish {
+        /// Which.
+        host: u32,
+    },
+}
+
+/// Where processes run, one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The host.
+    pub host: u32,
+    /// When the first process starts, in ns.
+    pub start_ns: u64,
+    /// Whether its address is that of a seed.
+    pub is_seed: bool,
+    /// Votes are written to disk.
+    pub is_durable: bool,
+    /// No process of another host can connect to its address.
+    pub is_unreachable: bool,
+}
+
+/// All that a run depends on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scene {
+    /// The seed.
+    pub seed: u64,
+    /// How many hosts there are.
+    pub hosts: u32,
+    /// The group may span hosts: processes have addresses, and seeds found it. If not, the lock of the one host decides.
+    pub is_afar: bool,
+    /// The places, the seeds first.
+    pub places: Vec<Place>,
+    /// How many members found the group.
+    pub members: u32,
+    /// The delay from each host to each other, in ns.
+    pub delays: Vec<Vec<u64>>,
+    /// What comes on top of it at most.
+    pub jitter_ns: u64,
+    /// A connection breaks with a packet in so many; 0: none does.
+    pub loss_one_in: u64,
+    /// The silence that is suspected.
+    pub suspect_after_ns: u64,
+    /// The pause between two messages of an application.
+    pub send_every_ns: u64,
+    /// A process that was evicted, or has lost its group, is started again after so long.
+    pub restart_ns: u64,
+    /// What goes wrong and when, ascending.
+    pub faults: Vec<(u64, Fault)>,
+    /// When all of it is over.
+    pub calm_ns: u64,
+}
+
+impl Scene {
+    /// The scene of a seed.
+    pub fn from_seed(seed: u64) -> Scene {
+        let mut random = Random::new(seed, 21);
+        let random = &mut random;
+        let is_afar = !random.one_in(4);
+        let hosts = if is_afar { random.range(1, 4) } else { 1 } as u32;
+        let count = random.range(2, 7) as u32;
+        let seeds = if is_afar { random.range(1, 3.min(count.into())) } else { 0 } as u32;
+        let late = [0, 50 * MS, 3 * S][random.below(3) as usize];
+        let durable = random.below(3);
+        let mut place = |number: u32| Place {
+            host: if number < hosts { number } else { random.below(hosts.into()) as u32 },
+            start_ns: random.below(late + 1),
+            is_seed: number < seeds,
+            is_durable: durable == 0 || (durable == 1 && random.one_in(2)),
+            // A group that lets one in changes its view for ever: not drawn.
+            is_unreachable: false,
+        };
+        let places: Vec<Place> = (0..count).map(&mut place).collect();
+        let slowest = [MS, 20 * MS, 100 * MS, 500 * MS][random.below(4) as usize];
+        let uniform = random.one_in(2);
+        let delay = random.range(50_000, slowest);
+        let mut delays = || -> Vec<u64> {
+            (0..hosts).map(|_| if uniform { delay } else { random.range(50_000, slowest) }).collect()
+        };
+        let delays: Vec<Vec<u64>> = (0..hosts).map(|_| delays()).collect();
+        let jitter_ns = if random.one_in(2) { random.below(slowest / 2) } else { 0 };
+        let worst = delays.iter().flatten().max().copied().unwrap_or(0) + jitter_ns;
+        let suspect_after_ns = (random.pick(&[500 * MS, S, 5 * S])).max(10 * worst);
+        let loss_one_in = if hosts > 1 && random.one_in(3) { random.range(300, 10_000) } else { 0 };
+        let members = random.range(1, count.into()) as u32;
+        let send_every_ns = random.range(20, 600) * MS;
+        let restart_ns = random.range(1, 2_000) * MS;
+        let calm_ns = random.range(4, 25) * S;
+        let amount = if random.one_in(8) { 0 } else { random.range(1, 14) };
+        let mut kinds: Vec<u64> = (0..11).filter(|_| random.one_in(2)).collect();
+        // Else most groups between hosts lose their quorum for good, and nothing more can be expected of them.
+        let keeps_quorum = !random.one_in(4);
+        if keeps_quorum {
+            kinds.retain(|kind| *kind != KILLS_MANY && (count > 2 || !ENDS.contains(kind)));
+        }
+        let mut faults = vec![];
+        for _ in 0..amount {
+            let Some(kind) = (!kinds.is_empty()).then(|| random.pick(&kinds)) else { break };
+            if keeps_quorum && ENDS.contains(&kind) {
+                kinds.retain(|kind| !ENDS.contains(kind));
+            }
+            let at = random.below(calm_ns);
+            let of = Of { hosts, places: count, suspect_after_ns };
+            fault(random, kind, &of, &mut |delay, fault| faults.push((at + delay, fault)));
+        }
+        faults.sort_by_key(|(at, _)| *at);
+        let over = |(at, fault): &(u64, Fault)| match fault {
+            Fault::Cut { ns, .. } | Fault::Pause { ns, .. } => at + ns,
+            Fault::Kill { down_ns, .. } | Fault::Leave { down_ns, .. } => at + down_ns.unwrap_or(0),
+            Fault::Break { .. } | Fault::Evict { .. } | Fault::Vanish { .. } => *at,
+        };
+        let calm_ns = faults.iter().map(over).max().unwrap_or(0).max(calm_ns);
+        Scene {
+            seed,
+            hosts,
+            is_afar,
+            places,
+            members,
+            delays,
+            jitter_ns,
+            loss_one_in,
+            suspect_after_ns,
+            send_every_ns,
+            restart_ns,
+            faults,
+            calm_ns,
+        }
+    }
+
+    /// The longest delay of a link.
+    pub(super) fn worst_delay_ns(&self) -> u64 {
+        let others = |host: usize| move |(other, delay): (usize, &u64)| if host == other { 0 } else { *delay };
+        let delays = self.delays.iter().enumerate().flat_map(|(host, row)| row.iter().enumerate().map(others(host)));
+        delays.max().unwrap_or(0) + self.jitter_ns
+    }
+}
+
+/// The kinds of faults that end processes, and the one that ends many at once.
+const ENDS: [u64; 4] = [0, 1, KILLS_MANY, 4];
+const KILLS_MANY: u64 = 2;
+
+struct Of {
+    hosts: u32,
+    places: u32,
+    suspect_after_ns: u64,
+}
+
+fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault)) {
+    let Of { hosts, places, suspect_after_ns } = *of;
+    let host = random.below(hosts.into()) as u32;
+    let other = (host + 1 + random.below(u64::from(hosts - 1).max(1)) as u32) % hosts;
+    let place = random.below(places.into()) as u32;
+    let all = (1u64 << hosts) - 1;
+    let most = [suspect_after_ns / 2, 3 * suspect_after_ns, 10 * S][random.below(3) as usize];
+    let ns = random.range(MS, most);
+    let down_ns = (!random.one_in(4)).then(|| random.range(MS, 5 * S));
+    match kind {
+        0 | 1 => add(0, Fault::Kill { place, down_ns, renamed: random.one_in(2) }),
+        2 => (0..places).filter(|_| random.one_in(2)).collect::<Vec<_>>().into_iter().for_each(|place| {
+            let down_ns = Some(random.range(MS, 5 * S));
+            add(random.below(50 * MS), Fault::Kill { place, down_ns, renamed: random.one_in(4) });
+        }),
+        3 => add(0, Fault::Pause { place, ns }),
+        4 => add(0, Fault::Leave { place, down_ns }),
+        // Evictions by request may block a view for ever: not drawn.
+        5 | 6 => add(0, Fault::Vanish { host }),
+        _ if hosts < 2 => {}
+        7 => add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns }),
+        8 => {
+            // A part of the hosts, or all links.
+            let side = if random.one_in(4) { all } else { random.below(all + 1) };
+            let (there, ns) = if side == all { (all, random.range(S, 60 * S)) } else { (all & !side, ns) };
+            add(0, Fault::Cut { from: side, to: there, ns });
+            add(0, Fault::Cut { from: there, to: side, ns });
+        }
+        9 => {
+            let (period, times) = (random.range(10, 1_500) * MS, random.range(2, 12));
+            let both = random.one_in(2);
+            for time in 0..times {
+                add(2 * time * period, Fault::Cut { from: 1 << host, to: 1 << other, ns: period });
+                if both {
+                    add(2 * time * period, Fault::Cut { from: 1 << other, to: 1 << host, ns: period });
+                }
+            }
+        }
+        _ => add(0, Fault::Break { a: host, b: other, half: random.one_in(3) }),
+    }
+}
+
+impl fmt::Display for Scene {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scene { seed, hosts, is_afar, members, jitter_ns, loss_one_in, .. } = self;
+        writeln!(
+            f,
+            "seed {seed}: {} places on {hosts} hosts, the group {} span them; {members} members found it; delays of {} to {} us and up to {} \
+             more; a connection in {loss_one_in} packets breaks; a silence of {} ms is suspected; calm after {} ms",
+            self.places.len(),
+            if *is_afar { "may" } else { "does not" },
+            self.delays.iter().flatten().min().unwrap_or(&0) / 1000,
+            self.delays.iter().flatten().max().unwrap_or(&0) / 1000,
+            jitter_ns / 1000,
+            self.suspect_after_ns / MS,
+            self.calm_ns / MS
+        )?;
+        for (number, place) in self.places.iter().enumerate() {
+            let Place { host, start_ns, is_seed, is_durable, is_unreachable } = place;
+            writeln!(
+                f,
+                "place {number}: host {host}, from {} ms on{}{}{}",
+                start_ns / MS,
+                if *is_seed { ", a seed" } else { "" },
+                if *is_durable { ", with a disk" } else { "" },
+                if *is_unreachable { ", unreachable" } else { "" }
+            )?;
+        }
+        self.faults.iter().try_for_each(|(at, fault)| writeln!(f, "{} ms: {fault:?}", at / MS))
+    }
+}

@@ -1,0 +1,210 @@
+//! The rows of all processes in all views, and a process's table over them.
+//!
+//! A row is stored once, and processes of its owner's host read that. Each process of another host has a copy, which streams fill.
+use spindle_core::table::Lookup;
+use spindle_core::{Rank, Ring, Rows, Table};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The words of a control block, which can be read after its view is over.
+pub(super) type Words = Arc<[AtomicU64]>;
+
+/// A row, or a copy of one.
+#[derive(Debug)]
+pub(super) struct Row {
+    control: Words,
+    rings: Box<[u8]>,
+}
+
+impl Row {
+    fn control_bytes(&self) -> u64 {
+        self.control.len() as u64 * 8
+    }
+
+    pub(super) fn word(&self, at: u64) -> u64 {
+        if at < self.control_bytes() {
+            return self.control[at as usize / 8].load(Ordering::Relaxed);
+        }
+        u64::from_le_bytes(self.bytes(at, 8).try_into().expect("8 bytes"))
+    }
+
+    pub(super) fn set(&mut self, at: u64, value: u64) {
+        if at < self.control_bytes() {
+            self.control[at as usize / 8].store(value, Ordering::Relaxed);
+        } else {
+            self.fill(at, &value.to_le_bytes());
+        }
+    }
+
+    fn bytes(&self, at: u64, len: u64) -> &[u8] {
+        let start = at.checked_sub(self.control_bytes()).expect("only rings are read as bytes") as usize;
+        &self.rings[start..start + len as usize]
+    }
+
+    /// Writes ring bytes.
+    pub(super) fn fill(&mut self, at: u64, bytes: &[u8]) {
+        let start = (at - self.control_bytes()) as usize;
+        self.rings[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// What a post of this range carries.
+    fn copy(&self, range: &Range<u64>) -> Posted {
+        let control = self.control_bytes();
+        let words = range.start.min(control)..range.end.min(control);
+        let frames = range.start.max(control)..range.end.max(control);
+        let bytes =
+            if frames.is_empty() { Rc::default() } else { self.bytes(frames.start, frames.end - frames.start).into() };
+        Posted {
+            words_at: words.start,
+            words: words.step_by(8).map(|at| self.word(at)).collect(),
+            bytes_at: frames.start,
+            bytes,
+        }
+    }
+
+    fn apply(&mut self, posted: &Posted) {
+        // Frames come before the words that announce them.
+        if !posted.bytes.is_empty() {
+            self.fill(posted.bytes_at, &posted.bytes);
+        }
+        for (at, word) in (posted.words_at..).step_by(8).zip(posted.words.iter()) {
+            self.set(at, *word);
+        }
+    }
+
+    fn bytes_of_all(&self) -> u64 {
+        self.control_bytes() + self.rings.len() as u64
+    }
+}
+
+/// The content of a range of a row.
+#[derive(Clone, Debug)]
+pub(super) struct Posted {
+    words_at: u64,
+    words: Rc<[u64]>,
+    bytes_at: u64,
+    bytes: Rc<[u8]>,
+}
+
+/// All rows and copies, by number.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    rows: Vec<Row>,
+}
+
+impl Store {
+    pub(super) fn add(&mut self, size: u64, control: u64) -> usize {
+        self.rows.push(Row {
+            control: (0..control / 8).map(|_| AtomicU64::new(0)).collect(),
+            rings: vec![0; (size - control) as usize].into(),
+        });
+        self.rows.len() - 1
+    }
+
+    pub(super) fn row(&self, number: usize) -> &Row {
+        &self.rows[number]
+    }
+
+    pub(super) fn row_mut(&mut self, number: usize) -> &mut Row {
+        &mut self.rows[number]
+    }
+
+    pub(super) fn words(&self, number: usize) -> Words {
+        Arc::clone(&self.rows[number].control)
+    }
+
+    /// All of a row.
+    pub(super) fn snapshot(&self, number: usize) -> Posted {
+        let row = &self.rows[number];
+        row.copy(&(0..row.bytes_of_all()))
+    }
+
+    pub(super) fn apply(&mut self, number: usize, posted: &Posted) {
+        self.rows[number].apply(posted);
+    }
+}
+
+/// A post of a poll.
+#[derive(Clone, Debug)]
+pub(super) struct Post {
+    /// By bits.
+    pub(super) peers: u64,
+    /// `None` if no peer is on another host.
+    pub(super) content: Option<Posted>,
+    /// No peer is to be woken for it.
+    pub(super) quiet: bool,
+}
+
+/// A process's table in one view. A member whose row has not come has a row of zeros.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub(super) me: Rank,
+    pub(super) rows: Vec<Option<usize>>,
+    /// Members that have a stream, or had one, by bits.
+    pub(super) far: u64,
+}
+
+/// A process's table while its engine is polled.
+pub(super) struct Board<'a> {
+    pub(super) store: &'a mut Store,
+    pub(super) places: &'a Places,
+    pub(super) posts: &'a mut Vec<Post>,
+}
+
+impl Rows for Board<'_> {
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        self.places.rows[member.index()].map_or(0, |row| self.store.row(row).word(at))
+    }
+
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        match self.places.rows[member.index()] {
+            Some(row) => self.store.row(row).bytes(at, len),
+            None => {
+                assert_eq!(len, 0, "a message of a row of zeros");
+                &[]
+            }
+        }
+    }
+
+    type Frames<'b>
+        = Lookup<'b, Self>
+    where
+        Self: 'b;
+
+    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Self> {
+        Lookup::new(self, member, ring)
+    }
+}
+
+impl Board<'_> {
+    fn mine(&self) -> usize {
+        self.places.rows[self.places.me.index()].expect("a member has its own row")
+    }
+
+    fn add(&mut self, peers: &[Rank], range: &Range<u64>, quiet: bool) {
+        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
+        let content = (peers & self.places.far != 0).then(|| self.store.row(self.mine()).copy(range));
+        self.posts.push(Post { peers, content, quiet });
+    }
+}
+
+impl Table for Board<'_> {
+    fn store(&mut self, at: u64, value: u64) {
+        let mine = self.mine();
+        self.store.row_mut(mine).set(at, value);
+    }
+
+    fn post(&mut self, peers: &[Rank], range: Range<u64>) {
+        self.add(peers, &range, false);
+    }
+
+    fn post_quietly(&mut self, peers: &[Rank], range: Range<u64>) {
+        self.add(peers, &range, true);
+    }
+
+    fn posts_cost(&self) -> bool {
+        self.places.far != 0
+    }
+}

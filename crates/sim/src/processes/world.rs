@@ -1,0 +1,644 @@
+//! A run: processes on hosts, what is on the way between them, and what goes wrong, in the order of virtual time.
+use super::host::Host;
+use super::ledger::Ledger;
+use super::network::{Connections, Links, Load, Sent};
+use super::plan::{Fault, MS, S, Scene};
+use super::process::{Heard, Near, Process};
+use super::rows::Store;
+use crate::checkers::{Invariant, Violation};
+use crate::random::{Random, mix};
+use spindle_core::control::{Address, Incarnation, Letter, Purpose, Record, Request};
+use spindle_core::{MemberId, ViewId};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::fmt::Write;
+
+pub(super) type Checked = Result<(), Violation>;
+
+pub(super) const BOUNDED: Invariant = Invariant(14, "bounded");
+
+/// How often the checkers look.
+const TICK_NS: u64 = 250 * MS;
+/// More events than this are a run that does not end.
+const EVENTS_MAX: u64 = 3_000_000;
+/// A watched process's end is told within this time.
+const DEATH_NS: u64 = 500_000;
+/// A process finds within this time that its address has vanished.
+const DISPLACED_NS: u64 = 500 * MS;
+/// A visitor's id, of an operator.
+const OPERATOR: MemberId = MemberId((1 << 63) + 7);
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// The first violation.
+    pub violations: Vec<Violation>,
+    /// Groups that were founded.
+    pub foundings: u64,
+    /// Processes that began their first view in a group that existed.
+    pub joins: u64,
+    /// Members that were left out of a view though they lived and had not asked for it.
+    pub evictions: u64,
+    /// Members that left.
+    pub leaves: u64,
+    /// Processes that were refused.
+    pub refusals: u64,
+    /// Processes that were killed.
+    pub kills: u64,
+    /// Processes that were started again.
+    pub restarts: u64,
+    /// Times at which links were cut.
+    pub partitions: u64,
+    /// Times at which links were mended.
+    pub heals: u64,
+    /// Connections that broke.
+    pub breaks: u64,
+    /// Views beside the first ones.
+    pub views: u64,
+    /// Messages that were delivered, at all members together.
+    pub deliveries: u64,
+    /// At the end all processes were in one view and delivered.
+    pub united: bool,
+    /// At the end the group had lost its quorum for good.
+    pub lost: bool,
+    /// Events.
+    pub events: u64,
+    /// When it ended, in ns.
+    pub virtual_ns: u64,
+    /// The same for the same run.
+    pub trace_hash: u64,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    Start { place: usize, id: Option<MemberId> },
+    Step { process: usize },
+    Mail { process: usize, near: Near },
+    Death { process: usize, id: MemberId, of: usize },
+    Displaced { process: usize },
+    Attempt { number: usize },
+    Accepted { number: usize },
+    Concluded { number: usize, connection: usize },
+    Failed { number: usize, refused: bool },
+    Silence { connection: usize, end: usize, since: u64 },
+    LifeEnds { process: usize, of: usize, tries: u32 },
+    Exit { process: usize },
+    Fault(usize),
+    Mend(usize),
+    Tick,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: u64,
+    sequence: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+/// A place, with what outlives its processes.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    pub(super) process: Option<usize>,
+    /// How many processes it had.
+    pub(super) count: u32,
+    pub(super) disk: Record,
+    /// No process starts here any more.
+    pub(super) is_over: bool,
+    pub(super) last_id: Option<MemberId>,
+    /// The group that its next process is told that it was a member of.
+    pub(super) belongs: Option<Incarnation>,
+}
+
+/// An attempt to connect.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    pub(super) process: usize,
+    pub(super) address: Address,
+    pub(super) whom: Option<MemberId>,
+    pub(super) purpose: Purpose,
+    pub(super) began: u64,
+}
+
+/// Two processes that are told of each other's end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    pub(super) processes: [usize; 2],
+    pub(super) incarnation: u128,
+    pub(super) view: ViewId,
+}
+
+/// How a driver breaks its duties, to show that the checkers notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Broken {
+    /// It does not.
+    #[default]
+    Not,
+    /// A host's lock lets any process found a group.
+    LockIgnored,
+    /// Deliveries are swapped in pairs at one process.
+    OrderSwapped,
+    /// A process begins its view with members of its own.
+    ViewForged,
+    /// Undelivered messages are sent again, and delivered ones too.
+    SentTwice,
+    /// Streams that break are not dialled again, and nothing is looked for.
+    RedialForgotten,
+    /// A process lets others be evicted without a reason.
+    EvictsFreely,
+    /// A process asks once.
+    AsksOnce,
+    /// A process asks at every step.
+    AsksAlways,
+    /// What the kernel tells of deaths is not passed on.
+    DeathsUntold,
+}
+
+/// A run.
+pub(super) struct World<'s> {
+    pub(super) scene: &'s Scene,
+    pub(super) broken: Broken,
+    story: Option<&'s mut String>,
+    pub(super) random: Random,
+    pub(super) now: u64,
+    sequence: u64,
+    events: BinaryHeap<Reverse<Entry>>,
+    pub(super) links: Links,
+    pub(super) connections: Connections,
+    pub(super) store: Store,
+    pub(super) hosts: Vec<Host>,
+    pub(super) places: Vec<Place>,
+    /// By number; `None` while it steps.
+    pub(super) processes: Vec<Option<Box<Process>>>,
+    /// When the next step of each is planned.
+    wakes: Vec<u64>,
+    /// Where addresses are, and the processes that listen there.
+    pub(super) listeners: BTreeMap<Address, (usize, Option<usize>)>,
+    pub(super) attempts: BTreeMap<usize, Attempt>,
+    pub(super) attempts_made: usize,
+    pub(super) lives: Vec<Life>,
+    /// When the last letter of one process to another of its host arrives.
+    pub(super) mail_due: BTreeMap<(usize, usize), u64>,
+    /// The places of processes, by number.
+    pub(super) process_places: Vec<usize>,
+    /// Addresses to which no other host can connect.
+    pub(super) unreachable: BTreeSet<Address>,
+    pub(super) ledger: Ledger,
+    /// When something went wrong last on each host, or with all of it.
+    pub(super) troubled: Vec<u64>,
+    /// Ids that an operator wanted to be evicted, or that wanted to leave, or have ended, with when.
+    pub(super) excused: BTreeMap<MemberId, u64>,
+    pub(super) is_calm: bool,
+    pub(super) is_done: bool,
+    /// Views of the last seconds.
+    pub(super) recent_views: Vec<u64>,
+    pub(super) outcome: Outcome,
+}
+
+impl<'s> World<'s> {
+    pub(super) fn new(scene: &'s Scene, broken: Broken, story: Option<&'s mut String>) -> World<'s> {
+        let (connections, store, processes, wakes, listeners, attempts, lives, ledger) = Default::default();
+        let mut world = World {
+            scene,
+            broken,
+            story,
+            random: Random::new(scene.seed, 22),
+            now: 0,
+            sequence: 0,
+            events: BinaryHeap::new(),
+            links: Links::new(scene),
+            connections,
+            store,
+            hosts: (0..scene.hosts).map(|_| Host::default()).collect(),
+            places: scene.places.iter().map(|_| Place::default()).collect(),
+            processes,
+            wakes,
+            listeners,
+            attempts,
+            attempts_made: 0,
+            lives,
+            process_places: vec![],
+            mail_due: BTreeMap::new(),
+            unreachable: BTreeSet::new(),
+            ledger,
+            troubled: vec![0; scene.hosts as usize],
+            excused: BTreeMap::new(),
+            is_calm: false,
+            is_done: false,
+            recent_views: vec![],
+            outcome: Outcome::default(),
+        };
+        for (place, plan) in scene.places.iter().enumerate() {
+            world.push(plan.start_ns, Event::Start { place, id: None });
+        }
+        for (number, (at, _)) in scene.faults.iter().enumerate() {
+            world.push(*at, Event::Fault(number));
+        }
+        world.push(TICK_NS, Event::Tick);
+        world
+    }
+
+    pub(super) fn run(mut self) -> Outcome {
+        while let Some(Reverse(Entry { at, event, .. })) = self.events.pop() {
+            self.now = at;
+            self.outcome.events += 1;
+            let happened = match self.outcome.events > EVENTS_MAX {
+                true => BOUNDED.broken("the run does not end".into()),
+                false => self.happen(event),
+            };
+            if let Err(violation) = happened {
+                self.outcome.violations.push(Violation { at, ..violation });
+                break;
+            }
+            if self.is_done {
+                break;
+            }
+        }
+        self.outcome.virtual_ns = self.now;
+        self.outcome.foundings = self.ledger.foundings();
+        self.outcome.views = self.ledger.changes();
+        self.outcome.deliveries = self.ledger.deliveries;
+        self.outcome
+    }
+
+    pub(super) fn push(&mut self, at: u64, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse(Entry { at: at.max(self.now), sequence: self.sequence, event }));
+    }
+
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(story) = &mut self.story {
+            let _ = writeln!(story, "{:>9}.{:03} ms  {}", now / MS, now / 1000 % 1000, text());
+        }
+    }
+
+    /// Plans a step of a process.
+    pub(super) fn wake(&mut self, process: usize, at: u64) {
+        let at = at.max(self.now);
+        if at < self.wakes[process] {
+            self.wakes[process] = at;
+            self.push(at, Event::Step { process });
+        }
+    }
+
+    pub(super) fn add_process(&mut self, process: Process) {
+        self.processes.push(Some(Box::new(process)));
+        self.wakes.push(u64::MAX);
+    }
+
+    /// A process that lives and does not step just now.
+    pub(super) fn living(&mut self, process: usize) -> Option<&mut Process> {
+        self.processes[process].as_deref_mut().filter(|process| process.is_alive)
+    }
+
+    fn happen(&mut self, event: Event) -> Checked {
+        self.outcome.trace_hash = mix(self.outcome.trace_hash ^ self.now);
+        match event {
+            Event::Start { place, id } => self.start(place, id)?,
+            Event::Step { process } => {
+                if self.wakes[process] == self.now {
+                    self.wakes[process] = u64::MAX;
+                    return self.step(process);
+                }
+            }
+            Event::Mail { process, near } => {
+                let now = self.now;
+                if let Some(process) = self.living(process) {
+                    process.mailbox.push_back(near);
+                    let number = process.number;
+                    self.wake(number, now);
+                }
+            }
+            Event::Death { process, id, of } => {
+                let (now, untold) = (self.now, self.broken == Broken::DeathsUntold);
+                if let Some(watcher) = self.living(process)
+                    && watcher.watched.get(&id) == Some(&of)
+                    && !untold
+                {
+                    watcher.deaths.push_back(id);
+                    self.wake(process, now);
+                }
+            }
+            Event::Displaced { process } => {
+                let now = self.now;
+                if let Some(displaced) = self.living(process) {
+                    displaced.is_displaced = true;
+                    self.wake(process, now);
+                }
+            }
+            Event::Attempt { number } => self.attempt(number),
+            Event::Accepted { number } => self.accept(number),
+            Event::Concluded { number, connection } => self.conclude(number, connection),
+            Event::Failed { number, refused } => self.fail(number, refused),
+            Event::Silence { connection, end, since } => self.silence(connection, end, since),
+            Event::LifeEnds { process, of, tries } => self.life_ends(process, of, tries),
+            Event::Exit { process } => self.exit(process),
+            Event::Fault(number) => self.go_wrong(number),
+            Event::Mend(number) => self.mend_links(number),
+            Event::Tick => {
+                self.tick()?;
+                self.push(self.now + TICK_NS, Event::Tick);
+            }
+        }
+        Ok(())
+    }
+
+    /// Something goes wrong with a process.
+    fn trouble(&mut self, process: usize, until: u64) {
+        if let Some(process) = self.processes[process].as_deref_mut() {
+            process.troubled = process.troubled.max(until);
+        }
+    }
+
+    /// Something goes wrong with the links of a host.
+    pub(super) fn trouble_host(&mut self, host: usize, until: u64) {
+        self.troubled[host] = self.troubled[host].max(until);
+    }
+
+    fn go_wrong(&mut self, number: usize) {
+        let fault = self.scene.faults[number].1.clone();
+        self.note(|| format!("fault: {fault:?}"));
+        match fault {
+            Fault::Cut { from, to, ns } => {
+                let changed = self.links.set(from, to, true, self.now);
+                self.outcome.partitions += u64::from(!changed.is_empty());
+                for (a, b) in changed {
+                    self.trouble_host(a, self.now + ns);
+                    self.trouble_host(b, self.now + ns);
+                    self.cut(a, b);
+                }
+                self.push(self.now + ns, Event::Mend(number));
+            }
+            Fault::Break { a, b, half } => {
+                for connection in self.connections.between(a as usize, b as usize) {
+                    self.break_connection(connection, half);
+                }
+            }
+            Fault::Pause { place, ns } => {
+                let until = self.now + ns;
+                if let Some(number) = self.places[place as usize].process {
+                    self.trouble(number, until);
+                    if let Some(process) = self.living(number) {
+                        process.paused_until = process.paused_until.max(until);
+                    }
+                }
+            }
+            Fault::Kill { place, down_ns, renamed } => {
+                let at = place as usize;
+                self.places[at].is_over |= down_ns.is_none();
+                if let Some(process) = self.places[at].process {
+                    self.outcome.kills += 1;
+                    self.die(process, true);
+                }
+                if let Some(down_ns) = down_ns {
+                    let id = if renamed { Some(self.new_id(at)) } else { None };
+                    self.push(self.now + down_ns, Event::Start { place: at, id });
+                }
+            }
+            Fault::Leave { place, down_ns } => {
+                let at = place as usize;
+                self.places[at].is_over |= down_ns.is_none();
+                if let Some(number) = self.places[at].process
+                    && let Some(process) = self.living(number)
+                {
+                    process.is_leaving = true;
+                    let id = process.me.id;
+                    self.excused.insert(id, self.now);
+                    self.wake(number, self.now);
+                }
+            }
+            Fault::Evict { by, whom } => {
+                let whom =
+                    self.places[whom as usize].process.and_then(|whom| self.living(whom)).map(|process| process.me.id);
+                if let (Some(number), Some(id)) = (self.places[by as usize].process, whom) {
+                    self.excused.insert(id, self.now);
+                    let letter = Letter::Request { from: OPERATOR, reply: 1, what: Request::Evict(id) };
+                    let near = Near { letter: letter.encode().into(), enclosure: [].into(), row: None };
+                    self.push(self.now, Event::Mail { process: number, near });
+                }
+            }
+            Fault::Vanish { host } => {
+                self.hosts[host as usize].vanish();
+                let living: Vec<usize> = self.hosts[host as usize].living.iter().copied().collect();
+                for process in living {
+                    let at = self.now + self.random.below(DISPLACED_NS);
+                    self.push(at, Event::Displaced { process });
+                }
+            }
+        }
+    }
+
+    fn mend_links(&mut self, number: usize) {
+        let Fault::Cut { from, to, .. } = self.scene.faults[number].1 else { return };
+        let changed = self.links.set(from, to, false, self.now);
+        self.outcome.heals += u64::from(!changed.is_empty());
+        self.note(|| format!("fault {number} is over: {changed:?} pass"));
+        for (a, b) in changed {
+            self.trouble_host(a, self.now);
+            self.trouble_host(b, self.now);
+            for (process, due) in self.connections.release((a, b), &self.links, &mut self.random, self.now) {
+                self.wake(process, due);
+            }
+        }
+    }
+
+    /// A link is cut: what was sent over it is not acknowledged.
+    fn cut(&mut self, a: usize, b: usize) {
+        let now = self.now;
+        let mut silences = vec![];
+        for number in self.connections.between(a, b) {
+            let connection = self.connections.get_mut(number).expect("it is there");
+            let silence_ns = connection.silence_ns;
+            for (end, side) in connection.ends.iter_mut().enumerate() {
+                if side.is_open && side.stuck.is_none() && !side.out.is_empty() {
+                    side.stuck = Some(now);
+                    silences.push((number, end, silence_ns));
+                }
+            }
+        }
+        for (connection, end, silence_ns) in silences {
+            self.push(now + silence_ns, Event::Silence { connection, end, since: now });
+        }
+    }
+
+    fn silence(&mut self, number: usize, end: usize, since: u64) {
+        let Some(connection) = self.connections.get(number) else { return };
+        let side = &connection.ends[end];
+        if side.is_open && side.stuck == Some(since) {
+            let (process, hosts) = (side.process, connection.hosts());
+            self.outcome.breaks += 1;
+            self.note(|| format!("connection {number} breaks at process {process}, after a silence"));
+            self.trouble_host(hosts.0, self.now);
+            self.trouble_host(hosts.1, self.now);
+            self.close(number, end);
+            self.wake(process, self.now);
+        }
+    }
+
+    /// A connection breaks, with what is on the way. If `half`, one side does not hear of it.
+    pub(super) fn break_connection(&mut self, number: usize, half: bool) {
+        let untold = half.then(|| self.random.below(2) as usize);
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        let (a, b) = connection.hosts();
+        connection.is_black = true;
+        let silence_ns = connection.silence_ns;
+        connection.ends.iter_mut().for_each(|end| end.out.clear());
+        let sides: Vec<(usize, bool)> = connection.ends.iter().map(|end| (end.process, end.is_open)).collect();
+        self.outcome.breaks += 1;
+        self.trouble_host(a, self.now);
+        self.trouble_host(b, self.now);
+        self.note(|| format!("connection {number} of processes {sides:?} breaks; untold: {untold:?}"));
+        for (end, (process, is_open)) in sides.into_iter().enumerate() {
+            if !is_open {
+                continue;
+            }
+            let now = self.now;
+            let at = match untold == Some(end) {
+                true => now + silence_ns,
+                false => now + self.links.delay(&mut self.random, a, b),
+            };
+            if let Some(connection) = self.connections.get_mut(number) {
+                connection.ends[end].stuck = Some(now);
+            }
+            let _ = process;
+            self.push(at, Event::Silence { connection: number, end, since: now });
+        }
+    }
+
+    /// Closes one side of a connection. The other side is told behind what was sent.
+    pub(super) fn close(&mut self, number: usize, end: usize) {
+        self.send_over(number, end, Load::Reset, false);
+        if let Some(connection) = self.connections.get_mut(number) {
+            connection.ends[end].is_open = false;
+            connection.ends[1 - end].out.clear();
+        }
+    }
+
+    /// Sends over one side of a connection. The receiver is woken unless it is `quiet`.
+    pub(super) fn send_over(&mut self, number: usize, end: usize, load: Load, quiet: bool) {
+        let is_reset = matches!(load, Load::Reset);
+        let sent = self.connections.send((number, end), load, &self.links, &mut self.random, self.now);
+        match sent {
+            Sent::Due(due) if !quiet => {
+                let process = self.connections.get(number).expect("it was sent").ends[1 - end].process;
+                self.wake(process, due);
+            }
+            Sent::Stuck(at) if !is_reset => {
+                self.push(at, Event::Silence { connection: number, end, since: self.now });
+            }
+            _ => {}
+        }
+        let loss = self.scene.loss_one_in;
+        if loss > 0 && !self.is_calm && sent != Sent::Closed && self.random.one_in(loss) {
+            let half = self.random.one_in(3);
+            self.break_connection(number, half);
+        }
+    }
+
+    /// A process ends. If it is `killed`, what it had on the way may be lost.
+    pub(super) fn die(&mut self, number: usize, killed: bool) {
+        let Some(process) = self.living(number) else { return };
+        process.is_alive = false;
+        let (id, host, place, address) = (process.me.id, process.host, process.place, process.address.clone());
+        self.note(|| format!("process {number}, member {id}, ends"));
+        self.excused.insert(id, self.now);
+        self.hosts[host].end(number);
+        self.places[place].process = None;
+        if let Some((_, listener)) = self.listeners.get_mut(&address).filter(|(_, listener)| *listener == Some(number))
+        {
+            *listener = None;
+        }
+        for (connection, end) in self.connections.open_of(number) {
+            let side = &mut self.connections.get_mut(connection).expect("it is open").ends[end];
+            if killed && self.random.one_in(3) {
+                side.out.truncate(self.random.below(side.out.len() as u64 + 1) as usize);
+            }
+            self.close(connection, end);
+        }
+        self.connections.forget_closed();
+        let neighbours: Vec<usize> = self.hosts[host].living.iter().copied().collect();
+        for process in neighbours {
+            let at = self.now + self.random.below(DEATH_NS);
+            self.push(at, Event::Death { process, id, of: number });
+        }
+        let told: Vec<usize> = self.lives.iter().filter_map(|life| life.other(number)).collect();
+        for process in told {
+            let to = self.processes[process].as_deref().map_or(host, |process| process.host);
+            let at = self.now + self.links.delay(&mut self.random, host, to);
+            self.push(at, Event::LifeEnds { process, of: number, tries: 0 });
+        }
+    }
+
+    fn life_ends(&mut self, process: usize, of: usize, tries: u32) {
+        let hosts = [process, of].map(|number| self.processes[number].as_deref().map_or(0, |process| process.host));
+        if !self.links.passes(hosts[1], hosts[0]) {
+            if tries < 20 {
+                self.push(self.now + 700 * MS, Event::LifeEnds { process, of, tries: tries + 1 });
+            }
+            return;
+        }
+        let Some(at) = self.lives.iter().position(|life| life.other(of) == Some(process)) else { return };
+        let Life { incarnation, view, .. } = self.lives.swap_remove(at);
+        let Some(id) = self.processes[of].as_deref().map(|process| process.me.id) else { return };
+        let now = self.now;
+        if let Some(told) = self.living(process) {
+            told.heard.push_back(Heard::Ended { id, incarnation, view });
+            self.wake(process, now);
+        }
+    }
+
+    fn exit(&mut self, number: usize) {
+        let Some(process) = self.living(number) else { return };
+        let (place, is_leaving) = (process.place, process.is_leaving);
+        let incarnation = process.roster.incarnation();
+        let belongs = (incarnation != 0 && !is_leaving).then_some(Incarnation(incarnation));
+        self.places[place].belongs = belongs;
+        self.die(number, false);
+        let down_ns = if is_leaving { self.leave_pause(place) } else { self.scene.restart_ns };
+        self.push(self.now + down_ns, Event::Start { place, id: None });
+    }
+
+    fn leave_pause(&self, place: usize) -> u64 {
+        let pause = self.scene.faults.iter().find_map(|(_, fault)| match fault {
+            Fault::Leave { place: of, down_ns } if *of as usize == place => *down_ns,
+            _ => None,
+        });
+        pause.unwrap_or(S)
+    }
+
+    pub(super) fn new_id(&mut self, place: usize) -> MemberId {
+        self.places[place].count += 1;
+        MemberId(100 * (place as u64 + 1) + u64::from(self.places[place].count))
+    }
+}
+
+impl Life {
+    pub(super) fn other(&self, process: usize) -> Option<usize> {
+        match self.processes {
+            [one, other] if one == process => Some(other),
+            [other, one] if one == process => Some(other),
+            _ => None,
+        }
+    }
+}

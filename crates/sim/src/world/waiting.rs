@@ -1,0 +1,45 @@
+//! What members have to send again and no ring for: it waits for its subgroup, or is given up. And changes of subgroups.
+use super::World;
+use super::stage::Seat;
+use super::views::Luggage;
+
+impl World<'_> {
+    /// A process asks for one of the plan's changes.
+    pub(super) fn ask_for_change(&mut self, process: usize, change: usize) {
+        let Some(seat) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return };
+        let change = self.plan.changes[change].clone();
+        if self.stages[seat.stage].member_mut(seat.rank).engine.wish(change) {
+            self.outcome.counts.alterations += 1;
+            self.outcome.counts.reasons += 1;
+            note!(self, "{seat} asks for another subgroup");
+            self.wake(seat);
+        }
+    }
+
+    /// Adds what was waiting to what a member takes along from its newest view.
+    pub(super) fn join_waiting(&mut self, process: usize, mut luggage: Vec<Luggage>) -> Vec<Luggage> {
+        for older in std::mem::take(&mut self.processes[process].waiting) {
+            match luggage.iter_mut().find(|newer| newer.subgroup == older.subgroup) {
+                Some(newer) => {
+                    newer.sources.extend(older.sources);
+                    newer.closed |= older.closed;
+                }
+                None => luggage.push(older),
+            }
+        }
+        luggage
+    }
+
+    /// The member at `seat` has no ring for this in its new view. It waits for those subgroups that have too few members.
+    pub(super) fn put_by(&mut self, seat: Seat, luggage: Vec<Luggage>) {
+        let process = self.process_of(seat);
+        let specs = &self.stages[seat.stage].view.subgroups;
+        let is_waiting = |luggage: &Luggage| specs[luggage.subgroup.index()].keeps(seat.rank);
+        let (waiting, given_up): (Vec<Luggage>, Vec<Luggage>) = luggage.into_iter().partition(is_waiting);
+        self.outcome.counts.waits += waiting.len() as u64;
+        for Luggage { subgroup, .. } in &given_up {
+            note!(self, "{seat} s{subgroup} gives up what it has not sent again");
+        }
+        self.processes[process].waiting = waiting;
+    }
+}

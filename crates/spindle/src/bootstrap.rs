@@ -1,0 +1,86 @@
+//! Founding a group between hosts: [`control::Bootstrapping`] decides, and the data directory keeps its records.
+//!
+//! Letters come and go through the [`Crew`](crate::crew::Crew), which holds this for as long as the process takes part.
+use crate::data_dir::{DataDir, DataDirError};
+use spindle_core::control::{self, Act, Incarnation, Letter, Process, Record, Setup, To};
+use spindle_core::{MemberId, Time};
+use std::ops::{Deref, DerefMut};
+use tracing::{error, trace};
+
+/// The target of events of a founding.
+const TARGET: &str = "spindle::founding";
+
+/// The properties of a process that looks for its group.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) me: MemberId,
+    pub(crate) config: u64,
+    pub(crate) members: u32,
+    pub(crate) random: [u64; 3],
+    pub(crate) dir: Option<DataDir>,
+    /// The group that it was a member of.
+    pub(crate) belongs: Option<u128>,
+    /// An operator wants a group to be founded.
+    pub(crate) word: bool,
+}
+
+/// The state machine, and its disk.
+#[derive(Debug)]
+pub(crate) struct Bootstrapping {
+    inner: control::Bootstrapping,
+    dir: Option<DataDir>,
+    failed: Option<DataDirError>,
+}
+
+impl Bootstrapping {
+    pub(crate) fn new(terms: Terms, now: Time) -> Bootstrapping {
+        let Terms { me, config, members, random, dir, belongs, word } = terms;
+        let me = Process { id: me, nonce: random[0] as u32 };
+        let durable = dir.as_ref().is_some_and(|dir| dir.is_initialised);
+        let mut record = dir.as_ref().map_or_else(Record::default, |dir| dir.record.clone());
+        record.belongs = belongs.map(Incarnation).or(record.belongs);
+        let random = u128::from(random[1]) << 64 | u128::from(random[2]);
+        let setup = Setup { me, members, random, durable, record };
+        Bootstrapping { inner: control::Bootstrapping::new(setup, config, word, now), dir, failed: None }
+    }
+
+    /// Returns the next letter, with its destination, and writes the records before it.
+    pub(crate) fn next_letter(&mut self, now: Time) -> Option<(To, Letter)> {
+        loop {
+            match self.inner.next_act()? {
+                Act::Send(to, letter) => {
+                    trace!(target: TARGET, ?to, ?letter, "message");
+                    return Some((to, letter));
+                }
+                Act::Persist(record) => match self.dir.as_ref().map(|dir| dir.write(&record)) {
+                    None | Some(Ok(())) => self.inner.persisted(now),
+                    // No letter follows that relies on the record.
+                    Some(Err(error)) => {
+                        error!(target: TARGET, reason = %error, "record can't be written");
+                        self.failed = Some(error);
+                        return None;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Takes the error of a record that could not be written.
+    pub(crate) fn take_failure(&mut self) -> Option<DataDirError> {
+        self.failed.take()
+    }
+}
+
+impl Deref for Bootstrapping {
+    type Target = control::Bootstrapping;
+
+    fn deref(&self) -> &control::Bootstrapping {
+        &self.inner
+    }
+}
+
+impl DerefMut for Bootstrapping {
+    fn deref_mut(&mut self) -> &mut control::Bootstrapping {
+        &mut self.inner
+    }
+}

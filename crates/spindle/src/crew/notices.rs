@@ -1,0 +1,112 @@
+//! What other threads tell the one that polls a member.
+use super::lock;
+use spindle_core::MemberId;
+use spindle_core::control::Letter;
+use spindle_fabric::Doorbell;
+use spindle_fabric::mail::Notice;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// What the watch, and threads that send states, tell the polling thread.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    any: AtomicBool,
+    mail: AtomicBool,
+    displaced: AtomicBool,
+    net: AtomicBool,
+    deaths: Mutex<Vec<u64>>,
+    doorbell: Mutex<Option<Doorbell>>,
+    /// Pipes that can be handed over, with what letter to whom.
+    pipes: Mutex<Vec<(MemberId, Letter, [OwnedFd; 2])>>,
+    /// The thread that waits for news without a row.
+    waiter: Mutex<Option<Thread>>,
+}
+
+/// What was told since the last look.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) mail: bool,
+    pub(super) displaced: bool,
+    pub(super) net: bool,
+    pub(super) deaths: Vec<MemberId>,
+    pub(super) pipes: Vec<(MemberId, Letter, [OwnedFd; 2])>,
+}
+
+impl Notices {
+    pub(super) fn tell(&self, notice: Notice) {
+        match notice {
+            Notice::Death(token) => lock(&self.deaths).push(token),
+            Notice::Mail => self.mail.store(true, Ordering::Release),
+            Notice::Displaced => self.displaced.store(true, Ordering::Release),
+        }
+        self.ring();
+    }
+
+    /// Something has come from other hosts.
+    pub(super) fn tell_of_net(&self) {
+        self.net.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// The pipe is made through which something goes to `to`.
+    pub(crate) fn tell_of_pipe(&self, to: MemberId, letter: Letter, pipe: [OwnedFd; 2]) {
+        lock(&self.pipes).push((to, letter, pipe));
+        self.ring();
+    }
+
+    /// Wakes the thread that polls this member, or waits for its news, in whatever view it is.
+    pub(crate) fn ring(&self) {
+        // Release: the thread that sees it finds what was noted.
+        self.any.store(true, Ordering::Release);
+        if let Some(doorbell) = &*lock(&self.doorbell) {
+            doorbell.ring();
+        }
+        if let Some(waiter) = &*lock(&self.waiter) {
+            waiter.unpark();
+        }
+    }
+
+    /// From now on the polling thread is woken by this.
+    pub(super) fn set_doorbell(&self, doorbell: Doorbell) {
+        *lock(&self.doorbell) = Some(doorbell);
+    }
+
+    /// Makes the next look find something.
+    pub(super) fn note(&self) {
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Makes the next look read the mail.
+    pub(super) fn note_mail(&self) {
+        self.mail.store(true, Ordering::Release);
+    }
+
+    /// Whether something was told.
+    #[inline]
+    pub(super) fn is_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// What was told since the last call.
+    pub(super) fn take(&self) -> Told {
+        // Acquire: pairs with the release of `ring`. What was noted before is found now.
+        self.any.swap(false, Ordering::AcqRel);
+        let [mail, displaced, net] =
+            [&self.mail, &self.displaced, &self.net].map(|told| told.swap(false, Ordering::AcqRel));
+        let deaths = std::mem::take(&mut *lock(&self.deaths)).into_iter().map(MemberId).collect();
+        Told { mail, displaced, net, deaths, pipes: std::mem::take(&mut *lock(&self.pipes)) }
+    }
+
+    /// Waits for something to be told, `at_most` that long.
+    pub(super) fn wait(&self, at_most: Duration) {
+        *lock(&self.waiter) = Some(thread::current());
+        // A wake-up that comes before the park is kept.
+        if !self.is_any() {
+            thread::park_timeout(at_most);
+        }
+        *lock(&self.waiter) = None;
+    }
+}

@@ -1,0 +1,118 @@
+//! How a process reaches the others: mailboxes on its host, connections to other hosts, or a board for members of one process.
+use super::{BulkLink, lock};
+use crate::crew::Notices;
+use crate::network::Net;
+use spindle_core::{MemberId, ViewId};
+use spindle_fabric::PeerParts;
+use spindle_fabric::mail::{Mailbox, Outbox, Watch, enclose};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
+pub(super) enum Ways {
+    Mail(Mail),
+    /// All members are in this process.
+    Local(Arc<Board>),
+}
+
+/// The ways of a process with an address of its own.
+#[derive(Debug)]
+pub(super) struct Mail {
+    pub(super) mailbox: Mailbox,
+    pub(super) outbox: Outbox,
+    pub(super) watch: Watch,
+    pub(super) pidfd: Arc<OwnedFd>,
+    /// To other hosts.
+    pub(super) net: Option<Net>,
+    /// What was enclosed last, and the same as a file.
+    enclosed: Option<(Arc<[u8]>, Arc<OwnedFd>)>,
+}
+
+impl Mail {
+    pub(super) fn new(mailbox: Mailbox, watch: Watch, pidfd: OwnedFd, net: Option<Net>) -> Mail {
+        Mail { mailbox, outbox: Outbox::new(), watch, pidfd: Arc::new(pidfd), net, enclosed: None }
+    }
+
+    /// These bytes as a file, which is made once for all to which they are told at once. `None` if the system has no room for it.
+    pub(super) fn enclose(&mut self, bytes: &Arc<[u8]>) -> Option<Arc<OwnedFd>> {
+        if let Some((_, fd)) = self.enclosed.as_ref().filter(|(last, _)| Arc::ptr_eq(last, bytes)) {
+            return Some(Arc::clone(fd));
+        }
+        let fd = Arc::new(enclose(bytes).ok()?);
+        self.enclosed = Some((Arc::clone(bytes), Arc::clone(&fd)));
+        Some(fd)
+    }
+
+    /// What was enclosed is not told again.
+    pub(super) fn forget_enclosed(&mut self) {
+        self.enclosed = None;
+    }
+}
+
+/// Where the members of one process leave their memory for each other.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    pub(super) parts: Mutex<BTreeMap<(ViewId, MemberId, MemberId), PeerParts>>,
+    pub(super) bells: Mutex<BTreeMap<MemberId, Arc<Notices>>>,
+    pub(super) bulk_links: Mutex<BTreeMap<MemberId, Vec<(ViewId, BulkLink)>>>,
+    /// The members that hand over nothing any more.
+    pub(super) gone: Mutex<BTreeSet<MemberId>>,
+}
+
+impl Board {
+    /// Leaves something for `to`, which is woken.
+    pub(super) fn leave(&self, to: MemberId, put: impl FnOnce()) {
+        put();
+        if let Some(notices) = lock(&self.bells).get(&to) {
+            notices.ring();
+        }
+    }
+
+    /// What was left for `me`.
+    pub(super) fn take(&self, me: MemberId) -> Vec<(ViewId, MemberId, PeerParts)> {
+        let mut parts = lock(&self.parts);
+        let mine = parts.extract_if(.., |(_, _, to), _| *to == me);
+        mine.map(|((view, from, _), parts)| (view, from, parts)).collect()
+    }
+}
+
+/// What a member hands to all others.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    pub(super) row: Arc<OwnedFd>,
+    pub(super) bell: Arc<OwnedFd>,
+    pub(super) event: Option<Arc<OwnedFd>>,
+}
+
+impl Handover {
+    pub(crate) fn new(parts: PeerParts) -> Handover {
+        let PeerParts { row, bell, event } = parts;
+        Handover { row: Arc::new(row), bell: Arc::new(bell), event: event.map(Arc::new) }
+    }
+
+    pub(super) fn try_clone(&self) -> std::io::Result<PeerParts> {
+        let event = self.event.as_ref().map(|event| event.try_clone()).transpose()?;
+        Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()?, event })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crew::tests::Hosts;
+    use spindle_fabric::mail::disclose;
+
+    #[test]
+    fn what_many_are_told_is_enclosed_once() {
+        let hosts = Hosts::new("enclosed-once");
+        let mut crew = hosts.crew(0, 1, "a", &[]);
+        let Ways::Mail(mail) = &mut crew.ways else { unreachable!() };
+        let told = Arc::<[u8]>::from(*b"told");
+        let fd = mail.enclose(&told).unwrap();
+        assert!(Arc::ptr_eq(&fd, &mail.enclose(&told).unwrap()));
+        assert_eq!(disclose(&fd, 4, 4).unwrap(), b"told");
+        assert!(!Arc::ptr_eq(&fd, &mail.enclose(&Arc::from(*b"else")).unwrap()));
+    }
+}

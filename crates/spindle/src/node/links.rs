@@ -1,0 +1,140 @@
+//! Ways to other members that come late or break while a view runs.
+//!
+//! A row that was not here when the view began is attached when it comes, and so is a stream that replaces a broken one. They are no verdict on
+//! the member: the engine judges its silence. The member is suspected only if its host refuses connections, if another process has its
+//! address, or if it has sent what is no row of this view.
+use super::Node;
+use spindle_core::control::Arrival;
+use spindle_core::{Rank, View};
+use spindle_fabric::tcp::{Down, limit_silence};
+use spindle_fabric::{Fabric, MeshError, Peer, Retired};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the streams of a view that is over are kept for what is on its way, at most.
+const RETIRED_MAX: Duration = Duration::from_secs(2);
+
+/// A stream whose bytes are not acknowledged for this part of the silence that is suspected counts as broken.
+const BROKEN_PER_SILENCE: u32 = 4;
+
+/// Lets a stream break long before its peer is suspected. The system doubles its pauses while nothing is acknowledged, so after a cut it would send again as
+/// late as the cut was long.
+pub(super) fn hasten(peer: &Peer, suspect_after: Option<Duration>) {
+    if let (Peer::There(stream), Some(after)) = (peer, suspect_after) {
+        // Without it the stream only breaks later.
+        let _ = limit_silence(&**stream, after / BROKEN_PER_SILENCE);
+    }
+}
+
+/// A view that is over, and the ways of it that have something to send yet.
+#[derive(Debug)]
+pub(super) struct Over {
+    view: Arc<View>,
+    ways: Retired,
+    since: Instant,
+}
+
+impl Over {
+    /// Whether something is under way.
+    pub(super) fn is_open(&self) -> bool {
+        self.ways.is_open()
+    }
+}
+
+impl Node {
+    /// Heeds the connections that have ended.
+    pub(super) fn heed_broken_streams(&mut self) {
+        while let Some((rank, why)) = self.fabric.next_down() {
+            self.stream_down(rank, &why);
+        }
+    }
+
+    #[cold]
+    fn stream_down(&mut self, rank: Rank, why: &Down) {
+        let is_nonsense = matches!(why, Down::Garbage { .. } | Down::NoHello { .. } | Down::Ahead { .. });
+        // It breaks the protocol, or will never be heard again in this view.
+        let for_good = is_nonsense || !self.fabric.is_stream(rank);
+        self.crew.act(|_, now| self.member.stream_down(rank, for_good, now));
+        self.has_chores = true;
+    }
+
+    /// Attaches the ways that have come.
+    pub(super) fn attach_arrivals(&mut self) {
+        for arrival in self.crew.act(|roster, _| roster.take_arrivals()) {
+            self.attach(arrival);
+        }
+    }
+
+    fn attach(&mut self, Arrival { view, from, way }: Arrival<Peer>) {
+        if view != self.member.view().id {
+            let over = self.over.iter_mut().find(|over| over.view.id == view);
+            if let (Some(over), Peer::There(stream)) = (over, way)
+                && let Some(rank) = over.view.rank_of(from)
+            {
+                let is_attached = over.ways.attach(rank, stream).is_ok();
+                self.crew.act(|roster, now| {
+                    self.member.stream_up(view, from, roster, now);
+                    if !is_attached {
+                        self.member.old_stream_down(view, from, now);
+                    }
+                });
+            }
+            return;
+        }
+        let me = self.rank();
+        let Some(rank) = self.member.view().rank_of(from).filter(|rank| *rank != me) else { return };
+        hasten(&way, self.terms.suspect_after);
+        let attached = self.fabric.attach(self.member.engine().layout(), rank, way);
+        self.crew.act(|roster, now| match attached {
+            Ok(()) => self.member.stream_up(view, from, roster, now),
+            Err(MeshError::Os { .. }) => self.member.not_attached(from, now),
+            // One bad way must not end all others.
+            Err(_) => {}
+        });
+    }
+
+    /// Suspects the members whose connections tell that their processes have ended. Their last posts come first, if they are here.
+    pub(super) fn suspect_the_ended(&mut self) {
+        for rank in self.member.newly_ended(self.crew.roster()) {
+            self.fabric.progress();
+            self.member.suspect(rank);
+        }
+    }
+
+    /// Members that are about to be dead write little any more, and their deaths may be told late. The others go on without them meanwhile,
+    /// if they are enough for that without proof.
+    pub(super) fn suspect_the_dying(&mut self) {
+        for rank in self.fabric.dying() {
+            self.member.suspect(rank);
+        }
+    }
+
+    /// A view is over: the rest of what was posted in it is sent, and streams of it are dialled again.
+    pub(super) fn retire(&mut self, view: &Arc<View>) {
+        let ways = self.fabric.retire();
+        self.over.extend(ways.map(|ways| Over { view: Arc::clone(view), ways, since: Instant::now() }));
+        self.forget_old_streams();
+    }
+
+    /// Moves what is left of views that are over.
+    pub(super) fn look_after_retired(&mut self) {
+        let now = self.crew.now();
+        // A peer that was cut off comes back within the time after which it would be suspected, or is missed.
+        let longest = self.terms.suspect_after.unwrap_or_default().max(RETIRED_MAX);
+        let member = &mut self.member;
+        self.over.retain_mut(|Over { view, ways, since }| {
+            let is_done = ways.progress();
+            while let Some((rank, _)) = ways.next_down() {
+                member.old_stream_down(view.id, view.members[rank.index()], now);
+            }
+            !is_done && since.elapsed() < if ways.is_open() { RETIRED_MAX } else { longest }
+        });
+        self.forget_old_streams();
+    }
+
+    /// Streams of views that are over are dialled again only while their ways are kept.
+    fn forget_old_streams(&mut self) {
+        let over = &self.over;
+        self.member.retain_old(|view| over.iter().any(|over| over.view.id == view));
+    }
+}

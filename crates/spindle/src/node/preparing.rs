@@ -1,0 +1,194 @@
+//! This member's memory for a view that has not begun here, and the ways to others that have come for it.
+use super::links::hasten;
+use crate::crew::{Crew, Handover, News};
+use crate::error::JoinError;
+use crate::meeting::{self, Meeting};
+use spindle_core::control::{Begun, INSTALL_LOOK, Install};
+use spindle_core::layout::{RowLayout, membership};
+use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};
+use spindle_fabric::{MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What is made here for a view that may begin.
+#[derive(Debug)]
+pub(crate) struct Preparing {
+    /// With members whose rows come through libfabric. Closed before the row is given up.
+    meeting: Option<Meeting>,
+    row: Pledge,
+}
+
+/// A member's row in a view that may come, made while no member waits for it.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    me: Rank,
+    layout: RowLayout,
+    row: OwnRow,
+    parts: PeerParts,
+}
+
+/// This member's row in a view that it has not begun, and that others may have. If it never begins it, they find that there.
+#[derive(Debug)]
+struct Pledge(Option<OwnRow>);
+
+impl Drop for Pledge {
+    fn drop(&mut self) {
+        if let Some(row) = &self.0 {
+            row.control_block().store(membership::ABANDONED, 1);
+        }
+    }
+}
+
+impl Spare {
+    /// The row of `me` in the view behind `view` if all stay and `joining` come. `None` if there is no memory for it, which is no
+    /// matter yet.
+    pub(crate) fn new(view: &View, joining: &[MemberId], me: MemberId, bell: &MemberBell) -> Option<Spare> {
+        let next = view.next(|_| true, joining, &[]);
+        let (me, layout) = (next.rank_of(me)?, Layout::new(&next).ok()?);
+        let (row, parts) = OwnRow::create(&layout, me, bell).ok()?;
+        Some(Spare { me, layout: layout.row(me).clone(), row, parts })
+    }
+
+    /// Whether it was made for a row like that of `me`.
+    fn fits(&self, layout: &Layout, me: Rank) -> bool {
+        self.me == me && self.layout == *layout.row(me)
+    }
+}
+
+impl Preparing {
+    /// Makes this member's memory for the view of `install`, unless that is the `spare`.
+    pub(crate) fn new(
+        install: &Install,
+        crew: &mut Crew,
+        bell: &MemberBell,
+        spare: Option<Spare>,
+    ) -> Result<Preparing, MeshError> {
+        let engine = install.engine();
+        let (row, parts) = match spare.filter(|spare| spare.fits(engine.layout(), engine.me())) {
+            Some(Spare { row, parts, .. }) => (row, parts),
+            None => OwnRow::create(engine.layout(), engine.me(), bell)?,
+        };
+        let meeting = Meeting::new(crew, install.view(), engine.layout(), &row)?;
+        crew.set_handover(install.view().id, Handover::new(parts));
+        crew.set_doorbell(row.doorbell());
+        Ok(Preparing { meeting, row: Pledge(Some(row)) })
+    }
+
+    /// Whether the row of `rank` comes through libfabric, and can.
+    pub(super) fn has_met(&self, rank: Rank) -> bool {
+        self.meeting.as_ref().is_some_and(|meeting| meeting.is_connected(rank))
+    }
+
+    /// Shows that this member lives, and goes on with connections through libfabric, if there are to be any.
+    pub(super) fn go_on(&mut self, install: &mut Install, crew: &mut Crew) {
+        if let Some(row) = &self.row.0 {
+            install.show_life(|at, word| row.control_block().store(at, word));
+        }
+        if self.meeting.is_some() {
+            let missing = install.missing(crew.roster(), |rank| self.has_met(rank));
+            if let Some(meeting) = &mut self.meeting {
+                meeting.look(crew, install.view(), &missing);
+            }
+        }
+    }
+
+    /// How long to wait for news, at most, before the next [look](Self::go_on).
+    pub(crate) fn patience(&self) -> Duration {
+        if self.meeting.is_some() { meeting::LOOK } else { INSTALL_LOOK }
+    }
+
+    /// The ways to others that have come for a view, and are sound; and the members whose rows are here, or come through libfabric.
+    pub(super) fn take_ways(
+        &self,
+        (view, layout): (&View, &Layout),
+        crew: &mut Crew,
+        suspect_after: Option<Duration>,
+    ) -> (Vec<(Rank, Option<Peer>)>, BTreeSet<MemberId>) {
+        let me = crew.me;
+        let others = view.members.iter().copied().zip((0..).map(Rank)).filter(|(id, _)| *id != me);
+        let (mut ways, mut here): (Vec<_>, BTreeSet<MemberId>) = Default::default();
+        for (id, rank) in others {
+            let theirs = crew.act(|roster, _| roster.take_part(view.id, id));
+            // One bad member must not end all others.
+            let theirs = theirs.filter(|peer| peer.check(layout, rank).is_ok());
+            theirs.iter().for_each(|peer| hasten(peer, suspect_after));
+            if theirs.is_some() || self.has_met(rank) {
+                here.insert(id);
+            }
+            ways.push((rank, theirs));
+        }
+        (ways, here)
+    }
+
+    /// The table of the view.
+    pub(super) fn table(mut self, layout: &Layout, ways: Vec<(Rank, Option<Peer>)>) -> Result<Mesh, MeshError> {
+        let row = self.row.0.take().expect("a view begins once");
+        let control = row.control_block();
+        let mesh = Mesh::over(layout, row, ways, self.meeting.take().map(Meeting::end));
+        mesh.inspect_err(|_| control.store(membership::ABANDONED, 1))
+    }
+}
+
+/// The first view of this process, until it begins.
+#[derive(Debug)]
+pub(crate) struct First {
+    install: Install,
+    preparing: Preparing,
+    suspect_after: Option<Duration>,
+}
+
+impl First {
+    /// That of `engine`, of which the application has had these first rounds already.
+    pub(crate) fn new(
+        mut engine: Engine,
+        known: &[(SubgroupId, Rank, u64)],
+        crew: &mut Crew,
+        bell: &MemberBell,
+        suspect_after: Option<Duration>,
+        spare: Option<Spare>,
+    ) -> Result<First, JoinError> {
+        for (subgroup, sender, rounds) in known {
+            engine.pass_over(*subgroup, *sender, *rounds);
+        }
+        let mut install = crew.act(|roster, now| Install::first(engine, suspect_after, roster, now));
+        let preparing = Preparing::new(&install, crew, bell, spare)?;
+        crew.act(|roster, now| install.prepared(roster, now));
+        crew.flush_now();
+        let mut first = First { install, preparing, suspect_after };
+        first.preparing.go_on(&mut first.install, crew);
+        Ok(first)
+    }
+
+    /// Whether the view begins now.
+    pub(crate) fn look(&mut self, crew: &mut Crew) -> bool {
+        self.preparing.go_on(&mut self.install, crew);
+        let has_sent_all = crew.has_sent_all(self.install.view());
+        let has_met = |rank| self.preparing.has_met(rank);
+        crew.act(|roster, now| self.install.look(roster, has_sent_all, has_met, now))
+    }
+
+    /// How long to wait for news, at most, before the next [look](Self::look).
+    pub(crate) fn patience(&self) -> Duration {
+        self.preparing.patience()
+    }
+
+    /// Takes in what others have written, and answers processes with this `digest` that ask: they may not have heard of the view yet.
+    pub(crate) fn attend(&self, crew: &mut Crew, digest: u64) {
+        for news in crew.news_now() {
+            if let News::Control(news) = news {
+                crew.act(|roster, _| self.install.attend(&news, digest, roster));
+            }
+        }
+    }
+
+    /// The view begins.
+    pub(super) fn begin(self, crew: &mut Crew) -> Result<(Begun, Mesh), MeshError> {
+        let First { install, preparing, suspect_after } = self;
+        let of = (&**install.view(), install.engine().layout());
+        let (ways, here) = preparing.take_ways(of, crew, suspect_after);
+        let table = preparing.table(install.engine().layout(), ways)?;
+        let begun = crew.act(|roster, now| install.begin(&here, roster, now));
+        crew.has_begun(begun.view.id);
+        Ok((begun, table))
+    }
+}

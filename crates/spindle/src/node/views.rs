@@ -1,0 +1,290 @@
+//! From one view to the next, and what is done beside the engine's work.
+use super::preparing::{Preparing, Spare};
+use super::{Node, Poll, begin_lines};
+use crate::crew::News;
+use crate::error::Ended;
+use crate::line::Line;
+use crate::shared::Upcall;
+use crate::state::{STREAM_WAIT, send_state, send_state_afar};
+use crate::{Handler, ViewChange};
+use spindle_core::control::{Heard, Incarnation, Letter, Purpose, Refusal};
+use spindle_core::layout::membership;
+use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table, View};
+use spindle_fabric::Fabric;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::thread;
+
+/// Streams that are kept for views to come, at most.
+const GUESTS_MAX: usize = 64;
+/// Views that a receiver may be behind before the next one has to wait for it.
+const VIEWS_BEHIND_MAX: usize = 8;
+
+impl Node {
+    /// What is seldom to be done beside the engine's work. Returns whether anything happened.
+    #[cold]
+    pub(super) fn do_chores(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
+        let mut worked = self.attend()?;
+        if let Some((mine, theirs)) = self.crew.bootstrap().and_then(|bootstrap| bootstrap.take_conflict()) {
+            let _running = Upcall::enter();
+            handler.conflict(Incarnation(mine), Incarnation(theirs));
+        }
+        self.serving.serve(&mut self.crew, &self.kept);
+        let (runs, mut tracks) = (self.preparing.is_none(), false);
+        if runs {
+            self.open_large()?;
+            if !self.states.is_empty() && !self.member.engine().is_wedged() {
+                self.give_state(handler);
+            }
+            worked |= self.member.is_leaving() && self.go();
+            for line in &self.lines {
+                tracks |= line.look_after_receipts(self.member.engine_mut(), &self.fabric);
+            }
+        }
+        self.has_chores = tracks
+            || !runs
+            || self.member.is_leaving()
+            || !self.states.is_empty()
+            || self.large.is_pending()
+            || !self.crew.is_calm()
+            || self.member.is_pending();
+        Ok(worked)
+    }
+
+    /// A step towards leaving. Returns whether anything happened.
+    #[cold]
+    fn go(&mut self) -> bool {
+        if self.member.gives_up() {
+            self.lines.iter_mut().for_each(Line::give_up_waiting);
+        }
+        self.member.go(self.lines.iter().any(Line::has_backlog))
+    }
+
+    /// Opens bulk groups for those who have something for them, and takes part in those of others.
+    fn open_large(&mut self) -> Result<(), Ended> {
+        let view = Arc::clone(self.member.view());
+        if let Err(why) = self.large.look(view.id) {
+            return Err(self.broken(Ended::Stuck(why)));
+        }
+        if self.member.engine().is_wedged() {
+            return Ok(());
+        }
+        let me = self.rank();
+        for rank in self.large.overdue().into_iter().filter(|rank| *rank != me) {
+            self.member.suspect(rank);
+        }
+        let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
+        self.large.open(&mut self.crew, &view, self.member.engine(), &self.fabric, wanted);
+        if !self.crew.is_calm() {
+            self.crew.flush_now();
+        }
+        Ok(())
+    }
+
+    /// The view has ended here: prepares the next.
+    #[cold]
+    pub(super) fn end_view(&mut self) -> Result<Poll, Ended> {
+        if let Some(ended) = self.shared.broken() {
+            return Err(ended.clone());
+        }
+        if self.lines.iter().any(|line| line.behind() >= VIEWS_BEHIND_MAX) {
+            return Ok(Poll::Idle);
+        }
+        for line in &mut self.lines {
+            line.end_view(self.member.engine(), &self.fabric, &self.kept);
+        }
+        self.kept.end_view();
+        self.large.end_view();
+        if !self.crew.act(|roster, now| self.member.end_view(roster, now).is_some()) {
+            return Err(self.broken(Ended::Left));
+        }
+        let install = self.member.next().expect("a view follows");
+        let preparing = Preparing::new(install, &mut self.crew, &self.bell, self.spare.take());
+        let preparing = preparing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        self.crew.act(|roster, now| self.member.prepared(roster, now));
+        self.crew.flush_now();
+        self.crew.act(|roster, _| self.member.tell_joiners(roster));
+        (self.preparing, self.has_chores) = (Some(preparing), true);
+        Ok(Poll::Worked)
+    }
+
+    /// Between two views: until the memory of all members is here, or its owner is known not to come.
+    #[cold]
+    pub(super) fn install(&mut self, handler: &mut impl Handler) -> Result<Poll, Ended> {
+        if let Some(ended) = self.shared.broken() {
+            return Err(ended.clone());
+        }
+        // What it has posted last may not have left yet.
+        self.fabric.progress();
+        self.heed_broken_streams();
+        let Some(preparing) = &mut self.preparing else { return Ok(Poll::Idle) };
+        // The old view's silence has no meaning any more, but a member that reads it must not take this one for dead.
+        self.wake_at = Some(self.clock.now + preparing.patience());
+        let Some(next) = self.member.next_mut() else { return Ok(Poll::Idle) };
+        preparing.go_on(next, &mut self.crew);
+        let has_sent_all = self.crew.has_sent_all(next.view());
+        let has_met = |rank| preparing.has_met(rank);
+        if !self.crew.act(|roster, now| self.member.look(roster, has_sent_all, has_met, now)) {
+            return Ok(Poll::Idle);
+        }
+        if !has_sent_all {
+            // Before anything is written in the new row.
+            self.fabric.store(membership::UNSENT, 1);
+        }
+        self.begin_next(handler)?;
+        Ok(Poll::Worked)
+    }
+
+    /// Goes on in the next view.
+    fn begin_next(&mut self, handler: &mut impl Handler) -> Result<(), Ended> {
+        let preparing = self.preparing.take().expect("it is prepared");
+        let next = self.member.next().expect("it is prepared");
+        let of = (&**next.view(), next.engine().layout());
+        let (ways, here) = preparing.take_ways(of, &mut self.crew, self.terms.suspect_after);
+        let table = preparing.table(next.engine().layout(), ways);
+        let mut fabric = table.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        let before = self.fabric.reader();
+        let words = Box::new(move |rank: Rank, at| before.load(rank, at));
+        let old = self.crew.act(|roster, now| self.member.begin(&here, words, roster, now));
+        let view = Arc::clone(self.member.view());
+        self.crew.has_begun(view.id);
+        let mut lingering = self.fabric.take_lingering();
+        lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
+        fabric.listen_to(lingering);
+        for spec in &view.subgroups {
+            if !self.lines.iter().any(|line| line.name == spec.name) {
+                let (notices, bytes_max) = (self.crew.notices(), self.terms.object_bytes_max);
+                self.lines.push(Line::new(spec.name.clone(), &self.shared, notices, bytes_max));
+            }
+        }
+        self.by_id = begin_lines(&mut self.lines, self.member.engine_mut(), &fabric, &view);
+        let engine = self.member.engine();
+        self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
+        self.retire(&old);
+        self.fabric = fabric;
+        (self.relaying, self.waiting, self.has_chores) = (true, true, true);
+        (self.spare, self.had_spare) = (None, false);
+        self.let_guests_in();
+        self.suspect_the_ended();
+        self.shared.set_view(Arc::clone(&view));
+        let _running = Upcall::enter();
+        handler.view_changed(&ViewChange::new(old, view));
+        Ok(())
+    }
+
+    /// Takes in what others have written and which processes have died, and lets in those that wait.
+    #[cold]
+    pub(super) fn attend(&mut self) -> Result<bool, Ended> {
+        self.clock.look();
+        // All members wait for these letters.
+        let news = if self.preparing.is_some() { self.crew.news_now() } else { self.crew.news() };
+        let worked = !news.is_empty();
+        // Before the deaths: the final row of a dead member may be among what has come.
+        self.attach_arrivals();
+        for news in news {
+            match news {
+                News::Control(news) => {
+                    let heard = self.crew.act(|roster, now| self.member.hear(news, &self.fabric, roster, now));
+                    self.heed(heard)?;
+                }
+                News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
+                News::Wants(order) => self.wanted(order),
+                News::Objects { .. } | News::Guest { .. } | News::State { .. } => {}
+            }
+        }
+        self.suspect_the_ended();
+        self.let_guests_in();
+        self.heed_observers();
+        let joins = self.member.joins();
+        if !self.had_spare && self.preparing.is_none() && !self.member.engine().is_wedged() && joins.is_complete() {
+            self.had_spare = true;
+            let joining: Vec<MemberId> = joins.asking().collect();
+            self.spare = Spare::new(self.member.view(), &joining, self.crew.me, &self.bell);
+        }
+        self.crew.act(|roster, now| self.member.step(roster, now));
+        Ok(worked)
+    }
+
+    fn heed(&mut self, heard: Option<Heard>) -> Result<(), Ended> {
+        match heard {
+            Some(Heard::Answer { to, reply }) => {
+                self.has_chores |= self.member.is_leaving();
+                let text = self.status().to_json().to_string();
+                self.crew.act(|roster, _| roster.answer(to, reply, &text));
+            }
+            Some(Heard::State(to)) => self.states.push_back(to),
+            Some(Heard::Evicted) => {
+                // The others need not wait until this node is dropped.
+                self.member.engine_mut().abandon(1, &mut self.fabric);
+                return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.member.view().id }));
+            }
+            Some(Heard::Other(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the group is followed, which needs what was delivered for a while yet: keeps it then.
+    pub(super) fn heed_observers(&mut self) {
+        let is_observed = !self.crew.roster().observers().is_empty() || self.fabric.guests() > 0;
+        self.member.engine_mut().set_observed(is_observed);
+        self.kept.set_on(is_observed);
+    }
+
+    /// Lets processes follow the view that have made a stream for it.
+    pub(super) fn let_guests_in(&mut self) {
+        if self.preparing.is_some() {
+            return;
+        }
+        let view = self.member.view().id;
+        for (_, stream) in self.guests.extract_if(.., |(wanted, _)| *wanted == view) {
+            // If the system refuses, it finds its stream closed.
+            let _ = self.fabric.add_guest(self.member.engine().layout(), stream);
+            self.member.engine_mut().set_observed(true);
+            self.had_guests = true;
+        }
+        self.guests.retain(|(wanted, _)| *wanted > view);
+    }
+
+    /// A process that follows wants objects.
+    fn wanted(&mut self, order: crate::large::Order) {
+        let is_in = |view: &View| view.rank_of(order.from).is_some();
+        if !is_in(self.member.view()) && !self.member.next().is_some_and(|next| is_in(next.view())) {
+            // It may have been forgotten, because it was slow to read its letters.
+            self.crew.act(|roster, _| roster.add_observer(order.from));
+        }
+        self.serving.ask(order);
+    }
+
+    /// Hands this application's state to one of the processes that want it, as it is between two deliveries. To one at a time: many may want
+    /// it, and the group must not wait.
+    #[cold]
+    fn give_state(&mut self, handler: &mut impl Handler) {
+        let Some(to) = self.states.pop_front() else { return };
+        if self.lines.iter().any(Line::has_receiver) {
+            // What a receiver has delivered, and what the state has of it, is not known.
+            return self.crew.post(to, Letter::Refused { why: Refusal::NoState });
+        }
+        let ids = (0..self.member.view().subgroups.len() as u32).map(SubgroupId);
+        let places: Vec<Option<u64>> = ids.map(|id| self.member.engine().delivered(id)).collect();
+        let state = {
+            let _running = Upcall::enter();
+            // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
+            panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
+        };
+        let Ok(state) = state else { return self.crew.post(to, Letter::Refused { why: Refusal::NoState }) };
+        let (view, notices) = (self.member.view().id, Arc::clone(self.notices()));
+        let thread = thread::Builder::new().name("spindle-state".into());
+        // Without a thread or memory for it the joiner hears nothing, and asks another member.
+        if self.crew.is_far(to) {
+            let stream = self.crew.dial_for(to, Purpose::State { view });
+            let send = move || match stream.recv_timeout(STREAM_WAIT) {
+                Ok(stream) => send_state_afar(state, &places, stream),
+                Err(_) => Ok(()),
+            };
+            let _ = thread.spawn(send);
+            return;
+        }
+        let letter = Letter::State { view, from: self.crew.me };
+        let _ = thread.spawn(move || send_state(state, &places, |pipe| notices.tell_of_pipe(to, letter, pipe)));
+    }
+}

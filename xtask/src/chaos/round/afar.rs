@@ -1,0 +1,347 @@
+//! The part of a round that is played among hosts: disturbances of networks, deaths in the middle of them, and how soon the group recovers.
+use super::{DOUBTS, LATE_MAX, RECOVERY_MAX, Round, Trouble, UNNOTICED, now};
+use crate::chaos::crowd::Process;
+use crate::chaos::hosts::{self, Hosts};
+use crate::chaos::plan::{Event, What};
+use std::time::{Duration, Instant};
+
+/// A process that is to be killed in the middle of a cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    at: Instant,
+    instance: u32,
+    /// The host that is cut off.
+    cut: usize,
+    /// Until when no view without that one can have been decided, and the newest one when it was cut off.
+    unnoticed: Option<(Instant, u64)>,
+    restarts: bool,
+}
+
+/// How the network of a host was disturbed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    Outage,
+    Other,
+}
+
+impl Round<'_> {
+    /// As [`carry_out`](Self::carry_out), where no death is proven to other hosts: what would leave less than a majority of a view able to go
+    /// on is left out, since the group would rightly wait for ever.
+    pub(super) fn carry_out_among_hosts(
+        &mut self,
+        event: Event,
+        alone: bool,
+        [any, second, leader, newest]: [usize; 4],
+    ) -> Result<(), Trouble> {
+        if self.founding {
+            return Ok(());
+        }
+        let (one, other, first) = (self.processes[any].host, self.processes[second].host, self.processes[leader].host);
+        let pick = event.pick >> 40;
+        let other = if other == one { (one + 1) % self.plan.hosts as usize } else { other };
+        let end = [hosts::End::Host, hosts::End::Bridge, hosts::End::Port][(pick % 3) as usize];
+        let all = 0..self.plan.hosts as usize;
+        let minority: Vec<usize> = (0..(all.len() - 1) / 2).map(|i| (one + i) % all.len()).collect();
+        let on_one: Vec<usize> = self.living().into_iter().filter(|i| self.processes[*i].host == one).collect();
+        let (whom, where_): (Vec<usize>, Vec<usize>) = match event.what {
+            What::Kill | What::Stop(_) | What::Leave => (vec![any], vec![]),
+            What::KillLeader | What::StopLeader(_) | What::LeaveLeader => (vec![leader], vec![]),
+            What::KillNewest => (vec![newest], vec![]),
+            What::KillHost => (on_one, vec![]),
+            What::Cut(_) | What::Dumb(_) | What::Deaf(_) | What::Flap(_) | What::Slow(_) => (vec![], vec![one]),
+            What::CutCrash(_) | What::CutRestart(_) => (vec![], vec![one]),
+            What::CutLeader(_) => (vec![], vec![first]),
+            What::OneWay(_) | What::Pair(_) => (vec![], vec![one, other]),
+            What::Part(_) => (vec![], minority),
+            What::Outage(_) => (vec![], vec![]),
+            What::RestartSeeds(count) => (self.seeds_to_restart(count, pick), vec![]),
+            What::Delay(ms) => return self.delay(ms),
+            _ => return self.join(1),
+        };
+        let is_nothing = matches!(event.what, What::RestartSeeds(_)) && whom.is_empty();
+        // Early enough, and the host that is cut off is still a part of the view when the other member dies.
+        let is_early = matches!(event.what, What::CutCrash(_)) && pick & 1 << 8 == 0 && self.is_at_rest();
+        // If two hosts lose each other, one of them stays.
+        let lost: Vec<&[usize]> = match event.what {
+            What::OneWay(_) | What::Pair(_) => where_.chunks(1).collect(),
+            _ => vec![&where_],
+        };
+        let majority_stays = || lost.iter().all(|lost| self.majority_stays(&whom, lost));
+        if is_nothing || !is_early && !majority_stays() {
+            return self.join(1);
+        }
+        let ms = match event.what {
+            What::Cut(ms) | What::CutLeader(ms) | What::Dumb(ms) | What::Deaf(ms) => ms,
+            What::OneWay(ms) | What::Pair(ms) | What::Part(ms) | What::Slow(ms) => ms,
+            What::Outage(ms) | What::CutCrash(ms) | What::CutRestart(ms) => ms,
+            What::Flap(turn) if turn >= 300 => turn * (10 + pick % 7),
+            What::Flap(turn) => turn * (4 + pick % 7),
+            _ => 0,
+        };
+        let time = Duration::from_millis(ms);
+        match event.what {
+            What::Outage(_) => self.disturb(&all.clone().collect::<Vec<_>>(), event.what, time, Cause::Outage),
+            _ => self.disturb(&where_, event.what, time, Cause::Other),
+        }
+        match event.what {
+            What::Outage(_) if pick & 1 << 9 == 0 => self.crash_in_outage(second, time),
+            What::CutCrash(_) => self.crash_in_cut(one, pick, time, is_early),
+            What::CutRestart(_) => self.restart_in_cut(one, pick, time),
+            _ => {}
+        }
+        let Some(hosts) = &mut self.hosts else { return Ok(()) };
+        match event.what {
+            What::Kill | What::KillLeader | What::KillNewest | What::KillHost => return self.kill(&whom, alone),
+            What::RestartSeeds(_) => return self.restart_seeds(&whom),
+            What::Stop(ms) | What::StopLeader(ms) => return self.stop(&whom, ms),
+            What::Leave | What::LeaveLeader => return self.leave(whom[0], event.pick & 1 << 40 == 0),
+            What::Cut(_) | What::CutLeader(_) | What::CutCrash(_) | What::CutRestart(_) => {
+                self.tally.cuts += 1;
+                hosts.cut(where_[0], end, time);
+            }
+            What::Dumb(_) => all.for_each(|to| hosts.mute(one, to, time)),
+            What::Deaf(_) => all.for_each(|from| hosts.mute(from, one, time)),
+            What::OneWay(_) => hosts.mute(one, other, time),
+            What::Pair(_) => [(one, other), (other, one)].iter().for_each(|(from, to)| hosts.mute(*from, *to, time)),
+            What::Part(_) => {
+                for (inside, outside) in where_.iter().flat_map(|inside| all.clone().map(move |other| (*inside, other)))
+                {
+                    if !where_.contains(&outside) {
+                        hosts.mute(inside, outside, time);
+                        hosts.mute(outside, inside, time);
+                    }
+                }
+            }
+            What::Flap(turn) => {
+                self.tally.flaps += 1;
+                hosts.flap(one, end, time, Duration::from_millis(turn));
+            }
+            What::Slow(_) => self.tally.slows += u64::from(hosts.slow(one, time)),
+            What::Outage(_) => {
+                self.tally.outages += 1;
+                all.for_each(|host| hosts.cut(host, end, time));
+            }
+            _ => {}
+        }
+        self.tally.one_ways += u64::from(matches!(event.what, What::Dumb(_) | What::Deaf(_) | What::OneWay(_)));
+        self.tally.cuts += u64::from(matches!(event.what, What::Pair(_) | What::Part(_)));
+        Ok(())
+    }
+
+    /// Notes what is done to `hosts`, and that members there may be evicted for it.
+    fn disturb(&mut self, hosts: &[usize], what: What, time: Duration, cause: Cause) {
+        if hosts.is_empty() {
+            return;
+        }
+        self.note(format!("{what} of hosts {hosts:?} for {} ms", time.as_millis()));
+        for host in hosts {
+            let until = Instant::now() + time + DOUBTS * self.options.suspect_after;
+            self.doubts[*host] = self.doubts[*host].max(until);
+            for process in self.processes.iter_mut().filter(|process| process.host == *host) {
+                process.disturbed |= cause == Cause::Other;
+                process.had_outage |= cause == Cause::Outage;
+            }
+        }
+    }
+
+    /// All links have a delay from now on, and a process joins over them.
+    fn delay(&mut self, ms: u64) -> Result<(), Trouble> {
+        if let Some(hosts) = self.hosts.as_mut().filter(|hosts| hosts.can_delay()) {
+            hosts.delay(Duration::from_millis(ms));
+            self.tally.delays += 1;
+            self.note(format!("a delay of {ms} ms on all links"));
+        }
+        self.join(1)
+    }
+
+    /// Seeds that may be killed and started again, as many as a majority can do without.
+    fn seeds_to_restart(&self, count: u64, pick: u64) -> Vec<usize> {
+        let mut seeds = self.seeds();
+        let turn = pick as usize % seeds.len().max(1);
+        seeds.rotate_left(turn);
+        seeds.truncate(count as usize);
+        while !seeds.is_empty() && !self.majority_stays(&seeds, &[]) {
+            seeds.pop();
+        }
+        seeds
+    }
+
+    /// Members at seeds that may be started again.
+    fn seeds(&self) -> Vec<usize> {
+        let is_one = |i: &usize| {
+            let process = &self.processes[*i];
+            process.is_seed && self.remembers(process.host) && self.judge.view_of(process.instance).is_some()
+        };
+        self.living().into_iter().filter(is_one).collect()
+    }
+
+    /// Kills seeds, and starts them again with the same ids and addresses.
+    fn restart_seeds(&mut self, seeds: &[usize]) -> Result<(), Trouble> {
+        let ids = seeds.iter().map(|i| {
+            let process = &self.processes[*i];
+            (process.host, self.judge.witnesses.get(&process.instance).and_then(|witness| witness.id))
+        });
+        let ids: Vec<(usize, Option<u64>)> = ids.collect();
+        self.kill(seeds, false)?;
+        self.tally.seed_restarts += seeds.len() as u64;
+        ids.into_iter().try_for_each(|(host, id)| self.start(host, true, id))
+    }
+
+    /// Whether nothing was done to any network or process lately.
+    fn is_at_rest(&self) -> bool {
+        let now = Instant::now();
+        self.doubts.iter().all(|doubt| *doubt < now) && self.is_quiet && self.majority_stays(&[], &[])
+    }
+
+    /// A member on another host than `cut` dies while that is cut off.
+    fn crash_in_cut(&mut self, cut: usize, pick: u64, time: Duration, is_early: bool) {
+        let elsewhere = |i: &usize| self.processes[*i].host != cut;
+        let whom: Vec<usize> = self.living().into_iter().filter(elsewhere).collect();
+        if whom.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let end = if is_early { self.options.suspect_after / UNNOTICED } else { time };
+        let at = now + end.mul_f64((pick >> 10 & 0xff) as f64 / 256.0);
+        let instance = self.processes[whom[pick as usize % whom.len()]].instance;
+        let unnoticed = self.newest_view().filter(|_| is_early).map(|(view, _)| (now + end, view));
+        self.due.push(Due { at, instance, cut, unnoticed, restarts: false });
+    }
+
+    /// A seed is started again while `cut` is cut off, or on the host that is.
+    fn restart_in_cut(&mut self, cut: usize, pick: u64, time: Duration) {
+        let seeds = self.seeds();
+        if seeds.is_empty() {
+            return;
+        }
+        let at = Instant::now() + time.mul_f64((pick >> 10 & 0xff) as f64 / 256.0);
+        let instance = self.processes[seeds[pick as usize % seeds.len()]].instance;
+        self.due.push(Due { at, instance, cut, unnoticed: None, restarts: true });
+    }
+
+    /// `whom` dies while no host hears any other, if no host has enough members to go on by itself.
+    fn crash_in_outage(&mut self, whom: usize, time: Duration) {
+        let Some((view, members)) = self.newest_view() else { return };
+        let on =
+            |host: usize| self.processes.iter().filter(|process| process.is_alive() && process.host == host).count();
+        let largest = (0..self.doubts.len()).map(on).max().unwrap_or(0);
+        if 2 * largest <= members.len() {
+            let (now, instance, cut) = (Instant::now(), self.processes[whom].instance, self.processes[whom].host);
+            self.due.push(Due {
+                at: now + time / 2,
+                instance,
+                cut,
+                unnoticed: Some((now + time, view)),
+                restarts: false,
+            });
+        }
+    }
+
+    /// Kills who is due.
+    pub(super) fn crash(&mut self, now: Instant) -> Result<(), Trouble> {
+        let Some(at) = self.due.iter().position(|due| due.at <= now) else { return Ok(()) };
+        let due = self.due.swap_remove(at);
+        let is_it = |i: &usize| self.processes[*i].instance == due.instance;
+        let Some(whom) = self.living().into_iter().find(is_it) else { return Ok(()) };
+        let view = self.newest_view().map(|(view, _)| view);
+        let is_unnoticed = due.unnoticed.is_some_and(|(until, then)| now < until && view == Some(then));
+        let may_die = if is_unnoticed { self.majority_lives(whom) } else { self.majority_stays(&[whom], &[due.cut]) };
+        match (may_die, due.restarts) {
+            (false, _) => Ok(()),
+            (true, true) => self.restart_seeds(&[whom]),
+            (true, false) => {
+                self.tally.crashes += 1;
+                self.kill(&[whom], false)
+            }
+        }
+    }
+
+    /// The newest view that a living process speaks of.
+    fn newest_view(&self) -> Option<(u64, &[u64])> {
+        let views = self.processes.iter().filter(|process| process.is_alive());
+        views.filter_map(|process| self.judge.view_of(process.instance)).max_by_key(|(view, _)| *view)
+    }
+
+    fn is_member(&self, process: &Process, members: &[u64]) -> bool {
+        let id = self.judge.witnesses.get(&process.instance).and_then(|witness| witness.id);
+        id.is_some_and(|id| members.contains(&id))
+    }
+
+    /// How many may be in the next view who are not in the newest one.
+    fn coming(&self, members: &[u64]) -> usize {
+        let may_come = |process: &&Process| {
+            !self.is_member(process, members)
+                && (process.is_alive() || process.killed.is_some_and(|at| at.elapsed() < LATE_MAX))
+        };
+        self.processes.iter().filter(may_come).count()
+    }
+
+    /// Whether more than half of those who are in the newest view, or may be in the next one, live and vote without `whom`, wherever they are.
+    fn majority_lives(&self, whom: usize) -> bool {
+        let Some((_, members)) = self.newest_view() else { return false };
+        let lives = |(i, process): &(usize, &Process)| {
+            let votes = self.is_member(process, members) && self.judge.votes(process.instance);
+            votes && process.is_alive() && !process.told_to_leave && *i != whom
+        };
+        2 * self.processes.iter().enumerate().filter(lives).count() > members.len() + self.coming(members)
+    }
+
+    /// Whether more than half of those who are in the newest view, or may be in the next one, can go on together without `whom` and all on `hosts`.
+    fn majority_stays(&self, whom: &[usize], hosts: &[usize]) -> bool {
+        let now = Instant::now();
+        let Some((_, members)) = self.newest_view() else { return false };
+        let goes_on = |(i, process): &(usize, &Process)| {
+            let is_awake = process.stopped.is_none_or(|(since, until)| until - since < self.options.suspect_after / 2);
+            let recovered = process
+                .resumed
+                .is_none_or(|(at, stop)| stop < self.options.suspect_after / 2 || at.elapsed() > LATE_MAX);
+            self.is_member(process, members)
+                && self.judge.votes(process.instance)
+                && process.is_alive()
+                && is_awake
+                && recovered
+                && !process.told_to_leave
+                && !whom.contains(i)
+                && !hosts.contains(&process.host)
+                && self.doubts[process.host] < now
+        };
+        2 * self.processes.iter().enumerate().filter(goes_on).count() > members.len() + self.coming(members)
+    }
+
+    /// Whoever held the driver up may have held up members, too, and what is done to networks has lasted longer than it should.
+    pub(super) fn look_at_the_clock(&mut self, now: Instant) {
+        let late = now - std::mem::replace(&mut self.ticked, now);
+        if self.hosts.is_none() || late < self.options.suspect_after / 2 {
+            return;
+        }
+        self.held_up = self.held_up.max(late);
+        self.note(format!("this process stood still for {} ms", late.as_millis()));
+        let until = now + DOUBTS * self.options.suspect_after;
+        self.doubts.iter_mut().for_each(|doubt| *doubt = (*doubt).max(until));
+        self.judge.blurs(self::now());
+    }
+
+    /// When the last disturbance of a network is over, all who are members by then have to go on, whoever of them is evicted.
+    pub(super) fn look_for_recovery(&mut self) -> Result<(), Trouble> {
+        let is_stopped = self.processes.iter().any(|process| process.is_alive() && process.stopped.is_some());
+        let is_quiet = !is_stopped && !self.hosts.as_ref().is_some_and(Hosts::is_disturbed);
+        match (std::mem::replace(&mut self.is_quiet, is_quiet), is_quiet) {
+            (false, true) => {
+                let is_member = |process: &&Process| {
+                    process.is_alive() && !process.told_to_leave && self.judge.view_of(process.instance).is_some()
+                };
+                let members = self.processes.iter().filter(is_member).map(|process| process.instance).collect();
+                self.judge.recovers(now(), members);
+            }
+            (_, false) => self.judge.upset(),
+            _ => {}
+        }
+        let within = RECOVERY_MAX * self.options.suspect_after;
+        match self.judge.overdue(now(), within.as_nanos() as u64) {
+            Some(whom) if !self.stood_still() => Err(Trouble::Stuck(format!(
+                "{within:?} after the last disturbance of a network, processes {whom} have delivered nothing in any total order"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
