@@ -24,9 +24,14 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// For the owner of `own`; `None` if nobody of `view` is to be reached through libfabric.
+    /// For the owner of `own`; `None` if all members of `view` are known to be on this host, or libfabric carries no rows. A first view can be told before the
+    /// cards of its members come.
     pub(crate) fn new(crew: &Crew, view: &View, layout: &Layout, own: &OwnRow) -> Result<Option<Meeting>, OfiError> {
-        let has_far = || view.members.iter().any(|id| *id != crew.me && crew.is_far(*id));
+        let roster = crew.roster();
+        let has_far = || {
+            let mut others = view.members.iter().copied().filter(|id| *id != crew.me);
+            others.any(|id| roster.is_far(id) || roster.may_be_elsewhere(id))
+        };
         let Some(net) = crew.net().filter(|net| net.uses_ofi() && has_far()) else { return Ok(None) };
         let Some(port) = net.open_port(view.members.len() as u32 - 1)? else { return Ok(None) };
         let purpose = Purpose { incarnation: crew.incarnation(), view: view.id };

@@ -466,8 +466,8 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Whether nothing is known of where `id` is, which counts as on this host.
-    fn may_be_elsewhere(&self, id: MemberId) -> bool {
+    /// Whether nothing is known of where `id` is, which counts as on this host until its card comes.
+    pub fn may_be_elsewhere(&self, id: MemberId) -> bool {
         self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.births.contains_key(&id)
     }
 
