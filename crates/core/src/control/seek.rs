@@ -138,10 +138,10 @@ impl Seek {
                         self.heard.push(Here { members, blocked, present });
                     }
                 }
-                News::View { incarnation, view, .. }
-                    if view.rank_of(roster.me()).is_some() && !self.is_founding(&view) =>
-                {
-                    return Some(Found::View { incarnation, view });
+                News::View { incarnation, view, .. } if view.rank_of(roster.me()).is_some() => {
+                    if !self.is_founding(&view) {
+                        return Some(Found::View { incarnation, view });
+                    }
                 }
                 News::View { .. } if self.wants.learns && self.way == Way::Afar => return Some(Found::Group),
                 News::View { .. } => {}
@@ -220,6 +220,44 @@ impl Seek {
         if self.way == Way::Founds || is_seed {
             let me = roster.me();
             roster.tell_view(view, view.members.iter().copied().filter(|id| *id != me));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Book, Card, Me, Seeds};
+    use crate::view::SubgroupSpec;
+    use crate::{Rank, Time};
+    use alloc::vec;
+
+    fn view(id: u64, members: &[u64]) -> News {
+        let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
+        let all: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
+        let spec = SubgroupSpec { members: all.clone(), senders: all, ..SubgroupSpec::of_everyone("all") };
+        let view = View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec] };
+        News::View { incarnation: 5, view, decision: vec![] }
+    }
+
+    /// What process 1 finds that hears of a view.
+    fn found(learns: bool, heard: News) -> Option<Found> {
+        let address: crate::control::Address = "a:1".parse().unwrap();
+        let mine = Card { id: MemberId(1), host: 0, address: address.clone(), rack: None };
+        let book = Book::new(mine, Seeds::new(vec![], None, address), true);
+        let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
+        let mut roster: Roster<()> = Roster::new(me, Some(book));
+        Seek::afar(Wants { digest: 9, members: 2, learns }, 8).step(vec![heard], &mut roster, Time(0))
+    }
+
+    /// Other founders may begin the first view, and tell of it, before this one has heard that it is founded. A founder that went to learn the state of that
+    /// group would keep its first view waiting for itself.
+    #[test]
+    fn a_process_in_the_first_view_waits_for_the_word_of_the_founding() {
+        for learns in [false, true] {
+            assert_eq!(found(learns, view(1, &[1, 2])), None, "learns: {learns}");
+            assert!(matches!(found(learns, view(2, &[1, 2])), Some(Found::View { .. })), "learns: {learns}");
+            assert_eq!(found(learns, view(1, &[2, 3])), learns.then_some(Found::Group));
         }
     }
 }
