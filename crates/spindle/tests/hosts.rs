@@ -552,9 +552,12 @@ fn all_who_are_left_with_too_few_are_told() {
     let (mut told, stop) = (vec![], std::sync::atomic::AtomicBool::new(false));
     let joined = joiner.join_with(&mut |gathering: &spindle::Gathering| told.push(gathering.clone()), &stop);
     assert!(matches!(joined, Err(JoinError::TimedOut { .. })), "{joined:?}");
-    let blocked: Vec<_> = told.iter().filter(|gathering| gathering.blocked).collect();
-    assert!((1..=3).contains(&blocked.len()), "{told:?}");
-    assert_eq!((blocked[0].members, blocked[0].present.len()), (4, 2));
+    // What is known of each seed may change at any time.
+    let blocked = told.iter().filter(|gathering| gathering.blocked);
+    let mut present: Vec<_> = blocked.map(|gathering| (gathering.members, &gathering.present)).collect();
+    present.dedup();
+    assert!((1..=3).contains(&present.len()), "{told:?}");
+    assert_eq!((present[0].0, present[0].1.len()), (4, 2));
     assert!(told.iter().skip_while(|gathering| !gathering.blocked).all(|gathering| gathering.blocked), "{told:?}");
     // Their last words prove that they have ended.
     drop(hanging);
