@@ -48,7 +48,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "loom",
         about: "the lock-free files hold in every interleaving of two or three threads",
-        minutes: 10,
+        minutes: 15,
         run: loom,
     },
     Step { name: "miri", about: "no undefined behaviour in the pointer code of the fabric", minutes: 10, run: miri },
@@ -62,7 +62,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "sim",
         about: "2,000 seeds of the simulator, and 5,000 of the block multicast, without a violation",
-        minutes: 10,
+        minutes: 20,
         run: sim,
     },
     Step {
@@ -86,7 +86,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "planted",
         about: "every planted bug is found, by the simulator or in a small scope",
-        minutes: 10,
+        minutes: 20,
         run: planted,
     },
     Step {
@@ -117,7 +117,7 @@ pub(crate) const LONG: &[Step] = &[
 
 /// `instructions`, told to write what it finds.
 pub(crate) const BLESS: Step =
-    Step { name: "instructions", about: "writes benches/instructions.json", minutes: 10, run: instructions::bless };
+    Step { name: "instructions", about: "writes benches/instructions.json", minutes: 15, run: instructions::bless };
 
 /// The command is left out: its binary is called as the library is, and the two would write the same pages.
 fn docs(session: &Session<'_>) -> Result<String> {
