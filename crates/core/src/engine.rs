@@ -7,7 +7,7 @@ use crate::ablation::Ablation;
 use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
-use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::ids::{Process, Rank, SubgroupId, Time};
 use crate::layout::{Layout, membership};
 use crate::membership::{Ballot, Decision, Membership};
 use crate::planted::planted;
@@ -230,14 +230,14 @@ impl Engine {
 
     /// Asks for a next view in which `joiner` is a member, and a voter. False if it is one, or was asked for before, or too many were, or
     /// the view is full.
-    pub fn admit(&mut self, joiner: MemberId) -> bool {
+    pub fn admit(&mut self, joiner: Process) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner, true)
     }
 
     /// As [`admit`](Self::admit), for a joiner whose death no member could prove: it becomes a voter by a later view, once it has begun
     /// one. So a joiner that never begins blocks no group.
-    pub fn admit_nonvoter(&mut self, joiner: MemberId) -> bool {
+    pub fn admit_nonvoter(&mut self, joiner: Process) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner, false)
     }
@@ -345,7 +345,7 @@ impl Engine {
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
         for joiner in wishes.joins {
-            next.membership.admit(&next.view, joiner, !wishes.nonvoters.contains(&joiner));
+            next.membership.admit(&next.view, joiner, !wishes.nonvoters.contains(&joiner.id));
         }
         for change in wishes.changes {
             if !self.view.has_settled(&change, &next.view) {

@@ -3,6 +3,10 @@ use spindle_core::ring::Kind;
 use spindle_core::*;
 use std::ops::Range;
 
+fn process(id: u64) -> Process {
+    Process { id: MemberId(id), nonce: 1 }
+}
+
 /// One member: its copies of all rows and what it has posted since it was last asked.
 struct Memory {
     me: Rank,
@@ -1034,7 +1038,7 @@ fn a_leader_that_knows_of_fewer_deaths_is_replaced_by_one_that_has_a_quorum() {
 #[test]
 fn a_decision_that_comes_in_words_ends_the_view() {
     let mut group = silent(3);
-    assert!(group.engines[0].admit(MemberId(99)));
+    assert!(group.engines[0].admit(process(99)));
     while group.engines[2].ballot().is_none() {
         (0..3).for_each(|member| _ = group.poll(member));
     }
@@ -1051,12 +1055,25 @@ fn a_decision_that_comes_in_words_ends_the_view() {
     assert_eq!(*group.engines[2].state(), State::Ended);
 }
 
+/// Its predecessor may have begun a view that the members agreed on before they heard of it.
+#[test]
+fn a_decision_names_the_process_that_asked_last_with_an_id() {
+    let mut group = silent(3);
+    let [first, second] = [1, 2].map(|nonce| Process { id: MemberId(99), nonce });
+    assert!(group.engines[0].admit(first) && !group.engines[0].admit(first));
+    assert!(group.engines[0].admit(second));
+    group.run(&[0, 1, 2]);
+    for engine in &group.engines {
+        assert_eq!(engine.decision().unwrap().joined, [second]);
+    }
+}
+
 /// Track record: a joiner that could not be reached blocked a group of one for good.
 #[test]
 fn a_joiner_that_never_begins_blocks_no_group() {
     for members in [1, 2] {
         let mut group = silent(members);
-        assert!(group.engines[0].admit_nonvoter(MemberId(99)));
+        assert!(group.engines[0].admit_nonvoter(process(99)));
         group.settle();
         let mut next = Group::of(group.engines.iter_mut().map(|engine| engine.successor().unwrap()).collect());
         assert_eq!(next.engines[0].view().nonvoters, [Rank(members)]);
@@ -1070,7 +1087,7 @@ fn a_joiner_that_never_begins_blocks_no_group() {
 #[test]
 fn a_joiner_that_has_begun_becomes_a_voter_by_a_view_that_touches_nothing_else() {
     let mut group = silent(2);
-    assert!(group.engines[0].admit_nonvoter(MemberId(99)));
+    assert!(group.engines[0].admit_nonvoter(process(99)));
     group.settle();
     let mut engines: Vec<Engine> = group.engines.iter_mut().map(|engine| engine.successor().unwrap()).collect();
     let view = engines[0].view().clone();
@@ -1199,8 +1216,8 @@ fn a_full_view_admits_nobody() {
         View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![] }
     };
     let engine = |members| Engine::new(view(members), Rank(0), Ablation::default()).unwrap();
-    assert!(engine(limits::MEMBERS_MAX as u64 - 1).admit(MemberId(1 << 20)));
-    assert!(!engine(limits::MEMBERS_MAX as u64).admit(MemberId(1 << 20)));
+    assert!(engine(limits::MEMBERS_MAX as u64 - 1).admit(process(1 << 20)));
+    assert!(!engine(limits::MEMBERS_MAX as u64).admit(process(1 << 20)));
 }
 
 #[test]
@@ -1281,7 +1298,7 @@ fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
     for handed_off in [false, true] {
         let mut group = Group::new(2, &[0, 1], Order::Fifo, Ablation::default());
         let mut observer = Observer::new(group.engines[0].view().clone(), &Owners(&group.memories)).unwrap();
-        assert!(group.engines[1].admit(MemberId(99)));
+        assert!(group.engines[1].admit(process(99)));
         for _ in 0..3 {
             group.poll(1);
         }

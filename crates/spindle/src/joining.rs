@@ -13,7 +13,7 @@ use crate::{Batch, Handler};
 use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::control::{ASK_EVERY, Found, Here, SeedsKnown, Seek, Waits, Wants};
 use spindle_core::ids::VISITOR_IDS_FROM;
-use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, Time, View, limits};
+use spindle_core::{Engine, MemberId, Message, Process, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::mail::{GroupName, MailError, Mailbox, Role, RuntimeDir, Standing, found_or_find};
 use spindle_fabric::{MemberBell, MeshError, RegionError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -244,7 +244,8 @@ impl<'a> Candidate<'a> {
         self.see_myself(&crew);
         // That of the last attempt has the data directory.
         self.bootstrap = None;
-        crew.set_bootstrap(self.begin_bootstrap(id, crew.now())?);
+        let bootstrap = self.begin_bootstrap(crew.roster().as_process(), crew.now())?;
+        crew.set_bootstrap(bootstrap);
         let seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
         let Sought::View(view) = self.seek(&mut crew, seek)? else {
             // Until it is let in it has no part in founding another group.
@@ -268,9 +269,9 @@ impl<'a> Candidate<'a> {
     }
 
     /// What decides whether a group is founded between hosts.
-    fn begin_bootstrap(&self, me: MemberId, now: Time) -> Result<Bootstrapping, JoinError> {
+    fn begin_bootstrap(&self, me: Process, now: Time) -> Result<Bootstrapping, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
-        let random = [random_word()?, random_word()?, random_word()?];
+        let random = [random_word()?, random_word()?];
         let (members, belongs, word) = (self.config.members, self.config.was_member_of, self.config.found);
         let terms = bootstrap::Terms { me, config: self.digest, members, random, dir, belongs, word };
         Ok(Bootstrapping::new(terms, now))
@@ -526,7 +527,7 @@ pub(crate) fn random_id() -> Result<MemberId, JoinError> {
     Ok(MemberId((random_word()? % VISITOR_IDS_FROM).max(1)))
 }
 
-fn random_word() -> Result<u64, JoinError> {
+pub(crate) fn random_word() -> Result<u64, JoinError> {
     let mut bytes = [0; 8];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| JoinError::Host(errno.into()))?;
     Ok(u64::from_le_bytes(bytes))

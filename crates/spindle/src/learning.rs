@@ -354,7 +354,7 @@ impl Learner {
             // The last member has left.
             return Err(JoinError::GroupGone);
         }
-        let is_in = next.rank_of(self.follower.me()).is_some();
+        let is_in = self.follower.joins_with(next.id);
         if !self.has_state {
             return if is_in { Err(self.is_too_early()) } else { Ok(None) };
         }

@@ -213,7 +213,7 @@ mod tests {
         let mine = Card { id: MemberId(1), host: 0, address: at("a"), rack: None };
         let book = Book::new(mine, Seeds::new(vec![], None, at("a")), true);
         let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
-        let mut roster = Roster::new(me, Some(book));
+        let mut roster = Roster::new(me, 1, Some(book));
         roster.set_incarnation(7);
         roster
     }
@@ -234,6 +234,7 @@ mod tests {
             from: MemberId(id),
             pid: 7,
             birth: Default::default(),
+            nonce: 3,
             config: 4,
             members: 1,
             observer: false,
@@ -307,6 +308,7 @@ mod tests {
             from: MemberId(6),
             pid: 8,
             birth,
+            nonce: 3,
             config: 4,
             members: 1,
             observer: false,

@@ -11,7 +11,7 @@ use super::{
     ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, Redials, Refusal, Request, Roster, admits,
 };
 use crate::engine::{Engine, State};
-use crate::ids::{MemberId, Rank, Time, ViewId};
+use crate::ids::{MemberId, Process, Rank, Time, ViewId};
 use crate::layout::membership;
 use crate::limits;
 use crate::table::Rows;
@@ -232,7 +232,10 @@ impl Member {
         if self.view.members.len() >= limits::MEMBERS_MAX {
             return roster.post(id, Letter::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
         }
-        self.joins.ask(id, now);
+        let process = roster.asker(id);
+        if self.joins.ask(process, now) {
+            self.admit(process, roster);
+        }
         self.wait(id, roster);
     }
 
@@ -336,8 +339,8 @@ impl Member {
         let Some(rank) = self.rank_of(id) else { return };
         if self.next.is_none() {
             // The view ends anyway.
-            for id in self.joins.all() {
-                self.admit(id, roster);
+            for process in self.joins.all() {
+                self.admit(process, roster);
             }
         }
         if self.absent.contains(&id) && !self.never_began(id, roster) {
@@ -357,11 +360,11 @@ impl Member {
         }
     }
 
-    /// Asks for a view with `id`. The death of a process on another host can't be proven here, so it has to begin a view before it votes.
-    fn admit<W>(&mut self, id: MemberId, roster: &Roster<W>) {
-        match roster.is_far(id) {
-            true => self.engine.admit_nonvoter(id),
-            false => self.engine.admit(id),
+    /// Asks for a view with `process`. The death of one on another host can't be proven here, so it has to begin a view before it votes.
+    fn admit<W>(&mut self, process: Process, roster: &Roster<W>) {
+        match roster.is_far(process.id) {
+            true => self.engine.admit_nonvoter(process),
+            false => self.engine.admit(process),
         };
     }
 
@@ -390,8 +393,8 @@ impl Member {
             let expected = self.joins.expected(now);
             // None waits for the dead.
             roster.probe(expected);
-            for id in self.joins.due(now) {
-                self.admit(id, roster);
+            for process in self.joins.due(now) {
+                self.admit(process, roster);
             }
         }
     }
@@ -511,9 +514,9 @@ impl Member {
     /// The view has ended here. Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left.
     pub fn end_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<&mut Install> {
         debug_assert!(matches!(self.engine.state(), State::Ended));
-        let decided = self.engine.decision().map(|decision| decision.next.clone());
-        if let (Some(next), Some(words)) = (&decided, self.engine.decided()) {
-            roster.note_decision(next.id, words.to_vec());
+        if let (Some(decision), Some(words)) = (self.engine.decision(), self.engine.decided()) {
+            roster.note_decision(decision.next.id, words.to_vec());
+            roster.note_joined(decision.next.id, &decision.joined);
         }
         let engine = self.engine.successor()?;
         self.next = Some(Install::new(engine, self.terms.suspect_after, roster, false, now));
@@ -577,10 +580,10 @@ impl Member {
             self.leaving = Leaving::Wanted;
         }
         self.joins.begin(&self.view);
-        let admitted: Vec<MemberId> = self.joins.admitted().collect();
-        for id in admitted {
+        let admitted: Vec<Process> = self.joins.admitted().collect();
+        for process in admitted {
             // The old view's engine heard of it when this one had been made already.
-            self.admit(id, roster);
+            self.admit(process, roster);
         }
         self.evicting.retain(|id| self.view.members.contains(id));
         for rank in self.evicting.iter().filter_map(|id| self.view.rank_of(*id)) {

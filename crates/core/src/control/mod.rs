@@ -42,8 +42,7 @@ pub use address::{Address, AddressError, Place};
 pub use birth::Birth;
 pub use book::{Book, DialError};
 pub use bootstrap::{
-    Ballot, Bootstrap, Founding, Incarnation, Message, Need, Output, Process, Record, SeedList, SeedState, Setup, To,
-    Waiting,
+    Ballot, Bootstrap, Founding, Incarnation, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
 };
 pub use bootstrapping::{Act, Bootstrapping, Waits};
 pub use card::{Card, Purpose};

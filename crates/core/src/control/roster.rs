@@ -7,7 +7,7 @@ use super::{
     Address, Birth, Book, Card, Claim, DialError, Failure, Instance, Letter, Namesakes, PortAddress, Purpose, Refusal,
     Request, Told,
 };
-use crate::ids::{MemberId, Time, VISITOR_IDS_FROM, ViewId};
+use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM, ViewId};
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -204,6 +204,8 @@ pub struct Me {
 #[derive(Debug)]
 pub struct Roster<W> {
     me: Me,
+    /// The number of this process: no other with its id has it.
+    nonce: u32,
     /// `None`: all members are on this host.
     book: Option<Book>,
     incarnation: u128,
@@ -213,8 +215,10 @@ pub struct Roster<W> {
     begun: ViewId,
     /// The decision that led to the newest view, in words.
     decision: Option<(ViewId, Vec<u64>)>,
-    /// The members that were not in the view before, of the views that are known.
-    newcomers: BTreeMap<ViewId, BTreeSet<MemberId>>,
+    /// The processes that were not in the view before, of the views that are known; 0: the number is not known here.
+    newcomers: BTreeMap<ViewId, BTreeMap<MemberId, u32>>,
+    /// The numbers of the processes that have asked to be let in last with their ids.
+    nonces: BTreeMap<MemberId, u32>,
     pids: BTreeMap<MemberId, u32>,
     instances: BTreeMap<MemberId, Instance>,
     /// What tells processes of this host from others with their numbers.
@@ -251,19 +255,21 @@ pub struct Roster<W> {
 }
 
 impl<W> Roster<W> {
-    /// That of a process which has met no other.
-    pub fn new(me: Me, book: Option<Book>) -> Roster<W> {
-        let (parts, newcomers, pids, instances, births, watched, dead, stopped) = Default::default();
+    /// That of a process which has met no other, and has drawn this `nonce`, which is not 0.
+    pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
+        let (parts, newcomers, nonces, pids, instances, births, watched, dead, stopped) = Default::default();
         let (since, ended, failures, streamed, asked, told_by, decision) = Default::default();
         let (members, observers, deaf, namesakes, orders) = Default::default();
         Roster {
             me,
+            nonce,
             book,
             incarnation: 0,
             parts,
             begun: ViewId(0),
             decision,
             newcomers,
+            nonces,
             pids,
             instances,
             births,
@@ -583,7 +589,7 @@ impl<W> Roster<W> {
         let (asks, has_card) = (matches!(letter, Letter::Ask { .. }), sender.is_some());
         let namesake = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
         match letter {
-            Letter::Ask { from, pid, birth, config, members, observer, address, rack, seeds } => {
+            Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds } => {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let namesake = namesake.or_else(|| self.hear_from(near?, true, now));
@@ -591,6 +597,7 @@ impl<W> Roster<W> {
                 let instance = far.map_or(Instance::Near(pid), Instance::Far);
                 if namesake.is_none() {
                     self.note_asking(from, pid, birth, instance);
+                    self.nonces.insert(from, nonce);
                 }
                 self.news.push(News::Asks(Asks {
                     id: from,
@@ -661,10 +668,10 @@ impl<W> Roster<W> {
             }
         }
         if is_mine {
-            if newcomers.contains(&self.me.id) {
+            if newcomers.iter().any(|process| process.id == self.me.id) {
                 self.hear_of_observers(&view, observers);
             }
-            self.newcomers.insert(view.id, newcomers.into_iter().collect());
+            self.note_joined(view.id, &newcomers);
             // The numbers of processes on another host mean nothing here.
             let processes = if is_near { processes } else { Vec::new() };
             for (id, pid, birth) in processes.into_iter().filter(|(id, ..)| view.members.contains(id)) {
@@ -672,7 +679,37 @@ impl<W> Roster<W> {
                 self.watch(id);
             }
         }
-        self.news.push(News::View { incarnation, view, decision });
+        // A process with this one's id, before it, may have taken part in the view already.
+        let is_anothers = view.members.contains(&self.me.id) && !self.members.contains(&self.me.id);
+        if !is_anothers || newcomers.contains(&self.as_process()) {
+            self.news.push(News::View { incarnation, view, decision });
+        }
+    }
+
+    /// This process.
+    pub fn as_process(&self) -> Process {
+        Process { id: self.me.id, nonce: self.nonce }
+    }
+
+    /// The process that asked last to be let in with this id; with the number 0 if none did.
+    pub fn asker(&self, id: MemberId) -> Process {
+        Process { id, nonce: self.nonces.get(&id).copied().unwrap_or(0) }
+    }
+
+    /// Notes the processes that join with `view`.
+    pub fn note_joined(&mut self, view: ViewId, joined: &[Process]) {
+        let known = self.newcomers.entry(view).or_default();
+        for Process { id, nonce } in joined.iter().copied() {
+            let known = known.entry(id).or_insert(nonce);
+            if nonce != 0 {
+                *known = nonce;
+            }
+        }
+    }
+
+    /// Whether this process, and no other with its id, joins with the decided `view`.
+    pub fn joins_with(&self, view: ViewId) -> bool {
+        self.newcomers.get(&view).and_then(|joined| joined.get(&self.me.id)) == Some(&self.nonce)
     }
 
     /// A process of this host has handed over its memory for a view. Returns whether it was taken: the driver then watches the process by the descriptor
@@ -886,9 +923,11 @@ impl<W> Roster<W> {
 
     /// The next view is being prepared, of these members.
     pub fn expect(&mut self, view: &View) {
-        let members = &self.members;
-        let newcomers = || view.members.iter().copied().filter(|id| !members.contains(id)).collect();
-        self.newcomers.entry(view.id).or_insert_with(newcomers);
+        if !self.newcomers.contains_key(&view.id) {
+            let joined = view.members.iter().filter(|id| !self.members.contains(id)).map(|id| self.asker(*id));
+            let joined: Vec<Process> = joined.collect();
+            self.note_joined(view.id, &joined);
+        }
         self.members.extend(&view.members);
     }
 
@@ -898,7 +937,8 @@ impl<W> Roster<W> {
         if to.peek().is_none() {
             return;
         }
-        let newcomers = self.newcomers.get(&view.id).into_iter().flatten().copied().collect();
+        let newcomers = self.newcomers.get(&view.id).into_iter().flatten();
+        let newcomers = newcomers.map(|(id, nonce)| Process { id: *id, nonce: *nonce }).collect();
         let cards = self.book.as_ref().map(Book::cards).unwrap_or_default();
         let observers = self.observers.iter().filter(|id| !view.members.contains(id));
         let observers = observers.map(|id| (*id, self.pid(*id))).collect();
@@ -993,8 +1033,8 @@ impl<W> Roster<W> {
         let seeds = self.book.as_mut().and_then(|book| book.make_claim(now));
         let card = self.book.as_ref().map(Book::card);
         let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
-        let Me { id: from, pid, birth } = self.me;
-        Letter::Ask { from, pid, birth, config, members, observer, address, rack, seeds }
+        let (Me { id: from, pid, birth }, nonce) = (self.me, self.nonce);
+        Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds }
     }
 
     /// What a namesake that asks to be let in is told: no, if the process that has its id lives beyond doubt, as what that has `done` shows, or how
@@ -1033,6 +1073,7 @@ impl<W> Roster<W> {
         }
         self.pids.retain(|id, _| wanted.contains(id));
         self.instances.retain(|id, _| wanted.contains(id));
+        self.nonces.retain(|id, _| wanted.contains(id));
         self.births.retain(|id, _| wanted.contains(id));
         self.dead.retain(|id| wanted.contains(id));
         self.orders.push_back(Order::Retain(wanted));
@@ -1074,7 +1115,7 @@ impl<W> Roster<W> {
 
     /// Whether `id` was not in the view before `view`.
     pub fn is_new(&self, view: ViewId, id: MemberId) -> bool {
-        self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains(&id))
+        self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains_key(&id))
     }
 
     /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
@@ -1092,7 +1133,7 @@ impl<W> Roster<W> {
 
     /// Whether `id` never begins `view`, which it is in. It was in the one before, which says that this is the process of that id that has said so.
     pub fn never_begins(&self, view: ViewId, id: MemberId) -> bool {
-        let was_there = self.newcomers.get(&view).is_some_and(|newcomers| !newcomers.contains(&id));
+        let was_there = self.newcomers.get(&view).is_some_and(|newcomers| !newcomers.contains_key(&id));
         was_there && self.stopped.get(&id).is_some_and(|last| last.0 + 1 == view.0)
     }
 
@@ -1115,7 +1156,7 @@ mod tests {
     /// Ids of visitors are given out again.
     #[test]
     fn the_successor_of_a_visitor_that_has_ended_is_answered() {
-        let mut roster: Roster<()> = Roster::new(me(1), None);
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         let visitor = MemberId(VISITOR_IDS_FROM + 1);
         roster.add_observer(visitor);
         roster.watched_ended(visitor);
@@ -1126,7 +1167,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_view_that_has_begun_come_too_late_and_stop_no_others() {
-        let mut roster = Roster::new(me(1), None);
+        let mut roster = Roster::new(me(1), 1, None);
         roster.set_incarnation(7);
         let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
         let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
@@ -1143,5 +1184,30 @@ mod tests {
         }
         assert!(!roster.handed_over(7, ViewId(newest + 2), me(2), ()), "too far ahead");
         assert!(!roster.handed_over(8, ViewId(10), me(3), ()), "of another group");
+    }
+
+    /// Whether process 3, with this nonce, may take part in a view that it is told of in which this process joined.
+    fn may_take_part(joined: Process, is_newcomer: bool) -> bool {
+        let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
+        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let newcomers = if is_newcomer { alloc::vec![joined] } else { Vec::new() };
+        let (decision, observers, processes, cards) = Default::default();
+        let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards }.encode();
+        let mut roster: Roster<()> = Roster::new(me(3), 33, None);
+        let letter = Letter::View { incarnation: 7, view: ViewId(9), from: MemberId(1), bytes: told.len() as u64 };
+        roster.hear(letter, None, &told, Time(0));
+        let is_told = roster.take_news().iter().any(|news| matches!(news, News::View { .. }));
+        assert_eq!(is_told, roster.joins_with(ViewId(9)));
+        is_told
+    }
+
+    /// The process before it may have begun the view, and have promised something in it, before it died.
+    #[test]
+    fn a_process_has_no_part_in_a_view_that_admits_another_with_its_id() {
+        let process = |nonce| Process { id: MemberId(3), nonce };
+        assert!(may_take_part(process(33), true));
+        assert!(!may_take_part(process(34), true), "another process was admitted");
+        assert!(!may_take_part(process(0), true), "the teller does not know which process was admitted");
+        assert!(!may_take_part(process(33), false), "it was admitted to an earlier view");
     }
 }

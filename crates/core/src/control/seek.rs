@@ -246,7 +246,7 @@ mod tests {
         let mine = Card { id: MemberId(1), host: 0, address: address.clone(), rack: None };
         let book = Book::new(mine, Seeds::new(vec![], None, address), true);
         let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
-        let mut roster: Roster<()> = Roster::new(me, Some(book));
+        let mut roster: Roster<()> = Roster::new(me, 1, Some(book));
         Seek::afar(Wants { digest: 9, members: 2, learns }, 8).step(vec![heard], &mut roster, Time(0))
     }
 

@@ -4,11 +4,11 @@ use super::ranks::bit;
 use super::{Deadlines, Membership, Poll};
 use super::{read, read_value, slot_bytes};
 use crate::cursor::ROUNDS_MAX;
-use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
 use crate::layout::membership;
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Trims, Wishes};
+use crate::proposal::{self, Trims, Value, Wishes};
 use crate::table::Table;
 use alloc::vec::Vec;
 
@@ -229,15 +229,18 @@ impl<T: Table> Choice<'_, T> {
         let view = self.poll.view;
         let Wishes { joins, nonvoters, changes } = wishes;
         let room = limits::MEMBERS_MAX - staying.len();
-        let joins: Vec<MemberId> = joins.into_iter().filter(|id| !view.members.contains(id)).take(room).collect();
+        let is_new = |process: &Process| !view.members.contains(&process.id);
+        let joins: Vec<Process> = joins.into_iter().filter(is_new).take(room).collect();
+        let ids: Vec<MemberId> = joins.iter().map(|process| process.id).collect();
         let (mut joining, mut changing) = (joins.len(), changes.len());
         loop {
-            let mut next = view.next(|rank| staying.contains(&rank), &joins[..joining], &changes[..changing]);
+            let mut next = view.next(|rank| staying.contains(&rank), &ids[..joining], &changes[..changing]);
             // All who stay have begun this view, so they vote. If none stays, the joiners have to.
             if !staying.is_empty() {
-                next.set_nonvoters(|id| joins[..joining].contains(&id) && nonvoters.contains(&id));
+                next.set_nonvoters(|id| ids[..joining].contains(&id) && nonvoters.contains(&id));
             }
-            let words = proposal::encode(self.ballot.encode(0), &next, trims);
+            let value = Value { next, joined: joins[..joining].to_vec(), trims: trims.clone() };
+            let words = proposal::encode(self.ballot.encode(0), &value);
             if words.len() as u64 * 8 <= slot_bytes(self.poll.layout, self.member.me) {
                 return words;
             }
@@ -249,7 +252,7 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// What these members wish, each wish once. Of changes that contradict each other the one of the lowest rank counts.
+    /// What these members wish, each wish once. Of processes with one id, and of changes that contradict each other, the one of the lowest rank counts.
     fn all_wishes(&self, of: &[Rank]) -> Wishes {
         let mut all = Wishes::default();
         for rank in of {
@@ -258,7 +261,7 @@ impl<T: Table> Choice<'_, T> {
                 continue;
             };
             for join in wishes.joins {
-                if !all.joins.contains(&join) {
+                if all.joins.iter().all(|known| known.id != join.id) {
                     all.joins.push(join);
                 }
             }

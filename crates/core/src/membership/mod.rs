@@ -18,11 +18,11 @@ pub use ballot::Ballot;
 
 use crate::cursor::places;
 use crate::fault::Fault;
-use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::ids::{Process, Rank, SubgroupId, Time};
 use crate::layout::{Layout, Place, entry, membership};
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Trims, Wishes};
+use crate::proposal::{self, Trims, Value, Wishes};
 use crate::table::{Rows, Table};
 use crate::view::{Change, Order, View};
 use alloc::vec::Vec;
@@ -42,6 +42,8 @@ pub struct Decision {
     pub ballot: Ballot,
     /// The view that follows.
     pub next: View,
+    /// The processes that join with it, in its order. Another process with the id of one of them has no part in the view.
+    pub joined: Vec<Process>,
     /// What is still delivered in the old one.
     pub trims: Trims,
 }
@@ -244,8 +246,14 @@ impl Membership {
         self.closing |= self.opinions.died(member);
     }
 
-    pub(crate) fn admit(&mut self, view: &View, joiner: MemberId, votes: bool) -> bool {
-        let known = view.members.contains(&joiner) || self.wishes.joins.contains(&joiner);
+    /// Wishes for `joiner`, instead of any other process with its id.
+    pub(crate) fn admit(&mut self, view: &View, joiner: Process, votes: bool) -> bool {
+        let known = view.members.contains(&joiner.id) || self.wishes.joins.contains(&joiner);
+        if !known && let Some(other) = self.wishes.joins.iter_mut().find(|other| other.id == joiner.id) {
+            *other = joiner;
+            self.teller.admitting(joiner.id, votes);
+            return true;
+        }
         // In a full view it would be carried from view to view, each of which ends for it.
         let full = view.members.len() == limits::MEMBERS_MAX || self.wishes.joins.len() == limits::JOINS_MAX;
         if known || full {
@@ -253,9 +261,9 @@ impl Membership {
         }
         self.wishes.joins.push(joiner);
         if !votes {
-            self.wishes.nonvoters.push(joiner);
+            self.wishes.nonvoters.push(joiner.id);
         }
-        self.teller.admitting(joiner, votes);
+        self.teller.admitting(joiner.id, votes);
         self.closing = true;
         true
     }
@@ -727,13 +735,13 @@ impl Membership {
         layout: &Layout,
         table: &mut T,
     ) -> bool {
-        let Some((next, trims)) = proposal::decode(&words, view) else { return false };
+        let Some(Value { next, joined, trims }) = proposal::decode(&words, view) else { return false };
         let slot = self.slot;
         self.write_slot(&words, layout, table);
         self.write(membership::DECIDED, &[ballot.encode(slot)], table);
         self.blocked = false;
         self.decided = words;
-        let decision = Decision { ballot, next, trims };
+        let decision = Decision { ballot, next, joined, trims };
         self.evicted |= self.is_left_out(&decision, view, layout, table) && !planted!(EvictedGoesOn);
         self.tell_decision(&decision, view, table);
         self.decision = Some(decision);
@@ -790,8 +798,8 @@ pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> 
     // A row that says so and holds nothing of it hides no other's.
     view.ranks().find_map(|rank| {
         let (ballot, words) = read_value(rank, membership::DECIDED, layout, rows)?;
-        let (next, trims) = proposal::decode(&words, view)?;
-        Some(Decision { ballot, next, trims })
+        let Value { next, joined, trims } = proposal::decode(&words, view)?;
+        Some(Decision { ballot, next, joined, trims })
     })
 }
 

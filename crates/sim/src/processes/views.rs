@@ -7,8 +7,8 @@ use super::rows::{Board, Places, Post};
 use super::world::{Broken, Checked, Event, World};
 use crate::Violation;
 use spindle_core::control::{
-    Address, Book, Bootstrapping, Card, Found, Heard, INSTALL_LOOK, Install, Letter, Me, Member, News,
-    Process as Founder, Refusal, Request, Roster, Seeds, Seek, Setup, Terms, Wants,
+    Address, Book, Bootstrapping, Card, Found, Heard, INSTALL_LOOK, Install, Letter, Me, Member, News, Refusal,
+    Request, Roster, Seeds, Seek, Setup, Terms, Wants,
 };
 use spindle_core::layout::membership;
 use spindle_core::ring::Kind;
@@ -118,7 +118,7 @@ impl World<'_> {
             is_alive: true,
             paused_until: 0,
             started: self.now,
-            roster: Roster::new(me, book),
+            roster: Roster::new(me, 1 + number as u32, book),
             boot: None,
             phase: Phase::Seeks(seek),
             mailbox,
@@ -159,7 +159,7 @@ impl World<'_> {
         let mut record = if durable { self.places[process.place].disk.clone() } else { Default::default() };
         record.belongs = belongs.or(record.belongs);
         let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
-        let me = Founder { id: process.me.id, nonce: process.number as u32 };
+        let me = process.roster.as_process();
         let setup = Setup { me, members: self.scene.members, random, durable, record };
         Bootstrapping::new(setup, DIGEST, false, Time(self.now))
     }
