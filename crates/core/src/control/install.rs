@@ -116,7 +116,7 @@ impl Install {
         if now.since(self.looked) >= INSTALL_LOOK {
             self.looked = now;
             // A member that has not come may end before its memory is here.
-            roster.seek(&missing);
+            roster.seek(&missing, now);
             // Streams may have failed.
             roster.connect(&self.view);
         }

@@ -4,8 +4,8 @@
 //! what they have handed over for views to come. A driver passes it what arrives, and carries out its [orders](Order). `W` is the driver's
 //! handle of a member's row: its memory, or a stream.
 use super::{
-    Address, Birth, Book, Card, Claim, DialError, Failure, Instance, Letter, Namesakes, PortAddress, Purpose, Refusal,
-    Request, Told,
+    ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, Instance, Letter, Namesakes, PortAddress,
+    Purpose, Refusal, Request, Told,
 };
 use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM, ViewId};
 use crate::view::View;
@@ -232,6 +232,8 @@ pub struct Roster<W> {
     takes_part: bool,
     /// The member that was asked last for the processes of others.
     told_by: Option<MemberId>,
+    /// The member on another host that was asked last where others are, and when.
+    placed_by: Option<(MemberId, Time)>,
     /// The members of the view that has begun, and of the one that is being prepared.
     members: BTreeSet<MemberId>,
     /// Ways of views that have begun here, or are over, and the failures of dials that were to make such.
@@ -258,7 +260,7 @@ impl<W> Roster<W> {
     /// That of a process which has met no other, and has drawn this `nonce`, which is not 0.
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
         let (parts, newcomers, nonces, pids, instances, births, watched, dead, stopped) = Default::default();
-        let (since, ended, failures, streamed, asked, told_by, decision) = Default::default();
+        let (since, ended, failures, streamed, asked, told_by, placed_by, decision) = Default::default();
         let (members, observers, deaf, namesakes, orders) = Default::default();
         Roster {
             me,
@@ -278,6 +280,7 @@ impl<W> Roster<W> {
             asked,
             takes_part: false,
             told_by,
+            placed_by,
             members,
             arrivals: Vec::new(),
             failures,
@@ -1087,19 +1090,36 @@ impl<W> Roster<W> {
         self.ended.retain(|id, watched| since.get(id).is_some_and(|since| *watched >= *since));
     }
 
-    /// Finds the processes of those of these that are on this host, so that the kernel tells when they end: asks a member for them, each time
-    /// another one, if they are not known.
-    pub fn seek(&mut self, ids: &[MemberId]) {
+    /// Finds the processes of those of these that are on this host, so that the kernel tells when they end, and the places of those of which nothing is
+    /// known: asks a member for them, each time another one.
+    pub fn seek(&mut self, ids: &[MemberId], now: Time) {
         // An answer comes only if other members find this process.
         self.orders.push_back(Order::Restore);
         let is_sought = |id: &&MemberId| !self.watched.contains(id) && !self.dead.contains(id) && !self.is_far(**id);
         if !ids.iter().any(|id| is_sought(&id)) {
             return;
         }
+        if ids.iter().any(|id| self.may_be_elsewhere(*id)) {
+            self.seek_places(now);
+        }
         let may_know = |id: &&MemberId| **id != self.me.id && !self.dead.contains(id) && !self.is_far(**id);
         let next = self.members.iter().find(|id| Some(**id) > self.told_by && may_know(id));
         if let Some(asked) = next.or_else(|| self.members.iter().find(may_know)).copied() {
             self.told_by = Some(asked);
+            self.post(asked, Letter::Request { from: self.me.id, reply: 0, what: Request::View });
+        }
+    }
+
+    /// Asks a member on another host where all members are. One that is cut off from a newcomer has not heard that ask.
+    fn seek_places(&mut self, now: Time) {
+        if self.placed_by.is_some_and(|(_, at)| now.since(at) < ASK_EVERY) {
+            return;
+        }
+        let last = self.placed_by.map(|(id, _)| id);
+        let mut far = self.members.iter().copied().filter(|id| self.is_far(*id));
+        let first = far.clone().next();
+        if let Some(asked) = far.find(|id| Some(*id) > last).or(first) {
+            self.placed_by = Some((asked, now));
             self.post(asked, Letter::Request { from: self.me.id, reply: 0, what: Request::View });
         }
     }

@@ -65,7 +65,12 @@ impl World<'_> {
         self.places[place].process = Some(number);
         self.places[place].last_id = Some(id);
         self.hosts[host].living.insert(number);
-        let port = if is_seed { 7411 } else { 8000 + number };
+        let port = match (is_seed, is_unreachable) {
+            (true, _) => 7411,
+            // Whoever advertises a wrong address does so again.
+            (false, true) => 7412,
+            (false, false) => 8000 + number,
+        };
         let address: Address = format!("10.0.{host}.{}:{port}", place + 1).parse().expect("an address");
         self.listeners.insert(address.clone(), (host, Some(number)));
         if is_unreachable {
