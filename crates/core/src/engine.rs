@@ -242,6 +242,12 @@ impl Engine {
         self.membership.admit(&self.view, joiner, false)
     }
 
+    /// Takes an admission back that was asked for: the joiner has ended, or does not wait any more. The next view may have it nevertheless, and later
+    /// ones are not asked for it.
+    pub fn withdraw(&mut self, joiner: MemberId) {
+        self.membership.withdraw(joiner);
+    }
+
     /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
     /// many are asked for. Of two members' changes that contradict each other, the one of the lower rank counts.
     pub fn wish(&mut self, change: Change) -> bool {

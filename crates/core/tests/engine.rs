@@ -1051,6 +1051,29 @@ fn a_decision_that_comes_in_words_ends_the_view() {
     assert_eq!(*group.engines[2].state(), State::Ended);
 }
 
+/// Track record: a joiner that died while the view changed was admitted to the view after the next, whose members had forgotten its death.
+#[test]
+fn an_admission_that_is_taken_back_is_not_carried_to_the_next_view() {
+    for withdraws in [false, true] {
+        let mut group = silent(3);
+        group.engines[2].leave();
+        while !group.engines[0].is_wedged() {
+            (0..3).for_each(|member| _ = group.poll(member));
+        }
+        // Too late for the view that is being agreed on.
+        assert!(group.engines[0].admit(MemberId(99)) && group.engines[0].admit_nonvoter(MemberId(98)));
+        if withdraws {
+            group.engines[0].withdraw(MemberId(99));
+            group.engines[0].withdraw(MemberId(98));
+        }
+        group.settle();
+        let mut next = Group::of(group.engines[..2].iter_mut().map(|engine| engine.successor().unwrap()).collect());
+        assert_eq!(next.engines[0].view().members.len(), 2);
+        next.settle();
+        assert_eq!(next.next_sizes(), [(!withdraws).then_some(4); 2]);
+    }
+}
+
 /// Track record: a joiner that could not be reached blocked a group of one for good.
 #[test]
 fn a_joiner_that_never_begins_blocks_no_group() {

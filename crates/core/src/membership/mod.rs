@@ -260,6 +260,12 @@ impl Membership {
         true
     }
 
+    /// Takes an admission back that was asked for. If it is in this member's row already it may be granted nevertheless.
+    pub(crate) fn withdraw(&mut self, joiner: MemberId) {
+        self.wishes.joins.retain(|id| *id != joiner);
+        self.wishes.nonvoters.retain(|id| *id != joiner);
+    }
+
     pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
         // One that fits no proposal would be wished for without end.
         let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };

@@ -303,10 +303,15 @@ impl World<'_> {
         let row = made.row;
         let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         install.show_life(|at, word| self.store.row_mut(row).set(at, word));
+        let mut is_over = false;
         for one in &news {
-            install.attend(one, DIGEST, &mut process.roster);
+            is_over |= install.attend(one, DIGEST, &mut process.roster);
         }
         self.carry_out(process)?;
+        if is_over {
+            self.note(|| format!("process {}: the group has continued without it", process.number));
+            return self.go_away(process);
+        }
         let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         let has_sent_all = !process.outbox.iter().any(|(to, _)| install.view().members.contains(to));
         if !install.look(&mut process.roster, has_sent_all, |_| false, now) {
