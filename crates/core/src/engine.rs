@@ -217,7 +217,7 @@ impl Engine {
         self.report(member, Certainty::Trusted);
     }
 
-    /// Asks for a next view without `member`, which may be alive.
+    /// Asks for a next view without `member`, which may be alive. It is left out before any other member, unless no other would stay.
     pub fn evict(&mut self, member: Rank) {
         self.report(member, Certainty::Evicted);
     }

@@ -653,6 +653,8 @@ impl World<'_> {
         let gone: Vec<MemberId> = old.members.iter().copied().filter(|id| !next.members.contains(id)).collect();
         for id in gone {
             self.check_eviction(id)?;
+            // The next process with this id has no excuse.
+            self.excused.remove(&id);
         }
         Ok(())
     }
