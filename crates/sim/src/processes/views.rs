@@ -197,7 +197,11 @@ impl World<'_> {
             Some(found) => Some(found),
             None => seek.step(news, &mut process.roster, now),
         };
-        let found = found.or_else(|| process.boot.as_mut()?.take_begun().map(Found::from));
+        let found = found.or_else(|| {
+            let begun = process.boot.as_mut()?.take_begun()?;
+            process.roster.hear_of_founders(&begun.members);
+            Some(begun.into())
+        });
         process.is_told |= !seek.take_heard().is_empty();
         self.carry_out(process)?;
         match found {
