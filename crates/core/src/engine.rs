@@ -7,7 +7,7 @@ use crate::ablation::Ablation;
 use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
-use crate::ids::{Process, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
 use crate::layout::{Layout, membership};
 use crate::membership::{Ballot, Decision, Membership};
 use crate::planted::planted;
@@ -217,7 +217,7 @@ impl Engine {
         self.report(member, Certainty::Trusted);
     }
 
-    /// Asks for a next view without `member`, which may be alive.
+    /// Asks for a next view without `member`, which may be alive. It is left out before any other member, unless no other would stay.
     pub fn evict(&mut self, member: Rank) {
         self.report(member, Certainty::Evicted);
     }
@@ -240,6 +240,12 @@ impl Engine {
     pub fn admit_nonvoter(&mut self, joiner: Process) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner, false)
+    }
+
+    /// Takes an admission back that was asked for: the joiner has ended, or does not wait any more. The next view may have it nevertheless, and later
+    /// ones are not asked for it.
+    pub fn withdraw(&mut self, joiner: MemberId) {
+        self.membership.withdraw(joiner);
     }
 
     /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too

@@ -474,7 +474,9 @@ impl Crew {
 
     /// The group that this process is to begin, if it has just been founded.
     pub(crate) fn take_begun(&mut self) -> Option<Founding> {
-        self.bootstrap.as_mut()?.take_begun()
+        let begun = self.bootstrap.as_mut()?.take_begun()?;
+        self.roster.hear_of_founders(&begun.members);
+        Some(begun)
     }
 
     /// Sends what can be sent now.

@@ -233,7 +233,7 @@ impl Learner {
                 break;
             }
             crew.wait(PAUSE_LEARNING);
-            first.attend(&mut crew, self.terms.digest);
+            first.attend(&mut crew, self.terms.digest)?;
         }
         Ok(Admitted { first, crew })
     }

@@ -110,6 +110,17 @@ impl Book {
         }
     }
 
+    /// The address of `id` is that of a process before it.
+    pub(super) fn forget(&mut self, id: MemberId) {
+        self.cards.remove(&id);
+        self.asking.remove(&id);
+    }
+
+    /// Where the process with this id is, as far as is known.
+    pub(super) fn address_of(&self, id: MemberId) -> Option<&Address> {
+        self.cards.get(&id).map(|card| &card.address)
+    }
+
     /// Whether nothing is known of where `id` is.
     pub(super) fn is_unknown(&self, id: MemberId) -> bool {
         !self.cards.contains_key(&id)

@@ -184,12 +184,12 @@ impl Member {
     pub fn hear<W>(&mut self, news: News, rows: &impl Rows, roster: &mut Roster<W>, now: Time) -> Option<Heard> {
         match news {
             News::Died(id) => {
-                self.joins.forget(id);
+                self.forget_joiner(id);
                 self.died(id, roster);
             }
             // A member's streams tell what has become of it.
             News::Lost(id) if self.rank_of(id).is_none() => {
-                self.joins.forget(id);
+                self.forget_joiner(id);
                 roster.forget_observer(id);
             }
             News::Lost(_) => {}
@@ -247,6 +247,16 @@ impl Member {
         self.wait(id, roster);
     }
 
+    /// A process does not wait to be let in any more. Views that would be asked to admit it later would wait for it, and this member would have
+    /// forgotten by then that it is dead.
+    fn forget_joiner(&mut self, id: MemberId) {
+        self.joins.forget(id);
+        self.engine.withdraw(id);
+        if let Some(next) = &mut self.next {
+            next.engine_mut().withdraw(id);
+        }
+    }
+
     fn let_follow<W>(&mut self, id: MemberId, roster: &mut Roster<W>, now: Time) {
         if roster.add_observer(id) {
             self.joins.expect(id, now);
@@ -288,7 +298,7 @@ impl Member {
             }
             Request::State => return Some(Heard::State(from)),
             Request::Forget => {
-                self.joins.forget(from);
+                self.forget_joiner(from);
                 roster.forget_observer(from);
                 return None;
             }

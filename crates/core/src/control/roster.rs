@@ -226,6 +226,8 @@ pub struct Roster<W> {
     watched: BTreeSet<MemberId>,
     /// Members that write nothing any more: by the kernel's word, or by their own if they never took part.
     dead: BTreeSet<MemberId>,
+    /// By which numbers the processes whose addresses are known take part in founding the group, as far as they have said so.
+    founders: BTreeMap<MemberId, u32>,
     /// Members that this process has asked to be let in.
     asked: BTreeSet<MemberId>,
     /// Whether it has begun a view with itself in it.
@@ -277,6 +279,7 @@ impl<W> Roster<W> {
             births,
             watched,
             dead,
+            founders: BTreeMap::new(),
             asked,
             takes_part: false,
             told_by,
@@ -537,10 +540,27 @@ impl<W> Roster<W> {
         self.failures.extend(begun.map(|(view, id)| (view, id, failure)));
     }
 
+    /// The group is founded by these processes. Where a process is that had the id of one of them before is forgotten: this process would dial it for
+    /// as long as the first view lasts, and take the founder for another process. Others tell where the founder is.
+    pub fn hear_of_founders(&mut self, founders: &[Process]) {
+        let founders = founders.iter().filter(|of| of.id != self.me.id);
+        for Process { id, .. } in
+            founders.filter(|of| self.founders.get(&of.id).is_some_and(|known| *known != of.nonce))
+        {
+            if let Some(book) = &mut self.book {
+                book.forget(*id);
+            }
+            self.instances.remove(id);
+        }
+    }
+
     /// Notes where a process is.
     fn learn(&mut self, card: Card) {
         let Some(book) = &mut self.book else { return };
         let (id, was_far) = (card.id, book.is_far(card.id));
+        if book.address_of(id).is_some_and(|known| *known != card.address) {
+            self.founders.remove(&id);
+        }
         book.learn(card);
         if !was_far && book.is_far(id) {
             // What was written to it went to this host.
@@ -615,6 +635,9 @@ impl<W> Roster<W> {
             }
             // A namesake is not the process that is known by this id.
             Letter::Founding { from, nonce, config, words } if namesake.is_none() => {
+                if !self.takes_part {
+                    self.founders.insert(from, nonce);
+                }
                 self.news.push(News::Founding { from, nonce, config, words });
             }
             Letter::Refused { why } => self.news.push(News::Refused(why)),
@@ -1061,6 +1084,7 @@ impl<W> Roster<W> {
         self.newcomers.retain(|id, _| *id >= view.id);
         self.stopped.retain(|_, last| last.0 + 1 >= view.id.0);
         self.takes_part |= view.members.contains(&self.me.id);
+        self.founders.clear();
         let parts = self.parts.keys().map(|(_, from)| *from);
         let wanted: BTreeSet<MemberId> = view.members.iter().copied().chain(self.observers.iter().copied()).collect();
         let wanted: BTreeSet<MemberId> = wanted.into_iter().chain(parts).collect();
@@ -1168,9 +1192,50 @@ impl<W> Roster<W> {
 mod tests {
     use super::*;
     use crate::view::View;
+    use alloc::string::ToString;
 
     fn me(id: u64) -> Me {
         Me { id: MemberId(id), pid: id as u32, birth: Birth::default() }
+    }
+
+    /// Track record: a founder that had been started again elsewhere, with its id, was dialled at its old address for as long as the first view
+    /// lasted, and counted as another process where it came itself.
+    #[test]
+    fn the_address_of_a_process_before_a_founder_is_forgotten() {
+        for (nonce, known) in [(1, true), (2, false)] {
+            let card = |id, name: &str| {
+                let address: Address = alloc::format!("{name}:1").parse().unwrap();
+                Card { id: MemberId(id), host: id.into(), address, rack: None }
+            };
+            let (mine, other) = (card(1, "a"), card(3, "b"));
+            let book = Book::new(mine.clone(), crate::control::Seeds::new(Vec::new(), None, mine.address), true);
+            let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
+            let letter = Letter::Founding { from: MemberId(3), nonce: 1, config: 0, words: Vec::new() };
+            roster.hear(letter, Some((other, 7)), &[], Time(0));
+            roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 9 }, Process { id: MemberId(3), nonce }]);
+            assert_eq!(roster.is_far(MemberId(3)), known, "founder {nonce}");
+            // Where it is, as another founder tells.
+            let view = View {
+                id: ViewId(1),
+                members: [1, 3].map(MemberId).to_vec(),
+                nonvoters: Vec::new(),
+                subgroups: Vec::new(),
+            };
+            roster.expect(&view);
+            let told = Told {
+                view,
+                decision: Vec::new(),
+                newcomers: Vec::new(),
+                observers: Vec::new(),
+                processes: Vec::new(),
+                cards: [card(3, "c")].to_vec(),
+            };
+            let bytes = told.encode();
+            let letter = Letter::View { incarnation: 5, view: ViewId(1), from: MemberId(2), bytes: bytes.len() as u64 };
+            roster.hear(letter, None, &bytes, Time(0));
+            let address = roster.book().unwrap().far(MemberId(3)).unwrap();
+            assert_eq!(address.to_string(), if known { "b:1" } else { "c:1" });
+        }
     }
 
     /// Ids of visitors are given out again.

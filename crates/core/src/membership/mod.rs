@@ -18,7 +18,7 @@ pub use ballot::Ballot;
 
 use crate::cursor::places;
 use crate::fault::Fault;
-use crate::ids::{Process, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
 use crate::layout::{Layout, Place, entry, membership};
 use crate::limits;
 use crate::planted::planted;
@@ -192,7 +192,8 @@ impl Membership {
         new
     }
 
-    /// Leaves `member` out of the next view, although it may be alive and well.
+    /// Takes in a request to leave `member` out of the next view, although it may be alive and well. The request is no suspicion: `member` promises
+    /// and consents like all others, and the leader leaves it out before it leaves out any member for bad links.
     pub(crate) fn evict(&mut self, member: Rank) {
         let new = self.opinions.evict(member);
         if new {
@@ -268,6 +269,12 @@ impl Membership {
         true
     }
 
+    /// Takes an admission back that was asked for. If it is in this member's row already it may be granted nevertheless.
+    pub(crate) fn withdraw(&mut self, joiner: MemberId) {
+        self.wishes.joins.retain(|process| process.id != joiner);
+        self.wishes.nonvoters.retain(|id| *id != joiner);
+    }
+
     pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
         // One that fits no proposal would be wished for without end.
         let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
@@ -325,7 +332,12 @@ impl Membership {
 
     /// The lowest voter that I don't suspect.
     pub(crate) fn leader(&self) -> Rank {
-        self.trusted_voters().next().unwrap_or(self.me)
+        self.candidates().next().unwrap_or(self.me)
+    }
+
+    /// The voters that may lead. A member that is to be evicted is passed over, because it may hang.
+    fn candidates(&self) -> impl Iterator<Item = Rank> {
+        self.trusted_voters().filter(|rank| !self.opinions.is_evicting(*rank))
     }
 
     fn trusted_voters(&self) -> impl Iterator<Item = Rank> {
@@ -334,8 +346,7 @@ impl Membership {
 
     /// Whether the voters that I hear are a quorum, those that are to be evicted included.
     fn hears_quorum(&self) -> bool {
-        let evicting = self.voters.iter().filter(|rank| self.opinions.is_evicting(**rank)).count();
-        self.is_quorum(self.trusted_voters().count() + evicting, self.dead_voters().count())
+        self.is_quorum(self.trusted_voters().count(), self.dead_voters().count())
     }
 
     fn is_voter(&self) -> bool {
@@ -658,7 +669,7 @@ impl Membership {
             return None;
         }
         let patience_ns = self.opinions.patience_ns();
-        let position = self.trusted_voters().position(|rank| rank == self.me)? as u64;
+        let position = self.candidates().position(|rank| rank == self.me)? as u64;
         let back_off_ns = match self.turns.outbid {
             0 => 0,
             outbid => ((patience_ns / BACK_OFF) << outbid.min(BACK_OFF_MAX)) * (1 + position),

@@ -226,8 +226,20 @@ fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault
         }),
         3 => add(0, Fault::Pause { place, ns }),
         4 => add(0, Fault::Leave { place, down_ns }),
-        // Evictions by request may block a view for ever: not drawn.
-        5 | 6 => add(0, Fault::Vanish { host }),
+        5 => {
+            let whom = (place + 1 + random.below(u64::from(places - 1)) as u32) % places;
+            let from = random.below(all + 1);
+            // Before a cut, in it, or when it has healed.
+            let after = random.below(2 * ns);
+            if from != 0 && from != all && random.one_in(2) {
+                add(0, Fault::Cut { from, to: all & !from, ns });
+                if random.one_in(2) {
+                    add(0, Fault::Cut { from: all & !from, to: from, ns });
+                }
+            }
+            add(after, Fault::Evict { by: place, whom });
+        }
+        6 => add(0, Fault::Vanish { host }),
         _ if hosts < 2 => {}
         7 => add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns }),
         8 => {

@@ -202,7 +202,11 @@ impl World<'_> {
             Some(found) => Some(found),
             None => seek.step(news, &mut process.roster, now),
         };
-        let found = found.or_else(|| process.boot.as_mut()?.take_begun().map(Found::from));
+        let found = found.or_else(|| {
+            let begun = process.boot.as_mut()?.take_begun()?;
+            process.roster.hear_of_founders(&begun.members);
+            Some(begun.into())
+        });
         process.is_told |= !seek.take_heard().is_empty();
         self.carry_out(process)?;
         match found {
@@ -308,10 +312,15 @@ impl World<'_> {
         let row = made.row;
         let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         install.show_life(|at, word| self.store.row_mut(row).set(at, word));
+        let mut is_over = false;
         for one in &news {
-            install.attend(one, DIGEST, &mut process.roster);
+            is_over |= install.attend(one, DIGEST, &mut process.roster);
         }
         self.carry_out(process)?;
+        if is_over {
+            self.note(|| format!("process {}: the group has continued without it", process.number));
+            return self.go_away(process);
+        }
         let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         let has_sent_all = !process.outbox.iter().any(|(to, _)| install.view().members.contains(to));
         if !install.look(&mut process.roster, has_sent_all, |_| false, now) {
@@ -653,6 +662,8 @@ impl World<'_> {
         let gone: Vec<MemberId> = old.members.iter().copied().filter(|id| !next.members.contains(id)).collect();
         for id in gone {
             self.check_eviction(id)?;
+            // The next process with this id has no excuse.
+            self.excused.remove(&id);
         }
         Ok(())
     }
