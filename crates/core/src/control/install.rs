@@ -264,6 +264,23 @@ mod tests {
         roster.take_news().pop().unwrap()
     }
 
+    /// A process of this host asks.
+    fn asks_beside(id: u64, roster: &mut Roster<()>) {
+        let ask = Letter::Ask {
+            from: MemberId(id),
+            pid: 8,
+            birth: Default::default(),
+            nonce: 3,
+            config: 4,
+            members: 1,
+            observer: false,
+            address: Some(at("near")),
+            rack: None,
+            seeds: None,
+        };
+        roster.hear(ask, None, &[], NOW);
+    }
+
     /// Whether a process that asks from `name` is told of the view.
     fn is_told(install: &Install, id: u64, name: &str, roster: &mut Roster<()>) -> bool {
         while roster.next_order().is_some() {}
@@ -320,6 +337,7 @@ mod tests {
     #[test]
     fn a_first_view_is_over_when_the_group_has_a_later_one() {
         let mut roster = roster();
+        asks_beside(2, &mut roster);
         asks(3, "c", 3, &mut roster);
         let after = Duration::from_secs(80);
         let mut install = install(view(5, &[1, 2, 3]), Some(after), &mut roster);
@@ -347,21 +365,7 @@ mod tests {
     #[test]
     fn nothing_is_handed_to_a_member_that_is_dead() {
         let mut roster = roster();
-        let near = Card { host: 0, ..far(6, "near") };
-        let birth = Default::default();
-        let ask = Letter::Ask {
-            from: MemberId(6),
-            pid: 8,
-            birth,
-            nonce: 3,
-            config: 4,
-            members: 1,
-            observer: false,
-            address: Some(near.address),
-            rack: None,
-            seeds: None,
-        };
-        roster.hear(ask, None, &[], NOW);
+        asks_beside(6, &mut roster);
         roster.watched_ended(MemberId(6));
         while roster.next_order().is_some() {}
         let mut install = install(view(1, &[1, 6]), None, &mut roster);
