@@ -7,7 +7,7 @@ use crate::ablation::Ablation;
 use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
-use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
 use crate::layout::{Layout, membership};
 use crate::membership::{Ballot, Decision, Membership};
 use crate::planted::planted;
@@ -217,7 +217,7 @@ impl Engine {
         self.report(member, Certainty::Trusted);
     }
 
-    /// Asks for a next view without `member`, which may be alive.
+    /// Asks for a next view without `member`, which may be alive. It is left out before any other member, unless no other would stay.
     pub fn evict(&mut self, member: Rank) {
         self.report(member, Certainty::Evicted);
     }
@@ -230,16 +230,22 @@ impl Engine {
 
     /// Asks for a next view in which `joiner` is a member, and a voter. False if it is one, or was asked for before, or too many were, or
     /// the view is full.
-    pub fn admit(&mut self, joiner: MemberId) -> bool {
+    pub fn admit(&mut self, joiner: Process) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner, true)
     }
 
     /// As [`admit`](Self::admit), for a joiner whose death no member could prove: it becomes a voter by a later view, once it has begun
     /// one. So a joiner that never begins blocks no group.
-    pub fn admit_nonvoter(&mut self, joiner: MemberId) -> bool {
+    pub fn admit_nonvoter(&mut self, joiner: Process) -> bool {
         self.last_worked = false;
         self.membership.admit(&self.view, joiner, false)
+    }
+
+    /// Takes an admission back that was asked for: the joiner has ended, or does not wait any more. The next view may have it nevertheless, and later
+    /// ones are not asked for it.
+    pub fn withdraw(&mut self, joiner: MemberId) {
+        self.membership.withdraw(joiner);
     }
 
     /// Asks for a next view with a `change` of its subgroups. False if it makes no sense in this view, or is the case already, or too
@@ -345,7 +351,7 @@ impl Engine {
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
         for joiner in wishes.joins {
-            next.membership.admit(&next.view, joiner, !wishes.nonvoters.contains(&joiner));
+            next.membership.admit(&next.view, joiner, !wishes.nonvoters.contains(&joiner.id));
         }
         for change in wishes.changes {
             if !self.view.has_settled(&change, &next.view) {

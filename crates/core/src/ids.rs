@@ -8,6 +8,15 @@ use core::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(pub u64);
 
+/// A process: a member id, and a number that no other process has, so that a restarted process is another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Process {
+    /// The id under which it takes part.
+    pub id: MemberId,
+    /// Drawn at random when the process starts.
+    pub nonce: u32,
+}
+
 /// A member's place in its view, from 0: the index of its row in the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank(pub u32);

@@ -52,6 +52,12 @@ pub mod membership {
     pub const UNSENT: u64 = 96;
     /// The first word of the bits that say whom the member suspects by what it has seen itself. A hint, which is taken back.
     pub const SUSPECTED: u64 = 128;
+
+    /// The first word of the bits that say which members this one is asked to evict, in a view of so many. It stands behind those of
+    /// [`SUSPECTED`]. A hint.
+    pub const fn evicting(members: usize) -> u64 {
+        SUSPECTED + 8 * members.div_ceil(64) as u64
+    }
 }
 
 /// Words of a subgroup's entry, by offset in the entry. All are counts: zero means "nothing yet".
@@ -153,8 +159,8 @@ impl RowLayout {
 
     fn new(view: &View, member: Rank, slot_words: u64) -> RowLayout {
         let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
-        let suspected = 8 * view.members.len().div_ceil(64) as u64;
-        let hints_end = membership::SUSPECTED + suspected;
+        let evicting = membership::evicting(view.members.len());
+        let hints_end = evicting + (evicting - membership::SUSPECTED);
         let mut at = hints_end.next_multiple_of(LINE_BYTES);
         for (id, spec) in view.subgroups_of(member) {
             let by_sender = at + LINE_BYTES;

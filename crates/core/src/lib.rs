@@ -44,7 +44,7 @@ pub use claims::{Claim, ClaimError, Claims, Exclusive};
 pub use cursor::{Batch, Cursor, Defect, Handoff, Message};
 pub use engine::{Engine, Progress, State};
 pub use fault::Fault;
-pub use ids::{MemberId, Rank, SubgroupId, Time, ViewId};
+pub use ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 pub use layout::{Layout, RowLayout};
 pub use membership::{Ballot, Decision};
 pub use observer::{Gap, Lapped, Observer, Seen};

@@ -3,13 +3,13 @@
 //! ```text
 //! words = checksum | count of the words behind it | ballot | view id | members: count, ids | nonvoters
 //!       | subgroups: count, each: name, order, window, largest message, largest leftover, two rules, members, senders
-//!       | trims: by subgroup and sender of the old view
+//!       | trims: by subgroup and sender of the old view | nonces of the members that were not in the old view
 //! ```
 //!
 //! A peer may send any words. They are checked before they are believed: what comes out is a view that passes
 //! [`View::check`], and trims of the shape of the old view.
 use crate::cursor::ROUNDS_MAX;
-use crate::ids::{MemberId, Rank, ViewId};
+use crate::ids::{MemberId, Process, Rank, ViewId};
 use crate::limits;
 use crate::view::{Change, Order, Rule, SubgroupSpec, View};
 use alloc::boxed::Box;
@@ -20,20 +20,33 @@ use alloc::vec::Vec;
 /// member that goes on, all others by none.
 pub type Trims = Vec<Box<[u64]>>;
 
+/// What a view change decides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Value {
+    /// The view that follows.
+    pub(crate) next: View,
+    /// The processes that join with it, in its order. Another process with the id of one of them has no part in the view.
+    pub(crate) joined: Vec<Process>,
+    /// What is still delivered in the old one.
+    pub(crate) trims: Trims,
+}
+
 /// Words before the content: checksum and count.
 const HEAD: usize = 2;
 
 /// Words before the view: checksum, count and ballot.
 const CONTENT: usize = HEAD + 1;
 
-/// The words of a proposal, under the ballot of this word, to follow `old` with `next`.
-pub(crate) fn encode(ballot: u64, next: &View, trims: &Trims) -> Vec<u64> {
+/// The words of a proposal, under the ballot of this word.
+pub(crate) fn encode(ballot: u64, value: &Value) -> Vec<u64> {
+    let Value { next, joined, trims } = value;
     let mut words = alloc::vec![0; HEAD];
     words.push(ballot);
     encode_view(next, &mut words);
     for trims in trims {
         words.extend_from_slice(trims);
     }
+    words.extend(joined.iter().map(|process| u64::from(process.nonce)));
     words[1] = (words.len() - HEAD) as u64;
     words[0] = checksum(&words[1..]);
     words
@@ -57,7 +70,7 @@ pub(crate) fn is_same(one: &[u64], other: &[u64]) -> bool {
 }
 
 /// Reads a proposal to end `old`; `None` if no correct member can have written it.
-pub(crate) fn decode(words: &[u64], old: &View) -> Option<(View, Trims)> {
+pub(crate) fn decode(words: &[u64], old: &View) -> Option<Value> {
     let mut reader = Reader { words: content(words)?.get(CONTENT - HEAD..)? };
     let next = reader.view()?;
     let mut trims = Vec::with_capacity(old.subgroups.len());
@@ -68,7 +81,9 @@ pub(crate) fn decode(words: &[u64], old: &View) -> Option<(View, Trims)> {
         }
         trims.push(of_senders.into());
     }
-    (reader.words.is_empty() && next.id.0 == old.id.0 + 1).then_some((next, trims))
+    let joining = next.members.iter().filter(|id| !old.members.contains(id));
+    let joined = joining.map(|id| Some(Process { id: *id, nonce: reader.short()? })).collect::<Option<Vec<_>>>()?;
+    (reader.words.is_empty() && next.id.0 == old.id.0 + 1).then_some(Value { next, joined, trims })
 }
 
 /// How many words a slot for proposals to follow `view` has: what a view takes that is twice as large, and room for many joins
@@ -83,8 +98,8 @@ pub(crate) fn words_max(view: &View) -> usize {
 /// What one member wishes of the next view.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Wishes {
-    /// Who wants to be admitted, in the order in which they asked.
-    pub(crate) joins: Vec<MemberId>,
+    /// The processes that want to be admitted, in the order in which they asked.
+    pub(crate) joins: Vec<Process>,
     /// Those of them that are to be no voters at first.
     pub(crate) nonvoters: Vec<MemberId>,
     /// What is to be different.
@@ -95,7 +110,8 @@ impl Wishes {
     /// Words that hold no wish take no room.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let mut words = alloc::vec![0; HEAD];
-        encode_ids(&self.joins, &mut words);
+        words.push(self.joins.len() as u64);
+        words.extend(self.joins.iter().flat_map(|process| [process.id.0, process.nonce.into()]));
         encode_ids(&self.nonvoters, &mut words);
         words.push(self.changes.len() as u64);
         for change in &self.changes {
@@ -125,7 +141,9 @@ impl Wishes {
             return Some(Wishes::default());
         }
         let mut reader = Reader { words: content(words)? };
-        let (joins, nonvoters) = (reader.ids()?, reader.ids()?);
+        let count = reader.count(limits::MEMBERS_MAX)?;
+        let joins = (0..count).map(|_| reader.process()).collect::<Option<Vec<_>>>()?;
+        let nonvoters = reader.ids()?;
         let count = reader.count(limits::CHANGES_MAX)?;
         let changes = (0..count).map(|_| reader.change()).collect::<Option<Vec<_>>>()?;
         reader.words.is_empty().then_some(Wishes { joins, nonvoters, changes })
@@ -237,6 +255,10 @@ impl<'a> Reader<'a> {
         Some(self.take(count)?.iter().copied().map(MemberId).collect())
     }
 
+    fn process(&mut self) -> Option<Process> {
+        Some(Process { id: MemberId(self.word()?), nonce: self.short()? })
+    }
+
     /// A set of ranks of a view of so many members, one bit each.
     fn ranks(&mut self, members: usize) -> Option<Vec<Rank>> {
         let words = self.take(members.div_ceil(64))?;
@@ -344,6 +366,10 @@ mod tests {
         }
     }
 
+    fn without_joins(old: &View, trims: Trims) -> Value {
+        Value { next: old.next(|_| true, &[], &[]), joined: vec![], trims }
+    }
+
     #[test]
     fn a_proposal_says_what_it_said() {
         let old = view();
@@ -352,19 +378,21 @@ mod tests {
         assert_eq!(next.subgroups[0].senders, [Rank(0), Rank(1)]);
         assert_eq!((&next.subgroups[1].members[..], &next.subgroups[1].senders[..]), (&[Rank(0)][..], &[Rank(0)][..]));
         let trims: Trims = vec![[3, 4].into(), [5].into()];
-        let words = encode(6, &next, &trims);
+        let joined = vec![Process { id: MemberId(77), nonce: 1 }, Process { id: MemberId(78), nonce: u32::MAX }];
+        let value = Value { next, joined, trims };
+        let words = encode(6, &value);
         assert_eq!(ballot_of(&words), Some(6));
         let other = with_ballot(words.clone(), 8);
         assert!(is_same(&words, &other) && ballot_of(&other) == Some(8));
         assert!(words.len() <= words_max(&old));
-        assert_eq!(decode(&words, &old), Some((next.clone(), trims)));
-        assert_eq!(View::decode(&next.encode()), Some(next));
+        assert_eq!(decode(&words, &old), Some(value.clone()));
+        assert_eq!(View::decode(&value.next.encode()), Some(value.next));
     }
 
     #[test]
     fn trims_that_no_round_reaches_are_refused() {
         let old = view();
-        let proposal = |trim| encode(6, &old.next(|_| true, &[], &[]), &vec![[3, trim].into(), [5].into()]);
+        let proposal = |trim| encode(6, &without_joins(&old, vec![[3, trim].into(), [5].into()]));
         assert!(decode(&proposal(ROUNDS_MAX), &old).is_some());
         for trim in [ROUNDS_MAX + 1, u64::MAX] {
             assert_eq!(decode(&proposal(trim), &old), None);
@@ -374,7 +402,7 @@ mod tests {
     #[test]
     fn any_wrong_word_is_noticed() {
         let old = view();
-        let words = encode(6, &old.next(|_| true, &[], &[]), &vec![[3, 4].into(), [5].into()]);
+        let words = encode(6, &without_joins(&old, vec![[3, 4].into(), [5].into()]));
         for i in 0..words.len() {
             for bit in [0, 17, 63] {
                 let mut wrong = words.clone();
@@ -395,7 +423,7 @@ mod tests {
         let bare = SubgroupSpec { members: vec![], senders: vec![], ..spec };
         let name = "f".to_string();
         let wishes = Wishes {
-            joins: vec![MemberId(3), MemberId(u64::MAX)],
+            joins: [3, u64::MAX].map(|id| Process { id: MemberId(id), nonce: 7 }).into(),
             nonvoters: vec![MemberId(3)],
             changes: vec![
                 Change::Create(bare.clone()),

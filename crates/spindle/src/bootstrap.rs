@@ -2,8 +2,8 @@
 //!
 //! Letters come and go through the [`Crew`](crate::crew::Crew), which holds this for as long as the process takes part.
 use crate::data_dir::{DataDir, DataDirError};
-use spindle_core::control::{self, Act, Incarnation, Letter, Process, Record, Setup, To};
-use spindle_core::{MemberId, Time};
+use spindle_core::control::{self, Act, Incarnation, Letter, Record, Setup, To};
+use spindle_core::{Process, Time};
 use std::ops::{Deref, DerefMut};
 use tracing::{error, trace};
 
@@ -13,10 +13,10 @@ const TARGET: &str = "spindle::founding";
 /// The properties of a process that looks for its group.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    pub(crate) me: MemberId,
+    pub(crate) me: Process,
     pub(crate) config: u64,
     pub(crate) members: u32,
-    pub(crate) random: [u64; 3],
+    pub(crate) random: [u64; 2],
     pub(crate) dir: Option<DataDir>,
     /// The group that it was a member of.
     pub(crate) belongs: Option<u128>,
@@ -35,11 +35,10 @@ pub(crate) struct Bootstrapping {
 impl Bootstrapping {
     pub(crate) fn new(terms: Terms, now: Time) -> Bootstrapping {
         let Terms { me, config, members, random, dir, belongs, word } = terms;
-        let me = Process { id: me, nonce: random[0] as u32 };
         let durable = dir.as_ref().is_some_and(|dir| dir.is_initialised);
         let mut record = dir.as_ref().map_or_else(Record::default, |dir| dir.record.clone());
         record.belongs = belongs.map(Incarnation).or(record.belongs);
-        let random = u128::from(random[1]) << 64 | u128::from(random[2]);
+        let random = u128::from(random[0]) << 64 | u128::from(random[1]);
         let setup = Setup { me, members, random, durable, record };
         Bootstrapping { inner: control::Bootstrapping::new(setup, config, word, now), dir, failed: None }
     }

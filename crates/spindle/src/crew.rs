@@ -5,13 +5,14 @@
 use crate::bootstrap::Bootstrapping;
 use crate::data_dir::DataDirError;
 use crate::error::JoinError;
+use crate::joining::random_word;
 use crate::large;
 use crate::network::{Net, Network, dial_error};
 use crate::state::Way;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Book, Founding, Letter, Me, Order, Purpose, Request, Roster, To, Waits};
 use spindle_core::ids::VISITOR_IDS_FROM;
-use spindle_core::{MemberId, Time, View, ViewId};
+use spindle_core::{MemberId, Process, Time, View, ViewId};
 use spindle_fabric::fork::Owner;
 use spindle_fabric::mail::{Fate, GroupName, Mailbox, RuntimeDir, Watch, disclose, fate, own_birth};
 use spindle_fabric::net::Event;
@@ -114,22 +115,24 @@ impl Crew {
             Net::open(network, group.clone(), dir, me, bell.is_some(), move || told.tell_of_net())
         };
         let (net, book) = network.map(open).transpose()?.unzip();
-        Ok(Crew::with(Ways::Mail(Mail::new(mailbox, watch, pidfd, net)), me, book, notices))
+        let process = Process { id: me, nonce: (random_word()? as u32).max(1) };
+        Ok(Crew::with(Ways::Mail(Mail::new(mailbox, watch, pidfd, net)), process, book, notices))
     }
 
     /// That of one of several members in this process.
     pub(crate) fn local(board: &Arc<Board>, me: MemberId) -> Crew {
         let notices = Arc::new(Notices::default());
         lock(&board.bells).insert(me, Arc::clone(&notices));
-        Crew::with(Ways::Local(Arc::clone(board)), me, None, notices)
+        Crew::with(Ways::Local(Arc::clone(board)), Process { id: me, nonce: 1 }, None, notices)
     }
 
-    fn with(ways: Ways, me: MemberId, book: Option<Book>, notices: Arc<Notices>) -> Crew {
+    fn with(ways: Ways, me: Process, book: Option<Book>, notices: Arc<Notices>) -> Crew {
+        let Process { id: me, nonce } = me;
         let (handovers, starved_until, senders, bulk_links, bootstrap) = Default::default();
         Crew {
             owner: Owner::new(),
             ways,
-            roster: Roster::new(Me { id: me, pid: std::process::id(), birth: own_birth() }, book),
+            roster: Roster::new(Me { id: me, pid: std::process::id(), birth: own_birth() }, nonce, book),
             me,
             origin: Instant::now(),
             handovers,
@@ -471,7 +474,9 @@ impl Crew {
 
     /// The group that this process is to begin, if it has just been founded.
     pub(crate) fn take_begun(&mut self) -> Option<Founding> {
-        self.bootstrap.as_mut()?.take_begun()
+        let begun = self.bootstrap.as_mut()?.take_begun()?;
+        self.roster.hear_of_founders(&begun.members);
+        Some(begun)
     }
 
     /// Sends what can be sent now.

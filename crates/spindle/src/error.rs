@@ -91,6 +91,17 @@ pub enum JoinError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The members let this process in and have continued without it, before it had begun the view. [`Config::join`](crate::Config::join) asks
+    /// them again by itself for as long as it may wait.
+    #[error(
+        "the members let this process in to view {view} and have continued without it before it had begun that; join again"
+    )]
+    LeftOut {
+        /// The group.
+        incarnation: u128,
+        /// The view.
+        view: ViewId,
+    },
     /// All members were gone before they could let this process in.
     #[error("the group has ended while this process was joining it; start it again")]
     GroupGone,

@@ -9,7 +9,7 @@ use crate::crew::{Crew, News};
 use crate::error::JoinError;
 use crate::large::{Ahead, Next};
 use spindle_core::control::{self, ASK_EVERY, Letter, Refusal, Request};
-use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, View};
+use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, View, ViewId};
 use spindle_fabric::Watched;
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
 use std::sync::Arc;
@@ -106,6 +106,11 @@ impl Follower {
             payload,
             object_bytes_max,
         }
+    }
+
+    /// Whether this process joins with the view `id`, and no other that has its id.
+    pub(crate) fn joins_with(&self, id: ViewId) -> bool {
+        self.crew.roster().joins_with(id)
     }
 
     pub(crate) fn me(&self) -> MemberId {
@@ -411,6 +416,7 @@ impl Follower {
         let followed = self.followed.as_mut().filter(|followed| followed.next.is_none() && self.ahead.is_empty())?;
         let decision = followed.observer.decision().filter(|_| followed.observer.is_at_end(followed.rows.rows()))?;
         let next = Arc::new(decision.next.clone());
+        self.crew.act(|roster, _| roster.note_joined(next.id, &decision.joined));
         followed.next = Some((Arc::clone(&next), Instant::now()));
         // Who has just come does not know of this process.
         self.asked = None;

@@ -13,7 +13,7 @@ use crate::{Batch, Handler};
 use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::control::{ASK_EVERY, Found, Here, SeedsKnown, Seek, Waits, Wants};
 use spindle_core::ids::VISITOR_IDS_FROM;
-use spindle_core::{Engine, MemberId, Message, Rank, SubgroupId, Time, View, limits};
+use spindle_core::{Engine, MemberId, Message, Process, Rank, SubgroupId, Time, View, ViewId, limits};
 use spindle_fabric::mail::{GroupName, MailError, Mailbox, Role, RuntimeDir, Standing, found_or_find};
 use spindle_fabric::{MemberBell, MeshError, RegionError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +64,8 @@ struct Candidate<'a> {
     is_wanted: bool,
     /// What decided, between hosts, that a group exists, while that is followed.
     bootstrap: Option<Bootstrapping>,
+    /// The group that has let this process in and continued without it, and the last view that it was left out of.
+    left_out: Option<(u128, ViewId)>,
 }
 
 impl Config {
@@ -80,7 +82,14 @@ impl Config {
     /// # Errors
     /// [`JoinError`].
     pub fn join_with(self, progress: &mut dyn FnMut(&Gathering), cancelled: &AtomicBool) -> Result<Node, JoinError> {
-        Candidate::new(&self, progress, cancelled)?.join(&mut None::<&mut NoState>)
+        let mut candidate = Candidate::new(&self, progress, cancelled)?;
+        loop {
+            match candidate.join(&mut None::<&mut NoState>) {
+                // Until the wait is over.
+                Err(JoinError::LeftOut { .. }) => {}
+                joined => return joined,
+            }
+        }
     }
 
     /// As [`join_with`](Self::join_with), for applications that have a state: `handler` [restores](Handler::restore) that of a member,
@@ -102,7 +111,7 @@ impl Config {
             match candidate.join(&mut handler) {
                 // The source died, or the group was too fast for a moment: another one, from the start.
                 Err(JoinError::Source(_) | JoinError::Lapped(_)) if candidate.may_try_again() => {}
-                Err(JoinError::GroupGone) => {}
+                Err(JoinError::GroupGone | JoinError::LeftOut { .. }) => {}
                 joined => return joined,
             }
         }
@@ -187,6 +196,7 @@ impl<'a> Candidate<'a> {
             has_restored: false,
             is_wanted: false,
             bootstrap: None,
+            left_out: None,
         })
     }
 
@@ -244,7 +254,8 @@ impl<'a> Candidate<'a> {
         self.see_myself(&crew);
         // That of the last attempt has the data directory.
         self.bootstrap = None;
-        crew.set_bootstrap(self.begin_bootstrap(id, crew.now())?);
+        let bootstrap = self.begin_bootstrap(crew.roster().as_process(), crew.now())?;
+        crew.set_bootstrap(bootstrap);
         let seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
         let Sought::View(view) = self.seek(&mut crew, seek)? else {
             // Until it is let in it has no part in founding another group.
@@ -268,10 +279,11 @@ impl<'a> Candidate<'a> {
     }
 
     /// What decides whether a group is founded between hosts.
-    fn begin_bootstrap(&self, me: MemberId, now: Time) -> Result<Bootstrapping, JoinError> {
+    fn begin_bootstrap(&self, me: Process, now: Time) -> Result<Bootstrapping, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
-        let random = [random_word()?, random_word()?, random_word()?];
-        let (members, belongs, word) = (self.config.members, self.config.was_member_of, self.config.found);
+        let random = [random_word()?, random_word()?];
+        let belongs = self.left_out.map(|(incarnation, _)| incarnation).or(self.config.was_member_of);
+        let (members, word) = (self.config.members, self.config.found);
         let terms = bootstrap::Terms { me, config: self.digest, members, random, dir, belongs, word };
         Ok(Bootstrapping::new(terms, now))
     }
@@ -306,6 +318,8 @@ impl<'a> Candidate<'a> {
                 Some(Found::Refused(why)) => return Err(JoinError::Refused(why)),
                 Some(Found::Group) => return Ok(Sought::Group),
                 Some(Found::Gone) => return Ok(Sought::Gone),
+                // A member that is behind may tell of it again. The row of this process in it counts as final.
+                Some(Found::View { incarnation, view }) if self.is_left_out_of(incarnation, view.id) => continue,
                 Some(Found::View { incarnation, view }) => Self::enter(crew, incarnation)?.then_some(view),
                 Some(Found::Founders { incarnation, members }) => self.found(crew, &seek, incarnation, members)?,
             };
@@ -420,7 +434,7 @@ impl<'a> Candidate<'a> {
                     }
                 }
                 Some(Item::Admitted(admitted)) => return Ok(*admitted),
-                Some(Item::Failed(error)) => return Err(error),
+                Some(Item::Failed(error)) => return Err(self.note_left_out(error)),
             }
             if came {
                 // The time is that of a wait, not of a transfer.
@@ -437,9 +451,23 @@ impl<'a> Candidate<'a> {
         crew.has_joined()?;
         while !first.look(&mut crew) {
             crew.wait(self.tick()?.min(first.patience()));
-            first.attend(&mut crew, self.digest);
+            if let Err(error) = first.attend(&mut crew, self.digest) {
+                return Err(self.note_left_out(error));
+            }
         }
         Node::new(crew, first, self.bell.clone(), self.config.terms())
+    }
+
+    /// Notes the view that this process has been left out of, if that is the error.
+    fn note_left_out(&mut self, error: JoinError) -> JoinError {
+        if let JoinError::LeftOut { incarnation, view } = error {
+            self.left_out = Some((incarnation, view));
+        }
+        error
+    }
+
+    fn is_left_out_of(&self, incarnation: u128, view: ViewId) -> bool {
+        self.left_out.is_some_and(|(of, last)| of == incarnation && view <= last)
     }
 
     /// What has happened, after a short wait for it.
@@ -526,7 +554,7 @@ pub(crate) fn random_id() -> Result<MemberId, JoinError> {
     Ok(MemberId((random_word()? % VISITOR_IDS_FROM).max(1)))
 }
 
-fn random_word() -> Result<u64, JoinError> {
+pub(crate) fn random_word() -> Result<u64, JoinError> {
     let mut bytes = [0; 8];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| JoinError::Host(errno.into()))?;
     Ok(u64::from_le_bytes(bytes))

@@ -233,7 +233,7 @@ impl Learner {
                 break;
             }
             crew.wait(PAUSE_LEARNING);
-            first.attend(&mut crew, self.terms.digest);
+            first.attend(&mut crew, self.terms.digest)?;
         }
         Ok(Admitted { first, crew })
     }
@@ -354,7 +354,7 @@ impl Learner {
             // The last member has left.
             return Err(JoinError::GroupGone);
         }
-        let is_in = next.rank_of(self.follower.me()).is_some();
+        let is_in = self.follower.joins_with(next.id);
         if !self.has_state {
             return if is_in { Err(self.is_too_early()) } else { Ok(None) };
         }

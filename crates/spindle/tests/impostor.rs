@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(20);
 const SOON: Option<Duration> = Some(Duration::from_secs(1));
 const ID: MemberId = MemberId(7);
+const NONCE: u32 = 7;
 
 fn group(scratch: &Scratch, members: u32, id: u64) -> Config {
     Config { id: Some(id), ..scratch.group(members, LONG) }
@@ -105,6 +106,7 @@ fn get_in(mailbox: &mut Mailbox) -> (u128, View) {
         from: ID,
         pid: std::process::id(),
         birth: own_birth(),
+        nonce: NONCE,
         config,
         members: 1,
         observer: false,
@@ -244,6 +246,7 @@ fn who_reads_no_letters_holds_up_no_view() {
         from: ID,
         pid: std::process::id(),
         birth: own_birth(),
+        nonce: NONCE,
         config: 0,
         members: 1,
         observer: false,

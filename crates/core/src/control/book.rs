@@ -88,6 +88,11 @@ impl Book {
         Some(self.seeds.place(id, &card.address).unwrap_or(&card.address))
     }
 
+    /// The address that `id` advertises, wherever it is.
+    pub(super) fn address(&self, id: MemberId) -> Option<&Address> {
+        self.cards.get(&id).map(|card| &card.address)
+    }
+
     /// The key of the host on which `id` is. A process without a card is on this one: what is said of those of other hosts comes with their cards.
     pub fn host(&self, id: MemberId) -> u128 {
         self.cards.get(&id).map_or(self.mine.host, |card| card.host)
@@ -103,6 +108,17 @@ impl Book {
         if card.id != self.mine.id {
             self.cards.insert(card.id, card);
         }
+    }
+
+    /// The address of `id` is that of a process before it.
+    pub(super) fn forget(&mut self, id: MemberId) {
+        self.cards.remove(&id);
+        self.asking.remove(&id);
+    }
+
+    /// Where the process with this id is, as far as is known.
+    pub(super) fn address_of(&self, id: MemberId) -> Option<&Address> {
+        self.cards.get(&id).map(|card| &card.address)
     }
 
     /// Whether nothing is known of where `id` is.

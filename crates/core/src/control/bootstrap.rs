@@ -17,9 +17,9 @@
 mod message;
 mod telling;
 
-pub use message::{Ballot, Founding, Incarnation, Message, Process, Record};
+pub use message::{Ballot, Founding, Incarnation, Message, Record};
 
-use crate::ids::{MemberId, Time};
+use crate::ids::{MemberId, Process, Time};
 use crate::limits::MEMBERS_MAX;
 use crate::planted::planted;
 use alloc::boxed::Box;

@@ -4,10 +4,10 @@
 //! [written](Bootstrapping::persisted). After a record that could not be written it takes no further actions, so that this process keeps
 //! every promise that it has sent.
 use super::{
-    Address, Bootstrap, Founding, Incarnation, Letter, Message, Need, Output, Process, Record, SeedList, SeedState,
-    Seeds, Setup, To, Waiting,
+    Address, Bootstrap, Founding, Incarnation, Letter, Message, Need, Output, Record, SeedList, SeedState, Seeds,
+    Setup, To, Waiting,
 };
-use crate::ids::{MemberId, Time};
+use crate::ids::{MemberId, Process, Time};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};

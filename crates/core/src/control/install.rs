@@ -24,6 +24,8 @@ pub struct Install {
     suspect_after: Option<Duration>,
     /// Whether this process was in no view before.
     is_first: bool,
+    /// When processes of other hosts were asked last for a later view.
+    asked: Time,
 }
 
 /// A view that begins here.
@@ -49,7 +51,7 @@ impl Install {
         engine.set_suspect_after(suspect_after.map(|after| after.as_nanos() as u64));
         roster.expect(engine.view());
         let view = Arc::new(engine.view().clone());
-        Install { engine, view, since: now, looked: now, suspect_after, is_first }
+        Install { engine, view, since: now, looked: now, suspect_after, is_first, asked: now }
     }
 
     /// The first view of this process.
@@ -116,9 +118,15 @@ impl Install {
         if now.since(self.looked) >= INSTALL_LOOK {
             self.looked = now;
             // A member that has not come may end before its memory is here.
-            roster.seek(&missing);
+            roster.seek(&missing, now);
             // Streams may have failed.
             roster.connect(&self.view);
+        }
+        let patience = self.suspect_after.map_or(ASK_EVERY, |after| after / 2);
+        if self.is_first && now.since(self.since) >= patience && now.since(self.asked) >= ASK_EVERY {
+            self.asked = now;
+            // The others may have continued without this process, and members of this host that know it may all be in the same position.
+            roster.ask_view_afar(now);
         }
         false
     }
@@ -135,13 +143,22 @@ impl Install {
 
     /// Takes in what has happened before the first view of this process begins, and answers processes with the same configuration, of this
     /// `digest`, that ask: they may not have heard of the view yet.
-    pub fn attend<W>(&self, news: &News, digest: u64, roster: &mut Roster<W>) {
+    ///
+    /// Returns whether the attempt is over, because the group has a later view. A member continues in the next view only if it has promised a
+    /// ballot, and this process has not: it was left out, or let in again since as a newcomer, after this view. In both cases its row of zeros
+    /// may be counted as final, so it never begins this view. It tells the members of its host that it has stopped, and looks for the group
+    /// as a new process does.
+    #[must_use]
+    pub fn attend<W>(&self, news: &News, digest: u64, roster: &mut Roster<W>) -> bool {
         match news {
+            News::View { incarnation, view, .. } => {
+                return *incarnation == roster.incarnation() && view.id > self.view.id;
+            }
             News::Requests { from, what: Request::View, .. } => roster.tell_view(&self.view, [*from]),
             News::Asks(asks) if asks.namesake.is_none() && admits(digest, asks.config, asks.observer) => {
                 let is_in = self.has(asks.id);
                 if is_in && (!self.may_be_told(asks.id, roster) || !roster.is_instance(asks.id, asks.instance)) {
-                    return;
+                    return false;
                 }
                 if asks.observer && !is_in {
                     roster.add_observer(asks.id);
@@ -150,6 +167,7 @@ impl Install {
             }
             _ => {}
         }
+        false
     }
 
     fn may_be_told<W>(&self, id: MemberId, roster: &Roster<W>) -> bool {
@@ -213,7 +231,7 @@ mod tests {
         let mine = Card { id: MemberId(1), host: 0, address: at("a"), rack: None };
         let book = Book::new(mine, Seeds::new(vec![], None, at("a")), true);
         let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
-        let mut roster = Roster::new(me, Some(book));
+        let mut roster = Roster::new(me, 1, Some(book));
         roster.set_incarnation(7);
         roster
     }
@@ -234,6 +252,7 @@ mod tests {
             from: MemberId(id),
             pid: 7,
             birth: Default::default(),
+            nonce: 3,
             config: 4,
             members: 1,
             observer: false,
@@ -245,11 +264,28 @@ mod tests {
         roster.take_news().pop().unwrap()
     }
 
+    /// A process of this host asks.
+    fn asks_beside(id: u64, roster: &mut Roster<()>) {
+        let ask = Letter::Ask {
+            from: MemberId(id),
+            pid: 8,
+            birth: Default::default(),
+            nonce: 3,
+            config: 4,
+            members: 1,
+            observer: false,
+            address: Some(at("near")),
+            rack: None,
+            seeds: None,
+        };
+        roster.hear(ask, None, &[], NOW);
+    }
+
     /// Whether a process that asks from `name` is told of the view.
     fn is_told(install: &Install, id: u64, name: &str, roster: &mut Roster<()>) -> bool {
         while roster.next_order().is_some() {}
         let news = asks(id, name, id.into(), roster);
-        install.attend(&news, 4, roster);
+        assert!(!install.attend(&news, 4, roster));
         let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
         orders.iter().any(|order| matches!(order, Order::Far { letter: Letter::View { .. }, .. }))
     }
@@ -297,24 +333,39 @@ mod tests {
         assert_eq!(roster.book().unwrap().far(MemberId(6)), Some(&at("first")));
     }
 
+    /// The dead member of this host is known to no member that answers, so the kernel is never asked for its end, and its letters never leave.
+    #[test]
+    fn a_first_view_is_over_when_the_group_has_a_later_one() {
+        let mut roster = roster();
+        asks_beside(2, &mut roster);
+        asks(3, "c", 3, &mut roster);
+        let after = Duration::from_secs(80);
+        let mut install = install(view(5, &[1, 2, 3]), Some(after), &mut roster);
+        let is_asked = |install: &mut Install, roster: &mut Roster<()>, at: u64| {
+            while roster.next_order().is_some() {}
+            assert!(!install.look(roster, false, |_| false, NOW + Duration::from_secs(at)), "after {at} s");
+            let asks =
+                |order: &Order| matches!(order, Order::Far { letter: Letter::Request { what: Request::View, .. }, .. });
+            core::iter::from_fn(|| roster.next_order()).any(|order| asks(&order))
+        };
+        assert!(!is_asked(&mut install, &mut roster, 39) && is_asked(&mut install, &mut roster, 40));
+        let hears = |incarnation, view, roster: &mut Roster<()>| {
+            install.attend(&News::View { incarnation, view, decision: vec![] }, 4, roster)
+        };
+        assert!(
+            !hears(7, view(5, &[1, 2, 3]), &mut roster) && !hears(7, view(4, &[3]), &mut roster),
+            "it is no later one"
+        );
+        assert!(!hears(8, view(6, &[3]), &mut roster), "it is another group");
+        assert!(hears(7, view(6, &[3]), &mut roster), "it is left out");
+        assert!(hears(7, view(7, &[1, 3]), &mut roster), "it was left out between");
+    }
+
     /// A founder that dies before the first view begins. Letters to it would be kept, and the view would wait for them.
     #[test]
     fn nothing_is_handed_to_a_member_that_is_dead() {
         let mut roster = roster();
-        let near = Card { host: 0, ..far(6, "near") };
-        let birth = Default::default();
-        let ask = Letter::Ask {
-            from: MemberId(6),
-            pid: 8,
-            birth,
-            config: 4,
-            members: 1,
-            observer: false,
-            address: Some(near.address),
-            rack: None,
-            seeds: None,
-        };
-        roster.hear(ask, None, &[], NOW);
+        asks_beside(6, &mut roster);
         roster.watched_ended(MemberId(6));
         while roster.next_order().is_some() {}
         let mut install = install(view(1, &[1, 6]), None, &mut roster);

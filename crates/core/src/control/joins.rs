@@ -5,9 +5,9 @@
 //!
 //! [`Joins`] has no I/O: time is an argument. It does not know who is the leader: the caller asks for the [`due`](Joins::due) processes
 //! only there.
-use crate::ids::{MemberId, Time, VISITOR_IDS_FROM};
+use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM};
 use crate::view::View;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -22,14 +22,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The processes that want to join.
 #[derive(Debug, Default)]
 pub struct Joins {
-    asking: BTreeSet<MemberId>,
+    /// By id, with their nonces.
+    asking: BTreeMap<MemberId, u32>,
     /// When the first of them asked, and the newest.
     since: Option<(Time, Time)>,
     /// The learners that have not asked yet, and when each began.
     learning: BTreeMap<MemberId, Time>,
     looked: Option<Time>,
-    /// The processes that were passed on to the engine.
-    admitted: BTreeSet<MemberId>,
+    /// The processes that were passed on to the engine, likewise.
+    admitted: BTreeMap<MemberId, u32>,
 }
 
 impl Joins {
@@ -45,26 +46,31 @@ impl Joins {
 
     /// Returns the processes that ask.
     pub fn asking(&self) -> impl Iterator<Item = MemberId> {
-        self.asking.iter().copied()
+        self.asking.keys().copied()
     }
 
     /// Notes that `id` has begun to follow. It will ask when it has learned enough.
     pub fn expect(&mut self, id: MemberId, now: Time) {
         // Learners that have used up their time delay no process any more.
         self.learning.retain(|_, came| *came + COLLECT_MAX > now);
-        if id.0 < VISITOR_IDS_FROM && !self.admitted.contains(&id) && !self.asking.contains(&id) {
+        if id.0 < VISITOR_IDS_FROM && !self.admitted.contains_key(&id) && !self.asking.contains_key(&id) {
             self.learning.entry(id).or_insert(now);
         }
     }
 
-    /// Notes that `id` asks for admission.
-    pub fn ask(&mut self, id: MemberId, now: Time) {
+    /// Notes that `process` asks for admission, and no other with its id does any more. Returns whether another one was passed on to the engine, which is
+    /// to hear of this one.
+    pub fn ask(&mut self, process: Process, now: Time) -> bool {
+        let Process { id, nonce } = process;
         self.learning.remove(&id);
-        if self.admitted.contains(&id) || !self.asking.insert(id) {
-            return;
+        if let Some(admitted) = self.admitted.get_mut(&id) {
+            return core::mem::replace(admitted, nonce) != nonce;
         }
-        let first = self.since.map_or(now, |(first, _)| first);
-        self.since = Some((first, now));
+        if self.asking.insert(id, nonce).is_none() {
+            let first = self.since.map_or(now, |(first, _)| first);
+            self.since = Some((first, now));
+        }
+        false
     }
 
     /// Forgets `id`: its process has ended or can't be reached.
@@ -100,7 +106,7 @@ impl Joins {
     }
 
     /// Returns the processes to admit now.
-    pub fn due(&mut self, now: Time) -> Vec<MemberId> {
+    pub fn due(&mut self, now: Time) -> Vec<Process> {
         if self.due_at().is_none_or(|at| at > now) {
             return vec![];
         }
@@ -108,28 +114,32 @@ impl Joins {
     }
 
     /// Returns all processes that ask: a view that begins anyway admits them.
-    pub fn all(&mut self) -> Vec<MemberId> {
+    pub fn all(&mut self) -> Vec<Process> {
         self.since = None;
-        let all: Vec<MemberId> = core::mem::take(&mut self.asking).into_iter().collect();
+        let all = core::mem::take(&mut self.asking);
         self.admitted.extend(&all);
-        all
+        processes(&all).collect()
     }
 
     /// Returns the processes that were passed on to an engine and are in no view yet.
-    pub fn admitted(&self) -> impl Iterator<Item = MemberId> {
-        self.admitted.iter().copied()
+    pub fn admitted(&self) -> impl Iterator<Item = Process> {
+        processes(&self.admitted)
     }
 
     /// Notes that `view` has begun. Its members ask no more, whichever member admitted them.
     pub fn begin(&mut self, view: &View) {
         let is_outside = |id: &MemberId| !view.members.contains(id);
-        self.admitted.retain(is_outside);
+        self.admitted.retain(|id, _| is_outside(id));
         self.learning.retain(|id, _| is_outside(id));
-        self.asking.retain(is_outside);
+        self.asking.retain(|id, _| is_outside(id));
         if self.asking.is_empty() {
             self.since = None;
         }
     }
+}
+
+fn processes(by_id: &BTreeMap<MemberId, u32>) -> impl Iterator<Item = Process> {
+    by_id.iter().map(|(id, nonce)| Process { id: *id, nonce: *nonce })
 }
 
 #[cfg(test)]
@@ -143,6 +153,11 @@ mod tests {
         (Joins::default(), Time(0))
     }
 
+    /// The first process with this id.
+    fn process(id: u64) -> Process {
+        Process { id: MemberId(id), nonce: 1 }
+    }
+
     fn view<const COUNT: usize>(ids: [u64; COUNT]) -> View {
         View { id: ViewId(1), members: ids.map(MemberId).to_vec(), nonvoters: vec![], subgroups: vec![] }
     }
@@ -152,14 +167,14 @@ mod tests {
         let (mut joins, now) = joins();
         joins.expect(MemberId(4), now);
         assert_eq!(joins.patience(now), None);
-        joins.ask(MemberId(4), now);
+        joins.ask(process(4), now);
         assert_eq!(joins.patience(now), Some(QUIET));
         assert_eq!(joins.due(now), []);
-        assert_eq!(joins.due(now + QUIET), [MemberId(4)]);
+        assert_eq!(joins.due(now + QUIET), [process(4)]);
         // It may ask again before its view begins.
-        joins.ask(MemberId(4), now + QUIET);
+        joins.ask(process(4), now + QUIET);
         assert_eq!(joins.due(now + COLLECT_MAX), []);
-        assert_eq!(joins.admitted().collect::<Vec<_>>(), [MemberId(4)]);
+        assert_eq!(joins.admitted().collect::<Vec<_>>(), [process(4)]);
     }
 
     #[test]
@@ -168,52 +183,63 @@ mod tests {
         for id in 4..=6 {
             joins.expect(MemberId(id), now);
         }
-        joins.ask(MemberId(5), now);
+        joins.ask(process(5), now);
         assert!(!joins.is_complete());
         assert_eq!(joins.due(now + 100 * MS), []);
         assert_eq!(joins.expected(now + 100 * MS), [MemberId(4), MemberId(6)]);
-        joins.ask(MemberId(4), now + 200 * MS);
+        joins.ask(process(4), now + 200 * MS);
         joins.forget(MemberId(6));
         assert!(joins.is_complete());
-        assert_eq!(joins.due(now + 200 * MS + QUIET), [MemberId(4), MemberId(5)]);
+        assert_eq!(joins.due(now + 200 * MS + QUIET), [process(4), process(5)]);
     }
 
     #[test]
     fn waits_are_bounded_for_each_process_and_each_learner() {
         let (mut joins, now) = joins();
         joins.expect(MemberId(4), now);
-        joins.ask(MemberId(5), now + (COLLECT_MAX - 10 * MS));
+        joins.ask(process(5), now + (COLLECT_MAX - 10 * MS));
         assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
-        assert_eq!(joins.due(now + COLLECT_MAX), [MemberId(5)]);
+        assert_eq!(joins.due(now + COLLECT_MAX), [process(5)]);
 
         let (mut joins, now) = self::joins();
         joins.expect(MemberId(4), now);
-        joins.ask(MemberId(5), now);
+        joins.ask(process(5), now);
         // They keep coming.
         joins.expect(MemberId(6), now + (COLLECT_MAX - MS));
         assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
-        assert_eq!(joins.due(now + COLLECT_MAX), [MemberId(5)]);
+        assert_eq!(joins.due(now + COLLECT_MAX), [process(5)]);
     }
 
     #[test]
     fn visitors_never_ask_and_are_not_waited_for() {
         let (mut joins, now) = joins();
         joins.expect(MemberId(VISITOR_IDS_FROM), now);
-        joins.ask(MemberId(4), now);
-        assert_eq!(joins.due(now + QUIET), [MemberId(4)]);
+        joins.ask(process(4), now);
+        assert_eq!(joins.due(now + QUIET), [process(4)]);
     }
 
     #[test]
     fn a_view_forgets_the_processes_that_it_admits() {
         let (mut joins, now) = joins();
         for id in 4..=6 {
-            joins.ask(MemberId(id), now);
+            joins.ask(process(id), now);
         }
         joins.begin(&view([1, 4, 5]));
         assert_eq!(joins.asking().collect::<Vec<_>>(), [MemberId(6)]);
         // It has waited for long enough.
-        assert_eq!(joins.due(now + QUIET), [MemberId(6)]);
+        assert_eq!(joins.due(now + QUIET), [process(6)]);
         joins.begin(&view([1, 6]));
         assert!(!joins.is_pending() && joins.admitted().next().is_none());
+    }
+
+    #[test]
+    fn a_process_takes_the_place_of_another_with_its_id() {
+        let (mut joins, now) = joins();
+        let second = Process { nonce: 2, ..process(4) };
+        assert!(!joins.ask(process(4), now) && !joins.ask(second, now));
+        assert_eq!(joins.due(now + QUIET), [second]);
+        let third = Process { nonce: 3, ..second };
+        assert!(joins.ask(third, now) && !joins.ask(third, now));
+        assert_eq!(joins.admitted().collect::<Vec<_>>(), [third]);
     }
 }

@@ -49,6 +49,8 @@ pub enum Letter {
         pid: u32,
         /// What tells that process from others that had its number.
         birth: Birth,
+        /// A number that no other process with its id has had, drawn at random.
+        nonce: u32,
         /// The digest of everything that all members must have configured alike.
         config: u64,
         /// How many members it would found the group with; 1 if it minds no number.

@@ -8,10 +8,11 @@
 //! 2. [`Member::look`] says when the view begins. The driver takes the rows that have come ([`Roster::take_part`]), and
 //! 3. [`Member::begin`] goes on in it, with the rows that are sound.
 use super::{
-    ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, Redials, Refusal, Request, Roster, admits,
+    ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, Readmissions, Redials, Refusal, Request,
+    Roster, admits,
 };
 use crate::engine::{Engine, State};
-use crate::ids::{MemberId, Rank, Time, ViewId};
+use crate::ids::{MemberId, Process, Rank, Time, ViewId};
 use crate::layout::membership;
 use crate::limits;
 use crate::table::Rows;
@@ -79,11 +80,14 @@ pub struct Member {
     /// The next view, once this one has ended.
     next: Option<Install>,
     joins: Joins,
+    readmissions: Readmissions,
     redials: Redials,
     /// Members of this view that were suspected because their connections told of their end.
     told_ended: BTreeSet<MemberId>,
     /// Members of the view whose rows never came here.
     absent: BTreeSet<MemberId>,
+    /// Whether nothing is known of where some of them are.
+    seeks: bool,
     /// The view before and its rows, if some of this one have not come.
     before: Option<(Arc<View>, Words)>,
     /// Members that have to go, until a view without them has begun: an eviction was requested.
@@ -112,9 +116,11 @@ impl Member {
             terms,
             next: None,
             joins: Joins::default(),
+            readmissions: Readmissions::new(terms.suspect_after),
             redials: Redials::new(terms.suspect_after),
             told_ended,
             absent,
+            seeks: true,
             before: None,
             evicting,
             leaving: Leaving::No,
@@ -178,12 +184,12 @@ impl Member {
     pub fn hear<W>(&mut self, news: News, rows: &impl Rows, roster: &mut Roster<W>, now: Time) -> Option<Heard> {
         match news {
             News::Died(id) => {
-                self.joins.forget(id);
+                self.forget_joiner(id);
                 self.died(id, roster);
             }
             // A member's streams tell what has become of it.
             News::Lost(id) if self.rank_of(id).is_none() => {
-                self.joins.forget(id);
+                self.forget_joiner(id);
                 roster.forget_observer(id);
             }
             News::Lost(_) => {}
@@ -232,8 +238,23 @@ impl Member {
         if self.view.members.len() >= limits::MEMBERS_MAX {
             return roster.post(id, Letter::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
         }
-        self.joins.ask(id, now);
+        let address = roster.book().and_then(|book| book.address(id));
+        let pauses = address.is_some_and(|address| !self.readmissions.admits(address, now));
+        let process = roster.asker(id);
+        if !pauses && self.joins.ask(process, now) {
+            self.admit(process, roster);
+        }
         self.wait(id, roster);
+    }
+
+    /// A process does not wait to be let in any more. Views that would be asked to admit it later would wait for it, and this member would have
+    /// forgotten by then that it is dead.
+    fn forget_joiner(&mut self, id: MemberId) {
+        self.joins.forget(id);
+        self.engine.withdraw(id);
+        if let Some(next) = &mut self.next {
+            next.engine_mut().withdraw(id);
+        }
     }
 
     fn let_follow<W>(&mut self, id: MemberId, roster: &mut Roster<W>, now: Time) {
@@ -277,7 +298,7 @@ impl Member {
             }
             Request::State => return Some(Heard::State(from)),
             Request::Forget => {
-                self.joins.forget(from);
+                self.forget_joiner(from);
                 roster.forget_observer(from);
                 return None;
             }
@@ -336,8 +357,8 @@ impl Member {
         let Some(rank) = self.rank_of(id) else { return };
         if self.next.is_none() {
             // The view ends anyway.
-            for id in self.joins.all() {
-                self.admit(id, roster);
+            for process in self.joins.all() {
+                self.admit(process, roster);
             }
         }
         if self.absent.contains(&id) && !self.never_began(id, roster) {
@@ -357,12 +378,23 @@ impl Member {
         }
     }
 
-    /// Asks for a view with `id`. The death of a process on another host can't be proven here, so it has to begin a view before it votes.
-    fn admit<W>(&mut self, id: MemberId, roster: &Roster<W>) {
-        match roster.is_far(id) {
-            true => self.engine.admit_nonvoter(id),
-            false => self.engine.admit(id),
+    /// Asks for a view with `process`. The death of one on another host can't be proven here, so it has to begin a view before it votes.
+    fn admit<W>(&mut self, process: Process, roster: &Roster<W>) {
+        match roster.is_far(process.id) {
+            true => self.engine.admit_nonvoter(process),
+            false => self.engine.admit(process),
         };
+    }
+
+    /// Notes which processes that joined with this view stay in the next.
+    fn note_readmissions<W>(&mut self, next: &View, roster: &Roster<W>, now: Time) {
+        for id in self.view.members.iter().filter(|id| roster.is_new(self.view.id, **id)) {
+            let Some(address) = roster.book().and_then(|book| book.address(*id)) else { continue };
+            match next.rank_of(*id) {
+                Some(_) => self.readmissions.stays(address),
+                None => self.readmissions.failed(address, now),
+            }
+        }
     }
 
     /// Whether it is this member's to say when the processes that wait are let in. All know who waits, in case that the leader dies; and if all
@@ -382,6 +414,9 @@ impl Member {
                 self.engine.suspect(rank);
             }
         }
+        if self.seeks {
+            self.seek_absent(roster, now);
+        }
         for (view, id) in self.redials.due(now) {
             debug!(target: "spindle::net", me = roster.me().0, view = view.0, member = id.0, "stream is dialled again");
             roster.redial(view, id);
@@ -390,21 +425,33 @@ impl Member {
             let expected = self.joins.expected(now);
             // None waits for the dead.
             roster.probe(expected);
-            for id in self.joins.due(now) {
-                self.admit(id, roster);
+            for process in self.joins.due(now) {
+                self.admit(process, roster);
             }
         }
+    }
+
+    /// Looks for members whose rows are not here, and that may be on other hosts for all that is known. Streams to those that are found are dialled.
+    fn seek_absent<W>(&mut self, roster: &mut Roster<W>, now: Time) {
+        let is_sought = |id: &MemberId| roster.may_be_elsewhere(*id) && !roster.is_dead(*id);
+        let sought: Vec<MemberId> = self.absent.iter().copied().filter(is_sought).collect();
+        self.seeks = !sought.is_empty();
+        if self.seeks {
+            roster.seek(&sought, now);
+        }
+        self.begin_redials(roster, now);
     }
 
     /// How long until [`step`](Self::step) has something to do, if nothing happens.
     pub fn patience(&self, now: Time) -> Option<Duration> {
         let joins = self.joins.patience(now).filter(|_| self.lets_in());
-        self.redials.patience(now).into_iter().chain(joins).min()
+        let seeks = self.seeks.then_some(ASK_EVERY);
+        self.redials.patience(now).into_iter().chain(joins).chain(seeks).min()
     }
 
     /// Whether something waits for its time.
     pub fn is_pending(&self) -> bool {
-        self.redials.is_pausing() || (self.joins.is_pending() && self.lets_in())
+        self.seeks || self.redials.is_pausing() || (self.joins.is_pending() && self.lets_in())
     }
 
     /// The members whose connections tell that their processes have ended, once in each view. The driver takes in what they have posted last, if it
@@ -466,7 +513,7 @@ impl Member {
             // Its memory may never have come here; then its process may not be known yet, and the kernel tells of its end only if it is.
             let suspected = self.view.ranks().filter(|rank| self.engine.suspects(*rank));
             let ids: Vec<MemberId> = suspected.map(|rank| self.view.members[rank.index()]).collect();
-            roster.seek(&ids);
+            roster.seek(&ids, now);
         }
         if now.since(self.asked) >= ASK_EVERY {
             self.asked = now;
@@ -511,9 +558,9 @@ impl Member {
     /// The view has ended here. Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left.
     pub fn end_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<&mut Install> {
         debug_assert!(matches!(self.engine.state(), State::Ended));
-        let decided = self.engine.decision().map(|decision| decision.next.clone());
-        if let (Some(next), Some(words)) = (&decided, self.engine.decided()) {
-            roster.note_decision(next.id, words.to_vec());
+        if let (Some(decision), Some(words)) = (self.engine.decision(), self.engine.decided()) {
+            roster.note_decision(decision.next.id, words.to_vec());
+            roster.note_joined(decision.next.id, &decision.joined);
         }
         let engine = self.engine.successor()?;
         self.next = Some(Install::new(engine, self.terms.suspect_after, roster, false, now));
@@ -562,6 +609,7 @@ impl Member {
     ) -> Arc<View> {
         let next = self.next.take().expect("a view is about to begin");
         let install_ms = next.age(now).as_secs_f64() * 1e3;
+        self.note_readmissions(next.view(), roster, now);
         let Begun { engine, view, absent } = next.begin(here, roster, now);
         let old = core::mem::replace(&mut self.view, view);
         self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
@@ -571,16 +619,17 @@ impl Member {
             absent = ?ids(&self.absent), install_ms, "view begins"
         );
         self.told_ended.clear();
+        self.seeks = true;
         self.begin_redials(roster, now);
         if self.leaving != Leaving::No {
             // The old view was about to end, or had ended, without this wish.
             self.leaving = Leaving::Wanted;
         }
         self.joins.begin(&self.view);
-        let admitted: Vec<MemberId> = self.joins.admitted().collect();
-        for id in admitted {
+        let admitted: Vec<Process> = self.joins.admitted().collect();
+        for process in admitted {
             // The old view's engine heard of it when this one had been made already.
-            self.admit(id, roster);
+            self.admit(process, roster);
         }
         self.evicting.retain(|id| self.view.members.contains(id));
         for rank in self.evicting.iter().filter_map(|id| self.view.rank_of(*id)) {
@@ -596,6 +645,9 @@ impl Member {
 
     fn begin_redials<W>(&mut self, roster: &Roster<W>, now: Time) {
         for id in roster.dialled_by_me(&self.view) {
+            if self.redials.has(self.view.id, id) {
+                continue;
+            }
             self.redials.add(self.view.id, id, now);
             if self.absent.contains(&id) {
                 self.redials.down(self.view.id, id, now);

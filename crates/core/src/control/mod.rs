@@ -30,6 +30,7 @@ mod member;
 mod namesakes;
 mod port;
 mod rack;
+mod readmissions;
 mod redials;
 mod roster;
 mod seeds;
@@ -42,8 +43,7 @@ pub use address::{Address, AddressError, Place};
 pub use birth::Birth;
 pub use book::{Book, DialError};
 pub use bootstrap::{
-    Ballot, Bootstrap, Founding, Incarnation, Message, Need, Output, Process, Record, SeedList, SeedState, Setup, To,
-    Waiting,
+    Ballot, Bootstrap, Founding, Incarnation, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
 };
 pub use bootstrapping::{Act, Bootstrapping, Waits};
 pub use card::{Card, Purpose};
@@ -56,6 +56,7 @@ pub use member::{Heard, Member, Terms, Words};
 pub use namesakes::Namesakes;
 pub use port::PortAddress;
 pub use rack::{RackName, RackNameError};
+pub use readmissions::Readmissions;
 pub use redials::{Failure, Redials};
 pub use roster::{Arrival, Asks, Me, News, Order, Roster};
 pub use seeds::{CLAIM_FOR, Claim, Seeds, SeedsKnown, Unreached, mistake};

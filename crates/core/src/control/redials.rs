@@ -71,6 +71,11 @@ impl Redials {
         self.streams.insert((view, peer), stream);
     }
 
+    /// Whether this member dials the stream to `peer` in `view`.
+    pub fn has(&self, view: ViewId, peer: MemberId) -> bool {
+        self.streams.contains_key(&(view, peer))
+    }
+
     /// Notes that a new stream is attached.
     pub fn up(&mut self, view: ViewId, peer: MemberId, now: Time) {
         if let Some(stream) = self.streams.get_mut(&(view, peer)) {

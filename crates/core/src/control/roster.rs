@@ -4,10 +4,10 @@
 //! what they have handed over for views to come. A driver passes it what arrives, and carries out its [orders](Order). `W` is the driver's
 //! handle of a member's row: its memory, or a stream.
 use super::{
-    Address, Birth, Book, Card, Claim, DialError, Failure, Instance, Letter, Namesakes, PortAddress, Purpose, Refusal,
-    Request, Told,
+    ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, Instance, Letter, Namesakes, PortAddress,
+    Purpose, Refusal, Request, Told,
 };
-use crate::ids::{MemberId, Time, VISITOR_IDS_FROM, ViewId};
+use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM, ViewId};
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -204,6 +204,8 @@ pub struct Me {
 #[derive(Debug)]
 pub struct Roster<W> {
     me: Me,
+    /// The number of this process: no other with its id has it.
+    nonce: u32,
     /// `None`: all members are on this host.
     book: Option<Book>,
     incarnation: u128,
@@ -213,8 +215,10 @@ pub struct Roster<W> {
     begun: ViewId,
     /// The decision that led to the newest view, in words.
     decision: Option<(ViewId, Vec<u64>)>,
-    /// The members that were not in the view before, of the views that are known.
-    newcomers: BTreeMap<ViewId, BTreeSet<MemberId>>,
+    /// The processes that were not in the view before, of the views that are known; 0: the number is not known here.
+    newcomers: BTreeMap<ViewId, BTreeMap<MemberId, u32>>,
+    /// The numbers of the processes that have asked to be let in last with their ids.
+    nonces: BTreeMap<MemberId, u32>,
     pids: BTreeMap<MemberId, u32>,
     instances: BTreeMap<MemberId, Instance>,
     /// What tells processes of this host from others with their numbers.
@@ -222,12 +226,16 @@ pub struct Roster<W> {
     watched: BTreeSet<MemberId>,
     /// Members that write nothing any more: by the kernel's word, or by their own if they never took part.
     dead: BTreeSet<MemberId>,
+    /// By which numbers the processes whose addresses are known take part in founding the group, as far as they have said so.
+    founders: BTreeMap<MemberId, u32>,
     /// Members that this process has asked to be let in.
     asked: BTreeSet<MemberId>,
     /// Whether it has begun a view with itself in it.
     takes_part: bool,
     /// The member that was asked last for the processes of others.
     told_by: Option<MemberId>,
+    /// The member on another host that was asked last where others are, and when.
+    placed_by: Option<(MemberId, Time)>,
     /// The members of the view that has begun, and of the one that is being prepared.
     members: BTreeSet<MemberId>,
     /// Ways of views that have begun here, or are over, and the failures of dials that were to make such.
@@ -251,27 +259,31 @@ pub struct Roster<W> {
 }
 
 impl<W> Roster<W> {
-    /// That of a process which has met no other.
-    pub fn new(me: Me, book: Option<Book>) -> Roster<W> {
-        let (parts, newcomers, pids, instances, births, watched, dead, stopped) = Default::default();
-        let (since, ended, failures, streamed, asked, told_by, decision) = Default::default();
+    /// That of a process which has met no other, and has drawn this `nonce`, which is not 0.
+    pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
+        let (parts, newcomers, nonces, pids, instances, births, watched, dead, stopped) = Default::default();
+        let (since, ended, failures, streamed, asked, told_by, placed_by, decision) = Default::default();
         let (members, observers, deaf, namesakes, orders) = Default::default();
         Roster {
             me,
+            nonce,
             book,
             incarnation: 0,
             parts,
             begun: ViewId(0),
             decision,
             newcomers,
+            nonces,
             pids,
             instances,
             births,
             watched,
             dead,
+            founders: BTreeMap::new(),
             asked,
             takes_part: false,
             told_by,
+            placed_by,
             members,
             arrivals: Vec::new(),
             failures,
@@ -528,10 +540,27 @@ impl<W> Roster<W> {
         self.failures.extend(begun.map(|(view, id)| (view, id, failure)));
     }
 
+    /// The group is founded by these processes. Where a process is that had the id of one of them before is forgotten: this process would dial it for
+    /// as long as the first view lasts, and take the founder for another process. Others tell where the founder is.
+    pub fn hear_of_founders(&mut self, founders: &[Process]) {
+        let founders = founders.iter().filter(|of| of.id != self.me.id);
+        for Process { id, .. } in
+            founders.filter(|of| self.founders.get(&of.id).is_some_and(|known| *known != of.nonce))
+        {
+            if let Some(book) = &mut self.book {
+                book.forget(*id);
+            }
+            self.instances.remove(id);
+        }
+    }
+
     /// Notes where a process is.
     fn learn(&mut self, card: Card) {
         let Some(book) = &mut self.book else { return };
         let (id, was_far) = (card.id, book.is_far(card.id));
+        if book.address_of(id).is_some_and(|known| *known != card.address) {
+            self.founders.remove(&id);
+        }
         book.learn(card);
         if !was_far && book.is_far(id) {
             // What was written to it went to this host.
@@ -583,7 +612,7 @@ impl<W> Roster<W> {
         let (asks, has_card) = (matches!(letter, Letter::Ask { .. }), sender.is_some());
         let namesake = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
         match letter {
-            Letter::Ask { from, pid, birth, config, members, observer, address, rack, seeds } => {
+            Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds } => {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let namesake = namesake.or_else(|| self.hear_from(near?, true, now));
@@ -591,6 +620,7 @@ impl<W> Roster<W> {
                 let instance = far.map_or(Instance::Near(pid), Instance::Far);
                 if namesake.is_none() {
                     self.note_asking(from, pid, birth, instance);
+                    self.nonces.insert(from, nonce);
                 }
                 self.news.push(News::Asks(Asks {
                     id: from,
@@ -605,6 +635,9 @@ impl<W> Roster<W> {
             }
             // A namesake is not the process that is known by this id.
             Letter::Founding { from, nonce, config, words } if namesake.is_none() => {
+                if !self.takes_part {
+                    self.founders.insert(from, nonce);
+                }
                 self.news.push(News::Founding { from, nonce, config, words });
             }
             Letter::Refused { why } => self.news.push(News::Refused(why)),
@@ -661,10 +694,10 @@ impl<W> Roster<W> {
             }
         }
         if is_mine {
-            if newcomers.contains(&self.me.id) {
+            if newcomers.iter().any(|process| process.id == self.me.id) {
                 self.hear_of_observers(&view, observers);
             }
-            self.newcomers.insert(view.id, newcomers.into_iter().collect());
+            self.note_joined(view.id, &newcomers);
             // The numbers of processes on another host mean nothing here.
             let processes = if is_near { processes } else { Vec::new() };
             for (id, pid, birth) in processes.into_iter().filter(|(id, ..)| view.members.contains(id)) {
@@ -672,7 +705,37 @@ impl<W> Roster<W> {
                 self.watch(id);
             }
         }
-        self.news.push(News::View { incarnation, view, decision });
+        // A process with this one's id, before it, may have taken part in the view already.
+        let is_anothers = view.members.contains(&self.me.id) && !self.members.contains(&self.me.id);
+        if !is_anothers || newcomers.contains(&self.as_process()) {
+            self.news.push(News::View { incarnation, view, decision });
+        }
+    }
+
+    /// This process.
+    pub fn as_process(&self) -> Process {
+        Process { id: self.me.id, nonce: self.nonce }
+    }
+
+    /// The process that asked last to be let in with this id; with the number 0 if none did.
+    pub fn asker(&self, id: MemberId) -> Process {
+        Process { id, nonce: self.nonces.get(&id).copied().unwrap_or(0) }
+    }
+
+    /// Notes the processes that join with `view`.
+    pub fn note_joined(&mut self, view: ViewId, joined: &[Process]) {
+        let known = self.newcomers.entry(view).or_default();
+        for Process { id, nonce } in joined.iter().copied() {
+            let known = known.entry(id).or_insert(nonce);
+            if nonce != 0 {
+                *known = nonce;
+            }
+        }
+    }
+
+    /// Whether this process, and no other with its id, joins with the decided `view`.
+    pub fn joins_with(&self, view: ViewId) -> bool {
+        self.newcomers.get(&view).and_then(|joined| joined.get(&self.me.id)) == Some(&self.nonce)
     }
 
     /// A process of this host has handed over its memory for a view. Returns whether it was taken: the driver then watches the process by the descriptor
@@ -886,9 +949,11 @@ impl<W> Roster<W> {
 
     /// The next view is being prepared, of these members.
     pub fn expect(&mut self, view: &View) {
-        let members = &self.members;
-        let newcomers = || view.members.iter().copied().filter(|id| !members.contains(id)).collect();
-        self.newcomers.entry(view.id).or_insert_with(newcomers);
+        if !self.newcomers.contains_key(&view.id) {
+            let joined = view.members.iter().filter(|id| !self.members.contains(id)).map(|id| self.asker(*id));
+            let joined: Vec<Process> = joined.collect();
+            self.note_joined(view.id, &joined);
+        }
         self.members.extend(&view.members);
     }
 
@@ -898,7 +963,8 @@ impl<W> Roster<W> {
         if to.peek().is_none() {
             return;
         }
-        let newcomers = self.newcomers.get(&view.id).into_iter().flatten().copied().collect();
+        let newcomers = self.newcomers.get(&view.id).into_iter().flatten();
+        let newcomers = newcomers.map(|(id, nonce)| Process { id: *id, nonce: *nonce }).collect();
         let cards = self.book.as_ref().map(Book::cards).unwrap_or_default();
         let observers = self.observers.iter().filter(|id| !view.members.contains(id));
         let observers = observers.map(|id| (*id, self.pid(*id))).collect();
@@ -993,8 +1059,8 @@ impl<W> Roster<W> {
         let seeds = self.book.as_mut().and_then(|book| book.make_claim(now));
         let card = self.book.as_ref().map(Book::card);
         let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
-        let Me { id: from, pid, birth } = self.me;
-        Letter::Ask { from, pid, birth, config, members, observer, address, rack, seeds }
+        let (Me { id: from, pid, birth }, nonce) = (self.me, self.nonce);
+        Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds }
     }
 
     /// What a namesake that asks to be let in is told: no, if the process that has its id lives beyond doubt, as what that has `done` shows, or how
@@ -1018,6 +1084,7 @@ impl<W> Roster<W> {
         self.newcomers.retain(|id, _| *id >= view.id);
         self.stopped.retain(|_, last| last.0 + 1 >= view.id.0);
         self.takes_part |= view.members.contains(&self.me.id);
+        self.founders.clear();
         let parts = self.parts.keys().map(|(_, from)| *from);
         let wanted: BTreeSet<MemberId> = view.members.iter().copied().chain(self.observers.iter().copied()).collect();
         let wanted: BTreeSet<MemberId> = wanted.into_iter().chain(parts).collect();
@@ -1033,6 +1100,7 @@ impl<W> Roster<W> {
         }
         self.pids.retain(|id, _| wanted.contains(id));
         self.instances.retain(|id, _| wanted.contains(id));
+        self.nonces.retain(|id, _| wanted.contains(id));
         self.births.retain(|id, _| wanted.contains(id));
         self.dead.retain(|id| wanted.contains(id));
         self.orders.push_back(Order::Retain(wanted));
@@ -1046,19 +1114,36 @@ impl<W> Roster<W> {
         self.ended.retain(|id, watched| since.get(id).is_some_and(|since| *watched >= *since));
     }
 
-    /// Finds the processes of those of these that are on this host, so that the kernel tells when they end: asks a member for them, each time
-    /// another one, if they are not known.
-    pub fn seek(&mut self, ids: &[MemberId]) {
+    /// Finds the processes of those of these that are on this host, so that the kernel tells when they end, and the places of those of which nothing is
+    /// known: asks a member for them, each time another one.
+    pub fn seek(&mut self, ids: &[MemberId], now: Time) {
         // An answer comes only if other members find this process.
         self.orders.push_back(Order::Restore);
         let is_sought = |id: &&MemberId| !self.watched.contains(id) && !self.dead.contains(id) && !self.is_far(**id);
         if !ids.iter().any(|id| is_sought(&id)) {
             return;
         }
+        if ids.iter().any(|id| self.may_be_elsewhere(*id)) {
+            self.seek_places(now);
+        }
         let may_know = |id: &&MemberId| **id != self.me.id && !self.dead.contains(id) && !self.is_far(**id);
         let next = self.members.iter().find(|id| Some(**id) > self.told_by && may_know(id));
         if let Some(asked) = next.or_else(|| self.members.iter().find(may_know)).copied() {
             self.told_by = Some(asked);
+            self.post(asked, Letter::Request { from: self.me.id, reply: 0, what: Request::View });
+        }
+    }
+
+    /// Asks a member on another host where all members are. One that is cut off from a newcomer has not heard that ask.
+    fn seek_places(&mut self, now: Time) {
+        if self.placed_by.is_some_and(|(_, at)| now.since(at) < ASK_EVERY) {
+            return;
+        }
+        let last = self.placed_by.map(|(id, _)| id);
+        let mut far = self.members.iter().copied().filter(|id| self.is_far(*id));
+        let first = far.clone().next();
+        if let Some(asked) = far.find(|id| Some(*id) > last).or(first) {
+            self.placed_by = Some((asked, now));
             self.post(asked, Letter::Request { from: self.me.id, reply: 0, what: Request::View });
         }
     }
@@ -1074,7 +1159,7 @@ impl<W> Roster<W> {
 
     /// Whether `id` was not in the view before `view`.
     pub fn is_new(&self, view: ViewId, id: MemberId) -> bool {
-        self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains(&id))
+        self.newcomers.get(&view).is_some_and(|newcomers| newcomers.contains_key(&id))
     }
 
     /// Whether `id` is on another host, so that it shares no memory with this process, and nothing proves its death.
@@ -1092,7 +1177,7 @@ impl<W> Roster<W> {
 
     /// Whether `id` never begins `view`, which it is in. It was in the one before, which says that this is the process of that id that has said so.
     pub fn never_begins(&self, view: ViewId, id: MemberId) -> bool {
-        let was_there = self.newcomers.get(&view).is_some_and(|newcomers| !newcomers.contains(&id));
+        let was_there = self.newcomers.get(&view).is_some_and(|newcomers| !newcomers.contains_key(&id));
         was_there && self.stopped.get(&id).is_some_and(|last| last.0 + 1 == view.0)
     }
 
@@ -1107,15 +1192,56 @@ impl<W> Roster<W> {
 mod tests {
     use super::*;
     use crate::view::View;
+    use alloc::string::ToString;
 
     fn me(id: u64) -> Me {
         Me { id: MemberId(id), pid: id as u32, birth: Birth::default() }
     }
 
+    /// Track record: a founder that had been started again elsewhere, with its id, was dialled at its old address for as long as the first view
+    /// lasted, and counted as another process where it came itself.
+    #[test]
+    fn the_address_of_a_process_before_a_founder_is_forgotten() {
+        for (nonce, known) in [(1, true), (2, false)] {
+            let card = |id, name: &str| {
+                let address: Address = alloc::format!("{name}:1").parse().unwrap();
+                Card { id: MemberId(id), host: id.into(), address, rack: None }
+            };
+            let (mine, other) = (card(1, "a"), card(3, "b"));
+            let book = Book::new(mine.clone(), crate::control::Seeds::new(Vec::new(), None, mine.address), true);
+            let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
+            let letter = Letter::Founding { from: MemberId(3), nonce: 1, config: 0, words: Vec::new() };
+            roster.hear(letter, Some((other, 7)), &[], Time(0));
+            roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 9 }, Process { id: MemberId(3), nonce }]);
+            assert_eq!(roster.is_far(MemberId(3)), known, "founder {nonce}");
+            // Where it is, as another founder tells.
+            let view = View {
+                id: ViewId(1),
+                members: [1, 3].map(MemberId).to_vec(),
+                nonvoters: Vec::new(),
+                subgroups: Vec::new(),
+            };
+            roster.expect(&view);
+            let told = Told {
+                view,
+                decision: Vec::new(),
+                newcomers: Vec::new(),
+                observers: Vec::new(),
+                processes: Vec::new(),
+                cards: [card(3, "c")].to_vec(),
+            };
+            let bytes = told.encode();
+            let letter = Letter::View { incarnation: 5, view: ViewId(1), from: MemberId(2), bytes: bytes.len() as u64 };
+            roster.hear(letter, None, &bytes, Time(0));
+            let address = roster.book().unwrap().far(MemberId(3)).unwrap();
+            assert_eq!(address.to_string(), if known { "b:1" } else { "c:1" });
+        }
+    }
+
     /// Ids of visitors are given out again.
     #[test]
     fn the_successor_of_a_visitor_that_has_ended_is_answered() {
-        let mut roster: Roster<()> = Roster::new(me(1), None);
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         let visitor = MemberId(VISITOR_IDS_FROM + 1);
         roster.add_observer(visitor);
         roster.watched_ended(visitor);
@@ -1126,7 +1252,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_view_that_has_begun_come_too_late_and_stop_no_others() {
-        let mut roster = Roster::new(me(1), None);
+        let mut roster = Roster::new(me(1), 1, None);
         roster.set_incarnation(7);
         let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
         let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
@@ -1143,5 +1269,30 @@ mod tests {
         }
         assert!(!roster.handed_over(7, ViewId(newest + 2), me(2), ()), "too far ahead");
         assert!(!roster.handed_over(8, ViewId(10), me(3), ()), "of another group");
+    }
+
+    /// Whether process 3, with this nonce, may take part in a view that it is told of in which this process joined.
+    fn may_take_part(joined: Process, is_newcomer: bool) -> bool {
+        let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
+        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let newcomers = if is_newcomer { alloc::vec![joined] } else { Vec::new() };
+        let (decision, observers, processes, cards) = Default::default();
+        let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards }.encode();
+        let mut roster: Roster<()> = Roster::new(me(3), 33, None);
+        let letter = Letter::View { incarnation: 7, view: ViewId(9), from: MemberId(1), bytes: told.len() as u64 };
+        roster.hear(letter, None, &told, Time(0));
+        let is_told = roster.take_news().iter().any(|news| matches!(news, News::View { .. }));
+        assert_eq!(is_told, roster.joins_with(ViewId(9)));
+        is_told
+    }
+
+    /// The process before it may have begun the view, and have promised something in it, before it died.
+    #[test]
+    fn a_process_has_no_part_in_a_view_that_admits_another_with_its_id() {
+        let process = |nonce| Process { id: MemberId(3), nonce };
+        assert!(may_take_part(process(33), true));
+        assert!(!may_take_part(process(34), true), "another process was admitted");
+        assert!(!may_take_part(process(0), true), "the teller does not know which process was admitted");
+        assert!(!may_take_part(process(33), false), "it was admitted to an earlier view");
     }
 }

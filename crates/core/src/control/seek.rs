@@ -227,27 +227,34 @@ impl Seek {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Book, Card, Me, Seeds};
+    use crate::control::{Book, Card, Me, Seeds, Told};
     use crate::view::SubgroupSpec;
-    use crate::{Rank, Time};
+    use crate::{Process, Rank, Time};
     use alloc::vec;
 
-    fn view(id: u64, members: &[u64]) -> News {
+    /// A view, and the members that were not in the one before.
+    fn view(id: u64, members: &[u64], newcomers: &[u64]) -> Told {
+        let newcomers = newcomers.iter().map(|id| Process { id: MemberId(*id), nonce: 1 }).collect();
         let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
         let all: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
         let spec = SubgroupSpec { members: all.clone(), senders: all, ..SubgroupSpec::of_everyone("all") };
         let view = View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec] };
-        News::View { incarnation: 5, view, decision: vec![] }
+        let (decision, observers, processes, cards) = Default::default();
+        Told { view, decision, newcomers, observers, processes, cards }
     }
 
     /// What process 1 finds that hears of a view.
-    fn found(learns: bool, heard: News) -> Option<Found> {
+    fn found(learns: bool, told: Told) -> Option<Found> {
         let address: crate::control::Address = "a:1".parse().unwrap();
         let mine = Card { id: MemberId(1), host: 0, address: address.clone(), rack: None };
         let book = Book::new(mine, Seeds::new(vec![], None, address), true);
         let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
-        let mut roster: Roster<()> = Roster::new(me, Some(book));
-        Seek::afar(Wants { digest: 9, members: 2, learns }, 8).step(vec![heard], &mut roster, Time(0))
+        let mut roster: Roster<()> = Roster::new(me, 1, Some(book));
+        let bytes = told.encode();
+        let letter = Letter::View { incarnation: 5, view: told.view.id, from: MemberId(2), bytes: bytes.len() as u64 };
+        roster.hear(letter, None, &bytes, Time(0));
+        let heard = roster.take_news();
+        Seek::afar(Wants { digest: 9, members: 2, learns }, 8).step(heard, &mut roster, Time(0))
     }
 
     /// Other founders may begin the first view, and tell of it, before this one has heard that it is founded. A founder that went to learn the state of that
@@ -255,9 +262,19 @@ mod tests {
     #[test]
     fn a_process_in_the_first_view_waits_for_the_word_of_the_founding() {
         for learns in [false, true] {
-            assert_eq!(found(learns, view(1, &[1, 2])), None, "learns: {learns}");
-            assert!(matches!(found(learns, view(2, &[1, 2])), Some(Found::View { .. })), "learns: {learns}");
-            assert_eq!(found(learns, view(1, &[2, 3])), learns.then_some(Found::Group));
+            assert_eq!(found(learns, view(1, &[1, 2], &[1, 2])), None, "learns: {learns}");
+            assert!(matches!(found(learns, view(2, &[1, 2], &[1])), Some(Found::View { .. })), "learns: {learns}");
+            assert_eq!(found(learns, view(1, &[2, 3], &[2, 3])), learns.then_some(Found::Group));
+        }
+    }
+
+    /// Track record: a process that was started again at the same address, with the same id, took an answer to its predecessor for its admission. It
+    /// had a row of zeros in a view in which that one may have promised.
+    #[test]
+    fn a_process_enters_no_view_in_which_its_predecessor_was_before() {
+        for learns in [false, true] {
+            assert_eq!(found(learns, view(6, &[1, 2, 3], &[3])), None, "learns: {learns}");
+            assert!(matches!(found(learns, view(6, &[1, 2, 3], &[1])), Some(Found::View { .. })), "learns: {learns}");
         }
     }
 }

@@ -2,7 +2,7 @@
 use super::birth::Birth;
 use super::card::Card;
 use super::rack::RackName;
-use crate::ids::MemberId;
+use crate::ids::{MemberId, Process};
 use crate::view::View;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -15,8 +15,8 @@ pub struct Told {
     pub view: View,
     /// The words of the decision that ended the view before, if they are known.
     pub decision: Vec<u64>,
-    /// Who was not in the view before.
-    pub newcomers: Vec<MemberId>,
+    /// The processes that were not in the view before. One whose number is not known to the teller has 0.
+    pub newcomers: Vec<Process>,
     /// Who follows without being a member, and its process.
     pub observers: Vec<(MemberId, u32)>,
     /// The processes of its members on the teller's host, by which the kernel tells when they have ended.
@@ -34,7 +34,7 @@ impl Told {
         words.push(self.decision.len() as u64);
         words.extend(&self.decision);
         words.push(self.newcomers.len() as u64);
-        words.extend(self.newcomers.iter().map(|id| id.0));
+        words.extend(self.newcomers.iter().flat_map(|process| [process.id.0, process.nonce.into()]));
         words.push(self.observers.len() as u64);
         words.extend(self.observers.iter().flat_map(|(id, pid)| [id.0, u64::from(*pid)]));
         words.push(self.processes.len() as u64);
@@ -57,7 +57,11 @@ impl Told {
         let mut from = words.as_slice();
         let view = View::decode(counted(&mut from)?)?;
         let decision = counted(&mut from)?.to_vec();
-        let newcomers = counted(&mut from)?.iter().copied().map(MemberId).collect();
+        let mut newcomers = vec![];
+        for _ in 0..*from.split_off_first()? {
+            let [id, nonce] = *from.split_off(..2)? else { return None };
+            newcomers.push(Process { id: MemberId(id), nonce: u32::try_from(nonce).ok()? });
+        }
         let mut observers = vec![];
         for _ in 0..*from.split_off_first()? {
             let [id, pid] = *from.split_off(..2)? else { return None };
@@ -137,7 +141,7 @@ mod tests {
         Told {
             decision: vec![1, 2],
             view: view([4, 7, 9].map(MemberId).to_vec()),
-            newcomers: vec![MemberId(9)],
+            newcomers: vec![Process { id: MemberId(9), nonce: 3 }],
             observers: vec![(MemberId(11), 4711), (MemberId(u64::MAX), u32::MAX)],
             processes: vec![(MemberId(2), 4712, Birth { namespace: u64::MAX, started: 5 })],
             cards: vec![
@@ -164,7 +168,7 @@ mod tests {
     fn bytes_are_those_of_this_version() {
         let bytes = told().encode();
         let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        assert_eq!((bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)), (464, 0x20f3_f0fd_4607_c57a));
+        assert_eq!((bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)), (472, 0xc313_1492_6b9d_28c1));
     }
 
     #[test]

@@ -4,11 +4,11 @@ use super::ranks::bit;
 use super::{Deadlines, Membership, Poll};
 use super::{read, read_value, slot_bytes};
 use crate::cursor::ROUNDS_MAX;
-use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
 use crate::layout::membership;
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Trims, Wishes};
+use crate::proposal::{self, Trims, Value, Wishes};
 use crate::table::Table;
 use alloc::vec::Vec;
 
@@ -81,11 +81,13 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// Waits for members that this choice would leave out, and that may promise yet.
+    /// Waits for members that this choice would leave out, and that may promise yet. A member that is to be evicted may hang.
     fn wait_for_promises(&self) -> Result<(), Waits> {
         let Choice { member: Membership { opinions, everyone, .. }, deadlines, .. } = *self;
-        let waited_for =
-            everyone.iter().copied().filter(|rank| !self.has_promised(*rank) && !opinions.is_barred(*rank));
+        let named = self.named();
+        let is_waited_for =
+            |rank: &Rank| !self.has_promised(*rank) && !opinions.is_barred(*rank) && !named.contains(rank);
+        let waited_for = everyone.iter().copied().filter(is_waited_for);
         let until = waited_for.map(|rank| match rank {
             _ if opinions.is_silent(rank) => deadlines.silent,
             _ if opinions.suspects(rank) => deadlines.strained,
@@ -158,15 +160,16 @@ impl<T: Table> Choice<'_, T> {
         let promisers = || self.member.everyone.iter().copied().filter(|rank| self.has_promised(*rank));
         let there = promisers().filter(|rank| !opinions.suspects(*rank));
         let (leaving, mut staying): (Vec<Rank>, Vec<Rank>) = there.partition(|rank| self.is_leaving(*rank));
+        // Before bad links are looked at: those of the members that an operator has named cost no other member its place.
+        let evicted = self.leave_out_named(&mut staying);
         self.leave_out_strained(&mut staying);
         // Members that have promised can hear me. If they don't hear all others, they may be about to.
-        let is_left_out = |rank: Rank| !staying.contains(&rank) && !leaving.contains(&rank);
+        let is_left_out = |rank: Rank| ![&staying, &leaving, &evicted].iter().any(|ranks| ranks.contains(&rank));
         if promisers().any(|rank| is_left_out(rank) && !opinions.is_barred(rank)) {
             self.wait_until(self.deadlines.strained)?;
         }
         // Members that are to be evicted have promised nevertheless.
-        let evicting: Vec<Rank> = promisers().filter(|rank| opinions.is_evicting(*rank)).collect();
-        if !self.may_evict(&[&staying, &leaving, &evicting]) {
+        if !self.may_evict(&[&staying, &leaving, &evicted]) {
             return Err(Waits::ForOthers);
         }
         let holders: Vec<Rank> = staying.iter().chain(&leaving).copied().collect();
@@ -187,6 +190,36 @@ impl<T: Table> Choice<'_, T> {
         let voters = consent.iter().flat_map(|ranks| ranks.iter()).filter(|rank| self.promisers.contains(rank)).count();
         let dead = if planted!(DeadRowsUnread) { 0 } else { self.member.dead_voters().count() };
         self.member.is_quorum(voters, dead) || planted!(EvictsWithoutQuorum)
+    }
+
+    /// The members that operators have named, by way of members that have promised and that I trust. A member that is named itself names no
+    /// other: of two that are to evict each other, the one that the lower rank names is evicted, and at least one member is not named.
+    fn named(&self) -> Vec<Rank> {
+        let Membership { everyone, opinions, .. } = self.member;
+        let at = membership::evicting(everyone.len());
+        let mut named = Vec::new();
+        for by in everyone.iter().copied() {
+            if named.contains(&by) || !self.has_promised(by) || opinions.suspects(by) {
+                continue;
+            }
+            let names = |rank: &Rank| match by == self.member.me {
+                true => opinions.is_evicting(*rank),
+                false => *rank != by && bit(self.table, by, at, *rank),
+            };
+            named.extend(everyone.iter().copied().filter(names));
+        }
+        named
+    }
+
+    /// Leaves out the members that operators have named, unless none would stay. Returns those that were left out.
+    fn leave_out_named(&self, staying: &mut Vec<Rank>) -> Vec<Rank> {
+        let named = self.named();
+        let (evicted, rest): (Vec<Rank>, Vec<Rank>) = staying.iter().partition(|rank| named.contains(rank));
+        if rest.is_empty() {
+            return Vec::new();
+        }
+        *staying = rest;
+        evicted
     }
 
     /// Leaves out members until no two of the rest suspect each other: those with most such links first; of two, the one that is not heard;
@@ -229,15 +262,18 @@ impl<T: Table> Choice<'_, T> {
         let view = self.poll.view;
         let Wishes { joins, nonvoters, changes } = wishes;
         let room = limits::MEMBERS_MAX - staying.len();
-        let joins: Vec<MemberId> = joins.into_iter().filter(|id| !view.members.contains(id)).take(room).collect();
+        let is_new = |process: &Process| !view.members.contains(&process.id);
+        let joins: Vec<Process> = joins.into_iter().filter(is_new).take(room).collect();
+        let ids: Vec<MemberId> = joins.iter().map(|process| process.id).collect();
         let (mut joining, mut changing) = (joins.len(), changes.len());
         loop {
-            let mut next = view.next(|rank| staying.contains(&rank), &joins[..joining], &changes[..changing]);
+            let mut next = view.next(|rank| staying.contains(&rank), &ids[..joining], &changes[..changing]);
             // All who stay have begun this view, so they vote. If none stays, the joiners have to.
             if !staying.is_empty() {
-                next.set_nonvoters(|id| joins[..joining].contains(&id) && nonvoters.contains(&id));
+                next.set_nonvoters(|id| ids[..joining].contains(&id) && nonvoters.contains(&id));
             }
-            let words = proposal::encode(self.ballot.encode(0), &next, trims);
+            let value = Value { next, joined: joins[..joining].to_vec(), trims: trims.clone() };
+            let words = proposal::encode(self.ballot.encode(0), &value);
             if words.len() as u64 * 8 <= slot_bytes(self.poll.layout, self.member.me) {
                 return words;
             }
@@ -249,7 +285,7 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// What these members wish, each wish once. Of changes that contradict each other the one of the lowest rank counts.
+    /// What these members wish, each wish once. Of processes with one id, and of changes that contradict each other, the one of the lowest rank counts.
     fn all_wishes(&self, of: &[Rank]) -> Wishes {
         let mut all = Wishes::default();
         for rank in of {
@@ -258,7 +294,7 @@ impl<T: Table> Choice<'_, T> {
                 continue;
             };
             for join in wishes.joins {
-                if !all.joins.contains(&join) {
+                if all.joins.iter().all(|known| known.id != join.id) {
                     all.joins.push(join);
                 }
             }

@@ -18,11 +18,11 @@ pub use ballot::Ballot;
 
 use crate::cursor::places;
 use crate::fault::Fault;
-use crate::ids::{MemberId, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
 use crate::layout::{Layout, Place, entry, membership};
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Trims, Wishes};
+use crate::proposal::{self, Trims, Value, Wishes};
 use crate::table::{Rows, Table};
 use crate::view::{Change, Order, View};
 use alloc::vec::Vec;
@@ -42,6 +42,8 @@ pub struct Decision {
     pub ballot: Ballot,
     /// The view that follows.
     pub next: View,
+    /// The processes that join with it, in its order. Another process with the id of one of them has no part in the view.
+    pub joined: Vec<Process>,
     /// What is still delivered in the old one.
     pub trims: Trims,
 }
@@ -190,7 +192,8 @@ impl Membership {
         new
     }
 
-    /// Leaves `member` out of the next view, although it may be alive and well.
+    /// Takes in a request to leave `member` out of the next view, although it may be alive and well. The request is no suspicion: `member` promises
+    /// and consents like all others, and the leader leaves it out before it leaves out any member for bad links.
     pub(crate) fn evict(&mut self, member: Rank) {
         let new = self.opinions.evict(member);
         if new {
@@ -244,8 +247,14 @@ impl Membership {
         self.closing |= self.opinions.died(member);
     }
 
-    pub(crate) fn admit(&mut self, view: &View, joiner: MemberId, votes: bool) -> bool {
-        let known = view.members.contains(&joiner) || self.wishes.joins.contains(&joiner);
+    /// Wishes for `joiner`, instead of any other process with its id.
+    pub(crate) fn admit(&mut self, view: &View, joiner: Process, votes: bool) -> bool {
+        let known = view.members.contains(&joiner.id) || self.wishes.joins.contains(&joiner);
+        if !known && let Some(other) = self.wishes.joins.iter_mut().find(|other| other.id == joiner.id) {
+            *other = joiner;
+            self.teller.admitting(joiner.id, votes);
+            return true;
+        }
         // In a full view it would be carried from view to view, each of which ends for it.
         let full = view.members.len() == limits::MEMBERS_MAX || self.wishes.joins.len() == limits::JOINS_MAX;
         if known || full {
@@ -253,11 +262,17 @@ impl Membership {
         }
         self.wishes.joins.push(joiner);
         if !votes {
-            self.wishes.nonvoters.push(joiner);
+            self.wishes.nonvoters.push(joiner.id);
         }
-        self.teller.admitting(joiner, votes);
+        self.teller.admitting(joiner.id, votes);
         self.closing = true;
         true
+    }
+
+    /// Takes an admission back that was asked for. If it is in this member's row already it may be granted nevertheless.
+    pub(crate) fn withdraw(&mut self, joiner: MemberId) {
+        self.wishes.joins.retain(|process| process.id != joiner);
+        self.wishes.nonvoters.retain(|id| *id != joiner);
     }
 
     pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
@@ -317,7 +332,12 @@ impl Membership {
 
     /// The lowest voter that I don't suspect.
     pub(crate) fn leader(&self) -> Rank {
-        self.trusted_voters().next().unwrap_or(self.me)
+        self.candidates().next().unwrap_or(self.me)
+    }
+
+    /// The voters that may lead. A member that is to be evicted is passed over, because it may hang.
+    fn candidates(&self) -> impl Iterator<Item = Rank> {
+        self.trusted_voters().filter(|rank| !self.opinions.is_evicting(*rank))
     }
 
     fn trusted_voters(&self) -> impl Iterator<Item = Rank> {
@@ -326,8 +346,7 @@ impl Membership {
 
     /// Whether the voters that I hear are a quorum, those that are to be evicted included.
     fn hears_quorum(&self) -> bool {
-        let evicting = self.voters.iter().filter(|rank| self.opinions.is_evicting(**rank)).count();
-        self.is_quorum(self.trusted_voters().count() + evicting, self.dead_voters().count())
+        self.is_quorum(self.trusted_voters().count(), self.dead_voters().count())
     }
 
     fn is_voter(&self) -> bool {
@@ -650,7 +669,7 @@ impl Membership {
             return None;
         }
         let patience_ns = self.opinions.patience_ns();
-        let position = self.trusted_voters().position(|rank| rank == self.me)? as u64;
+        let position = self.candidates().position(|rank| rank == self.me)? as u64;
         let back_off_ns = match self.turns.outbid {
             0 => 0,
             outbid => ((patience_ns / BACK_OFF) << outbid.min(BACK_OFF_MAX)) * (1 + position),
@@ -727,13 +746,13 @@ impl Membership {
         layout: &Layout,
         table: &mut T,
     ) -> bool {
-        let Some((next, trims)) = proposal::decode(&words, view) else { return false };
+        let Some(Value { next, joined, trims }) = proposal::decode(&words, view) else { return false };
         let slot = self.slot;
         self.write_slot(&words, layout, table);
         self.write(membership::DECIDED, &[ballot.encode(slot)], table);
         self.blocked = false;
         self.decided = words;
-        let decision = Decision { ballot, next, trims };
+        let decision = Decision { ballot, next, joined, trims };
         self.evicted |= self.is_left_out(&decision, view, layout, table) && !planted!(EvictedGoesOn);
         self.tell_decision(&decision, view, table);
         self.decision = Some(decision);
@@ -790,8 +809,8 @@ pub(crate) fn read_decision<R: Rows>(view: &View, layout: &Layout, rows: &R) -> 
     // A row that says so and holds nothing of it hides no other's.
     view.ranks().find_map(|rank| {
         let (ballot, words) = read_value(rank, membership::DECIDED, layout, rows)?;
-        let (next, trims) = proposal::decode(&words, view)?;
-        Some(Decision { ballot, next, trims })
+        let Value { next, joined, trims } = proposal::decode(&words, view)?;
+        Some(Decision { ballot, next, joined, trims })
     })
 }
 

@@ -48,9 +48,9 @@ pub(crate) struct Opinions {
     peers: Vec<Rank>,
     /// Suspected by what this member has seen or was told; taken back when they are heard.
     silent: Ranks,
-    /// Suspected for ever in this view: proven dead, faulty, or to be evicted.
+    /// Suspected for ever in this view: proven dead, or faulty.
     barred: Ranks,
-    /// Those of them that are to be evicted, and may be alive and well.
+    /// Those that this member is asked to evict. They are not suspected for it: they may be alive and well.
     evicting: Ranks,
     /// Proven dead, with final rows.
     dead: Ranks,
@@ -183,23 +183,20 @@ impl Opinions {
     /// Suspects `rank` for as long as the view lasts. Whether that is new.
     pub(crate) fn bar(&mut self, rank: Rank) -> bool {
         let new = rank != self.me && self.barred.add(rank);
-        self.evicting.remove(rank);
         self.unpublished |= new;
         new
     }
 
-    /// Leaves `rank` out of the next view although it may be alive and well. Whether that is new.
+    /// Notes a request to leave `rank` out of the next view, although it may be alive and well. Whether that is new.
     pub(crate) fn evict(&mut self, rank: Rank) -> bool {
-        let new = self.bar(rank);
-        if new {
-            self.evicting.add(rank);
-        }
+        let new = rank != self.me && self.evicting.add(rank);
+        self.unpublished |= new;
         new
     }
 
-    /// Whether `rank` is to be evicted, and is otherwise trusted: it promises like others.
+    /// Whether this member is asked to evict `rank`.
     pub(crate) fn is_evicting(&self, rank: Rank) -> bool {
-        self.evicting.has(rank) && !self.silent.has(rank) && !self.dead.has(rank)
+        self.evicting.has(rank)
     }
 
     /// `rank` is proven dead, and its row final.
@@ -242,13 +239,13 @@ impl Opinions {
         new
     }
 
-    /// Writes down whom this member suspects by what it has seen itself, if that has changed. Whether it has.
+    /// Writes down whom this member suspects by what it has seen itself, and whom it is asked to evict, if that has changed. Whether it has.
     pub(crate) fn publish<T: Table>(&mut self, table: &mut T) -> bool {
         if !core::mem::take(&mut self.unpublished) {
             return false;
         }
         let mut at = membership::SUSPECTED;
-        for word in self.silent.union(&self.barred) {
+        for word in self.silent.union(&self.barred).chain(self.evicting.words()) {
             table.store(at, word);
             at += 8;
         }

@@ -33,6 +33,11 @@ impl Ranks {
         was
     }
 
+    /// The words of the set.
+    pub(crate) fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.words.iter().copied()
+    }
+
     /// The words of the union with `other`.
     pub(crate) fn union<'a>(&'a self, other: &'a Ranks) -> impl Iterator<Item = u64> + 'a {
         self.words.iter().zip(&other.words).map(|(one, other)| one | other)

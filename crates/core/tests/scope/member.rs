@@ -205,7 +205,7 @@ impl Running {
             // Right after a poll that did something a member does not look whether the view has to end. It might as well have
             // seen that later: what says so comes behind all else on its link. So that is no difference here. (It is me whom I
             // want admitted, which means nothing.)
-            engine.admit(engine.view().members[me.index()]);
+            engine.admit(Process { id: engine.view().members[me.index()], nonce: 1 });
         }
         let mut upcall = |_: SubgroupId, batch: &mut Batch<'_, View<'_>>| {
             batch.for_each(|message| {
@@ -217,7 +217,7 @@ impl Running {
         let now = self.wake_at.filter(|_| inputs.late).unwrap_or(self.now);
         let wake_at = engine.poll(now, &mut view, &mut upcall).wake_at.filter(|at| *at > now);
         if memory != Memory::Shared {
-            engine.admit(engine.view().members[me.index()]);
+            engine.admit(Process { id: engine.view().members[me.index()], nonce: 1 });
         }
         let own = view.own;
         Polled { engine, row: own, events: events.take(), now, wake_at }

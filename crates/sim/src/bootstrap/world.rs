@@ -7,9 +7,9 @@ use crate::checkers::told::{self, Heard};
 use crate::checkers::{Invariant, Violation};
 use crate::random::{Random, mix};
 use spindle_core::control::{
-    Bootstrap, Founding, Incarnation, Message, Need, Output, Process, Record, SeedList, SeedState, Setup, To, Waiting,
+    Bootstrap, Founding, Incarnation, Message, Need, Output, Record, SeedList, SeedState, Setup, To, Waiting,
 };
-use spindle_core::{MemberId, Time};
+use spindle_core::{MemberId, Process, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::fmt::Write;

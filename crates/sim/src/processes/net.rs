@@ -159,9 +159,9 @@ impl World<'_> {
         let Some(dialler) = self.living(attempt.process) else { return self.close(connection, 0) };
         match attempt.purpose {
             Purpose::Mail => {
-                dialler.heard.push_back(Heard::Reached(attempt.address.clone(), with));
+                dialler.heard.push_back(Heard::Reached(attempt.address.clone(), with.clone()));
                 match dialler.posts.get_mut(&attempt.address) {
-                    Some(post) => post.state = PostState::Up(connection),
+                    Some(post) => (post.state, post.with) = (PostState::Up(connection), Some(with)),
                     None => self.close(connection, 0),
                 }
             }
@@ -221,6 +221,7 @@ impl World<'_> {
             state: PostState::Trying,
             waiting_since: now,
             back_off: BACK_OFF_MIN_NS,
+            with: None,
         });
         if post.letters.len() >= LETTERS_MAX {
             process.heard.push_back(Heard::Failed(address, Purpose::Mail, DialError::Full));
@@ -254,12 +255,13 @@ impl World<'_> {
 
     fn move_letters(&mut self, process: &mut Process, address: &Address, number: usize) {
         let now = self.now;
-        let found = self.connections.get_mut(number).map(|connection| {
+        // A connection that both sides have closed is gone.
+        let is_open = self.connections.get_mut(number).is_some_and(|connection| {
             let is_over = connection.ends[1].out.front().is_some_and(|packet| packet.due <= now);
-            (connection.cards[1].0.clone(), connection.ends[0].is_open && !is_over)
+            connection.ends[0].is_open && !is_over
         });
         let post = process.posts.get_mut(address).expect("it is there");
-        let Some((with, is_open)) = found else { return };
+        let Some(with) = post.with.clone() else { return };
         if !is_open {
             self.close(number, 0);
             process.heard.push_back(Heard::Lost(with));

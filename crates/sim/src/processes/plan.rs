@@ -125,10 +125,16 @@ impl Scene {
             start_ns: random.below(late + 1),
             is_seed: number < seeds,
             is_durable: durable == 0 || (durable == 1 && random.one_in(2)),
-            // A group that lets one in changes its view for ever: not drawn.
             is_unreachable: false,
         };
-        let places: Vec<Place> = (0..count).map(&mut place).collect();
+        let mut places: Vec<Place> = (0..count).map(&mut place).collect();
+        // Members beside it would reach it, and whoever does not is left out as well as it may be.
+        let last = hosts - 1;
+        let is_alone = places.iter().filter(|place| place.host == last).count() == 1;
+        let place = places.iter_mut().find(|place| place.host == last && !place.is_seed);
+        if let Some(place) = place.filter(|_| hosts > 2 && is_alone) {
+            place.is_unreachable = random.one_in(4);
+        }
         let slowest = [MS, 20 * MS, 100 * MS, 500 * MS][random.below(4) as usize];
         let uniform = random.one_in(2);
         let delay = random.range(50_000, slowest);
@@ -220,8 +226,20 @@ fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault
         }),
         3 => add(0, Fault::Pause { place, ns }),
         4 => add(0, Fault::Leave { place, down_ns }),
-        // Evictions by request may block a view for ever: not drawn.
-        5 | 6 => add(0, Fault::Vanish { host }),
+        5 => {
+            let whom = (place + 1 + random.below(u64::from(places - 1)) as u32) % places;
+            let from = random.below(all + 1);
+            // Before a cut, in it, or when it has healed.
+            let after = random.below(2 * ns);
+            if from != 0 && from != all && random.one_in(2) {
+                add(0, Fault::Cut { from, to: all & !from, ns });
+                if random.one_in(2) {
+                    add(0, Fault::Cut { from: all & !from, to: from, ns });
+                }
+            }
+            add(after, Fault::Evict { by: place, whom });
+        }
+        6 => add(0, Fault::Vanish { host }),
         _ if hosts < 2 => {}
         7 => add(0, Fault::Cut { from: 1 << host, to: 1 << other, ns }),
         8 => {

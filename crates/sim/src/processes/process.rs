@@ -45,6 +45,8 @@ pub(super) struct Post {
     pub(super) state: PostState,
     pub(super) waiting_since: u64,
     pub(super) back_off: u64,
+    /// The process that the last connection was made with.
+    pub(super) with: Option<Card>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

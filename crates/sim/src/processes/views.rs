@@ -7,8 +7,8 @@ use super::rows::{Board, Places, Post};
 use super::world::{Broken, Checked, Event, World};
 use crate::Violation;
 use spindle_core::control::{
-    Address, Book, Bootstrapping, Card, Found, Heard, INSTALL_LOOK, Install, Letter, Me, Member, News,
-    Process as Founder, Refusal, Request, Roster, Seeds, Seek, Setup, Terms, Wants,
+    Address, Book, Bootstrapping, Card, Found, Heard, INSTALL_LOOK, Install, Letter, Me, Member, News, Refusal,
+    Request, Roster, Seeds, Seek, Setup, Terms, Wants,
 };
 use spindle_core::layout::membership;
 use spindle_core::ring::Kind;
@@ -65,7 +65,12 @@ impl World<'_> {
         self.places[place].process = Some(number);
         self.places[place].last_id = Some(id);
         self.hosts[host].living.insert(number);
-        let port = if is_seed { 7411 } else { 8000 + number };
+        let port = match (is_seed, is_unreachable) {
+            (true, _) => 7411,
+            // Whoever advertises a wrong address does so again.
+            (false, true) => 7412,
+            (false, false) => 8000 + number,
+        };
         let address: Address = format!("10.0.{host}.{}:{port}", place + 1).parse().expect("an address");
         self.listeners.insert(address.clone(), (host, Some(number)));
         if is_unreachable {
@@ -118,7 +123,7 @@ impl World<'_> {
             is_alive: true,
             paused_until: 0,
             started: self.now,
-            roster: Roster::new(me, book),
+            roster: Roster::new(me, 1 + number as u32, book),
             boot: None,
             phase: Phase::Seeks(seek),
             mailbox,
@@ -159,7 +164,7 @@ impl World<'_> {
         let mut record = if durable { self.places[process.place].disk.clone() } else { Default::default() };
         record.belongs = belongs.or(record.belongs);
         let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
-        let me = Founder { id: process.me.id, nonce: process.number as u32 };
+        let me = process.roster.as_process();
         let setup = Setup { me, members: self.scene.members, random, durable, record };
         Bootstrapping::new(setup, DIGEST, false, Time(self.now))
     }
@@ -197,7 +202,11 @@ impl World<'_> {
             Some(found) => Some(found),
             None => seek.step(news, &mut process.roster, now),
         };
-        let found = found.or_else(|| process.boot.as_mut()?.take_begun().map(Found::from));
+        let found = found.or_else(|| {
+            let begun = process.boot.as_mut()?.take_begun()?;
+            process.roster.hear_of_founders(&begun.members);
+            Some(begun.into())
+        });
         process.is_told |= !seek.take_heard().is_empty();
         self.carry_out(process)?;
         match found {
@@ -303,10 +312,15 @@ impl World<'_> {
         let row = made.row;
         let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         install.show_life(|at, word| self.store.row_mut(row).set(at, word));
+        let mut is_over = false;
         for one in &news {
-            install.attend(one, DIGEST, &mut process.roster);
+            is_over |= install.attend(one, DIGEST, &mut process.roster);
         }
         self.carry_out(process)?;
+        if is_over {
+            self.note(|| format!("process {}: the group has continued without it", process.number));
+            return self.go_away(process);
+        }
         let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         let has_sent_all = !process.outbox.iter().any(|(to, _)| install.view().members.contains(to));
         if !install.look(&mut process.roster, has_sent_all, |_| false, now) {
@@ -648,6 +662,8 @@ impl World<'_> {
         let gone: Vec<MemberId> = old.members.iter().copied().filter(|id| !next.members.contains(id)).collect();
         for id in gone {
             self.check_eviction(id)?;
+            // The next process with this id has no excuse.
+            self.excused.remove(&id);
         }
         Ok(())
     }

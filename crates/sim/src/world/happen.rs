@@ -225,7 +225,7 @@ impl World<'_> {
         }
         for other in 0..self.processes.len() {
             let Some(seat) = answers(self, other) else { continue };
-            if self.stages[seat.stage].member_mut(seat.rank).engine.admit(id) {
+            if self.stages[seat.stage].member_mut(seat.rank).engine.admit(spindle_core::Process { id, nonce: 1 }) {
                 self.wake(seat);
             }
         }

@@ -59,7 +59,7 @@ impl World<'_> {
         if std::mem::replace(&mut member.knows_end, true) {
             return Ok(());
         }
-        let spindle_core::Decision { ballot, next, trims } = decision;
+        let spindle_core::Decision { ballot, next, trims, .. } = decision;
         let ids: Vec<String> = next.members.iter().map(|id| format!("#{id}")).collect();
         note!(
             self,

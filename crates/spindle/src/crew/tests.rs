@@ -96,7 +96,7 @@ fn a_missing_address_proves_no_death() {
     let news = crew.news_now();
     let is_it = matches!(news[..], [News::Control(control::News::Lost(MemberId(3)))]);
     assert!(is_it, "a member is no less one for that: {news:?}");
-    crew.act(|roster, _| roster.seek(&[MemberId(2)]));
+    crew.act(|roster, now| roster.seek(&[MemberId(2)], now));
     let Ways::Mail(mail) = &crew.ways else { unreachable!() };
     assert!(!crew.roster.is_dead(MemberId(2)) && mail.outbox.holds_for(MemberId(2)));
     // It makes its address again, and gets what was written meanwhile.

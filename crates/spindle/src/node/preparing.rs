@@ -173,12 +173,18 @@ impl First {
     }
 
     /// Takes in what others have written, and answers processes with this `digest` that ask: they may not have heard of the view yet.
-    pub(crate) fn attend(&self, crew: &mut Crew, digest: u64) {
+    ///
+    /// # Errors
+    /// [`JoinError::LeftOut`] if the group has a later view.
+    pub(crate) fn attend(&self, crew: &mut Crew, digest: u64) -> Result<(), JoinError> {
         for news in crew.news_now() {
-            if let News::Control(news) = news {
-                crew.act(|roster, _| self.install.attend(&news, digest, roster));
+            if let News::Control(news) = news
+                && crew.act(|roster, _| self.install.attend(&news, digest, roster))
+            {
+                return Err(JoinError::LeftOut { incarnation: crew.incarnation(), view: self.install.view().id });
             }
         }
+        Ok(())
     }
 
     /// The view begins.

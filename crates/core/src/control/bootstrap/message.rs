@@ -1,5 +1,5 @@
 //! The messages of processes that found a group, and the record that a seed writes to its disk; both as words.
-use crate::ids::MemberId;
+use crate::ids::{MemberId, Process};
 use crate::limits::MEMBERS_MAX;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,15 +8,6 @@ use core::fmt;
 /// Which group of a name: drawn at random when it is founded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Incarnation(pub u128);
-
-/// A process: a member id, and a number that no other process has, so that a restarted process is another one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Process {
-    /// The id under which it takes part.
-    pub id: MemberId,
-    /// Drawn at random when the process starts.
-    pub nonce: u32,
-}
 
 /// An attempt to found the group. Ballots are ordered by round; no two seeds have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -50,10 +50,11 @@ impl Letter {
                 out.u32(u32::from(*event));
                 put_rack(&mut out, rack.as_ref());
             }
-            Self::Ask { from, pid, birth, config, members, observer, address, rack, seeds } => {
+            Self::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 put_birth(&mut out, *birth);
+                out.u32(*nonce);
                 out.u64(*config);
                 out.u32(*members);
                 out.u32(u32::from(*observer));
@@ -229,6 +230,7 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
         from: MemberId(from.u64()?),
         pid: from.u32()?,
         birth: birth(from)?,
+        nonce: from.u32()?,
         config: from.u64()?,
         members: from.u32()?,
         observer: truth(from, "wish to observe")?,

@@ -25,6 +25,7 @@ fn samples() -> Vec<Letter> {
             from,
             pid: 1,
             birth,
+            nonce: 0x0a0b_0c0d,
             config: 0xfeed,
             members: 2,
             observer: true,
@@ -36,6 +37,7 @@ fn samples() -> Vec<Letter> {
             from,
             pid: u32::MAX,
             birth: Birth::default(),
+            nonce: 0x0a0b_0c0d,
             config: u64::MAX,
             members: 0,
             observer: false,
@@ -113,9 +115,10 @@ fn no_more_are_told_than_a_letter_takes() {
 fn wrong_fields_are_named() {
     let (from, address, rack, seeds) = (MemberId(1), None, None, None);
     let birth = Birth::default();
-    let ask = Letter::Ask { from, pid: 1, birth, config: 1, members: 1, observer: true, address, rack, seeds };
+    let ask =
+        Letter::Ask { from, pid: 1, birth, nonce: 2, config: 1, members: 1, observer: true, address, rack, seeds };
     let mut bytes = ask.encode();
-    bytes[56] = 2;
+    bytes[60] = 2;
     assert_eq!(Letter::decode(&bytes), Err(WireError::Value { field: "wish to observe" }), "{bytes:?}");
     bytes[12] = 77;
     assert_eq!(Letter::decode(&bytes), Err(WireError::Kind { got: 77 }));
