@@ -78,7 +78,7 @@ mod tests {
             readmissions.failed(&address(1), now);
             let begin = now;
             while !readmissions.admits(&address(1), now) {
-                now = now + SECOND;
+                now += SECOND;
             }
             now.since(begin).as_secs()
         };
