@@ -125,7 +125,7 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     let told = Told {
         view: view(1, &[1, 2, 3]),
         decision: vec![],
-        newcomers: vec![],
+        newcomers: vec![crew.roster().as_process()],
         observers: vec![],
         processes,
         cards: vec![],
