@@ -20,14 +20,14 @@ use alloc::vec::Vec;
 /// member that goes on, all others by none.
 pub type Trims = Vec<Box<[u64]>>;
 
-/// What a view change decides.
+/// The value of an agreement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Value {
     /// The view that follows.
     pub(crate) next: View,
     /// The processes that join with it, in its order. Another process with the id of one of them has no part in the view.
     pub(crate) joined: Vec<Process>,
-    /// What is still delivered in the old one.
+    /// The end of the old view.
     pub(crate) trims: Trims,
 }
 

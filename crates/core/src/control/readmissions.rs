@@ -32,7 +32,7 @@ struct Failed {
 }
 
 impl Readmissions {
-    /// Those of a group that suspects after this silence.
+    /// No address has failed yet. The pauses depend on the silence after which a member is suspected, if there is a limit.
     pub fn new(suspect_after: Option<Duration>) -> Readmissions {
         Readmissions { first: suspect_after.unwrap_or(FIRST_PAUSE), failed: BTreeMap::new() }
     }

@@ -1271,7 +1271,7 @@ mod tests {
         assert!(!roster.handed_over(8, ViewId(10), me(3), ()), "of another group");
     }
 
-    /// Whether process 3, with this nonce, may take part in a view that it is told of in which this process joined.
+    /// Whether process 3 takes part in a view that it is told of, in which `joined` is a newcomer.
     fn may_take_part(joined: Process, is_newcomer: bool) -> bool {
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
         let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };

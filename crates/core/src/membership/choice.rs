@@ -285,7 +285,7 @@ impl<T: Table> Choice<'_, T> {
         }
     }
 
-    /// What these members wish, each wish once. Of processes with one id, and of changes that contradict each other, the one of the lowest rank counts.
+    /// The wishes of these members, each once. If processes have one id, or changes contradict each other, the wish of the lowest rank counts.
     fn all_wishes(&self, of: &[Rank]) -> Wishes {
         let mut all = Wishes::default();
         for rank in of {

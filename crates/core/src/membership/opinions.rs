@@ -50,7 +50,7 @@ pub(crate) struct Opinions {
     silent: Ranks,
     /// Suspected for ever in this view: proven dead, or faulty.
     barred: Ranks,
-    /// Those that this member is asked to evict. They are not suspected for it: they may be alive and well.
+    /// The members that this one is asked to evict. They are not suspected for it: they may be alive and well.
     evicting: Ranks,
     /// Proven dead, with final rows.
     dead: Ranks,

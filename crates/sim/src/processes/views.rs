@@ -67,7 +67,7 @@ impl World<'_> {
         self.hosts[host].living.insert(number);
         let port = match (is_seed, is_unreachable) {
             (true, _) => 7411,
-            // Whoever advertises a wrong address does so again.
+            // A process that advertises a wrong address does so again when it is restarted.
             (false, true) => 7412,
             (false, false) => 8000 + number,
         };
