@@ -1191,6 +1191,7 @@ impl<W> Roster<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Seeds;
     use crate::view::View;
     use alloc::string::ToString;
 
@@ -1294,5 +1295,44 @@ mod tests {
         assert!(!may_take_part(process(34), true), "another process was admitted");
         assert!(!may_take_part(process(0), true), "the teller does not know which process was admitted");
         assert!(!may_take_part(process(33), false), "it was admitted to an earlier view");
+    }
+
+    /// Track record: a member that was cut off from a newcomer took it for one of its own host for ever.
+    #[test]
+    fn a_member_asks_others_where_a_newcomer_is() {
+        let card = |id: u64| Card {
+            id: MemberId(id),
+            host: id.into(),
+            address: alloc::format!("h{id}:1").parse().unwrap(),
+            rack: None,
+        };
+        let book = Book::new(card(1), Seeds::new(Vec::new(), None, card(1).address), true);
+        let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
+        roster.set_incarnation(7);
+        let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
+        let view = View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        roster.learn(card(2));
+        roster.expect(&view);
+        let asked = |roster: &mut Roster<()>, at: Time| {
+            roster.seek(&[MemberId(3)], at);
+            let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
+            let is_to_2 = |order: &&Order| {
+                matches!(
+                    order,
+                    Order::Far { whom: Some(MemberId(2)), letter: Letter::Request { what: Request::View, .. }, .. }
+                )
+            };
+            orders.iter().filter(is_to_2).count()
+        };
+        assert_eq!([0, 100, 200].map(|ms| asked(&mut roster, Time(ms * 1_000_000))), [1, 0, 1]);
+        assert!(roster.may_be_elsewhere(MemberId(3)) && !roster.is_far(MemberId(3)));
+        let (decision, newcomers, observers, processes) = Default::default();
+        let cards = alloc::vec![card(3)];
+        let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards }.encode();
+        let letter = Letter::View { incarnation: 7, view: ViewId(9), from: MemberId(2), bytes: told.len() as u64 };
+        roster.hear(letter, Some((card(2), 2)), &told, Time(0));
+        assert!(roster.is_far(MemberId(3)));
+        assert_eq!(roster.dialled_by_me(&view), [2, 3].map(MemberId));
+        assert_eq!(asked(&mut roster, Time(1_000_000_000)), 0);
     }
 }
