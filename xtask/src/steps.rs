@@ -79,7 +79,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "processes",
-        about: "5,000 seeds of whole processes, from founding to their ends, without a violation, and enough happens in them",
+        about: "10,000 seeds of whole processes, from founding to their ends, without a violation, and enough happens in them",
         minutes: 15,
         run: processes,
     },
@@ -173,15 +173,15 @@ fn bootstrap(session: &Session<'_>) -> Result<String> {
 
 /// So many seeds of whole processes, and what has to happen in them at least.
 const PROCESSES: [(&str, u64); 9] = [
-    ("seeds", 5_000),
-    ("foundings", 4_000),
-    ("joins", 9_000),
-    ("restarts", 5_000),
-    ("partitions", 12_000),
-    ("heals", 12_000),
-    ("evictions", 1_000),
-    ("leaves", 500),
-    ("views", 12_000),
+    ("seeds", 10_000),
+    ("foundings", 8_000),
+    ("joins", 18_000),
+    ("restarts", 10_000),
+    ("partitions", 24_000),
+    ("heals", 24_000),
+    ("evictions", 2_000),
+    ("leaves", 1_000),
+    ("views", 24_000),
 ];
 
 fn processes(session: &Session<'_>) -> Result<String> {
