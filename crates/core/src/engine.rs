@@ -350,8 +350,8 @@ impl Engine {
         next.membership.inherit(&self.membership, was);
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
-        for joiner in wishes.joins {
-            next.membership.admit(&next.view, joiner, !wishes.nonvoters.contains(&joiner.id));
+        for join in wishes.joins {
+            next.membership.admit(&next.view, join.process, join.votes);
         }
         for change in wishes.changes {
             if !self.view.has_settled(&change, &next.view) {

@@ -95,13 +95,20 @@ pub(crate) fn words_max(view: &View) -> usize {
     CONTENT + 2 * words.len() + trims + limits::PROPOSAL_WORDS_SPARE
 }
 
+/// A process that wants to be admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Join {
+    /// The process.
+    pub(crate) process: Process,
+    /// Whether it votes in its first view.
+    pub(crate) votes: bool,
+}
+
 /// What one member wishes of the next view.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Wishes {
     /// The processes that want to be admitted, in the order in which they asked.
-    pub(crate) joins: Vec<Process>,
-    /// Those of them that are to be no voters at first.
-    pub(crate) nonvoters: Vec<MemberId>,
+    pub(crate) joins: Vec<Join>,
     /// What is to be different.
     pub(crate) changes: Vec<Change>,
 }
@@ -111,8 +118,10 @@ impl Wishes {
     pub(crate) fn encode(&self) -> Vec<u64> {
         let mut words = alloc::vec![0; HEAD];
         words.push(self.joins.len() as u64);
-        words.extend(self.joins.iter().flat_map(|process| [process.id.0, process.nonce.into()]));
-        encode_ids(&self.nonvoters, &mut words);
+        words.extend(self.joins.iter().flat_map(|join| {
+            let Process { id, nonce } = join.process;
+            [id.0, u64::from(nonce) | u64::from(join.votes) << 32]
+        }));
         words.push(self.changes.len() as u64);
         for change in &self.changes {
             match change {
@@ -142,11 +151,10 @@ impl Wishes {
         }
         let mut reader = Reader { words: content(words)? };
         let count = reader.count(limits::MEMBERS_MAX)?;
-        let joins = (0..count).map(|_| reader.process()).collect::<Option<Vec<_>>>()?;
-        let nonvoters = reader.ids()?;
+        let joins = (0..count).map(|_| reader.join()).collect::<Option<Vec<_>>>()?;
         let count = reader.count(limits::CHANGES_MAX)?;
         let changes = (0..count).map(|_| reader.change()).collect::<Option<Vec<_>>>()?;
-        reader.words.is_empty().then_some(Wishes { joins, nonvoters, changes })
+        reader.words.is_empty().then_some(Wishes { joins, changes })
     }
 }
 
@@ -255,8 +263,10 @@ impl<'a> Reader<'a> {
         Some(self.take(count)?.iter().copied().map(MemberId).collect())
     }
 
-    fn process(&mut self) -> Option<Process> {
-        Some(Process { id: MemberId(self.word()?), nonce: self.short()? })
+    fn join(&mut self) -> Option<Join> {
+        let (id, word) = (MemberId(self.word()?), self.word()?);
+        let process = Process { id, nonce: word as u32 };
+        (word >> 33 == 0).then_some(Join { process, votes: word >> 32 == 1 })
     }
 
     /// A set of ranks of a view of so many members, one bit each.
@@ -423,8 +433,9 @@ mod tests {
         let bare = SubgroupSpec { members: vec![], senders: vec![], ..spec };
         let name = "f".to_string();
         let wishes = Wishes {
-            joins: [3, u64::MAX].map(|id| Process { id: MemberId(id), nonce: 7 }).into(),
-            nonvoters: vec![MemberId(3)],
+            joins: [(3, u32::MAX), (u64::MAX, 0)]
+                .map(|(id, nonce)| Join { process: Process { id: MemberId(id), nonce }, votes: id > 3 })
+                .into(),
             changes: vec![
                 Change::Create(bare.clone()),
                 Change::Alter(SubgroupSpec { member_rule: Rule::Shard { set: 1, least: 2, most: 3 }, ..bare }),

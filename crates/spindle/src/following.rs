@@ -113,6 +113,10 @@ impl Follower {
         self.crew.roster().joins_with(id)
     }
 
+    pub(crate) fn spans_hosts(&self) -> bool {
+        self.crew.net().is_some()
+    }
+
     pub(crate) fn me(&self) -> MemberId {
         self.crew.me
     }
@@ -166,7 +170,7 @@ impl Follower {
         }
         self.asked = Some(Instant::now());
         let members = Mailbox::members(&self.dir, &self.group)?;
-        let spans_hosts = self.crew.net().is_some();
+        let spans_hosts = self.spans_hosts();
         if members.is_empty() && (!spans_hosts || self.incarnation != 0 && self.heard.elapsed() > SILENCE_MAX) {
             return Err(JoinError::GroupGone);
         }

@@ -293,7 +293,8 @@ impl Learner {
 
     /// The view that founds the group, if this process is one of those who do. Nobody else is a member without the state.
     fn founded(&self) -> Result<Option<View>, JoinError> {
-        let may_found = !self.has_state && !self.follower.is_following();
+        // Between hosts a process founds a group only by the word of the founding.
+        let may_found = !self.has_state && !self.follower.is_following() && !self.follower.spans_hosts();
         let mine = |view: &&View| may_found && view.rank_of(self.follower.me()).is_some();
         match self.follower.told().filter(mine) {
             Some(view) if view.id != ViewId(1) => Err(self.is_too_early()),

@@ -88,11 +88,6 @@ impl Book {
         Some(self.seeds.place(id, &card.address).unwrap_or(&card.address))
     }
 
-    /// The address that `id` advertises, wherever it is.
-    pub(super) fn address(&self, id: MemberId) -> Option<&Address> {
-        self.cards.get(&id).map(|card| &card.address)
-    }
-
     /// The key of the host on which `id` is. A process without a card is on this one: what is said of those of other hosts comes with their cards.
     pub fn host(&self, id: MemberId) -> u128 {
         self.cards.get(&id).map_or(self.mine.host, |card| card.host)

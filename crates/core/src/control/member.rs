@@ -88,6 +88,8 @@ pub struct Member {
     absent: BTreeSet<MemberId>,
     /// Whether nothing is known of where some of them are.
     seeks: bool,
+    /// When they were looked for last.
+    sought: Time,
     /// The view before and its rows, if some of this one have not come.
     before: Option<(Arc<View>, Words)>,
     /// Members that have to go, until a view without them has begun: an eviction was requested.
@@ -121,6 +123,7 @@ impl Member {
             told_ended,
             absent,
             seeks: true,
+            sought: now - ASK_EVERY,
             before: None,
             evicting,
             leaving: Leaving::No,
@@ -238,10 +241,14 @@ impl Member {
         if self.view.members.len() >= limits::MEMBERS_MAX {
             return roster.post(id, Letter::Refused { why: Refusal::Full(limits::MEMBERS_MAX as u32) });
         }
-        let address = roster.book().and_then(|book| book.address(id));
-        let pauses = address.is_some_and(|address| !self.readmissions.admits(address, now));
+        let address = roster.book().and_then(|book| book.address_of(id));
+        if address.is_some_and(|address| !self.readmissions.admits(address, now)) {
+            // No process waits for it meanwhile.
+            self.joins.forget(id);
+            return self.wait(id, roster);
+        }
         let process = roster.asker(id);
-        if !pauses && self.joins.ask(process, now) {
+        if self.joins.ask(process, now) {
             self.admit(process, roster);
         }
         self.wait(id, roster);
@@ -386,13 +393,18 @@ impl Member {
         };
     }
 
-    /// Notes which processes that joined with this view stay in the next.
-    fn note_readmissions<W>(&mut self, next: &View, roster: &Roster<W>, now: Time) {
-        for id in self.view.members.iter().filter(|id| roster.is_new(self.view.id, **id)) {
-            let Some(address) = roster.book().and_then(|book| book.address(*id)) else { continue };
-            match next.rank_of(*id) {
-                Some(_) => self.readmissions.stays(address),
-                None => self.readmissions.failed(address, now),
+    /// Notes which processes that joined with this view stay in the next, and which were left out though they neither wanted to leave nor ended. `words` are
+    /// those of the rows of this view.
+    fn note_readmissions<W>(&mut self, next: &View, words: &Words, roster: &Roster<W>, now: Time) {
+        let ended = roster.ended();
+        for (rank, id) in self.view.ranks().zip(self.view.members.iter().copied()) {
+            let address = roster.book().and_then(|book| book.address_of(id));
+            let Some(address) = address.filter(|_| roster.is_new(self.view.id, id)) else { continue };
+            let has_left = words(rank, membership::LEAVING) != 0 || self.evicting.contains(&id);
+            if next.rank_of(id).is_some() {
+                self.readmissions.stays(address);
+            } else if !has_left && !roster.is_dead(id) && !ended.contains(&id) {
+                self.readmissions.failed(address, now);
             }
         }
     }
@@ -414,7 +426,7 @@ impl Member {
                 self.engine.suspect(rank);
             }
         }
-        if self.seeks {
+        if self.seeks && now.since(self.sought) >= ASK_EVERY {
             self.seek_absent(roster, now);
         }
         for (view, id) in self.redials.due(now) {
@@ -435,7 +447,7 @@ impl Member {
     fn seek_absent<W>(&mut self, roster: &mut Roster<W>, now: Time) {
         let is_sought = |id: &MemberId| roster.may_be_elsewhere(*id) && !roster.is_dead(*id);
         let sought: Vec<MemberId> = self.absent.iter().copied().filter(is_sought).collect();
-        self.seeks = !sought.is_empty();
+        (self.seeks, self.sought) = (!sought.is_empty(), now);
         if self.seeks {
             roster.seek(&sought, now);
         }
@@ -451,7 +463,7 @@ impl Member {
 
     /// Whether something waits for its time.
     pub fn is_pending(&self) -> bool {
-        self.seeks || self.redials.is_pausing() || (self.joins.is_pending() && self.lets_in())
+        self.redials.is_pausing() || (self.joins.is_pending() && self.lets_in())
     }
 
     /// The members whose connections tell that their processes have ended, once in each view. The driver takes in what they have posted last, if it
@@ -609,7 +621,7 @@ impl Member {
     ) -> Arc<View> {
         let next = self.next.take().expect("a view is about to begin");
         let install_ms = next.age(now).as_secs_f64() * 1e3;
-        self.note_readmissions(next.view(), roster, now);
+        self.note_readmissions(next.view(), &before, roster, now);
         let Begun { engine, view, absent } = next.begin(here, roster, now);
         let old = core::mem::replace(&mut self.view, view);
         self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
@@ -619,7 +631,7 @@ impl Member {
             absent = ?ids(&self.absent), install_ms, "view begins"
         );
         self.told_ended.clear();
-        self.seeks = true;
+        (self.seeks, self.sought) = (true, now - ASK_EVERY);
         self.begin_redials(roster, now);
         if self.leaving != Leaving::No {
             // The old view was about to end, or had ended, without this wish.

@@ -543,6 +543,8 @@ impl<W> Roster<W> {
     /// The group is founded by these processes. Where a process is that had the id of one of them before is forgotten: this process would dial it for
     /// as long as the first view lasts, and take the founder for another process. Others tell where the founder is.
     pub fn hear_of_founders(&mut self, founders: &[Process]) {
+        // Another process with the id of a founder may have asked since.
+        self.nonces.extend(founders.iter().map(|founder| (founder.id, founder.nonce)));
         let founders = founders.iter().filter(|of| of.id != self.me.id);
         for Process { id, .. } in
             founders.filter(|of| self.founders.get(&of.id).is_some_and(|known| *known != of.nonce))
@@ -947,6 +949,12 @@ impl<W> Roster<W> {
         self.decision = Some((view, words));
     }
 
+    /// The first view of a group is being prepared. Nothing that was told of a group before it counts.
+    pub fn expect_first(&mut self, view: &View) {
+        self.newcomers.clear();
+        self.expect(view);
+    }
+
     /// The next view is being prepared, of these members.
     pub fn expect(&mut self, view: &View) {
         if !self.newcomers.contains_key(&view.id) {
@@ -1334,5 +1342,17 @@ mod tests {
         assert!(roster.is_far(MemberId(3)));
         assert_eq!(roster.dialled_by_me(&view), [2, 3].map(MemberId));
         assert_eq!(asked(&mut roster, Time(1_000_000_000)), 0);
+    }
+
+    /// A process with the id of a founder that has died may have asked before this one heard of the founding.
+    #[test]
+    fn the_first_view_names_the_founders_and_not_the_processes_that_asked_last() {
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        roster.note_joined(ViewId(1), &[Process { id: MemberId(3), nonce: 5 }]);
+        roster.nonces.insert(MemberId(3), 34);
+        roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 1 }, Process { id: MemberId(3), nonce: 33 }]);
+        let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
+        roster.expect_first(&View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Vec::new() });
+        assert_eq!(roster.newcomers[&ViewId(1)][&MemberId(3)], 33);
     }
 }

@@ -214,7 +214,7 @@ impl Seek {
 
     /// The driver has entered the group of the first view, on this host: all founders are told of it that may not know it.
     pub fn founds<W>(&self, view: &View, roster: &mut Roster<W>, now: Time) {
-        roster.expect(view);
+        roster.expect_first(view);
         let (is_seed, _) = self.claim(roster, now);
         // Every process has told the seeds where it is. Others may know less.
         if self.way == Way::Founds || is_seed {

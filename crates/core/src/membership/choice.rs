@@ -4,11 +4,11 @@ use super::ranks::bit;
 use super::{Deadlines, Membership, Poll};
 use super::{read, read_value, slot_bytes};
 use crate::cursor::ROUNDS_MAX;
-use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Rank, SubgroupId, Time};
 use crate::layout::membership;
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Trims, Value, Wishes};
+use crate::proposal::{self, Join, Trims, Value, Wishes};
 use crate::table::Table;
 use alloc::vec::Vec;
 
@@ -260,19 +260,23 @@ impl<T: Table> Choice<'_, T> {
     /// The words of a proposal with as many joins and changes as fit. The rest is for the view after it.
     fn fit(&self, staying: &[Rank], wishes: Wishes, trims: &Trims) -> Vec<u64> {
         let view = self.poll.view;
-        let Wishes { joins, nonvoters, changes } = wishes;
+        let Wishes { joins, changes } = wishes;
         let room = limits::MEMBERS_MAX - staying.len();
-        let is_new = |process: &Process| !view.members.contains(&process.id);
-        let joins: Vec<Process> = joins.into_iter().filter(is_new).take(room).collect();
-        let ids: Vec<MemberId> = joins.iter().map(|process| process.id).collect();
+        let is_new = |join: &Join| !view.members.contains(&join.process.id);
+        let joins: Vec<Join> = joins.into_iter().filter(is_new).take(room).collect();
+        let ids: Vec<MemberId> = joins.iter().map(|join| join.process.id).collect();
         let (mut joining, mut changing) = (joins.len(), changes.len());
         loop {
             let mut next = view.next(|rank| staying.contains(&rank), &ids[..joining], &changes[..changing]);
             // All who stay have begun this view, so they vote. If none stays, the joiners have to.
             if !staying.is_empty() {
-                next.set_nonvoters(|id| ids[..joining].contains(&id) && nonvoters.contains(&id));
+                next.set_nonvoters(|id| joins[..joining].iter().any(|join| join.process.id == id && !join.votes));
             }
-            let value = Value { next, joined: joins[..joining].to_vec(), trims: trims.clone() };
+            let value = Value {
+                next,
+                joined: joins[..joining].iter().map(|join| join.process).collect(),
+                trims: trims.clone(),
+            };
             let words = proposal::encode(self.ballot.encode(0), &value);
             if words.len() as u64 * 8 <= slot_bytes(self.poll.layout, self.member.me) {
                 return words;
@@ -294,11 +298,11 @@ impl<T: Table> Choice<'_, T> {
                 continue;
             };
             for join in wishes.joins {
-                if all.joins.iter().all(|known| known.id != join.id) {
-                    all.joins.push(join);
+                match all.joins.iter_mut().find(|known| known.process.id == join.process.id) {
+                    Some(known) => known.votes &= join.votes,
+                    None => all.joins.push(join),
                 }
             }
-            all.nonvoters.extend(wishes.nonvoters);
             let of_lower_ranks = all.changes.len();
             for change in wishes.changes {
                 let is_contradicted = all.changes[..of_lower_ranks].iter().any(|other| other.contradicts(&change));

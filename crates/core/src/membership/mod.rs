@@ -22,7 +22,7 @@ use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
 use crate::layout::{Layout, Place, entry, membership};
 use crate::limits;
 use crate::planted::planted;
-use crate::proposal::{self, Trims, Value, Wishes};
+use crate::proposal::{self, Join, Trims, Value, Wishes};
 use crate::table::{Rows, Table};
 use crate::view::{Change, Order, View};
 use alloc::vec::Vec;
@@ -249,20 +249,16 @@ impl Membership {
 
     /// Wishes for `joiner`, instead of any other process with its id.
     pub(crate) fn admit(&mut self, view: &View, joiner: Process, votes: bool) -> bool {
-        let known = view.members.contains(&joiner.id) || self.wishes.joins.contains(&joiner);
-        if !known && let Some(other) = self.wishes.joins.iter_mut().find(|other| other.id == joiner.id) {
-            *other = joiner;
-            self.teller.admitting(joiner.id, votes);
-            return true;
-        }
-        // In a full view it would be carried from view to view, each of which ends for it.
-        let full = view.members.len() == limits::MEMBERS_MAX || self.wishes.joins.len() == limits::JOINS_MAX;
-        if known || full {
-            return false;
-        }
-        self.wishes.joins.push(joiner);
-        if !votes {
-            self.wishes.nonvoters.push(joiner.id);
+        let join = Join { process: joiner, votes };
+        let is_full = self.wishes.joins.len() == limits::JOINS_MAX;
+        let known = self.wishes.joins.iter_mut().find(|known| known.process.id == joiner.id);
+        match known {
+            // In a full view it would be carried from view to view, each of which ends for it.
+            _ if view.members.len() == limits::MEMBERS_MAX || view.members.contains(&joiner.id) => return false,
+            Some(known) if known.process == joiner => return false,
+            Some(known) => *known = join,
+            None if is_full => return false,
+            None => self.wishes.joins.push(join),
         }
         self.teller.admitting(joiner.id, votes);
         self.closing = true;
@@ -271,8 +267,7 @@ impl Membership {
 
     /// Takes an admission back that was asked for. If it is in this member's row already it may be granted nevertheless.
     pub(crate) fn withdraw(&mut self, joiner: MemberId) {
-        self.wishes.joins.retain(|process| process.id != joiner);
-        self.wishes.nonvoters.retain(|id| *id != joiner);
+        self.wishes.joins.retain(|join| join.process.id != joiner);
     }
 
     pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
