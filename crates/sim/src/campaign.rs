@@ -68,9 +68,22 @@ pub fn campaign(
     options: &Options,
     progress: impl FnMut(&Summary) -> bool + Send,
 ) -> Summary {
+    let mut summary = many(seeds, threads, |seed| run(&Plan::from_seed(seed, options)), Summary::add, progress);
+    summary.failures.sort_by_key(|(seed, _)| *seed);
+    summary
+}
+
+/// Runs `play` with all `seeds` on so many `threads`, and adds up the outcomes. `progress` is told the sum after each, and may stop that.
+pub(crate) fn many<S: Default + Send, O>(
+    seeds: Range<u64>,
+    threads: u32,
+    play: impl Fn(u64) -> O + Sync,
+    add: impl Fn(&mut S, O) + Sync,
+    progress: impl FnMut(&S) -> bool + Send,
+) -> S {
     let next = AtomicU64::new(seeds.start);
     let stop = AtomicBool::new(false);
-    let shared = Mutex::new((Summary::default(), progress));
+    let shared = Mutex::new((S::default(), progress));
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
@@ -79,18 +92,16 @@ pub fn campaign(
                     if seed >= seeds.end {
                         return;
                     }
-                    let outcome = run(&Plan::from_seed(seed, options));
+                    let outcome = play(seed);
                     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (summary, progress) = &mut *shared;
-                    summary.add(outcome);
-                    if !progress(summary) {
+                    let (sum, progress) = &mut *shared;
+                    add(sum, outcome);
+                    if !progress(sum) {
                         stop.store(true, Ordering::Relaxed);
                     }
                 }
             });
         }
     });
-    let (mut summary, _) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
-    summary.failures.sort_by_key(|(seed, _)| *seed);
-    summary
+    shared.into_inner().unwrap_or_else(PoisonError::into_inner).0
 }

@@ -24,10 +24,9 @@ pub use plan::{Fault, Place, Scene};
 pub use world::Outcome;
 
 use crate::Violation;
+use crate::campaign::many;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use world::Broken;
 
 /// What many seeds came to.
@@ -124,30 +123,13 @@ fn tell(scene: &Scene, broken: Broken, story: Option<&mut String>) -> Outcome {
 
 /// Plays the scenes of all `seeds` on so many `threads`. After each, `progress` is told the summary so far; it may stop by answering false.
 pub fn campaign(seeds: Range<u64>, threads: u32, progress: impl FnMut(&Summary) -> bool + Send) -> Summary {
-    let next = AtomicU64::new(seeds.start);
-    let stop = AtomicBool::new(false);
-    let shared = Mutex::new((Summary::default(), progress));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        return;
-                    }
-                    let scene = Scene::from_seed(seed);
-                    let outcome = play(&scene);
-                    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (summary, progress) = &mut *shared;
-                    summary.add(&scene, outcome);
-                    if !progress(summary) {
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    let (mut summary, _) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let play_seed = |seed| {
+        let scene = Scene::from_seed(seed);
+        let outcome = play(&scene);
+        (scene, outcome)
+    };
+    let add = |summary: &mut Summary, (scene, outcome): (Scene, Outcome)| summary.add(&scene, outcome);
+    let mut summary = many(seeds, threads, play_seed, add, progress);
     summary.failures.sort_by_key(|(seed, _)| *seed);
     summary
 }
