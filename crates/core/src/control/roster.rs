@@ -1094,8 +1094,7 @@ impl<W> Roster<W> {
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
         let parts = self.parts.keys().map(|(_, from)| *from);
-        let wanted: BTreeSet<MemberId> = view.members.iter().copied().chain(self.observers.iter().copied()).collect();
-        let wanted: BTreeSet<MemberId> = wanted.into_iter().chain(parts).collect();
+        let wanted: BTreeSet<MemberId> = view.members.iter().chain(&self.observers).copied().chain(parts).collect();
         if let Some(book) = &mut self.book {
             // `members` are those of the view before, and of this one.
             let members = &self.members;
