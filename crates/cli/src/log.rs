@@ -23,7 +23,7 @@ const TARGETS: [&str; 6] =
 const FILTERS: &str = "a filter is a level (error, warn, info, debug, trace, off), or TARGET=LEVEL with commas between, \
                        such as info,spindle::net=trace";
 
-/// How much is told of what happens inside.
+/// The flags that choose which events of the library are printed.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Verbosity {
     /// Tell on the standard error what happens inside: views, suspicions and connections; -vv: decisions too; -vvv: each control message
@@ -35,7 +35,7 @@ pub(crate) struct Verbosity {
     verbose: u8,
 }
 
-/// What other processes of this command are to tell, as a number of `-v`.
+/// The number of `-v` that other processes of this command get.
 static HANDED_ON: AtomicU8 = AtomicU8::new(0);
 
 impl Verbosity {
@@ -70,7 +70,7 @@ pub(crate) fn hand_on(command: &mut Command) {
 
 /// A filter by which some event of the library can pass, or none because it says `off`.
 fn parse(text: &str) -> Result<EnvFilter, String> {
-    // What is in brackets names spans and fields, of which only the parser knows what they mean.
+    // Brackets hold spans and fields, which only the parser understands.
     for directive in text.split(',').filter(|directive| !text.contains('[') && !directive.trim().is_empty()) {
         let name = directive.split('=').next().unwrap_or_default().trim();
         let is_level = name.parse::<LevelFilter>().is_ok();

@@ -1,4 +1,4 @@
-//! What tells a process from others that have had its number.
+//! The start of a process, which tells it from others that have had its number.
 
 /// The start of a process, and its namespace: they tell it from processes that had its number before. All zeros if the process does not know it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

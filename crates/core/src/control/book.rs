@@ -16,7 +16,7 @@ const CARDS_MAX: usize = 2 * MEMBERS_MAX;
 /// The id of a process that asks to be let in is reserved for so long after it has asked last.
 const ASKS_FOR: Duration = Duration::from_millis(3 * ASK_EVERY.as_millis() as u64);
 
-/// What is known of processes on other hosts.
+/// The processes on other hosts, as far as this one knows them.
 #[derive(Debug)]
 pub struct Book {
     mine: Card,
@@ -244,7 +244,7 @@ impl Book {
         self.dialling.remove(&(view, id));
     }
 
-    /// A connection was not made. Returns whose letters are lost, and to which members streams were not made, with their views.
+    /// A connection was not made. Returns the processes whose letters are lost, and to which members streams were not made, with their views.
     pub(super) fn not_dialled(
         &mut self,
         address: &Address,

@@ -1,4 +1,4 @@
-//! Who a process is to those of other hosts, and what a connection to it is for.
+//! The card by which processes of other hosts know a process, and the purpose of a connection to it.
 use super::address::Address;
 use super::bytes::{Reader, WireError, Writer};
 use super::rack::{RackName, put_rack, rack};

@@ -85,7 +85,7 @@ pub enum Message {
         ballot: Ballot,
         /// The digest of the sender's seed list.
         seeds: u64,
-        /// What to vote for.
+        /// The founding to vote for.
         founding: Founding,
     },
     /// The answer to [`Accept`](Message::Accept): it has.
@@ -102,7 +102,7 @@ pub enum Message {
     },
     /// The sender is a member of a group.
     Exists {
-        /// Of this one.
+        /// The group.
         incarnation: Incarnation,
     },
 }
