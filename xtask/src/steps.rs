@@ -172,7 +172,7 @@ fn bootstrap(session: &Session<'_>) -> Result<String> {
 }
 
 /// So many seeds of whole processes, and what has to happen in them at least.
-const PROCESSES: [(&str, u64); 9] = [
+const PROCESSES: [(&str, u64); 20] = [
     ("seeds", 10_000),
     ("foundings", 8_000),
     ("joins", 18_000),
@@ -182,6 +182,17 @@ const PROCESSES: [(&str, u64); 9] = [
     ("evictions", 2_000),
     ("leaves", 1_000),
     ("views", 24_000),
+    ("continued", 100_000),
+    ("fifo", 3_000_000),
+    ("unavailable", 900),
+    ("available_again", 1_500),
+    ("wishes", 7_000),
+    ("changes", 6_000),
+    ("learned", 8_000),
+    ("transfers", 8_000),
+    ("passed_over", 20),
+    ("observed", 500_000),
+    ("gaps", 3_000),
 ];
 
 fn processes(session: &Session<'_>) -> Result<String> {

@@ -20,6 +20,7 @@ mod pages;
 mod parent;
 mod private;
 mod quantity;
+mod recover;
 mod screen;
 mod settings;
 mod signals;
@@ -32,7 +33,7 @@ mod waiting;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 8)");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 9)");
 
 /// Ordered multicast among processes: every member gets every message in the same order, at memory speed.
 #[derive(Debug, Parser)]
@@ -87,6 +88,12 @@ enum Command {
     ///
     /// For members that hang. Its command ends with status 3 when it runs on, or joins again if it was started with --rejoin.
     Evict(orders::Args),
+    /// Lets the remaining members continue of a group that has lost its majority for good
+    ///
+    /// Between hosts a group continues only if most of its members are there, because the others may be alive behind a cut. If they are lost
+    /// for good, their machines destroyed for instance, no member can know that, and the remaining ones wait. This command names the lost. It
+    /// is refused if a remaining member hears one of them, or if one that is not named is missing.
+    Recover(recover::Args),
     /// Replicates a file to every receiver of a group, and says when all have it
     ///
     /// The receivers are started with `spindle receive`, before or after, here or on other hosts. Only what somebody lacks is sent: a cast that
@@ -124,6 +131,7 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Leave(args) => orders::leave(args),
         Command::Evict(args) => orders::evict(args),
+        Command::Recover(args) => recover::recover(args),
         Command::Cast(args) => cast::run(*args),
         Command::Receive(args) => cast::receive::run(*args),
         Command::Config(command) => config::run(command),

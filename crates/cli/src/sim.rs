@@ -2,7 +2,7 @@
 use crate::exit::{FAILED, Failure, Outcome};
 use crate::signals::Stop;
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use spindle_sim::{
     Counts, Options, Plan, Summary, Violation, bootstrap, bulk, campaign, explain, processes, replay_line,
 };
@@ -72,8 +72,9 @@ pub(crate) struct Args {
     /// virtual_ns, trace_hash and failures.
     ///
     /// With --processes: seeds, foundings, joins, evictions, leaves, refusals, kills, restarts, partitions, heals, breaks, views, deliveries,
-    /// faults, united, lost, events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and elapsed_s,
-    /// trace_hash and failures.
+    /// fifo, unavailable, available_again, wishes, changes, learned, transfers, transfers_lost, continued, passed_over, lapped, observed, gaps, faults,
+    /// united, lost, events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and elapsed_s, trace_hash and
+    /// failures.
     #[arg(long)]
     json: bool,
 }
@@ -325,26 +326,25 @@ fn search_bootstrap(args: &Args) -> Outcome {
 fn replay_processes(seed: u64, args: &Args) -> Outcome {
     let (outcome, story) = processes::explain(&processes::Scene::from_seed(seed));
     if args.json {
-        let processes::Outcome { foundings, joins, evictions, leaves, refusals, kills, restarts, .. } = outcome;
-        let processes::Outcome { partitions, heals, breaks, views, deliveries, united, lost, .. } = outcome;
-        let object = json!({
-            "seed": seed, "foundings": foundings, "joins": joins, "evictions": evictions, "leaves": leaves, "refusals": refusals,
-            "kills": kills, "restarts": restarts, "partitions": partitions, "heals": heals, "breaks": breaks, "views": views,
-            "deliveries": deliveries, "united": united, "lost": lost, "events": outcome.events, "virtual_ns": outcome.virtual_ns,
-            "trace_hash": format!("{:016x}", outcome.trace_hash),
-            "failures": failures(outcome.violations.iter().map(|violation| (seed, violation))),
-        });
-        print(&object.to_string())?;
+        let mut object = counts(&outcome.counts);
+        object.extend([
+            ("seed".into(), json!(seed)),
+            ("united".into(), json!(outcome.united)),
+            ("lost".into(), json!(outcome.lost)),
+            ("trace_hash".into(), json!(format!("{:016x}", outcome.trace_hash))),
+            ("failures".into(), failures(outcome.violations.iter().map(|violation| (seed, violation)))),
+        ]);
+        print(&Value::Object(object).to_string())?;
     } else {
         print(story.trim_end())?;
     }
     verdict(seed, &outcome.violations, args, || {
         format!(
             "\nseed {seed}: {} foundings, {} joins, {} views, {} deliveries checked, no violation{} (trace {:016x})",
-            outcome.foundings,
-            outcome.joins,
-            outcome.views,
-            outcome.deliveries,
+            outcome.counts.foundings,
+            outcome.counts.joins,
+            outcome.counts.views,
+            outcome.counts.deliveries,
             if outcome.lost { "; the group has lost its quorum" } else { "" },
             outcome.trace_hash
         )
@@ -360,30 +360,39 @@ fn search_processes(args: &Args) -> Outcome {
         !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
     });
     let elapsed = start.elapsed().as_secs_f64();
-    let processes::Summary { seeds, foundings, joins, evictions, leaves, refusals, kills, restarts, .. } = summary;
-    let processes::Summary { partitions, heals, breaks, views, deliveries, faults, united, lost, .. } = summary;
-    let processes::Summary { events, virtual_ns, failures, .. } = &summary;
+    let processes::Summary { seeds, counts, faults, united, lost, failures } = &summary;
     if args.json {
-        let object = json!({
-            "seeds": seeds, "foundings": foundings, "joins": joins, "evictions": evictions, "leaves": leaves, "refusals": refusals,
-            "kills": kills, "restarts": restarts, "partitions": partitions, "heals": heals, "breaks": breaks, "views": views,
-            "deliveries": deliveries, "faults": faults, "united": united, "lost": lost, "events": events, "virtual_ns": virtual_ns,
-            "elapsed_s": elapsed, "failures": self::failures(failures.iter().map(|(seed, violation)| (*seed, violation))),
-        });
-        print(&object.to_string())?;
+        let mut object = self::counts(counts);
+        object.extend([
+            ("seeds".into(), json!(seeds)),
+            ("faults".into(), json!(faults)),
+            ("united".into(), json!(united)),
+            ("lost".into(), json!(lost)),
+            ("elapsed_s".into(), json!(elapsed)),
+            ("failures".into(), self::failures(failures.iter().map(|(seed, violation)| (*seed, violation)))),
+        ]);
+        print(&Value::Object(object).to_string())?;
     } else {
         for (seed, violation) in failures {
             print(&format!("seed {seed}: {violation}\n  replay: {}", processes::replay_line(*seed)))?;
         }
+        let processes::Counts {
+            foundings, joins, evictions, leaves, kills, restarts, partitions, breaks, views, ..
+        } = counts;
+        let processes::Counts { deliveries, changes, learned, observed, .. } = counts;
         print(&format!(
             "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {foundings} foundings, {joins} joins, {evictions} evictions, {leaves} leaves, {kills} kills, \
-             {restarts} restarts, {partitions} partitions, {breaks} broken connections, {views} view changes, {deliveries} deliveries checked; \
-             {united} ended in one view, {lost} after a quorum was lost; {} seeds failed",
-            seeds as f64 / elapsed.max(1e-9),
+             {restarts} restarts, {partitions} partitions, {breaks} broken connections, {views} view changes, {changes} changes of \
+             subgroups, {learned} states taken over, {observed} messages observed, {deliveries} deliveries checked; {united} ended in one view, {lost} after a quorum was lost; {} seeds failed",
+            *seeds as f64 / elapsed.max(1e-9),
             failures.len()
         ))?;
     }
-    end(failures.len(), seeds, args, &stop)
+    end(failures.len(), *seeds, args, &stop)
+}
+
+fn counts(counts: &processes::Counts) -> Map<String, Value> {
+    counts.all().map(|(name, count)| (name.into(), json!(count))).collect()
 }
 
 fn failures<'v>(violations: impl Iterator<Item = (u64, &'v Violation)>) -> Value {

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     ///
     /// "group", "view", "observers" (how many processes follow it, as the newest view's first member knows), "changing" (the view is coming to its end), "blocked" (it can't: too few members are there to agree),
     /// "members", a list by rank of {id, pid, far (it is on another host, and so is not asked), rack (or null), rank, answers, view (its
-    /// newest, if it answers), leads, asleep, suspected, finished}, "subgroups", a list of {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting":
+    /// newest, if it answers), leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of {name, stable, members: [{id, rounds, received, delivered, lag}]}, and "waiting":
     /// ids of processes that are not in the view.
     #[arg(long)]
     json: bool,
@@ -119,6 +119,7 @@ fn summary(group: &str, members: &[MemberId], present: &[MemberId], answers: &An
         member["answers"] = answer.is_some().into();
         member["view"] = answer.map_or(Value::Null, |answer| answer["view"].clone());
         member["suspected"] = any(id, "suspected").into();
+        member["given_up"] = any(id, "given_up").into();
         member
     });
     let waiting: Vec<u64> = present.iter().map(|id| id.0).filter(|id| !ids.contains(id)).collect();
@@ -192,6 +193,9 @@ fn state(member: &Value, view: &Value) -> String {
     }
     if is("suspected") {
         words.push("suspected".to_string());
+    }
+    if is("given_up") {
+        words.push("given up".to_string());
     }
     if is("far") {
         words.push("on another host".to_string());

@@ -64,7 +64,7 @@ impl Visitor {
             let reply = self.next;
             self.next += 1;
             open.insert(reply, *member);
-            self.outbox.push(*member, Letter::Request { from, reply, what }, &[]).map_err(failed)?;
+            self.outbox.push(*member, Letter::Request { from, reply, what: what.clone() }, &[]).map_err(failed)?;
         }
         let deadline = Instant::now() + ANSWER_WAIT;
         let mut answers = Answers::new();

@@ -6,6 +6,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// So many addresses at which somebody can listen.
 fn seeds(count: u32) -> Vec<String> {
@@ -115,6 +117,80 @@ fn a_member_of_another_host_is_evicted_from_here_and_asked_to_leave_there() {
     let gone = wide.order("2", &["leave", "--id", "2"]).expect(0).objects().remove(0);
     assert_eq!(gone, json!({"event": "gone", "id": 2, "view": null, "members": []}));
     wide.members[0].view(&[1]);
+}
+
+impl Wide {
+    /// Waits until member 1 says so of itself and its view.
+    fn wait_until(&self, wanted: impl Fn(&Value) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let status = self.order("1", &["status"]).expect(0).objects().remove(0);
+            if wanted(&status) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{status}");
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn wait_until_blocked(&self) {
+        self.wait_until(|status| status["blocked"] == true);
+    }
+}
+
+#[test]
+fn the_rest_goes_on_by_the_word_that_the_others_are_lost() {
+    let mut wide = Wide::founded(&["--suspect-after", "0.5"]);
+    let error = wide.order("1", &["recover", "--lost", "2", "--yes"]).expect(1).error();
+    assert!(error.contains("group wide is not blocked"), "{error}");
+    for _ in 0..2 {
+        let lost = wide.members.remove(1);
+        lost.signal(Signal::KILL);
+        lost.done();
+    }
+    wide.wait_until_blocked();
+    let error = wide.order("1", &["recover", "--lost", "2,3"]).expect(2).error();
+    assert!(error.contains("--yes"), "{error}");
+    for (lost, why) in [
+        ("3", "member 2 is not named, and not heard"),
+        ("1,2", "member 1 of group wide lives, on this host"),
+        ("2,9", "no member 9; its members are 1, 2, 3"),
+    ] {
+        let error = wide.order("1", &["recover", "--lost", lost, "--yes"]).expect(1).error();
+        assert!(error.contains(why), "{error}");
+    }
+    let went_on = wide.order("1", &["recover", "--lost", "2,3", "--yes"]).expect(0).objects().remove(0);
+    let second = went_on["view"].as_u64().unwrap();
+    assert_eq!(went_on, json!({"event": "recovered", "lost": [2, 3], "view": second, "members": [1]}));
+    assert!(second >> 48 == 1 && second as u32 == 2, "{second:x}");
+    wide.members[0].view(&[1]);
+    let mut command = wide.on("2", &["member", "--id", "4", "--listen", "127.0.0.1:0", "--suspect-after", "0.5"]);
+    wide.members.push(Running::start(command.stdin(Stdio::piped())));
+    wide.members[1].event("joined");
+    wide.members[0].send(b"on\n");
+    for done in Running::all_done(wide.members) {
+        assert_eq!(done.expect(0).stdout, b"on\n");
+    }
+}
+
+#[test]
+fn members_that_were_given_up_by_mistake_come_back_to_the_one_group() {
+    let mut wide = Wide::founded(&["--suspect-after", "0.5", "--rejoin"]);
+    wide.members[1].stop();
+    wide.members[2].stop();
+    wide.wait_until_blocked();
+    let went_on = wide.order("1", &["recover", "--lost", "2,3", "--yes"]).expect(0).objects().remove(0);
+    assert_eq!(went_on["members"], json!([1]));
+    // They are a majority of the view that they know.
+    wide.members[1].signal(Signal::CONT);
+    wide.members[2].signal(Signal::CONT);
+    wide.members[1].event("evicted");
+    wide.members[2].event("evicted");
+    wide.wait_until(|status| status["members"].as_array().unwrap().len() == 3);
+    wide.members[1].send(b"again\n");
+    for done in Running::all_done(wide.members) {
+        assert_eq!(done.expect(0).stdout, b"again\n");
+    }
 }
 
 #[test]

@@ -7,12 +7,14 @@
 //!
 //! The protocol, and why it neither deadlocks nor loses a failure, stands in `docs/protocol/bulk.md`. The members of a bulk
 //! group have ranks of their own: its root is rank 0, whatever its rank in a view.
+mod hosts;
 mod object;
 mod pipeline;
 mod racks;
 mod schedule;
 mod session;
 
+pub use hosts::Hosts;
 pub use racks::{Racks, RacksError};
 pub use schedule::{Algorithm, Hop, Schedule};
 pub use session::{

@@ -9,7 +9,7 @@ use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
 use crate::layout::{Layout, membership};
-use crate::membership::{Ballot, Decision, Membership};
+use crate::membership::{Ballot, Decision, Membership, Unrecoverable};
 use crate::planted::planted;
 use crate::resend::Resend;
 use crate::stats::{EngineStats, Frontier, SubgroupStats};
@@ -220,6 +220,21 @@ impl Engine {
     /// Asks for a next view without `member`, which may be alive. It is left out before any other member, unless no other would stay.
     pub fn evict(&mut self, member: Rank) {
         self.report(member, Certainty::Evicted);
+    }
+
+    /// Gives up the members `lost`, by the word of an operator that they are lost for good: the others, which are too few to end the view without them,
+    /// do so if all of them are there and none of them hears any of `lost`. `rows` are those of the view.
+    ///
+    /// # Errors
+    /// The reason, if they are not given up.
+    pub fn recover<R: Rows>(&mut self, lost: &[Rank], rows: &R) -> Result<(), Unrecoverable> {
+        self.last_worked = false;
+        self.membership.give_up(lost, &self.view, rows)
+    }
+
+    /// Whether `member` is given up.
+    pub fn is_given_up(&self, member: Rank) -> bool {
+        self.membership.is_given_up(member)
     }
 
     fn report(&mut self, member: Rank, certainty: Certainty) {

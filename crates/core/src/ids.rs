@@ -21,7 +21,10 @@ pub struct Process {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank(pub u32);
 
-/// The number of a view, from 1 for the first.
+/// The number of a view: its *count*, from 1 for the first view, in the lower 32 bits, and above them its *era*, which a recovery begins
+/// (docs/protocol/views.md): how many recoveries led to it in the upper 16 bits, and a tag of those that went on. So a view of a recovered group
+/// is newer than all those of the members that were given up, and of two parts of a group that have given up each other, the views of one are
+/// newer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ViewId(pub u64);
 
@@ -35,6 +38,39 @@ pub struct Time(pub u64);
 
 /// From here on ids are those of visitors: processes that write to a group and hear its answers, but never take part.
 pub const VISITOR_IDS_FROM: u64 = 1 << 63;
+
+impl ViewId {
+    /// The era of this view: 0 until a recovery. A later one is larger.
+    pub const fn era(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// How many views led to this one, with this one.
+    pub const fn count(self) -> u64 {
+        self.0 & u32::MAX as u64
+    }
+
+    /// The view behind this one.
+    pub const fn next(self) -> ViewId {
+        ViewId(self.0 + 1)
+    }
+
+    /// The view behind this one, if a recovery ends this by which members with this `tag` go on.
+    pub const fn recovered(self, tag: u16) -> ViewId {
+        ViewId(((self.0 >> 48) + 1) << 48 | (tag as u64) << 32 | (self.count() + 1))
+    }
+
+    /// Whether this may be the view behind `other`, by a recovery or without.
+    pub const fn follows(self, other: ViewId) -> bool {
+        let is_recovered = self.0 >> 48 == (other.0 >> 48) + 1;
+        self.count() == other.count() + 1 && (self.era() == other.era() || is_recovered)
+    }
+
+    /// How many views this one is ahead of `other`; 0 if it is no later one.
+    pub const fn ahead_of(self, other: ViewId) -> u64 {
+        self.count().saturating_sub(other.count())
+    }
+}
 
 impl Rank {
     /// This rank as an index into a list with one element a member.

@@ -3,7 +3,7 @@
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
 //! control  = membership block | one entry per subgroup of the member | cuts | wishes | two slots for proposals
-//! membership = two lines of words | one bit per member: suspected
+//! membership = two lines of words | one bit per member: suspected | to be evicted | given up
 //! entry    = one 64-byte line: published rounds spoken freed received delivered persisted -
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
 //! ```
@@ -57,6 +57,12 @@ pub mod membership {
     /// [`SUSPECTED`]. A hint.
     pub const fn evicting(members: usize) -> u64 {
         SUSPECTED + 8 * members.div_ceil(64) as u64
+    }
+
+    /// The first word of the bits that say which members this one has given up, in a view of so many. It stands behind those of
+    /// [`evicting`]. None is taken back.
+    pub const fn given_up(members: usize) -> u64 {
+        SUSPECTED + 16 * members.div_ceil(64) as u64
     }
 }
 
@@ -159,9 +165,9 @@ impl RowLayout {
 
     fn new(view: &View, member: Rank, slot_words: u64) -> RowLayout {
         let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
-        let evicting = membership::evicting(view.members.len());
-        let hints_end = evicting + (evicting - membership::SUSPECTED);
-        let mut at = hints_end.next_multiple_of(LINE_BYTES);
+        let hints_end = membership::given_up(view.members.len());
+        let words = 8 * view.members.len().div_ceil(64) as u64;
+        let mut at = (hints_end + words).next_multiple_of(LINE_BYTES);
         for (id, spec) in view.subgroups_of(member) {
             let by_sender = at + LINE_BYTES;
             let extra = match spec.order {

@@ -318,20 +318,35 @@ impl Stream {
         })
     }
 
-    /// Goes to the present: in a total order to what is stable, which nobody has delivered further than.
+    /// Goes to the present: in a total order to what is stable, as far as these rows show it.
     fn go_to_present<R: Rows>(&mut self, rows: &R) {
         if self.order == Order::Fifo || self.lanes.is_empty() {
             self.lanes.iter_mut().for_each(|lane| lane.go_to_present(rows));
             return;
         }
-        // A view that has ended may have been followed beyond that.
-        self.go_to(self.stable(rows).max(self.place()));
-        for (rank, lane) in self.lanes.iter_mut().enumerate() {
-            // What is freed while it is passed over was delivered everywhere, so it lies before this round.
-            let first = self.round + u64::from(rank < self.lane);
-            lane.pass_until(rows, first);
-            lane.next = lane.next.max(first);
+        loop {
+            // A view that has ended may have been followed beyond that.
+            self.go_to(self.delivered(rows).max(self.stable(rows)).max(self.place()));
+            let mut is_lost = false;
+            for (rank, lane) in self.lanes.iter_mut().enumerate() {
+                let first = self.round + u64::from(rank < self.lane);
+                // Its row may be the older one: then frames of earlier rounds have yet to come, and are passed over later.
+                let announced = lane.announced(rows);
+                is_lost |= lane.pass_until(rows, first);
+                lane.next = lane.next.max(first.min(announced));
+            }
+            // A frame that is freed while it is passed over was delivered by its sender before, perhaps behind this place.
+            if !is_lost || self.delivered(rows) <= self.place() {
+                return;
+            }
         }
+    }
+
+    /// How far a member has delivered. Rows of other members may be older here than the row of a sender that has freed what they delivered.
+    fn delivered<R: Rows>(&self, rows: &R) -> u64 {
+        let delivered =
+            |(rank, received): &(Rank, u64)| rows.load(*rank, received - entry::RECEIVED + entry::DELIVERED);
+        self.received.iter().map(delivered).max().unwrap_or(0)
     }
 
     fn stable<R: Rows>(&self, rows: &R) -> u64 {
@@ -492,13 +507,16 @@ impl Lane {
         self.next = found.round + 1;
     }
 
-    /// Passes over what stands there by now, as far as it is before `round`.
-    fn pass_until<R: Rows>(&mut self, rows: &R, round: u64) {
+    /// Passes over what stands there by now, as far as it is before `round`. Returns whether there were frames that stand there no more.
+    fn pass_until<R: Rows>(&mut self, rows: &R, round: u64) -> bool {
         let published = self.published(rows);
+        let mut is_lost = false;
         loop {
-            self.position = self.position.max(self.freed(rows));
+            let freed = self.freed(rows);
+            is_lost |= freed > self.position;
+            self.position = self.position.max(freed);
             if self.position >= published {
-                return;
+                return is_lost;
             }
             let found = self.look(rows);
             if self.is_lapped(rows) {
@@ -506,7 +524,7 @@ impl Lane {
             }
             match found {
                 Some(found) if found.round < round => self.pass(&found),
-                _ => return,
+                _ => return is_lost,
             }
         }
     }

@@ -104,6 +104,14 @@ mod bugs {
         AcceptedReadFirst,
         /// A leader leaves out whom it suspects, however few go on.
         EvictsWithoutQuorum,
+        /// In a recovery a majority of those that are not given up is enough.
+        GivenUpQuorum,
+        /// In a recovery rows count whose members have given none up.
+        OneGivesUp,
+        /// Members that are given up are listened to.
+        GivenUpHeard,
+        /// The leader of a recovery takes no value that only members that are given up may have decided.
+        RecoveryNotAdopted,
         /// A suspicion is never taken back.
         SuspicionKept,
         /// All values of a member are written into the same slot.
@@ -166,6 +174,36 @@ mod bugs {
         SilentWhileItWaits,
         /// An answer of a seed counts for ever.
         OldAnswersCount,
+        /// Processes that ask between two views are not admitted later.
+        AdmissionsLost,
+        /// A process that asks a member of its host is not told of the others.
+        JoinersUntold,
+        /// Any process with the id of a member is that member.
+        NoncesIgnored,
+        /// The first view of a process is not over when the group has a later one.
+        FirstViewNeverOver,
+        /// A request to evict a member counts as a proof that it is faulty.
+        EvictionIsProof,
+        /// A process that could not stay is admitted again at once.
+        ReadmittedAtOnce,
+        /// A member that has not begun the view is suspected at the first look.
+        NoTimeToBegin,
+        /// A view begins without missing rows after a fraction of the time for which they are waited for.
+        BeginsHastily,
+        /// A member that is cut off does not ask whether the others go on without it.
+        CutOffAsksNobody,
+        /// Members that meet and do not know each other tell each other nothing.
+        StrangersPass,
+        /// A member that hears that its side was given up does not tell the others of its side.
+        GivenUpUntold,
+        /// A stream that breaks is dialled again a few times only.
+        RedialsGiveUp,
+        /// A member that tells of a view does not send the decision that led to it.
+        DecisionsUntold,
+        /// A founder counts processes that have gone.
+        GoneFound,
+        /// Streams for a view that has begun are refused.
+        LateStreamsRefused,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

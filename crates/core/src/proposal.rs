@@ -83,7 +83,7 @@ pub(crate) fn decode(words: &[u64], old: &View) -> Option<Value> {
     }
     let joining = next.members.iter().filter(|id| !old.members.contains(id));
     let joined = joining.map(|id| Some(Process { id: *id, nonce: reader.short()? })).collect::<Option<Vec<_>>>()?;
-    (reader.words.is_empty() && next.id.0 == old.id.0 + 1).then_some(Value { next, joined, trims })
+    (reader.words.is_empty() && next.id.follows(old.id)).then_some(Value { next, joined, trims })
 }
 
 /// How many words a slot for proposals to follow `view` has: what a view takes that is twice as large, and room for many joins

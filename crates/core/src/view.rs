@@ -229,7 +229,7 @@ impl View {
         let old = self.ranks().filter(|rank| stays(*rank)).map(|rank| self.members[rank.index()]);
         let members: Vec<MemberId> = old.chain(joining.iter().copied()).collect();
         let subgroups = self.subgroups.clone();
-        let mut next = View { id: ViewId(self.id.0 + 1), members, nonvoters: vec![], subgroups };
+        let mut next = View { id: self.id.next(), members, nonvoters: vec![], subgroups };
         // Until the rules say who belongs where, nobody does, except to a shard.
         for spec in &mut next.subgroups {
             let ids = spec.members.iter().map(|rank| self.members[rank.index()]);
@@ -443,6 +443,16 @@ impl Change {
         match self {
             Change::Create(spec) | Change::Alter(spec) => &spec.name,
             Change::Drop(name) | Change::Enter { name, .. } | Change::Exit { name, .. } => name,
+        }
+    }
+
+    /// The same without what means nothing: the lists of a subgroup, which are ranks of some view.
+    pub(crate) fn bare(self) -> Change {
+        let bare = |spec| SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, ..spec };
+        match self {
+            Change::Create(spec) => Change::Create(bare(spec)),
+            Change::Alter(spec) => Change::Alter(bare(spec)),
+            other => other,
         }
     }
 

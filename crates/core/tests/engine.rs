@@ -1133,6 +1133,29 @@ fn a_member_that_is_to_be_evicted_is_heard_again_after_a_cut() {
     }
 }
 
+/// Track record: a member that was told to suspect another did not hear it any more after its own clock had gone back.
+#[test]
+fn a_suspicion_that_was_told_ends_although_the_clock_went_back() {
+    let mut group = silent(2);
+    group.engines.iter_mut().for_each(|engine| engine.set_suspect_after(Some(1_000_000_000)));
+    let pass = |group: &mut Group, ms: std::ops::Range<u64>| {
+        for ms in ms.step_by(20) {
+            group.now = ms * 1_000_000;
+            [0, 1].iter().for_each(|member| _ = group.poll(*member));
+        }
+    };
+    pass(&mut group, 100_000..100_500);
+    group.now = 100_600_000_000;
+    group.poll(0);
+    group.engines[0].suspect(Rank(1));
+    group.poll(0);
+    // The first look after the clock has gone back finds no sign of life.
+    group.now = 50_000_000_000;
+    group.poll(0);
+    pass(&mut group, 50_020..53_000);
+    assert!(!group.engines[0].suspects(Rank(1)));
+}
+
 #[test]
 fn of_two_that_are_to_evict_each_other_one_stays() {
     let mut group = silent(2);
@@ -1319,6 +1342,19 @@ fn of_changes_that_contradict_each_other_the_one_of_the_lower_rank_counts_for_go
     let create = |name, rule| Change::Create(SubgroupSpec { member_rule: rule, ..SubgroupSpec::of_everyone(name) });
     let next = settled_with([(0, create("t", list(&[10]))), (1, create("u", list(&[10])))]);
     assert_eq!(next.engines[0].view().subgroups.len(), 3, "two that don't contradict each other");
+}
+
+/// Track record 127: the lists of a subgroup that was taken from a view and altered made the member that wished for it panic.
+#[test]
+fn the_lists_of_a_subgroup_mean_nothing_in_a_wish() {
+    let mut group = Group::new(3, &[0], Order::Total, Ablation::default());
+    let known = group.engines[0].view().subgroups[0].clone();
+    assert!(!known.members.is_empty());
+    assert!(group.engines[0].wish(Change::Alter(SubgroupSpec { window: 20, leftover_bytes_max: 9, ..known.clone() })));
+    assert!(!group.engines[0].wish(Change::Alter(SubgroupSpec { window: 20, ..known.clone() })), "the same once more");
+    group.settle();
+    let next = group.engines[0].successor().unwrap().view().subgroups[0].clone();
+    assert_eq!((next.window, next.leftover_bytes_max, next.members), (20, 0, known.members));
 }
 
 #[test]

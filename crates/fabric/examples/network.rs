@@ -17,7 +17,7 @@ use spindle_core::{
 };
 use spindle_fabric::ofi::{OfiAddress, OfiOptions, OfiPort, Purpose};
 use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream};
-use spindle_fabric::{Fabric, MemberBell, Mesh, OwnRow, Peer, Publisher};
+use spindle_fabric::{Arena, Fabric, MemberBell, Mesh, OwnRow, Peer, Publisher};
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -169,7 +169,7 @@ impl Network {
         orders: &mut TcpStream,
         connect: &mut impl FnMut() -> Outcome<TcpStream>,
     ) -> Outcome<(Mesh, String)> {
-        let (own, other) = (OwnRow::create(layout, me, &MemberBell::with_event()?)?.0, Rank(1 - me.0));
+        let (own, other) = (OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event()?))?.0, Rank(1 - me.0));
         if let Network::Streams = self {
             let stream: Connection = Box::new(SocketStream::new(connect()?, &SocketOptions::default())?);
             return Ok((Mesh::new(layout, own, [(other, Some(Peer::There(stream)))])?, "streams".to_string()));

@@ -45,10 +45,8 @@ pub trait Fabric: Table {
     fn begin_sleep(&mut self);
 
     /// Sleeps until rung, or `at_most` that long. Says whether it was rung. If it was, that withdraws the announcement; if not, it stands, and
-    /// whoever finds work after all withdraws it. It may return early for no reason.
-    ///
-    /// # Panics
-    /// Without [`begin_sleep`](Self::begin_sleep) before it.
+    /// a caller that finds work after all withdraws it. It may return early for no reason. Without an announcement that stands it returns at once, as if it was rung:
+    /// what has withdrawn it is to be looked at.
     fn sleep(&mut self, at_most: Duration) -> bool;
 
     /// Withdraws the announcement, if there is one: a poll found work, and peers need not ring while there is more.

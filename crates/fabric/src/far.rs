@@ -5,7 +5,7 @@
 use crate::ofi::OfiLinks;
 use crate::region::{CopyRegion, OwnRegion};
 use crate::tcp::{Connection, Down, Links, Traffic};
-use spindle_core::{Layout, Rank};
+use spindle_core::{Layout, Rank, ViewId};
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -76,6 +76,25 @@ impl Far {
     pub(crate) fn replace(&mut self, rank: Rank, stream: Connection) -> io::Result<()> {
         let streams = self.streams.as_mut().filter(|streams| streams.knows(rank));
         streams.ok_or(io::ErrorKind::NotConnected)?.replace(rank, stream)
+    }
+
+    /// As [`Mesh::turn`](crate::Mesh::turn).
+    pub(crate) fn turn(&mut self, rank: Rank, next: ViewId, row: &OwnRegion) {
+        if let Some(streams) = &mut self.streams {
+            streams.turn(rank, next, row);
+        }
+    }
+
+    /// As [`Mesh::take_turned`](crate::Mesh::take_turned).
+    pub(crate) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Connection)> {
+        self.streams.as_mut().map(|streams| streams.take_turned(next)).unwrap_or_default()
+    }
+
+    /// Drops the streams of peers that need nothing more of this view.
+    pub(crate) fn drop_turned(&mut self) {
+        if let Some(streams) = &mut self.streams {
+            streams.drop_turned();
+        }
     }
 
     /// Whether the way to `rank` is, or was, a stream.

@@ -6,6 +6,7 @@
 //!
 //! This is the only crate with `unsafe`, and [`region`] says what makes it right. There is no protocol here: what the words
 //! of a row mean is `spindle-core`'s business, except for the one that says that a member sleeps ([`bell`]).
+mod arena;
 pub mod barrier;
 pub mod bell;
 pub mod bulk;
@@ -30,6 +31,7 @@ mod shelf;
 pub mod shm;
 pub mod tcp;
 
+pub use arena::Arena;
 pub use bell::{Bell, Doorbell};
 pub use coarse::CoarseClock;
 pub use fabric::Fabric;

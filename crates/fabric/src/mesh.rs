@@ -18,13 +18,13 @@ use crate::life::{LIFE, has_ended};
 use crate::ofi::{OfiError, OfiMeeting};
 use crate::publisher::Publisher;
 use crate::reader::{Held, Reader, ReaderFrames};
-use crate::region::{CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion, VacantRegion};
+use crate::region::{CopyRegion, OwnRegion, RegionError, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, PeerParts};
 use crate::tcp::{Connection, Down, Links, ROW_BYTES_MAX, Traffic};
-use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table};
+use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, ViewId};
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The way to one peer.
@@ -91,6 +91,8 @@ struct Sleeper {
 pub struct Lingering {
     bell: Bell,
     announced: Option<Announced>,
+    /// Of no use when that is gone.
+    user: Weak<()>,
 }
 
 /// The ways to other machines of a view that is over: what was posted is still on its way, and peers may not have said all.
@@ -371,6 +373,23 @@ impl Mesh {
         self.far.guests()
     }
 
+    /// Lets the stream to `peer` continue in `next`, the view after this one, in which both are members: this member has nothing more to post to it here. When the
+    /// peer has done the same, the stream can be [taken out](Self::take_turned). Means nothing if there is no stream, or it was turned before.
+    ///
+    /// # Panics
+    /// If `peer` is not of this view.
+    pub fn turn(&mut self, peer: Rank, next: ViewId) {
+        self.far.turn(peer, next, &self.row);
+    }
+
+    /// Takes the streams out that both sides have turned to `next`. All that was posted in this view has arrived at both, and the next byte is the first of `next`. If
+    /// more has arrived already, the stream gives that first.
+    ///
+    /// A stream that does not get so far stays: it ends with this view.
+    pub fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Connection)> {
+        self.far.take_turned(next)
+    }
+
     /// Hands out the ways to other machines, if there are any, when the view is over: they need some more [progress](Retired::progress), as what was
     /// posted is still to be sent. From now on nothing is posted over them, and nothing arrives.
     pub fn retire(&mut self) -> Option<Retired> {
@@ -403,15 +422,20 @@ impl Mesh {
         all
     }
 
-    /// What is left of this view for as long as applications of this process still use its rings.
-    pub fn linger(&self) -> Lingering {
-        Lingering { bell: self.bell.clone(), announced: None }
+    /// What is left of this view as long as applications of this process still use its rings: until `user` is dropped.
+    pub fn linger(&self, user: &Arc<()>) -> Lingering {
+        Lingering { bell: self.bell.clone(), announced: None, user: Arc::downgrade(user) }
     }
 
     /// Listens to those who still use rings of ended views, in which the same bell woke this member.
     pub fn listen_to(&mut self, lingering: Vec<Lingering>) {
         self.end_sleep();
         self.lingering = lingering;
+        self.forget_unused();
+    }
+
+    fn forget_unused(&mut self) {
+        self.lingering.retain(|lingering| lingering.user.strong_count() > 0);
     }
 
     /// Takes back what [`listen_to`](Self::listen_to) was given.
@@ -478,9 +502,7 @@ impl Watched {
             let of = |source| MeshError::Region { rank, part: "row", source };
             let mut stream = None;
             rows.push(match peer {
-                Some(Peer::Here(parts)) => {
-                    Held::Peer(Arc::new(PeerRegion::open("a member's row", &parts.row, size).map_err(of)?))
-                }
+                Some(Peer::Here(parts)) => Held::Peer(Arc::new(parts.open_row(layout, rank)?)),
                 Some(Peer::There(connection)) => {
                     let copy = CopyRegion::on_heap(&format!("the copy of the row of member {rank}"), size);
                     let copy = Arc::new(copy.map_err(of)?);
@@ -562,6 +584,7 @@ impl Retired {
     /// As [`progress`](Self::progress), but for peers without a connection.
     fn step(&mut self) -> bool {
         self.far.progress(&self.row);
+        self.far.drop_turned();
         if !self.told && self.far.is_flushed() && self.far.has_served() {
             self.far.finish();
             self.told = true;
@@ -660,6 +683,7 @@ impl Fabric for Mesh {
         }
         self.arrived = false;
         if self.announced.is_none() {
+            self.forget_unused();
             self.lingering.iter_mut().for_each(Lingering::announce);
             let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
             self.announced = Some(Sleeper { announced, by_event, since: Instant::now() });
@@ -667,8 +691,7 @@ impl Fabric for Mesh {
     }
 
     fn sleep(&mut self, at_most: Duration) -> bool {
-        let Sleeper { announced, by_event, since } =
-            self.announced.as_mut().expect("sleep without begin_sleep: what arrived before it would be missed");
+        let Some(Sleeper { announced, by_event, since }) = &mut self.announced else { return true };
         let nap = NAP.saturating_sub(since.elapsed());
         let at_most = if nap.is_zero() { at_most } else { at_most.min(nap) };
         // As it was announced, and not by what there is now: whoever rings goes by the announcement.
@@ -793,6 +816,7 @@ impl Table for Mesh {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::Arena;
     use crate::conformance::{PATIENCE, view};
     use crate::shm::MemberBell;
     use crate::tcp::{SocketOptions, SocketStream};
@@ -800,7 +824,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn own(layout: &Layout, rank: u32) -> (OwnRow, PeerParts) {
-        OwnRow::create(layout, Rank(rank), &MemberBell::create().unwrap()).unwrap()
+        OwnRow::create(layout, Rank(rank), &mut Arena::new(MemberBell::create().unwrap())).unwrap()
     }
 
     #[test]
@@ -839,7 +863,8 @@ mod tests {
         let words = ring.capacity / 8;
         let (published, freed) = (place.entry + entry::PUBLISHED, place.entry + entry::FREED);
         for (seed, buffer) in [(1u64, Some(1)), (2, None), (3, Some(1)), (4, None)] {
-            let (own, _) = OwnRow::create(&layout, Rank(0), &MemberBell::with_event().unwrap()).unwrap();
+            let (own, _) =
+                OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
             let mut mesh = Mesh::new(&layout, own, []).unwrap();
             let options = SocketOptions { send_buffer_bytes: buffer, receive_buffer_bytes: buffer, silence_ms: None };
             let [near, far] = <[_; 2]>::from(UnixStream::pair().unwrap())
@@ -909,7 +934,7 @@ mod tests {
     #[test]
     fn a_guest_that_comes_before_a_sleep_does_not_make_it_deaf() {
         let layout = Layout::new(&view(1, 8)).unwrap();
-        let (own, _) = OwnRow::create(&layout, Rank(0), &MemberBell::with_event().unwrap()).unwrap();
+        let (own, _) = OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
         let mut mesh = Mesh::new(&layout, own, []).unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
         mesh.begin_sleep();
@@ -932,9 +957,12 @@ mod tests {
     #[test]
     fn the_first_sleep_after_an_announcement_is_a_nap_and_while_it_stands_none_is() {
         let layout = Layout::new(&view(1, 8)).unwrap();
-        let mut mesh =
-            Mesh::new(&layout, OwnRow::create(&layout, Rank(0), &MemberBell::create().unwrap()).unwrap().0, [])
-                .unwrap();
+        let mut mesh = Mesh::new(
+            &layout,
+            OwnRow::create(&layout, Rank(0), &mut Arena::new(MemberBell::create().unwrap())).unwrap().0,
+            [],
+        )
+        .unwrap();
         let naps = |mesh: &mut Mesh| {
             let start = Instant::now();
             mesh.begin_sleep();
@@ -956,14 +984,31 @@ mod tests {
         naps(&mut mesh);
     }
 
+    /// The row of a member that came late, while this one was about to sleep.
+    #[test]
+    fn a_member_that_attaches_a_way_does_not_sleep_before_it_has_looked_again() {
+        let layout = Layout::new(&view(2, 8)).unwrap();
+        let row = |rank| OwnRow::create(&layout, Rank(rank), &mut Arena::new(MemberBell::create().unwrap())).unwrap();
+        let mut mesh = Mesh::new(&layout, row(0).0, [(Rank(1), None)]).unwrap();
+        let (_row, parts) = row(1);
+        mesh.begin_sleep();
+        mesh.attach(&layout, Rank(1), Peer::Here(parts)).unwrap();
+        assert!(mesh.sleep(PATIENCE));
+        mesh.begin_sleep();
+        assert!(!mesh.sleep(NAP));
+    }
+
     /// An application that has not noticed the new view commits in the old ring, and the member sleeps in the new one.
     #[test]
     fn a_ring_of_an_ended_view_wakes_its_member_still() {
         let layout = Layout::new(&view(1, 8)).unwrap();
         let bell = MemberBell::create().unwrap();
-        let mesh = || Mesh::new(&layout, OwnRow::create(&layout, Rank(0), &bell).unwrap().0, []).unwrap();
+        let mesh = || {
+            Mesh::new(&layout, OwnRow::create(&layout, Rank(0), &mut Arena::new(bell.clone())).unwrap().0, []).unwrap()
+        };
         let (old, mut new) = (mesh(), mesh());
-        let (stale, lingering) = (old.doorbell(), old.linger());
+        let user = Arc::new(());
+        let (stale, lingering) = (old.doorbell(), old.linger(&user));
         drop(old);
         new.begin_sleep();
         assert!(!stale.ring(), "nobody listens there yet");
@@ -974,6 +1019,9 @@ mod tests {
             assert!(new.sleep(PATIENCE));
             assert!(!stale.ring(), "it is awake");
         }
-        assert_eq!(new.take_lingering().len(), 1);
+        drop(user);
+        new.begin_sleep();
+        assert!(!stale.ring(), "nobody uses it any more");
+        assert!(new.take_lingering().is_empty());
     }
 }

@@ -1,9 +1,10 @@
 //! Memory that members share: a memfd of fixed size, mapped by its owner for writing and by everybody else for reading.
 //!
-//! Read [`OwnRegion`] first, then [`PeerRegion`] (somebody else's, read-only) and [`SharedRegion`] (writable by all, for
-//! doorbells, atomics only). Where no memory can be shared, an [`OwnRegion`] stands on the heap, and each peer has a [`CopyRegion`]
-//! of it. The seals, which every opener checks, make the difference: the size never changes, so no
-//! access inside it can fault, and nobody but the creator ever gets a writable mapping of its row. A child that is forked from it has none ([`fork`](crate::fork)).
+//! Read [`OwnRegion`] first, then [`PeerRegion`] (another process's, read-only) and [`SharedRegion`] (writable by all, for
+//! doorbells, atomics only). Regions may be ranges of one memfd, a chunk, which each process maps once. Where no memory can
+//! be shared, an [`OwnRegion`] stands on the heap, and each peer has a [`CopyRegion`] of it. The seals, which every opener
+//! checks, make the difference: the size never changes, so no access inside it can fault, and nobody but the creator ever
+//! gets a writable mapping of its row. A child that is forked from it has none ([`fork`](crate::fork)).
 //!
 //! What makes plain references into this memory right:
 //! - *control words* are accessed as atomics only, whichever process does it;
@@ -22,6 +23,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead, OBJECT};
 use spindle_core::{Found, Ring};
 use std::alloc::Layout;
+use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::io;
 use std::ops::Range;
@@ -29,7 +31,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// Bytes reserved by one call: a signal interrupts and undoes only that much.
 const RESERVE_STEP_BYTES: u64 = 64 << 20;
@@ -81,6 +83,18 @@ pub enum RegionError {
         /// Bytes that it has.
         got: u64,
     },
+    /// What is said to stand in the segment does not.
+    #[error(
+        "the segment has {size} bytes, and no {bytes} from a page's start at {at} on: its sender breaks the protocol"
+    )]
+    Place {
+        /// Where it is to begin.
+        at: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// Bytes of the segment.
+        size: u64,
+    },
     /// A system call failed.
     #[error("{call} for {name} failed: {source}")]
     Os {
@@ -96,12 +110,29 @@ pub enum RegionError {
 /// Memory that this process created: words and frames may be written.
 #[derive(Debug)]
 pub struct OwnRegion {
-    /// Before the memory: nothing is mapped into a child where nothing was taken out of it.
-    _unshared: Option<Unshared>,
-    memory: Memory,
+    span: Span,
+    /// Keeps `span` mapped.
+    _memory: Arc<OwnMemory>,
     /// Bytes at the start that are words, and never lent as bytes to write.
     control: u64,
     leased: Mutex<Vec<Range<u64>>>,
+}
+
+/// A mapping of this process that no child of it gets.
+#[derive(Debug)]
+struct OwnMemory {
+    /// Before the memory: nothing is mapped into a child where nothing was taken out of it.
+    _unshared: Option<Unshared>,
+    memory: Memory,
+}
+
+/// Memory of this process whose ranges become regions, and are others when nothing uses them any more.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    memory: Arc<OwnMemory>,
+    fd: OwnedFd,
+    /// Bytes at its start that are reserved, and may not be zero.
+    used: u64,
 }
 
 /// Memory that another process created and alone writes.
@@ -110,7 +141,15 @@ pub struct PeerRegion {
     span: Span,
     /// Keeps `span` mapped.
     _memory: Arc<Memory>,
+    /// As long as it is open, the owner uses this memory for nothing else. That of a row that came late is the memory's.
+    _lease: Option<OwnedFd>,
 }
+
+/// What tells a file from all others that are there at the same time: its device and inode. The kernel counts the inodes of memfds in 64 bits (since Linux 5.9).
+type FileId = (u64, u64);
+
+/// The files of other processes that are mapped here to be read, or to be written. No other file has the id of one that is mapped.
+static MAPPED: Mutex<BTreeMap<(FileId, bool), Weak<Memory>>> = Mutex::new(BTreeMap::new());
 
 /// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives, and perhaps a network card.
 #[derive(Debug)]
@@ -140,7 +179,7 @@ pub(crate) struct FileRegion {
 /// Memory that several processes write, as atomic words only.
 #[derive(Debug)]
 pub struct SharedRegion {
-    memory: Memory,
+    memory: Arc<Memory>,
 }
 
 /// The only right to give out writable bytes of one ring of an [`OwnRegion`]. No ring is leased twice.
@@ -159,10 +198,11 @@ impl OwnRegion {
     /// # Errors
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`], [`RegionError::Os`].
     pub fn create(name: &str, len: u64, control: u64) -> Result<(OwnRegion, OwnedFd), RegionError> {
-        let (memory, fd) = Memory::create(name, len, SealFlags::FUTURE_WRITE)?;
-        // A kernel that refuses lets a child write into the row, as all did before.
-        let _unshared = Unshared::memory(memory.span.base.as_ptr(), len as usize);
-        Ok((OwnRegion { _unshared, memory, control, leased: Mutex::default() }, fd))
+        check_room(name, len)?;
+        let mut chunk = Chunk::create(name, len)?;
+        // SAFETY: the chunk is new, and gone after this.
+        let region = unsafe { chunk.region(name, 0, len, control) }?;
+        Ok((region, chunk.fd))
     }
 
     /// A region on this process's heap, for fabrics that move bytes by other means than mapping.
@@ -171,7 +211,8 @@ impl OwnRegion {
     /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
     pub fn on_heap(name: &str, len: u64, control: u64) -> Result<OwnRegion, RegionError> {
         // A child has a copy of the heap.
-        Ok(OwnRegion { _unshared: None, memory: Memory::on_heap(name, len)?, control, leased: Mutex::default() })
+        let memory = OwnMemory { _unshared: None, memory: Memory::on_heap(name, len)? };
+        Ok(OwnRegion { span: memory.memory.span, _memory: Arc::new(memory), control, leased: Mutex::default() })
     }
 
     /// How many bytes at its start are words.
@@ -181,7 +222,7 @@ impl OwnRegion {
 
     /// Its bytes, in number.
     pub fn size(&self) -> u64 {
-        self.memory.span.len
+        self.span.len
     }
 
     /// The aligned word at `at`, which must not be of a frame's bytes while these are lent.
@@ -191,7 +232,7 @@ impl OwnRegion {
     #[inline]
     pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
         // SAFETY: the memory is mapped, writable, for as long as `self` is.
-        unsafe { self.memory.span.word(at) }
+        unsafe { self.span.word(at) }
     }
 
     /// Stores the word at `at`, with release order.
@@ -210,7 +251,7 @@ impl OwnRegion {
     #[inline]
     pub(crate) fn stamp(&self, ring: &Ring, position: u64, round: u64) {
         // SAFETY: the memory is mapped, writable, for as long as `self` is.
-        unsafe { self.memory.span.ring(ring).stamp(position, round) }
+        unsafe { self.span.ring(ring).stamp(position, round) }
     }
 
     /// `len` bytes at `at`, behind the words, to write. Nobody else in this process gets at the region meanwhile; that no peer reads them is
@@ -223,7 +264,7 @@ impl OwnRegion {
         if at < self.control {
             outside(at, len, self.size());
         }
-        let start = self.memory.span.pointer(at, len);
+        let start = self.span.pointer(at, len);
         // SAFETY: inside the mapping, by the check, which is writable for as long as `self` is. It is borrowed alone: references into it
         // borrow `self`, and whoever holds a `Lease` or a `Span` holds an `Arc` of it, of which there is none beside `&mut self`. Peers can't write.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len as usize) }
@@ -245,7 +286,7 @@ impl OwnRegion {
     #[inline]
     pub(crate) fn announced(&self, range: &Range<u64>) -> &[u8] {
         // SAFETY: mapped for as long as `self` is, and stable by INV-FRAME.
-        unsafe { self.memory.span.bytes(range.start, range.end.saturating_sub(range.start)) }
+        unsafe { self.span.bytes(range.start, range.end.saturating_sub(range.start)) }
     }
 
     /// Where the bytes of `range` stand, for hardware that reads frames there which are announced (INV-FRAME).
@@ -254,7 +295,7 @@ impl OwnRegion {
     /// If the range is not inside.
     #[inline]
     pub(crate) fn place(&self, range: &Range<u64>) -> NonNull<u8> {
-        self.memory.span.pointer(range.start, range.end.saturating_sub(range.start))
+        self.span.pointer(range.start, range.end.saturating_sub(range.start))
     }
 
     /// Takes the right to write frames into `ring`, for ever. `None` if the ring is not behind the control block and inside
@@ -269,11 +310,73 @@ impl OwnRegion {
             return None;
         }
         leased.push(range);
-        Some(Lease { ring: self.memory.span.ring(ring), _region: self.clone() })
+        Some(Lease { ring: self.span.ring(ring), _region: self.clone() })
     }
 
     pub(crate) fn span(&self) -> Span {
-        self.memory.span
+        self.span
+    }
+}
+
+impl Chunk {
+    /// One of `len` bytes. They take no memory before they are a region's.
+    ///
+    /// # Errors
+    /// [`RegionError::TooLong`], [`RegionError::Os`].
+    pub(crate) fn create(name: &str, len: u64) -> Result<Chunk, RegionError> {
+        check_limit(name, len)?;
+        let (memory, fd) = Memory::create(name, len, SealFlags::FUTURE_WRITE)?;
+        // A kernel that refuses lets a child write into the row, as all did before.
+        let _unshared = Unshared::memory(memory.span.base.as_ptr(), len as usize);
+        Ok(Chunk { memory: Arc::new(OwnMemory { _unshared, memory }), fd, used: 0 })
+    }
+
+    /// Its bytes, in number.
+    pub(crate) fn size(&self) -> u64 {
+        self.memory.memory.span.len
+    }
+
+    /// What to give to peers.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// The `len` bytes at `at`, the start of a page, as a region of zeros, with `control` bytes of words. All of it is reserved here.
+    ///
+    /// # Errors
+    /// [`RegionError::NoMemory`], [`RegionError::Os`].
+    ///
+    /// # Panics
+    /// If they are not all inside, or there are bytes before them that were never a region's.
+    ///
+    /// # Safety
+    /// No region here has any of these bytes, and no peer reads them.
+    pub(crate) unsafe fn region(
+        &mut self,
+        name: &str,
+        at: u64,
+        len: u64,
+        control: u64,
+    ) -> Result<OwnRegion, RegionError> {
+        let memory = &self.memory.memory;
+        let base = memory.span.pointer(at, len);
+        // The rest of its last page is nothing else's.
+        let end = (at + len).next_multiple_of(page_bytes()).min(memory.span.len);
+        assert!(at <= self.used, "a region behind bytes that were never one's");
+        if end > self.used {
+            check_room(name, end - self.used)?;
+            reserve(&self.fd, self.used..end).map_err(|errno| match errno {
+                Errno::NOSPC | Errno::NOMEM => RegionError::NoMemory { name: name.into(), bytes: len, available: 0 },
+                errno => RegionError::Os { call: "fallocate", name: name.to_string(), source: errno.into() },
+            })?;
+        }
+        let stale = self.used.min(end) - at;
+        // SAFETY: inside the mapping, which is writable, and used by nothing else, by this function's contract.
+        unsafe { base.as_ptr().write_bytes(0, stale as usize) };
+        self.used = self.used.max(end);
+        memory.prefault(at..end, Advice::LinuxPopulateWrite);
+        let span = Span { base, len };
+        Ok(OwnRegion { span, _memory: Arc::clone(&self.memory), control, leased: Mutex::default() })
     }
 }
 
@@ -284,7 +387,34 @@ impl PeerRegion {
     /// [`RegionError::Unsealed`], [`RegionError::Size`], [`RegionError::Os`].
     pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<PeerRegion, RegionError> {
         let memory = Memory::open(name, fd, len, SealFlags::FUTURE_WRITE, ProtFlags::READ)?;
-        Ok(PeerRegion { span: memory.span, _memory: Arc::new(memory) })
+        Ok(PeerRegion { span: memory.span, _memory: Arc::new(memory), _lease: None })
+    }
+
+    /// The `range` of a peer's memory, read-only, after the [check](Self::check_range). The file is mapped once, whatever ranges of it are opened. The
+    /// region has the `lease` as long as it lives.
+    ///
+    /// # Errors
+    /// As there, and [`RegionError::Os`].
+    pub(crate) fn open_range(
+        name: &str,
+        fd: impl AsFd,
+        range: Range<u64>,
+        lease: OwnedFd,
+    ) -> Result<PeerRegion, RegionError> {
+        let (size, file) = Memory::check_range(name, &fd, &range)?;
+        let memory = Memory::map_once(name, fd, size, file, false)?;
+        let span =
+            Span { base: memory.span.pointer(range.start, range.end - range.start), len: range.end - range.start };
+        memory.prefault(range, Advice::LinuxPopulateRead);
+        Ok(PeerRegion { span, _memory: memory, _lease: Some(lease) })
+    }
+
+    /// Whether `range` can be a region of a peer, which begins with a page.
+    ///
+    /// # Errors
+    /// [`RegionError::Unsealed`], [`RegionError::Place`], [`RegionError::Os`].
+    pub(crate) fn check_range(name: &str, fd: impl AsFd, range: &Range<u64>) -> Result<(), RegionError> {
+        Memory::check_range(name, fd, range).map(drop)
     }
 
     /// Its bytes, in number.
@@ -297,7 +427,7 @@ impl PeerRegion {
     /// # Errors
     /// As there.
     pub fn check(name: &str, fd: impl AsFd, len: u64) -> Result<(), RegionError> {
-        Memory::check(name, fd, len, SealFlags::FUTURE_WRITE)
+        Memory::check(name, fd, len, SealFlags::FUTURE_WRITE).map(drop)
     }
 
     /// The word at `at`, with acquire order.
@@ -408,19 +538,27 @@ impl VacantRegion {
         };
         let base = NonNull::new(mapped.map_err(|errno| os(errno.into()))?.cast());
         let base = base.ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
-        let memory = Arc::new(Memory { span: Span { base, len }, on_heap: false });
+        let memory = Arc::new(Memory::new(Span { base, len }, false));
         Ok(VacantRegion { memory, is_taken: Mutex::new(false) })
     }
 
-    /// Maps the owner's segment over the range, after the checks of [`PeerRegion::open`]. `None` if the range is taken.
+    /// Maps what the owner has at `at` over the range, after the checks of [`PeerRegion::open_range`]. `None` if the range is taken.
     ///
     /// # Errors
-    /// As [`PeerRegion::open`]. The range shows zeros then, as before.
-    pub(crate) fn map(&self, name: &str, fd: impl AsFd) -> Result<Option<PeerRegion>, RegionError> {
+    /// As [`PeerRegion::open_range`]. The range shows zeros then, as before.
+    pub(crate) fn map(
+        &self,
+        name: &str,
+        fd: impl AsFd,
+        at: u64,
+        lease: OwnedFd,
+    ) -> Result<Option<PeerRegion>, RegionError> {
         let mut is_taken = self.is_taken.lock().unwrap_or_else(PoisonError::into_inner);
         let span = self.memory.span;
+        let theirs = at..at.saturating_add(span.len);
+        Memory::check_range(name, &fd, &theirs)?;
         // A mapping elsewhere first: whatever the kernel has against this segment, it says here.
-        let _trial = Memory::open(name, &fd, span.len, SealFlags::FUTURE_WRITE, ProtFlags::READ)?;
+        let _trial = Memory::map(name, &fd, theirs, ProtFlags::READ)?;
         if std::mem::replace(&mut *is_taken, true) {
             return Ok(None);
         }
@@ -428,16 +566,20 @@ impl VacantRegion {
         // SAFETY: the range is this region's own mapping, from page boundary to page boundary, and of the same length. The kernel exchanges it
         // in one step: an access by another thread meets the zeros or the segment. Readers of the range load atomic words, which may change at
         // any time. No slice of it is lent: bytes are lent when a word announces them (INV-FRAME), and the zeros announce nothing. The
-        // segment's size is sealed, by the check of `Memory::open`, so no access inside it faults.
-        let mapped =
-            unsafe { rustix::mm::mmap(start, len, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, fd.as_fd(), 0) };
+        // segment's size is sealed, by the check, so no access inside it faults.
+        let mapped = unsafe {
+            rustix::mm::mmap(start, len, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, fd.as_fd(), at)
+        };
         if let Err(errno) = mapped {
             *is_taken = false;
             self.restore_zeros();
             return Err(RegionError::Os { call: "mmap", name: name.to_string(), source: errno.into() });
         }
-        self.memory.prefault(Advice::LinuxPopulateRead);
-        Ok(Some(PeerRegion { span, _memory: Arc::clone(&self.memory) }))
+        self.memory.prefault(0..span.len, Advice::LinuxPopulateRead);
+        // Readers of the range know nothing of the region that it is now.
+        let is_first = self.memory.lease.set(lease).is_ok();
+        debug_assert!(is_first, "a range is taken once");
+        Ok(Some(PeerRegion { span, _memory: Arc::clone(&self.memory), _lease: None }))
     }
 
     /// A failed exchange may leave a hole, and an access to a hole is fatal.
@@ -494,7 +636,7 @@ impl FileRegion {
         if len == 0 || size < len {
             return Err(RegionError::Size { expected: len, got: size });
         }
-        Ok(FileRegion { memory: Memory::map(name, fd, len, prot)?, is_writable })
+        Ok(FileRegion { memory: Memory::map(name, fd, 0..len, prot)?, is_writable })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -518,17 +660,23 @@ impl SharedRegion {
     /// # Errors
     /// As [`OwnRegion::create`].
     pub fn create(name: &str, len: u64) -> Result<(SharedRegion, OwnedFd), RegionError> {
+        check_room(name, len)?;
         let (memory, fd) = Memory::create(name, len, SealFlags::empty())?;
-        Ok((SharedRegion { memory }, fd))
+        let os = |errno: Errno| RegionError::Os { call: "fallocate", name: name.to_string(), source: errno.into() };
+        reserve(&fd, 0..len).map_err(os)?;
+        memory.prefault(0..len, Advice::LinuxPopulateWrite);
+        Ok((SharedRegion { memory: Arc::new(memory) }, fd))
     }
 
-    /// Maps such a region, after checking that its size is sealed and is `len`.
+    /// Maps such a region, unless it is mapped here, after checking that its size is sealed and is `len`.
     ///
     /// # Errors
     /// As [`PeerRegion::open`].
     pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<SharedRegion, RegionError> {
-        let writable = ProtFlags::READ | ProtFlags::WRITE;
-        Ok(SharedRegion { memory: Memory::open(name, fd, len, SealFlags::empty(), writable)? })
+        let file = Memory::check(name, &fd, len, SealFlags::empty())?;
+        let memory = Memory::map_once(name, fd, len, file, true)?;
+        memory.prefault(0..len, Advice::LinuxPopulateRead);
+        Ok(SharedRegion { memory })
     }
 
     /// As [`PeerRegion::check`].
@@ -536,7 +684,7 @@ impl SharedRegion {
     /// # Errors
     /// As there.
     pub fn check(name: &str, fd: impl AsFd, len: u64) -> Result<(), RegionError> {
-        Memory::check(name, fd, len, SealFlags::empty())
+        Memory::check(name, fd, len, SealFlags::empty()).map(drop)
     }
 
     /// The aligned word at `at`.
@@ -815,24 +963,27 @@ fn outside(at: u64, len: u64, size: u64) -> ! {
 struct Memory {
     span: Span,
     on_heap: bool,
+    /// What is in this process's page table already.
+    prefaulted: Mutex<Vec<Range<u64>>>,
+    /// As long as it is open, the owner of what is mapped uses it for nothing else.
+    lease: OnceLock<OwnedFd>,
 }
 
 impl Memory {
+    fn new(span: Span, on_heap: bool) -> Memory {
+        Memory { span, on_heap, prefaulted: Mutex::default(), lease: OnceLock::new() }
+    }
+
+    /// A sealed file of `len` bytes, mapped to be written, without memory.
     fn create(name: &str, len: u64, seals: SealFlags) -> Result<(Memory, OwnedFd), RegionError> {
-        check_room(name, len)?;
         let os = |call| move |errno: Errno| RegionError::Os { call, name: name.to_string(), source: errno.into() };
         let fd = create_file(name).map_err(os("memfd_create"))?;
         rustix::fs::ftruncate(&fd, len).map_err(os("ftruncate"))?;
-        let memory = Memory::map(name, &fd, len, ProtFlags::READ | ProtFlags::WRITE)?;
+        let memory = Memory::map(name, &fd, 0..len, ProtFlags::READ | ProtFlags::WRITE)?;
         if len >= HUGE_BYTES_MIN {
             // A wish: kernels without huge pages for shared memory, or told not to use them, refuse.
-            let _ = memory.advise(Advice::LinuxHugepage);
+            let _ = memory.advise(0..len, Advice::LinuxHugepage);
         }
-        reserve(&fd, len).map_err(|errno| match errno {
-            Errno::NOSPC | Errno::NOMEM => RegionError::NoMemory { name: name.into(), bytes: len, available: 0 },
-            errno => os("fallocate")(errno),
-        })?;
-        memory.prefault(Advice::LinuxPopulateWrite);
         // Sealed after my own mapping, which keeps its right to write. SEAL last of all: nobody adds to them.
         let seals = seals | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(os("sealing"))?;
@@ -841,32 +992,70 @@ impl Memory {
 
     fn open(name: &str, fd: impl AsFd, len: u64, seals: SealFlags, prot: ProtFlags) -> Result<Memory, RegionError> {
         Memory::check(name, &fd, len, seals)?;
-        let memory = Memory::map(name, fd, len, prot)?;
-        memory.prefault(Advice::LinuxPopulateRead);
+        let memory = Memory::map(name, fd, 0..len, prot)?;
+        memory.prefault(0..len, Advice::LinuxPopulateRead);
         Ok(memory)
     }
 
-    fn check(name: &str, fd: impl AsFd, len: u64, seals: SealFlags) -> Result<(), RegionError> {
+    fn check(name: &str, fd: impl AsFd, len: u64, seals: SealFlags) -> Result<FileId, RegionError> {
+        let (size, file) = Memory::check_seals(name, fd, seals)?;
+        if size != len || len == 0 {
+            return Err(RegionError::Size { expected: len, got: size });
+        }
+        Ok(file)
+    }
+
+    /// Returns the file's size, too.
+    fn check_range(name: &str, fd: impl AsFd, range: &Range<u64>) -> Result<(u64, FileId), RegionError> {
+        let (size, file) = Memory::check_seals(name, fd, SealFlags::FUTURE_WRITE)?;
+        let is_page = range.start.is_multiple_of(page_bytes());
+        if !is_page || range.is_empty() || range.end > size {
+            let bytes = range.end.saturating_sub(range.start);
+            return Err(RegionError::Place { at: range.start, bytes, size });
+        }
+        Ok((size, file))
+    }
+
+    fn check_seals(name: &str, fd: impl AsFd, seals: SealFlags) -> Result<(u64, FileId), RegionError> {
         let needed = seals | SealFlags::SHRINK | SealFlags::GROW;
         let got = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         if !got.contains(needed) {
             return Err(RegionError::Unsealed { got: got.bits(), needed: needed.bits() });
         }
         let os = |errno: Errno| RegionError::Os { call: "fstat", name: name.to_string(), source: errno.into() };
-        let size = rustix::fs::fstat(&fd).map_err(os)?.st_size as u64;
-        if size != len || len == 0 {
-            return Err(RegionError::Size { expected: len, got: size });
-        }
-        Ok(())
+        let found = rustix::fs::fstat(&fd).map_err(os)?;
+        Ok((found.st_size as u64, (found.st_dev, found.st_ino)))
     }
 
-    fn map(name: &str, fd: impl AsFd, len: u64, prot: ProtFlags) -> Result<Memory, RegionError> {
+    /// All of the file, which is mapped for that unless it is already.
+    fn map_once(
+        name: &str,
+        fd: impl AsFd,
+        size: u64,
+        file: FileId,
+        is_writable: bool,
+    ) -> Result<Arc<Memory>, RegionError> {
+        let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(memory) = mapped.get(&(file, is_writable)).and_then(Weak::upgrade) {
+            return Ok(memory);
+        }
+        let prot = if is_writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let memory = Arc::new(Memory::map(name, fd, 0..size, prot)?);
+        mapped.retain(|_, memory| memory.strong_count() > 0);
+        mapped.insert((file, is_writable), Arc::downgrade(&memory));
+        Ok(memory)
+    }
+
+    /// Maps a range of the file that begins with a page.
+    fn map(name: &str, fd: impl AsFd, range: Range<u64>, prot: ProtFlags) -> Result<Memory, RegionError> {
+        let len = range.end - range.start;
+        let (any, bytes) = (std::ptr::null_mut(), len as usize);
         // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
-        let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len as usize, prot, MapFlags::SHARED, fd, 0) };
+        let mapped = unsafe { rustix::mm::mmap(any, bytes, prot, MapFlags::SHARED, fd, range.start) };
         let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
         let base = mapped.map_err(|errno| os(errno.into()))?;
         let base = NonNull::new(base.cast()).ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
-        Ok(Memory { span: Span { base, len }, on_heap: false })
+        Ok(Memory::new(Span { base, len }, false))
     }
 
     fn on_heap(name: &str, len: u64) -> Result<Memory, RegionError> {
@@ -875,18 +1064,27 @@ impl Memory {
         let layout = Layout::from_size_align(len as usize, HEAP_ALIGN).map_err(|_| none())?;
         // SAFETY: the layout's size is not 0, by `check_room`.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(none)?;
-        Ok(Memory { span: Span { base, len }, on_heap: true })
+        Ok(Memory::new(Span { base, len }, true))
     }
 
-    fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
-        // SAFETY: the range is this mapping, and none of the advices used here changes its contents.
-        unsafe { rustix::mm::madvise(self.span.base.as_ptr().cast(), self.span.len as usize, advice) }
+    /// # Panics
+    /// If the range is not inside.
+    fn advise(&self, range: Range<u64>, advice: Advice) -> rustix::io::Result<()> {
+        let len = range.end - range.start;
+        let start = self.span.pointer(range.start, len).as_ptr().cast();
+        // SAFETY: the range is of this mapping, and none of the advices used here changes its contents.
+        unsafe { rustix::mm::madvise(start, len as usize, advice) }
     }
 
     /// Enters the pages into this process's page table now, so that the first lap of a ring takes no faults. A wish as well:
     /// the memory is reserved either way.
-    fn prefault(&self, advice: Advice) {
-        let _ = self.advise(advice);
+    fn prefault(&self, range: Range<u64>, advice: Advice) {
+        let mut done = self.prefaulted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !done.iter().any(|done| done.start <= range.start && range.end <= done.end) {
+            let _ = self.advise(range.clone(), advice);
+            done.retain(|done| done.end <= range.start || range.end <= done.start);
+            done.push(range);
+        }
     }
 }
 
@@ -932,10 +1130,10 @@ pub(crate) fn create_file(name: &str) -> rustix::io::Result<OwnedFd> {
 
 /// Allocates every page of the file. A memfd without its pages takes them at first touch and kills who touches when there
 /// are none left.
-fn reserve(fd: &OwnedFd, len: u64) -> rustix::io::Result<()> {
-    let mut at = 0;
-    while at < len {
-        let step = RESERVE_STEP_BYTES.min(len - at);
+fn reserve(fd: &OwnedFd, range: Range<u64>) -> rustix::io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let step = RESERVE_STEP_BYTES.min(range.end - at);
         rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), at, step))?;
         at += step;
     }
@@ -948,6 +1146,17 @@ fn reserve(fd: &OwnedFd, len: u64) -> rustix::io::Result<()> {
 /// # Errors
 /// [`RegionError::TooLong`] and [`RegionError::NoMemory`], for `name`.
 pub fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
+    check_limit(name, len)?;
+    match available_bytes() {
+        Some(available) if len > available => {
+            Err(RegionError::NoMemory { name: name.to_string(), bytes: len, available })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses files that are longer than this process may make any.
+fn check_limit(name: &str, len: u64) -> Result<(), RegionError> {
     let limit = match cfg!(miri) {
         // Miri has neither limits nor a kernel to ask.
         true => isize::MAX as u64,
@@ -957,12 +1166,12 @@ pub fn check_room(name: &str, len: u64) -> Result<(), RegionError> {
     if len == 0 || len > limit {
         return Err(RegionError::TooLong { name: name.to_string(), bytes: len, limit });
     }
-    match available_bytes() {
-        Some(available) if len > available => {
-            Err(RegionError::NoMemory { name: name.to_string(), bytes: len, available })
-        }
-        _ => Ok(()),
-    }
+    Ok(())
+}
+
+/// Bytes of a page, at which mappings begin.
+pub(crate) fn page_bytes() -> u64 {
+    if cfg!(miri) { HEAP_ALIGN as u64 } else { rustix::param::page_size() as u64 }
 }
 
 /// Memory that this process could still get; `None` where the kernel does not tell.
@@ -1050,7 +1259,7 @@ mod tests {
     fn a_peer_gets_no_way_to_write_or_resize() {
         let (_own, fd) = OwnRegion::create("test", LEN, 64).unwrap();
         let writable = ProtFlags::READ | ProtFlags::WRITE;
-        let error = Memory::map("test", &fd, LEN, writable).unwrap_err();
+        let error = Memory::map("test", &fd, 0..LEN, writable).unwrap_err();
         assert!(matches!(error, RegionError::Os { call: "mmap", ref source, .. } if source.raw_os_error() == Some(1)));
         assert_eq!(rustix::io::pwrite(&fd, b"x", 0), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&fd, LEN - 4096), Err(Errno::PERM));

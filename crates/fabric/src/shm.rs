@@ -1,14 +1,16 @@
-//! What members of one machine give to each other: a row is a memory segment of its owner, mapped read-only by everybody else, and
+//! What members of one machine give to each other: a row is a range of its owner's memory, mapped read-only by all others, and
 //! beside it stands the doorbell by which the owner is woken.
 //!
 //! How segments and doorbells travel between processes, and who finds out that a member died, is not here: see
 //! [`mail`](crate::mail). [`Mesh`](crate::Mesh) makes a fabric of them.
+use crate::arena::{Arena, Lent};
 use crate::bell::{BELL_BYTES, Bell, Doorbell, describe, is_event, new_event};
 use crate::life::LIFE;
 use crate::mesh::MeshError;
 use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion, VacantRegion};
 use spindle_core::{Layout, Rank};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -32,8 +34,14 @@ pub struct OwnRow {
 /// What one member gives to all others of its machine: its row to read and its doorbell to ring.
 #[derive(Debug)]
 pub struct PeerParts {
-    /// The segment of its row.
+    /// The memory of which its row is a range.
     pub row: OwnedFd,
+    /// Where in that it begins, in bytes.
+    pub at: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// As long as a copy of this is open, the row's memory is used for nothing else.
+    pub lease: OwnedFd,
     /// The segment of its doorbell.
     pub bell: OwnedFd,
     /// The eventfd of its doorbell, if it has members on other machines and so can't sleep on the segment alone.
@@ -77,23 +85,21 @@ impl MemberBell {
 pub struct ControlBlock(Arc<OwnRegion>);
 
 impl OwnRow {
-    /// Creates the row of `me`, which is woken by `bell`, and what to give to every peer.
+    /// Creates the row of `me` in its `arena`, and what to give to every peer.
     ///
     /// # Errors
-    /// As [`OwnRegion::create`], for my own rank.
+    /// As [`OwnRegion::create`], for my own rank, and [`MeshError::Os`].
     ///
     /// # Panics
     /// If `me` is not in `layout`.
-    pub fn create(layout: &Layout, me: Rank, bell: &MemberBell) -> Result<(OwnRow, PeerParts), MeshError> {
-        let size = layout.row(me);
+    pub fn create(layout: &Layout, me: Rank, arena: &mut Arena) -> Result<(OwnRow, PeerParts), MeshError> {
+        let (row, Lent { chunk, at, lease }) = arena.row(layout, me)?;
+        let bell = arena.bell();
         let of = |part| move |source| MeshError::Region { rank: me, part, source };
-        let (row, row_fd) =
-            OwnRegion::create(&format!("spindle-row-{me}"), size.size, size.control).map_err(of("row"))?;
         let os = |source| RegionError::Os { call: "dup", name: "a doorbell".to_string(), source };
         let clone = |fd: &Arc<OwnedFd>| fd.try_clone().map_err(|error| of("doorbell")(os(error)));
-        let parts =
-            PeerParts { row: row_fd, bell: clone(&bell.fd)?, event: bell.event.as_ref().map(clone).transpose()? };
-        let row = Arc::new(row);
+        let event = bell.event.as_ref().map(clone).transpose()?;
+        let parts = PeerParts { row: chunk, at, bytes: row.size(), lease, bell: clone(&bell.fd)?, event };
         let bell = Bell::of_member(row.clone(), bell.region.clone(), bell.event.clone());
         Ok((OwnRow { me, row, bell }, parts))
     }
@@ -127,7 +133,8 @@ impl PeerParts {
     /// When the process has too many.
     pub fn try_clone(&self) -> io::Result<PeerParts> {
         let event = self.event.as_ref().map(OwnedFd::try_clone).transpose()?;
-        Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()?, event })
+        let [row, lease, bell] = [&self.row, &self.lease, &self.bell].map(OwnedFd::try_clone);
+        Ok(PeerParts { row: row?, at: self.at, bytes: self.bytes, lease: lease?, bell: bell?, event })
     }
 
     /// Whether these are what the member `rank` of a view of this layout has to give.
@@ -139,9 +146,26 @@ impl PeerParts {
     /// If `rank` is not in `layout`.
     pub fn check(&self, layout: &Layout, rank: Rank) -> Result<(), MeshError> {
         let of = |part| move |source| MeshError::Region { rank, part, source };
-        PeerRegion::check("a peer's row", &self.row, layout.row(rank).size).map_err(of("row"))?;
+        self.range(layout, rank)
+            .and_then(|range| PeerRegion::check_range("a peer's row", &self.row, &range))
+            .map_err(of("row"))?;
         SharedRegion::check("a peer's doorbell", &self.bell, BELL_BYTES).map_err(of("doorbell"))?;
         self.check_event(rank)
+    }
+
+    /// Where its row is in the memory that came with it.
+    fn range(&self, layout: &Layout, rank: Rank) -> Result<Range<u64>, RegionError> {
+        match layout.row(rank).size {
+            expected if expected != self.bytes => Err(RegionError::Size { expected, got: self.bytes }),
+            bytes => Ok(self.at..self.at.saturating_add(bytes)),
+        }
+    }
+
+    /// Maps the row, to be read.
+    pub(crate) fn open_row(self, layout: &Layout, rank: Rank) -> Result<PeerRegion, MeshError> {
+        let of = |source| MeshError::Region { rank, part: "row", source };
+        let range = self.range(layout, rank).map_err(of)?;
+        PeerRegion::open_range("a peer's row", &self.row, range, self.lease).map_err(of)
     }
 
     /// Ringing must never wait, and who is given another descriptor than an eventfd might.
@@ -154,14 +178,16 @@ impl PeerParts {
 
     /// Maps them: the row, the doorbell's segment, and what rings it.
     pub(crate) fn open(
-        self,
+        mut self,
         layout: &Layout,
         rank: Rank,
     ) -> Result<(Arc<PeerRegion>, Arc<SharedRegion>, Doorbell), MeshError> {
-        let of = |source| MeshError::Region { rank, part: "row", source };
-        let row = PeerRegion::open("a peer's row", &self.row, layout.row(rank).size).map_err(of)?;
-        let (row, bell) = (Arc::new(row), self.open_bell(rank)?);
-        let doorbell = Doorbell::of_peer(row.clone(), bell.clone(), self.event.map(Arc::new));
+        // All that can be refused is, before anything is mapped.
+        self.check(layout, rank)?;
+        let bell = self.open_bell(rank)?;
+        let event = self.event.take().map(Arc::new);
+        let row = Arc::new(self.open_row(layout, rank)?);
+        let doorbell = Doorbell::of_peer(row.clone(), bell.clone(), event);
         Ok((row, bell, doorbell))
     }
 
@@ -176,7 +202,9 @@ impl PeerParts {
         // All that can be refused is, before the row shows.
         self.check(layout, rank)?;
         let bell = self.open_bell(rank)?;
-        let Some(row) = vacant.map("a peer's row", &self.row).map_err(of)? else { return Ok(None) };
+        let Some(row) = vacant.map("a peer's row", &self.row, self.at, self.lease).map_err(of)? else {
+            return Ok(None);
+        };
         let doorbell = Doorbell::of_peer(Arc::new(row), bell.clone(), self.event.map(Arc::new));
         Ok(Some((bell, doorbell)))
     }
@@ -202,7 +230,7 @@ mod tests {
     }
 
     fn create(layout: &Layout, rank: u32) -> (OwnRow, PeerParts) {
-        OwnRow::create(layout, Rank(rank), &MemberBell::create().unwrap()).unwrap()
+        OwnRow::create(layout, Rank(rank), &mut Arena::new(MemberBell::create().unwrap())).unwrap()
     }
 
     #[test]
@@ -236,8 +264,9 @@ mod tests {
     fn a_row_is_no_doorbell() {
         let layout = layout(2, 8);
         let (own, _) = create(&layout, 0);
-        let (_row, PeerParts { row, bell, event }) = create(&layout, 1);
-        let swapped = PeerParts { row: bell, bell: row, event };
+        let (_row, PeerParts { row, bell, .. }) = create(&layout, 1);
+        let (_other, parts) = create(&layout, 1);
+        let swapped = PeerParts { row: bell, bell: row, ..parts };
         assert!(swapped.check(&layout, Rank(1)).is_err());
         let error = Mesh::new(&layout, own, [(Rank(1), Some(Peer::Here(swapped)))]).unwrap_err();
         assert!(
@@ -259,7 +288,8 @@ mod tests {
     #[test]
     fn a_pipe_is_no_eventfd() {
         let layout = layout(2, 8);
-        let (_row, parts) = OwnRow::create(&layout, Rank(1), &MemberBell::with_event().unwrap()).unwrap();
+        let (_row, parts) =
+            OwnRow::create(&layout, Rank(1), &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
         assert!(parts.check(&layout, Rank(1)).is_ok());
         let wrong = PeerParts { event: Some(rustix::pipe::pipe().unwrap().1), ..parts.try_clone().unwrap() };
         assert!(matches!(wrong.check(&layout, Rank(1)), Err(MeshError::NoEvent { rank: Rank(1) })));

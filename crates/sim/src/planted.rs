@@ -1,5 +1,6 @@
 //! The hunt for planted bugs: how many seeds it takes until the checkers notice each. Only in builds with `--cfg planted`.
-use crate::{Faults, Options, Summary, Violation, bootstrap, bulk, campaign};
+pub use crate::processes::Broken;
+use crate::{Faults, Options, Summary, Violation, bootstrap, bulk, campaign, processes};
 use spindle_core::planted::{Bug, activate};
 use std::sync::{Mutex, PoisonError};
 
@@ -36,6 +37,49 @@ pub const BOOTSTRAP: [Bug; 11] = [
     Bug::SilentWhileItWaits,
     Bug::OldAnswersCount,
 ];
+
+/// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
+pub const CONTROL: [Bug; 15] = [
+    Bug::AdmissionsLost,
+    Bug::JoinersUntold,
+    Bug::NoncesIgnored,
+    Bug::FirstViewNeverOver,
+    Bug::EvictionIsProof,
+    Bug::ReadmittedAtOnce,
+    Bug::NoTimeToBegin,
+    Bug::BeginsHastily,
+    Bug::CutOffAsksNobody,
+    Bug::StrangersPass,
+    Bug::GivenUpUntold,
+    Bug::RedialsGiveUp,
+    Bug::DecisionsUntold,
+    Bug::GoneFound,
+    Bug::LateStreamsRefused,
+];
+
+/// Bugs of other layers that whole processes show, too.
+pub const SHOWN: [Bug; 6] = [
+    Bug::SuspicionKept,
+    Bug::SilenceIsAnAnswer,
+    Bug::FifoTwice,
+    Bug::WaitingForgotten,
+    Bug::ResendForgotten,
+    Bug::LeftoversTooLong,
+];
+
+/// Looks for a bug of the core, or for what drivers do wrong, with whole processes.
+pub fn hunt_in_processes(bug: Option<Bug>, broken: Broken, max_seeds: u64) -> Option<Found> {
+    static HUNTING: Mutex<()> = Mutex::new(());
+    let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    activate(bug);
+    // A panic is no check.
+    let is_checked = |(_, violation): &&(u64, Violation)| violation.number != 0;
+    let goes_on = |summary: &processes::Summary| !summary.failures.iter().any(|failure| is_checked(&failure));
+    let summary = processes::campaign_with(broken, 0..max_seeds, 2, goes_on);
+    activate(None);
+    let found = summary.failures.iter().find(is_checked).cloned();
+    found.map(|(seed, violation)| Found { seed, violation })
+}
 
 /// Looks for `bug` with the seeds from 0, at most so many; `None` if none of them shows it. The answer is the same every
 /// time. Only one hunt runs at a time, as there is only one bug at a time in a process.

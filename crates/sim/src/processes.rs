@@ -4,29 +4,44 @@
 //! A [`Scene`] says which hosts and places there are and what goes wrong; [`play`] plays it and checks it all along.
 //! [`Scene::from_seed`] draws one at random, and [`campaign`] plays many.
 //!
-//! The simulator has the duties of a driver (`driver.rs`, `views.rs`): letters go as bytes, rows by memory or by streams that break, deaths by the
+//! The simulator has the duties of a driver (`driver.rs`, `entry.rs`, `views.rs`, `member.rs`, `streams.rs`): letters go as bytes, rows by memory or by streams that break, deaths by the
 //! kernel's word. It decides nothing about the group.
+mod counts;
 mod driver;
+mod entry;
 mod host;
+mod learning;
 mod ledger;
+mod member;
 mod net;
 mod network;
 mod plan;
 mod process;
+mod recovery;
 mod rest;
 mod rows;
+mod shards;
+mod streams;
+mod subgroups;
 #[cfg(test)]
 mod tests;
 mod views;
+mod watching;
+mod wishes;
 mod world;
 
+pub use counts::Counts;
 pub use plan::{Fault, Place, Scene};
+pub use wishes::Wish;
+#[cfg(planted)]
+pub use world::Broken;
 pub use world::Outcome;
 
 use crate::Violation;
 use crate::campaign::many;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(not(planted))]
 use world::Broken;
 
 /// What many seeds came to.
@@ -34,40 +49,14 @@ use world::Broken;
 pub struct Summary {
     /// Seeds that ran.
     pub seeds: u64,
-    /// Groups that were founded.
-    pub foundings: u64,
-    /// Processes that joined a group.
-    pub joins: u64,
-    /// Members that a group evicted.
-    pub evictions: u64,
-    /// Members that left.
-    pub leaves: u64,
-    /// Processes that were refused.
-    pub refusals: u64,
-    /// Processes that were killed.
-    pub kills: u64,
-    /// Processes that were started again.
-    pub restarts: u64,
-    /// Times at which links were cut.
-    pub partitions: u64,
-    /// Times at which links were mended.
-    pub heals: u64,
-    /// Connections that broke.
-    pub breaks: u64,
-    /// Views beside the first ones.
-    pub views: u64,
-    /// Messages that were delivered and checked.
-    pub deliveries: u64,
+    /// The numbers of what happened.
+    pub counts: Counts,
     /// Faults.
     pub faults: u64,
     /// Seeds at whose end all processes were in one view.
     pub united: u64,
     /// Seeds in which a group lost its quorum for good.
     pub lost: u64,
-    /// Events.
-    pub events: u64,
-    /// Virtual time of all seeds together, in ns.
-    pub virtual_ns: u64,
     /// The seeds that failed, ascending, each with its first violation.
     pub failures: Vec<(u64, Violation)>,
 }
@@ -75,23 +64,10 @@ pub struct Summary {
 impl Summary {
     fn add(&mut self, scene: &Scene, outcome: Outcome) {
         self.seeds += 1;
-        self.foundings += outcome.foundings;
-        self.joins += outcome.joins;
-        self.evictions += outcome.evictions;
-        self.leaves += outcome.leaves;
-        self.refusals += outcome.refusals;
-        self.kills += outcome.kills;
-        self.restarts += outcome.restarts;
-        self.partitions += outcome.partitions;
-        self.heals += outcome.heals;
-        self.breaks += outcome.breaks;
-        self.views += outcome.views;
-        self.deliveries += outcome.deliveries;
+        self.counts.add(&outcome.counts);
         self.faults += scene.faults.len() as u64;
         self.united += u64::from(outcome.united);
         self.lost += u64::from(outcome.lost);
-        self.events += outcome.events;
-        self.virtual_ns += outcome.virtual_ns;
         self.failures.extend(outcome.violations.into_iter().map(|violation| (scene.seed, violation)));
     }
 }
@@ -123,9 +99,19 @@ fn tell(scene: &Scene, broken: Broken, story: Option<&mut String>) -> Outcome {
 
 /// Plays the scenes of all `seeds` on so many `threads`. After each, `progress` is told the summary so far; it may stop by answering false.
 pub fn campaign(seeds: Range<u64>, threads: u32, progress: impl FnMut(&Summary) -> bool + Send) -> Summary {
+    campaign_with(Broken::Not, seeds, threads, progress)
+}
+
+/// The same with drivers that break their duties in this way.
+pub(crate) fn campaign_with(
+    broken: Broken,
+    seeds: Range<u64>,
+    threads: u32,
+    progress: impl FnMut(&Summary) -> bool + Send,
+) -> Summary {
     let play_seed = |seed| {
         let scene = Scene::from_seed(seed);
-        let outcome = play(&scene);
+        let outcome = tell(&scene, broken, None);
         (scene, outcome)
     };
     let add = |summary: &mut Summary, (scene, outcome): (Scene, Outcome)| summary.add(&scene, outcome);

@@ -92,7 +92,7 @@ pub enum JoinError {
         waited: Duration,
     },
     /// The members let this process in and have continued without it, before it had begun the view. [`Config::join`](crate::Config::join) asks
-    /// them again by itself for as long as it may wait, and [`Config::learn`](crate::Config::learn) a few times.
+    /// them again by itself for as long as it may wait, and so does [`Config::learn`](crate::Config::learn).
     #[error(
         "the members let this process in to view {view} and have continued without it before it had begun that; join again"
     )]

@@ -1,5 +1,5 @@
 //! How a process follows a group from outside, from view to view: what those who [observe](crate::Observing) it and those who
-//! [learn](crate::Config::learn) its state have in common.
+//! [learn](crate::Config::learn) its state have in common. A driver of the core's [`Follow`].
 //!
 //! It asks the members for the newest view and for their memory in it, reads what they deliver there, and goes with them to the
 //! next view. What stands in no ring it has members [send](Ahead). Nobody waits for it. If the members pass over a view before it has their
@@ -7,20 +7,13 @@
 use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
-use crate::large::{Ahead, Next};
-use spindle_core::control::{self, ASK_EVERY, Letter, Refusal, Request};
-use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, View, ViewId};
-use spindle_fabric::Watched;
+use crate::large::Ahead;
+use spindle_core::control::{self, Fetched, Follow, FollowError, Learn, Letter, Request, Roster, RowsState, ViewStart};
+use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, Time, View};
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
+use spindle_fabric::{Peer, Watched};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// After so long without a word from other hosts the group counts as gone.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How long a view may go on after the stream from one of its members was lost.
-const CUT_MAX: Duration = Duration::from_secs(3);
-/// How long the memory of a view may be on its way while the members are in a newer one already.
-const PARTS_WAIT: Duration = Duration::from_millis(200);
+use std::time::Duration;
 
 /// Messages that are read on at once while an object is still to come, at most.
 const READ_ON_MAX: usize = 1024;
@@ -29,20 +22,13 @@ const READ_ON_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Follower {
     crew: Crew,
-    digest: u64,
-    /// How many members it would found the group with; 1 if it minds no number.
-    founders: u32,
+    follow: Follow,
     dir: RuntimeDir,
     group: GroupName,
-    incarnation: u128,
+    /// The newest view that was begun.
     followed: Option<Followed>,
-    /// The one that is about to begin.
-    arriving: Option<Arriving>,
-    /// The newest view that a member has told of, if it is newer than the one that is followed.
-    told: Option<View>,
-    asked: Option<Instant>,
-    /// In a group that spans hosts: when anything was heard from anybody last.
-    heard: Instant,
+    /// The rows of the one that is about to begin.
+    arriving: Option<Watched>,
     /// What was read behind an object that has yet to come.
     ahead: Ahead,
     /// The newest message, if it was among that.
@@ -51,33 +37,20 @@ pub(crate) struct Follower {
     object_bytes_max: u64,
 }
 
-/// The newest view that was begun.
+/// What is read of a view.
 #[derive(Debug)]
 struct Followed {
     observer: Observer,
     rows: Watched,
-    view: Arc<View>,
-    /// Once it is followed to its end: the one that was decided on, and since when it is waited for.
-    next: Option<(Arc<View>, Instant)>,
-    /// Since when somebody's stream has been down.
-    cut: Option<Instant>,
 }
 
-/// A view of which all members have handed over something, and not all of it may be here.
-#[derive(Debug)]
-struct Arriving {
-    view: Arc<View>,
-    rows: Watched,
-    since: Instant,
-}
-
-/// Which view begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Begun {
-    /// The one behind the last, at its beginning.
-    Next,
-    /// The newest, at its present.
-    Newest,
+impl From<FollowError> for JoinError {
+    fn from(error: FollowError) -> JoinError {
+        match error {
+            FollowError::GroupGone => JoinError::GroupGone,
+            FollowError::Refused(why) => JoinError::Refused(why),
+        }
+    }
 }
 
 impl Follower {
@@ -89,32 +62,9 @@ impl Follower {
         object_bytes_max: u64,
         (dir, group): (RuntimeDir, GroupName),
     ) -> Follower {
-        let (incarnation, followed, arriving, told, asked, ahead, payload) = Default::default();
-        Follower {
-            crew,
-            digest,
-            founders,
-            dir,
-            group,
-            incarnation,
-            followed,
-            arriving,
-            told,
-            asked,
-            heard: Instant::now(),
-            ahead,
-            payload,
-            object_bytes_max,
-        }
-    }
-
-    /// Whether this process joins with the view `id`, and no other that has its id.
-    pub(crate) fn joins_with(&self, id: ViewId) -> bool {
-        self.crew.roster().joins_with(id)
-    }
-
-    pub(crate) fn spans_hosts(&self) -> bool {
-        self.crew.net().is_some()
+        let (followed, arriving, ahead, payload) = Default::default();
+        let follow = Follow::new(digest, founders, crew.now());
+        Follower { crew, follow, dir, group, followed, arriving, ahead, payload, object_bytes_max }
     }
 
     pub(crate) fn me(&self) -> MemberId {
@@ -127,28 +77,35 @@ impl Follower {
 
     /// What is needed to take part in the group.
     pub(crate) fn into_crew(self) -> (Crew, u128) {
-        (self.crew, self.incarnation)
+        let incarnation = self.follow.incarnation();
+        (self.crew, incarnation)
+    }
+
+    /// The time, as the control plane is told it.
+    pub(crate) fn now(&self) -> Time {
+        self.crew.now()
+    }
+
+    /// Lets the control plane act now.
+    pub(crate) fn act<R>(&mut self, act: impl FnOnce(&mut Follow, &mut Roster<Peer>, Time) -> R) -> R {
+        let follow = &mut self.follow;
+        self.crew.act(|roster, now| act(follow, roster, now))
     }
 
     /// Whether a view is being followed; if not, the next one has yet to begin.
     pub(crate) fn is_following(&self) -> bool {
-        self.followed.as_ref().is_some_and(|followed| followed.next.is_none())
+        self.follow.is_following()
     }
 
     /// The newest view that was begun.
     pub(crate) fn view(&self) -> Option<&Arc<View>> {
-        self.followed.as_ref().map(|followed| &followed.view)
-    }
-
-    /// The newest view that a member has told of and that has not begun here.
-    pub(crate) fn told(&self) -> Option<&View> {
-        self.told.as_ref()
+        self.follow.view()
     }
 
     /// By subgroup of the view that was begun: how many places of its order lie behind.
     pub(crate) fn places(&self) -> Vec<u64> {
         let place = |followed: &Followed| {
-            let ids = (0..followed.view.subgroups.len() as u32).map(SubgroupId);
+            let ids = (0..followed.observer.view().subgroups.len() as u32).map(SubgroupId);
             ids.map(|id| followed.observer.place(id)).collect()
         };
         self.followed.as_ref().map(place).unwrap_or_default()
@@ -159,36 +116,21 @@ impl Follower {
         self.followed.as_ref().map(|followed| followed.observer.behind(subgroup)).unwrap_or_default()
     }
 
-    /// Asks for the newest view and its members' memory, if none is being followed; or to be let in, if it `wants_in`. Whether it
-    /// was time to ask.
+    /// Asks for the newest view and its members' memory, if none is being followed.
     ///
     /// # Errors
     /// [`JoinError::GroupGone`], and what the system refuses.
-    pub(crate) fn ask(&mut self, wants_in: bool) -> Result<bool, JoinError> {
-        if self.asked.is_some_and(|at| at.elapsed() < ASK_EVERY) {
-            return Ok(false);
+    pub(crate) fn ask(&mut self) -> Result<(), JoinError> {
+        if self.follow.is_due(self.crew.now()) {
+            let here = self.members_here()?;
+            self.act(|follow, roster, now| follow.ask(&here, false, roster, now))?;
         }
-        self.asked = Some(Instant::now());
-        let members = Mailbox::members(&self.dir, &self.group)?;
-        let spans_hosts = self.spans_hosts();
-        if members.is_empty() && (!spans_hosts || self.incarnation != 0 && self.heard.elapsed() > SILENCE_MAX) {
-            return Err(JoinError::GroupGone);
-        }
-        if wants_in || !self.is_following() {
-            let (digest, founders) = (self.digest, self.founders);
-            self.crew.act(|roster, now| {
-                roster.ask_afar(digest, founders, !wants_in, now);
-                for member in members {
-                    roster.ask(member, digest, founders, !wants_in, now);
-                }
-            });
-        }
-        Ok(true)
+        Ok(())
     }
 
-    /// Asks at the next opportunity, whenever it did last.
-    pub(crate) fn ask_again(&mut self) {
-        self.asked = None;
+    /// The members on this host, by its directory.
+    pub(crate) fn members_here(&self) -> Result<Vec<MemberId>, JoinError> {
+        Ok(Mailbox::members(&self.dir, &self.group)?)
     }
 
     /// Takes in what members have written. What is not about the views is passed on.
@@ -196,30 +138,49 @@ impl Follower {
     /// # Errors
     /// [`JoinError::Refused`]; [`JoinError::GroupGone`] if it is another group of the same name by now.
     pub(crate) fn news(&mut self) -> Result<Vec<News>, JoinError> {
+        self.hear(|news, follow, roster, now| Ok(follow.hear(news, roster, now)?))
+    }
+
+    /// The same for a learner.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn news_by(&mut self, learn: &mut Learn) -> Result<Vec<News>, JoinError> {
+        self.hear(|news, follow, roster, now| Ok(learn.hear(news, follow, roster, now)?))
+    }
+
+    fn hear(
+        &mut self,
+        mut hear: impl FnMut(
+            control::News,
+            &mut Follow,
+            &mut Roster<Peer>,
+            Time,
+        ) -> Result<Option<control::News>, JoinError>,
+    ) -> Result<Vec<News>, JoinError> {
         self.progress();
         if self.crew.is_calm() {
             return Ok(vec![]);
         }
         let mut rest = vec![];
         for news in self.crew.news() {
-            self.heard = Instant::now();
             match news {
-                News::Control(control::News::Refused(why)) if why != Refusal::NoState => {
-                    return Err(JoinError::Refused(why));
+                News::Control(news) => {
+                    let news = self.act(|follow, roster, now| hear(news, follow, roster, now))?;
+                    if let Some(control::News::Died(id) | control::News::Lost(id)) = news {
+                        self.ahead.lost(id);
+                    }
+                    rest.extend(news.map(News::Control));
                 }
-                News::Control(control::News::View { incarnation, view, .. }) => self.hear_of(incarnation, view)?,
-                News::Control(control::News::Died(id)) => {
-                    // It may have been the last one.
-                    self.ask_again();
-                    self.ahead.lost(id);
-                    rest.push(News::Control(control::News::Died(id)));
-                }
-                News::Control(control::News::Lost(id)) => self.ahead.lost(id),
                 News::Objects { from, reply, way } => {
+                    self.follow.note_life(self.crew.now());
                     let notices = Arc::clone(self.crew.notices());
-                    self.ahead.answered(from, reply, way, &notices);
+                    self.ahead.answered(from, reply, way, &notices, self.crew.now());
                 }
-                news => rest.push(news),
+                news => {
+                    self.follow.note_life(self.crew.now());
+                    rest.push(news);
+                }
             }
         }
         Ok(rest)
@@ -229,19 +190,17 @@ impl Follower {
     pub(crate) fn progress(&mut self) {
         if let Some(followed) = &mut self.followed {
             if followed.rows.progress() {
-                self.heard = Instant::now();
+                self.follow.note_life(self.crew.now());
             }
             while followed.rows.next_down().is_some() {
-                followed.cut.get_or_insert_with(Instant::now);
+                self.follow.note_cut(self.crew.now());
             }
         }
     }
 
     /// Whether a member's stream has ended, and no view without it has come since.
     pub(crate) fn is_cut_off(&self) -> bool {
-        let cut =
-            |followed: &Followed| followed.next.is_none() && followed.cut.is_some_and(|at| at.elapsed() > CUT_MAX);
-        self.ahead.is_empty() && self.followed.as_ref().is_some_and(cut)
+        self.ahead.is_empty() && self.follow.is_cut_off(self.crew.now())
     }
 
     /// Whether there may be [`news`](Self::news).
@@ -250,104 +209,40 @@ impl Follower {
         self.crew.has_notice()
     }
 
-    fn hear_of(&mut self, incarnation: u128, view: View) -> Result<(), JoinError> {
-        if self.incarnation == 0 {
-            self.incarnation = incarnation;
-            self.crew.set_incarnation(incarnation);
-        }
-        if incarnation != self.incarnation {
-            // All of the group that was followed are dead, and another has been founded.
-            return Err(JoinError::GroupGone);
-        }
-        let arriving = self.arriving.as_ref().map(|arriving| arriving.view.id);
-        let newest = self.told.as_ref().map(|told| told.id).max(self.view().map(|view| view.id)).max(arriving);
-        if newest.is_none_or(|newest| newest < view.id) {
-            self.told = Some(view);
-        }
-        Ok(())
-    }
-
     /// Waits for news, `at_most` that long.
     pub(crate) fn wait(&self, at_most: Duration) {
         self.crew.wait(at_most);
-    }
-
-    /// Whether the members are in a newer view than the one that comes next, and it is not here as a whole.
-    pub(crate) fn is_passed_over(&self) -> bool {
-        let Some((next, since)) = self.followed.as_ref().and_then(|followed| followed.next.as_ref()) else {
-            return false;
-        };
-        let is_newer = self.told.as_ref().is_some_and(|told| told.id > next.id);
-        is_newer && since.elapsed() >= PARTS_WAIT && self.arriving.is_none() && !self.has_all_of(next)
     }
 
     /// Begins the next view, or the newest if that one was passed over or is the first; once the rows of all its members are here.
     ///
     /// # Errors
     /// What the members have handed over is no memory of theirs, or the system has no room for it.
-    pub(crate) fn begin(&mut self) -> Result<Option<Begun>, JoinError> {
-        if self.arriving.is_none() {
-            self.arriving = self.next_rows()?;
+    pub(crate) fn begin(&mut self) -> Result<Option<ViewStart>, JoinError> {
+        if let Some((view, parts)) = self.act(|follow, roster, now| follow.look(roster, now)) {
+            self.arriving = Some(Watched::new(&Layout::new(&view)?, parts)?);
         }
-        let Some(arriving) = &mut self.arriving else { return Ok(None) };
-        arriving.rows.progress();
-        if !arriving.rows.is_complete() {
-            if arriving.since.elapsed() > CUT_MAX || arriving.rows.next_down().is_some() {
-                // Somebody has ended, or does not answer. The members tell what has come of it.
-                self.arriving = None;
-                self.asked = None;
-            }
-            return Ok(None);
-        }
-        let Some(Arriving { view, rows, .. }) = self.arriving.take() else { return Ok(None) };
-        let is_next = |followed: &mut Followed| followed.next.as_ref().is_some_and(|(next, _)| next.id == view.id);
-        let (observer, begun) = match self.followed.take_if(is_next) {
-            Some(last) => (last.observer.successor(View::clone(&view))?, Begun::Next),
-            None => (Observer::new(View::clone(&view), rows.rows())?, Begun::Newest),
+        let Some(rows) = &mut self.arriving else { return Ok(None) };
+        rows.progress();
+        let state = match rows.is_complete() {
+            true => RowsState::Complete,
+            false if rows.next_down().is_some() => RowsState::Broken,
+            false => RowsState::Filling,
         };
-        self.followed = Some(Followed { observer, rows, view, next: None, cut: None });
-        self.ahead.begin();
-        Ok(Some(begun))
-    }
-
-    /// The rows of the view that is to begin, if they are there. Those of other hosts have yet to fill.
-    fn next_rows(&mut self) -> Result<Option<Arriving>, JoinError> {
-        if let Some(followed) = &self.followed {
-            let Some((next, _)) = &followed.next else { return Ok(None) };
-            let next = Arc::clone(next);
-            self.crew.act(|roster, _| roster.visit(&next));
-            if self.has_all_of(&next) {
-                return self.take_rows(next).map(Some);
-            }
-            if !self.is_passed_over() {
-                return Ok(None);
-            }
-        }
-        let me = self.me();
-        // A view of my own is not for following.
-        let Some(told) = self.told.as_ref().filter(|told| told.rank_of(me).is_none()) else { return Ok(None) };
-        self.crew.act(|roster, _| {
-            roster.pass_over_until(told.id);
-            roster.visit(told);
-        });
-        if !self.has_all_of(told) {
+        let start = self.act(|follow, roster, now| follow.arrive(state, roster, now));
+        if self.follow.arriving().is_some() {
             return Ok(None);
         }
-        self.take_rows(Arc::new(told.clone())).map(Some)
-    }
-
-    fn has_all_of(&self, view: &View) -> bool {
-        view.members.iter().all(|id| self.crew.roster().has_parts(view.id, *id))
-    }
-
-    fn take_rows(&mut self, view: Arc<View>) -> Result<Arriving, JoinError> {
-        let layout = Layout::new(&view)?;
-        let parts = view.members.iter().map(|id| self.crew.act(|roster, _| roster.take_part(view.id, *id))).collect();
-        let rows = Watched::new(&layout, parts)?;
-        self.crew.act(|roster, now| roster.begin(&view, now));
+        let (Some(rows), Some(start)) = (self.arriving.take(), start) else { return Ok(None) };
+        let view = View::clone(self.follow.view().expect("it has begun"));
         self.crew.has_begun(view.id);
-        self.told.take_if(|told| told.id <= view.id);
-        Ok(Arriving { view, rows, since: Instant::now() })
+        let observer = match self.followed.take().filter(|_| start == ViewStart::Next) {
+            Some(last) => last.observer.successor(view)?,
+            None => Observer::new(view, rows.rows())?,
+        };
+        self.followed = Some(Followed { observer, rows });
+        self.ahead.begin();
+        Ok(Some(start))
     }
 
     /// The next message, of those that are deliverable now. Its bytes are the [`payload`](Self::payload).
@@ -359,7 +254,7 @@ impl Follower {
         self.payload = None;
         if self.ahead.is_empty() {
             match &mut self.followed {
-                Some(Followed { observer, rows, next: None, .. }) => match observer.next(rows.rows()) {
+                Some(Followed { observer, rows }) if self.follow.is_following() => match observer.next(rows.rows()) {
                     Err(lapped) if lapped.is_object => {
                         self.ahead.want(&lapped, observer.payload(), self.object_bytes_max);
                     }
@@ -373,7 +268,7 @@ impl Follower {
 
     /// The same while an object is still to come.
     fn next_behind(&mut self) -> Result<Option<Seen>, Lapped> {
-        let Some(Followed { observer, rows, view, .. }) = &mut self.followed else { return Ok(None) };
+        let Some(Followed { observer, rows }) = &mut self.followed else { return Ok(None) };
         for _ in 0..READ_ON_MAX {
             if !self.ahead.has_room() {
                 break;
@@ -387,13 +282,15 @@ impl Follower {
                 Ok(None) | Err(_) => break,
             }
         }
-        self.ahead.step(&mut self.crew, view);
+        if let Some(view) = self.follow.view() {
+            self.ahead.step(&mut self.crew, view);
+        }
         match self.ahead.take() {
-            Some(Next::Message(seen, payload)) => {
+            Some(Fetched::Message(seen, payload)) => {
                 self.payload = Some(payload);
                 Ok(Some(seen))
             }
-            Some(Next::Gone(lapped)) => Err(lapped),
+            Some(Fetched::Gone(lapped)) => Err(lapped),
             None => Ok(None),
         }
     }
@@ -411,20 +308,21 @@ impl Follower {
 
     /// Goes on at the present. What was missed by that.
     pub(crate) fn go_on(&mut self, lapped: &Lapped) -> Vec<Gap> {
-        let Some(Followed { observer, rows, .. }) = &mut self.followed else { return vec![] };
+        let Some(Followed { observer, rows }) = &mut self.followed else { return vec![] };
         observer.go_on(lapped, rows.rows())
     }
 
     /// If the view has ended, and everything in it was yielded: the change to the next one. Told once.
     pub(crate) fn end(&mut self) -> Option<ViewChange> {
-        let followed = self.followed.as_mut().filter(|followed| followed.next.is_none() && self.ahead.is_empty())?;
-        let decision = followed.observer.decision().filter(|_| followed.observer.is_at_end(followed.rows.rows()))?;
-        let next = Arc::new(decision.next.clone());
-        self.crew.act(|roster, _| roster.note_joined(next.id, &decision.joined));
-        followed.next = Some((Arc::clone(&next), Instant::now()));
-        // Who has just come does not know of this process.
-        self.asked = None;
-        Some(ViewChange::new(Arc::clone(&followed.view), next))
+        if !self.is_following() || !self.ahead.is_empty() {
+            return None;
+        }
+        let Followed { observer, rows } = self.followed.as_ref()?;
+        let decision = observer.decision().filter(|_| observer.is_at_end(rows.rows()))?;
+        let old = Arc::clone(self.follow.view()?);
+        let follow = &mut self.follow;
+        let next = self.crew.act(|roster, now| follow.end(decision, roster, now));
+        Some(ViewChange::new(old, next))
     }
 
     /// By subgroup and sender of `next`, which comes behind the view that was followed to its end: how many of the first rounds were

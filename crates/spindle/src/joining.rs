@@ -4,27 +4,26 @@ use crate::config::Config;
 use crate::crew::{Crew, News, after};
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
-use crate::following::Follower;
-use crate::gathering::{Gathering, Present};
-use crate::learning::{Admitted, Item, Learner, Queue};
+use crate::gathering::Gathering;
+use crate::learning::Admitted;
 use crate::network::Network;
 use crate::node::{First, Node, Terms};
 use crate::{Batch, Handler};
 use rustix::rand::{GetRandomFlags, getrandom};
-use spindle_core::control::{ASK_EVERY, Found, Here, SeedsKnown, Seek, Waits, Wants};
+use spindle_core::control::{Attempts, Found, LearnError, Seek, Wants};
 use spindle_core::ids::VISITOR_IDS_FROM;
-use spindle_core::{Engine, MemberId, Message, Process, Rank, SubgroupId, Time, View, ViewId, limits};
+use spindle_core::{Engine, MemberId, Process, Rank, SubgroupId, Time, View, limits};
 use spindle_fabric::mail::{GroupName, MailError, Mailbox, Role, RuntimeDir, Standing, found_or_find};
-use spindle_fabric::{MemberBell, MeshError, RegionError};
+use spindle_fabric::{Arena, MemberBell, MeshError, RegionError};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+
+mod learning;
+mod showing;
 
 /// How long to wait for news before looking at the clock and the flag again.
 const TICK: Duration = Duration::from_millis(10);
-/// How often a state is asked for before that is an error.
-const LEARN_ATTEMPTS: u32 = 5;
 /// The handler of those who have no state. Nobody calls it.
 struct NoState;
 
@@ -54,18 +53,14 @@ struct Candidate<'a> {
     cancelled: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Gathering),
     seen: Gathering,
-    /// When a member of a group that can't go on has said so last.
-    blocked: Option<Instant>,
     /// The member whose state broke off last.
     failed_source: Option<MemberId>,
     /// The handler has begun to take over a state.
     has_restored: bool,
-    /// The members may have let in the last attempt, or are about to.
-    is_wanted: bool,
     /// What decided, between hosts, that a group exists, while that is followed.
     bootstrap: Option<Bootstrapping>,
-    /// The group that has let this process in and continued without it, and the last view that it was left out of.
-    left_out: Option<(u128, ViewId)>,
+    /// The group that has let this process in and continued without it.
+    left_out: Option<u128>,
 }
 
 impl Config {
@@ -107,15 +102,13 @@ impl Config {
     ) -> Result<Node, JoinError> {
         let mut candidate = Candidate::new(&self, progress, cancelled)?;
         let mut handler = Some(handler);
-        for _ in 1..LEARN_ATTEMPTS {
+        let mut attempts = Attempts::default();
+        loop {
             match candidate.join(&mut handler) {
-                // The source died, or the group was too fast for a moment: another one, from the start.
-                Err(JoinError::Source(_) | JoinError::Lapped(_)) if candidate.may_try_again() => {}
-                Err(JoinError::GroupGone | JoinError::LeftOut { .. }) => {}
+                Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {}
                 joined => return joined,
             }
         }
-        candidate.join(&mut handler)
     }
 
     pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
@@ -141,11 +134,11 @@ impl Config {
             let bell = MemberBell::create().map_err(no_bell)?;
             let me = view.rank_of(*id).expect("a member of its own view");
             let engine = Engine::new(view.clone(), me, terms.ablation)?;
-            let first = First::new(engine, &[], &mut crew, &bell, terms.suspect_after, None)?;
-            Ok((crew, first, bell))
+            let first = First::new(engine, &[], &mut crew, Arena::new(bell), terms.suspect_after, None)?;
+            Ok((crew, first))
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
-        members.into_iter().map(|(crew, first, bell)| Node::new(crew, first, bell, terms)).collect()
+        members.into_iter().map(|(crew, first)| Node::new(crew, first, terms)).collect()
     }
 
     fn check(&self) -> Result<(), JoinError> {
@@ -191,19 +184,11 @@ impl<'a> Candidate<'a> {
             cancelled,
             progress,
             seen,
-            blocked: None,
             failed_source: None,
             has_restored: false,
-            is_wanted: false,
             bootstrap: None,
             left_out: None,
         })
-    }
-
-    /// Whether another attempt can't be taken for the last one, which may be a member by now and answers nobody: it has an id of its
-    /// own, or the last one was not so far.
-    fn may_try_again(&self) -> bool {
-        self.config.id.is_none() || !self.is_wanted
     }
 
     fn join<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Node, JoinError> {
@@ -282,7 +267,7 @@ impl<'a> Candidate<'a> {
     fn begin_bootstrap(&self, me: Process, now: Time) -> Result<Bootstrapping, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
         let random = [random_word()?, random_word()?];
-        let belongs = self.left_out.map(|(incarnation, _)| incarnation).or(self.config.was_member_of);
+        let belongs = self.left_out.or(self.config.was_member_of);
         let (members, word) = (self.config.members, self.config.found);
         let terms = bootstrap::Terms { me, config: self.digest, members, random, dir, belongs, word };
         Ok(Bootstrapping::new(terms, now))
@@ -318,8 +303,6 @@ impl<'a> Candidate<'a> {
                 Some(Found::Refused(why)) => return Err(JoinError::Refused(why)),
                 Some(Found::Group) => return Ok(Sought::Group),
                 Some(Found::Gone) => return Ok(Sought::Gone),
-                // A member that is behind may tell of it again. The row of this process in it counts as final.
-                Some(Found::View { incarnation, view }) if self.is_left_out_of(incarnation, view.id) => continue,
                 Some(Found::View { incarnation, view }) => Self::enter(crew, incarnation)?.then_some(view),
                 Some(Found::Founders { incarnation, members }) => self.found(crew, &seek, incarnation, members)?,
             };
@@ -364,83 +347,9 @@ impl<'a> Candidate<'a> {
         let me = view.rank_of(crew.me).expect("it is in the view");
         let terms = self.config.terms();
         let engine = Engine::new(view, me, terms.ablation)?;
-        let first = First::new(engine, &[], &mut crew, &self.bell, terms.suspect_after, None)?;
+        let arena = Arena::new(self.bell.clone());
+        let first = First::new(engine, &[], &mut crew, arena, terms.suspect_after, None)?;
         self.install(crew, first)
-    }
-
-    /// As somebody who finds members and wants their application's state.
-    fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<Admitted, JoinError> {
-        let queue = Arc::new(Queue::default());
-        let seen = Arc::new(Mutex::new(self.seen.clone()));
-        let (dir, group) = (self.dir.clone(), self.group.clone());
-        let bytes_max = self.config.object_bytes_max;
-        let follower = Follower::new(crew, self.digest, self.config.members, bytes_max, (dir, group));
-        let begin = (self.bell.clone(), self.config.terms());
-        let learner = Learner::new(follower, begin, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
-        let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());
-        let thread = thread.map_err(JoinError::Thread)?;
-        let learned = self.apply(handler, &queue, &seen);
-        queue.stop.store(true, Ordering::Release);
-        let _ = thread.join();
-        self.is_wanted = queue.is_wanted.load(Ordering::Relaxed);
-        learned
-    }
-
-    /// Applies what the follower brings, until it says that this process is let in.
-    fn apply<H: Handler>(
-        &mut self,
-        handler: &mut H,
-        queue: &Queue,
-        seen: &Mutex<Gathering>,
-    ) -> Result<Admitted, JoinError> {
-        // Places of the view in which the state was taken; nothing is applied before it.
-        let mut state: Option<(Arc<View>, Vec<Option<u64>>)> = None;
-        loop {
-            let here = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            self.show(here);
-            let tick = self.tick()?;
-            let item = queue.take(tick);
-            let came = item.is_some();
-            match item {
-                None => {}
-                Some(Item::State { state: mut taken, source, view }) => {
-                    self.has_restored = true;
-                    if let Err(error) = handler.restore(&mut taken) {
-                        if !taken.broken {
-                            return Err(JoinError::Restore(error));
-                        }
-                        self.failed_source = Some(source);
-                        return Err(JoinError::Source(error));
-                    }
-                    queue.restored.store(true, Ordering::Relaxed);
-                    state = Some((view, taken.places));
-                }
-                Some(Item::Message { subgroup, sender, round, payload }) => {
-                    let Some((view, places)) = &state else { continue };
-                    let senders = &view.subgroups[subgroup.index()].senders;
-                    let place =
-                        senders.binary_search(&sender).ok().map(|rank| round * senders.len() as u64 + rank as u64);
-                    let is_known = places.get(subgroup.index()).copied().flatten().zip(place);
-                    if is_known.is_none_or(|(state, place)| place >= state) {
-                        handler.learn(view, subgroup, &Message { sender, round, payload: &payload });
-                    }
-                }
-                Some(Item::Changed(change)) => {
-                    if let Some((view, places)) = &mut state {
-                        // Everything in the new view comes after the state.
-                        *view = Arc::clone(&change.new);
-                        places.clear();
-                        handler.view_changed(&change);
-                    }
-                }
-                Some(Item::Admitted(admitted)) => return Ok(*admitted),
-                Some(Item::Failed(error)) => return Err(self.note_left_out(error)),
-            }
-            if came {
-                // The time is that of a wait, not of a transfer.
-                self.deadline = after(Instant::now(), self.config.gather_timeout);
-            }
-        }
     }
 
     /// Begins the first view of this process.
@@ -455,19 +364,15 @@ impl<'a> Candidate<'a> {
                 return Err(self.note_left_out(error));
             }
         }
-        Node::new(crew, first, self.bell.clone(), self.config.terms())
+        Node::new(crew, first, self.config.terms())
     }
 
-    /// Notes the view that this process has been left out of, if that is the error.
+    /// Notes the group that has continued without this process, if that is the error.
     fn note_left_out(&mut self, error: JoinError) -> JoinError {
-        if let JoinError::LeftOut { incarnation, view } = error {
-            self.left_out = Some((incarnation, view));
+        if let JoinError::LeftOut { incarnation, .. } = error {
+            self.left_out = Some(incarnation);
         }
         error
-    }
-
-    fn is_left_out_of(&self, incarnation: u128, view: ViewId) -> bool {
-        self.left_out.is_some_and(|(of, last)| of == incarnation && view <= last)
     }
 
     /// What has happened, after a short wait for it.
@@ -489,50 +394,6 @@ impl<'a> Candidate<'a> {
         Ok(left.min(TICK))
     }
 
-    /// A process tells which are here. Those that wait to found the group know less than those of one that can't go on, and say otherwise.
-    fn hear_of(&mut self, Here { members, blocked, present }: Here) {
-        if blocked {
-            self.blocked = Some(Instant::now());
-        } else if self.blocked.is_some_and(|at| at.elapsed() < 5 * ASK_EVERY) {
-            return;
-        }
-        let gathering = Gathering::heard(members, blocked, present).behind(&self.seen);
-        self.see(gathering);
-    }
-
-    fn see(&mut self, gathering: Gathering) {
-        let Gathering { seeds, unreached, waits, seeds_missing, .. } = self.seen.clone();
-        self.show(Gathering { seeds, unreached, waits, seeds_missing, ..gathering });
-    }
-
-    /// What is waited for, and what is known of each seed.
-    fn see_waits(&mut self, crew: &Crew) {
-        let waits = crew.waits();
-        let seeds_missing = waits.as_ref().map_or(0, Waits::seeds_missing);
-        self.show(Gathering { waits: waits.map(Box::new), seeds_missing, ..self.seen.clone() });
-    }
-
-    /// To begin with. Between hosts nobody knows who is here but who founds the group, or is in it.
-    fn see_myself(&mut self, crew: &Crew) {
-        let founds = crew.book().is_none_or(|book| book.seeds().is_seed());
-        let present = if founds { vec![present(crew, crew.me)] } else { vec![] };
-        self.show(Gathering { members: self.config.members, present, seeds_missing: 0, ..self.seen.clone() });
-    }
-
-    /// What is known of the seeds; `unlike` of those who wait have others in mind.
-    fn see_seeds(&mut self, crew: &Crew, unlike: u32) {
-        let Some(book) = crew.book() else { return };
-        let seeds = book.seeds().known(crew.now()).map(|seeds| Box::new(SeedsKnown { unlike, ..seeds }));
-        self.show(Gathering { seeds, unreached: book.seeds().unreached(), ..self.seen.clone() });
-    }
-
-    fn show(&mut self, gathering: Gathering) {
-        if gathering != self.seen {
-            (self.progress)(&gathering);
-            self.seen = gathering;
-        }
-    }
-
     fn named(&self, error: MailError) -> JoinError {
         match error {
             MailError::Cancelled => JoinError::Cancelled { gathering: self.seen.clone() },
@@ -541,12 +402,19 @@ impl<'a> Candidate<'a> {
     }
 }
 
-fn no_bell(source: RegionError) -> MeshError {
-    MeshError::Region { rank: Rank(0), part: "doorbell", source }
+/// Why an attempt to learn has failed, if another one may be made: another source, from the start.
+fn failure(error: &JoinError) -> Option<LearnError> {
+    Some(match error {
+        JoinError::Source(_) => LearnError::Source,
+        JoinError::Lapped(_) => LearnError::Lapped,
+        JoinError::GroupGone => LearnError::GroupGone,
+        JoinError::LeftOut { .. } => LearnError::LeftOut,
+        _ => return None,
+    })
 }
 
-fn present(crew: &Crew, id: MemberId) -> Present {
-    Present { id, pid: crew.pid(id) }
+fn no_bell(source: RegionError) -> MeshError {
+    MeshError::Region { rank: Rank(0), part: "doorbell", source }
 }
 
 /// An id that nobody else takes, in all likelihood: there is nobody who could give one out.

@@ -4,18 +4,18 @@
 //! come the messages since, in order; and only when it has caught up does it ask to be let in. The view in which that is decided
 //! it follows to its end, as the members do, and so begins the next one with exactly the state that they have.
 //!
-//! Two threads: one [follows](Follower), reads the mail, and writes down what is delivered; the other is the caller's, and restores and
+//! The core's [`Learn`] decides which member is asked and when to ask to be let in. Two threads: one [follows](Follower), reads the mail, and writes down what is delivered; the other is the caller's, and restores and
 //! applies.
 use crate::ViewChange;
 use crate::crew::{Crew, News};
 use crate::error::JoinError;
-use crate::following::{Begun, Follower};
+use crate::following::Follower;
 use crate::gathering::Gathering;
 use crate::node::{First, Spare, Terms};
 use crate::state::State;
-use spindle_core::control::{self, Letter, Request};
-use spindle_core::{Engine, MemberId, Rank, SubgroupId, View, ViewId};
-use spindle_fabric::MemberBell;
+use spindle_core::control::{self, Learn, LearnError, Roster, ViewStart};
+use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, ViewId};
+use spindle_fabric::{Arena, Peer};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +23,6 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a member may take until its state begins to come.
-const STATE_WAIT: Duration = Duration::from_secs(2);
 /// The pauses of the thread that follows: they grow while it finds little, or many who wait to be let in together would keep the machine
 /// busy. Letters end them, and there are some whenever a view begins; but nobody tells that a ring fills up.
 const PAUSE_MIN: Duration = Duration::from_micros(25);
@@ -38,8 +36,6 @@ const MUCH: u64 = 8;
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
 /// Messages that are followed at once, at most.
 const BATCH_MAX: usize = 4096;
-/// With fewer messages waiting it has caught up.
-const CAUGHT_UP: usize = 1000;
 
 /// What the follower has for the application, in order.
 pub(crate) enum Item {
@@ -93,10 +89,6 @@ pub(crate) struct Queue {
     pub(crate) stop: AtomicBool,
     /// The state is restored.
     pub(crate) restored: AtomicBool,
-    /// And what has come since is nearly applied.
-    pub(crate) caught_up: AtomicBool,
-    /// Whether members may let this process in, or have.
-    pub(crate) is_wanted: AtomicBool,
     /// Whether the application has applied all that it took.
     is_idle: AtomicBool,
 }
@@ -120,15 +112,17 @@ impl Queue {
     pub(crate) fn take(&self, at_most: Duration) -> Option<Item> {
         let queue = self.lock();
         self.is_idle.store(true, Ordering::Relaxed);
-        if self.restored.load(Ordering::Relaxed) && queue.0.len() < CAUGHT_UP {
-            self.caught_up.store(true, Ordering::Release);
-        }
         let waited = self.filled.wait_timeout_while(queue, at_most, |queue| queue.0.is_empty());
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         let item = queue.0.pop_front();
         queue.1 -= item.as_ref().map_or(0, Item::bytes);
         self.is_idle.store(item.is_none(), Ordering::Relaxed);
         item
+    }
+
+    /// How many items wait to be applied to the state, once that is restored.
+    fn waiting(&self) -> Option<usize> {
+        self.restored.load(Ordering::Acquire).then(|| self.lock().0.len())
     }
 
     /// Whether everything is applied that was put there.
@@ -141,24 +135,16 @@ impl Queue {
 /// The thread that follows.
 pub(crate) struct Learner {
     follower: Follower,
-    bell: MemberBell,
+    learn: Learn,
+    arena: Arena,
     terms: Terms,
     queue: Arc<Queue>,
     seen: Arc<Mutex<Gathering>>,
-    /// Whom the state was asked for, and until when it may take to send it.
-    state_from: Option<(MemberId, Instant)>,
-    /// One that is about to come, of which view and whose it is.
+    /// A state that is about to come, of which view and whose it is.
     opening: Option<(ViewId, MemberId, Receiver<io::Result<State>>)>,
-    /// How many had none to give.
-    without_state: usize,
-    has_state: bool,
-    /// In this view, to be let in.
-    has_asked: bool,
     /// For the view that lets only this process in.
     spare: Option<Spare>,
     had_spare: bool,
-    /// By subgroup of the view in which the observation began: the first place that was observed.
-    start: Vec<u64>,
     /// What was delivered since, until the state comes.
     early: Vec<Item>,
     early_bytes: u64,
@@ -170,31 +156,21 @@ impl Learner {
     /// One that asks for the state of the member after `failed`, whose state broke off before.
     pub(crate) fn new(
         follower: Follower,
-        (bell, terms): (MemberBell, Terms),
+        (arena, terms): (Arena, Terms),
         failed: Option<MemberId>,
         queue: Arc<Queue>,
         seen: Arc<Mutex<Gathering>>,
     ) -> Learner {
-        let state_from = failed.map(|id| (id, Instant::now()));
-        let (without_state, has_state, has_asked, start, early, early_bytes) = Default::default();
-        Learner {
-            follower,
-            bell,
-            terms,
-            queue,
-            seen,
-            state_from,
-            opening: None,
-            without_state,
-            has_state,
-            has_asked,
-            spare: None,
-            had_spare: false,
-            start,
-            early,
-            early_bytes,
-            busy: Instant::now(),
-        }
+        let learn = Learn::new(failed, follower.now());
+        let (opening, spare, had_spare, early, early_bytes) = Default::default();
+        let busy = Instant::now();
+        Learner { follower, learn, arena, terms, queue, seen, opening, spare, had_spare, early, early_bytes, busy }
+    }
+
+    /// Lets the control plane act now.
+    fn act<R>(&mut self, act: impl FnOnce(&mut Learn, &mut control::Follow, &mut Roster<Peer>, Time) -> R) -> R {
+        let learn = &mut self.learn;
+        self.follower.act(|follow, roster, now| act(learn, follow, roster, now))
     }
 
     /// Runs until this process is let in, or can't be.
@@ -227,7 +203,7 @@ impl Learner {
         }
         let me = view.rank_of(crew.me).expect("it is in the view");
         let engine = Engine::new(view, me, self.terms.ablation)?;
-        let mut first = First::new(engine, &known, &mut crew, &self.bell, self.terms.suspect_after, self.spare)?;
+        let mut first = First::new(engine, &known, &mut crew, self.arena, self.terms.suspect_after, self.spare)?;
         while !self.queue.stop.load(Ordering::Acquire) {
             if first.look(&mut crew) && self.queue.is_applied() {
                 break;
@@ -241,27 +217,25 @@ impl Learner {
     /// The view in which this process is let in, if it is.
     fn turn(&mut self) -> Result<Option<Entrance>, JoinError> {
         self.ask()?;
-        for news in self.follower.news()? {
-            self.hear(news)?;
+        for news in self.follower.news_by(&mut self.learn)? {
+            self.hear(news);
         }
         self.look_for_the_state();
-        if self.has_asked && !std::mem::replace(&mut self.had_spare, true) {
+        if self.learn.has_asked() && !std::mem::replace(&mut self.had_spare, true) {
             self.spare = self.follower.view().and_then(|view| {
                 let me = self.follower.me();
-                Spare::new(view, &[me], me, &self.bell)
+                Spare::new(view, &[me], me, &mut self.arena)
             });
         }
-        if let Some(view) = self.founded()? {
+        if let Some(view) = self.act(|learn, follow, roster, _| learn.founded(follow, roster)) {
             return Ok(Some(Entrance { view, known: vec![] }));
         }
         if self.follower.is_cut_off() {
-            return Err(JoinError::Source(io::Error::other("the connection to a member is lost")));
+            return Err(LearnError::CutOff.into());
         }
-        if self.has_state && self.follower.is_passed_over() {
-            return Err(JoinError::Source(io::Error::other("the group has passed over a view meanwhile")));
-        }
-        if let Some(begun) = self.follower.begin()? {
-            self.begin(begun);
+        self.act(|learn, follow, roster, now| learn.check(follow, roster, now))?;
+        if let Some(start) = self.follower.begin()? {
+            self.begin(start)?;
         }
         if !self.follower.is_following() {
             self.pause();
@@ -281,7 +255,7 @@ impl Learner {
 
     fn pause(&self) {
         // A burst that comes meanwhile must not lap it; who waits to be let in does so for a short time only.
-        let longest = if self.has_asked { PAUSE_MAX } else { PAUSE_LEARNING };
+        let longest = if self.learn.has_asked() { PAUSE_MAX } else { PAUSE_LEARNING };
         self.follower.wait((self.busy.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, longest));
     }
 
@@ -291,34 +265,15 @@ impl Learner {
         subgroups.map(|spec| spec.window).min().unwrap_or(0)
     }
 
-    /// The view that founds the group, if this process is one of those who do. Nobody else is a member without the state.
-    fn founded(&self) -> Result<Option<View>, JoinError> {
-        // Between hosts a process founds a group only by the word of the founding.
-        let may_found = !self.has_state && !self.follower.is_following() && !self.follower.spans_hosts();
-        let mine = |view: &&View| may_found && view.rank_of(self.follower.me()).is_some();
-        match self.follower.told().filter(mine) {
-            Some(view) if view.id != ViewId(1) => Err(self.is_too_early()),
-            view => Ok(view.cloned()),
-        }
-    }
-
-    /// The members have let in who has had this id before, and take this process for it.
-    fn is_too_early(&self) -> JoinError {
-        self.queue.is_wanted.store(true, Ordering::Relaxed);
-        let why =
-            "an attempt that failed has been let in with this id, and has yet to be put out again: wait, or take no id";
-        JoinError::Source(io::Error::other(why))
-    }
-
-    fn begin(&mut self, begun: Begun) {
-        (self.has_asked, self.spare, self.had_spare) = (false, None, false);
+    fn begin(&mut self, start: ViewStart) -> Result<(), JoinError> {
+        (self.spare, self.had_spare) = (None, false);
         self.busy = Instant::now();
-        if begun == Begun::Newest || !self.has_state {
-            self.start = self.follower.places();
-            self.ask_the_next();
+        let places = self.follower.places();
+        if self.act(|learn, follow, _, now| learn.begin(start, places, follow, now))? {
             self.early.clear();
             self.early_bytes = 0;
         }
+        Ok(())
     }
 
     /// Passes on what is deliverable, or keeps it until the state is here. How many there were.
@@ -334,7 +289,7 @@ impl Learner {
         if count == 0 {
             return Ok(0);
         }
-        let waiting = if self.has_state {
+        let waiting = if self.learn.has_state() {
             self.queue.put(got)
         } else {
             self.early_bytes += got.iter().map(Item::bytes).sum::<u64>();
@@ -351,15 +306,10 @@ impl Learner {
     fn end(&mut self, change: ViewChange) -> Result<Option<Entrance>, JoinError> {
         self.busy = Instant::now();
         let next = Arc::clone(&change.new);
-        if next.members.is_empty() {
-            // The last member has left.
-            return Err(JoinError::GroupGone);
+        let is_in = self.act(|learn, _, roster, _| learn.end(&next, roster))?;
+        if self.learn.has_state() {
+            self.queue.put([Item::Changed(change)]);
         }
-        let is_in = self.follower.joins_with(next.id);
-        if !self.has_state {
-            return if is_in { Err(self.is_too_early()) } else { Ok(None) };
-        }
-        self.queue.put([Item::Changed(change)]);
         if !is_in {
             return Ok(None);
         }
@@ -367,80 +317,49 @@ impl Learner {
         Ok(Some(Entrance { view: View::clone(&next), known }))
     }
 
-    /// Waits no longer for the state of who was asked.
-    fn ask_the_next(&mut self) {
-        self.follower.ask_again();
-        if let Some((_, until)) = &mut self.state_from {
-            *until = Instant::now();
-        }
-    }
-
     /// Asks for what is missing: the view, its rows, the state, or to be let in.
     fn ask(&mut self) -> Result<(), JoinError> {
-        // Who is between two views asks for the rows of the next: those who have just come have yet to hand theirs over.
-        let has_learned = self.has_state && self.queue.caught_up.load(Ordering::Acquire);
-        let wants_in = has_learned && self.follower.is_following();
-        if wants_in && !std::mem::replace(&mut self.has_asked, true) {
-            self.follower.ask_again();
+        if self.learn.is_catching_up()
+            && let Some(waiting) = self.queue.waiting()
+        {
+            self.learn.note_waiting(waiting);
+        }
+        let had_asked = self.learn.has_asked();
+        let is_due = self.act(|learn, follow, _, now| learn.is_due(follow, now));
+        if self.learn.has_asked() && !had_asked {
             self.busy = Instant::now();
         }
-        let is_time = self.follower.ask(wants_in)?;
-        if is_time && let Some(book) = self.follower.crew().book() {
+        if !is_due {
+            return Ok(());
+        }
+        let here = self.follower.members_here()?;
+        self.act(|learn, follow, roster, now| learn.ask(&here, follow, roster, now))?;
+        if let Some(book) = self.follower.crew().book() {
             let unreached = book.seeds().unreached();
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).unreached = unreached;
         }
-        if is_time && wants_in {
-            self.queue.is_wanted.store(true, Ordering::Relaxed);
-        }
-        if !is_time || self.has_state || self.state_from.is_some_and(|(_, until)| Instant::now() < until) {
-            return Ok(());
-        }
-        let Some(view) = self.follower.view().filter(|_| self.follower.is_following()) else { return Ok(()) };
-        // The next one, if the last one asked has nothing to give; at first one or the other, as many may come at once.
-        let (ids, from) = (&view.members, self.follower.me());
-        let last = self.state_from.and_then(|(id, _)| ids.iter().position(|member| *member == id));
-        let next = last.map_or(from.0, |last| last as u64 + 1) % ids.len() as u64;
-        let source = ids[next as usize];
-        self.state_from = Some((source, Instant::now() + STATE_WAIT));
-        self.follower.crew().post(source, Letter::Request { from, reply: 0, what: Request::State });
         Ok(())
     }
 
-    fn hear(&mut self, news: News) -> Result<(), JoinError> {
+    fn hear(&mut self, news: News) {
         match news {
-            News::Control(control::News::Died(id)) if self.state_from.is_some_and(|(from, _)| from == id) => {
-                self.ask_the_next()
-            }
-            News::Control(control::News::Refused(why)) => {
-                self.without_state += 1;
-                if self.follower.view().is_none_or(|view| self.without_state >= view.members.len()) {
-                    return Err(JoinError::Refused(why));
-                }
-                self.ask_the_next();
-            }
             News::Control(control::News::Waits { members, blocked, present }) => {
                 let gathering = Gathering::heard(members, blocked, present);
                 let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
                 let unreached = std::mem::take(&mut seen.unreached);
                 *seen = Gathering { unreached, ..gathering.behind(&seen) };
             }
-            News::State { view, way } => {
-                if let Some((source, _)) = self.state_from.filter(|_| self.wants_state_of(view).is_some()) {
-                    match State::open_apart(way) {
-                        Ok(opening) => self.opening = Some((view, source, opening)),
-                        Err(_) => self.ask_for_another_state(),
-                    }
+            News::State { view, from, way } => {
+                if !self.act(|learn, follow, _, _| learn.state_comes(view, from, follow)) {
+                    return;
+                }
+                match State::open_apart(way) {
+                    Ok(opening) => self.opening = Some((view, from, opening)),
+                    Err(_) => self.act(|learn, follow, _, now| learn.state_failed(follow, now)),
                 }
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    /// The view `id`, if that is the one that is followed, and the state of a member in it is missing.
-    fn wants_state_of(&self, id: ViewId) -> Option<&Arc<View>> {
-        let view = self.follower.view().filter(|_| self.follower.is_following() && !self.has_state);
-        view.filter(|view| view.id == id)
     }
 
     /// Takes the state over that has begun to come, if one has.
@@ -453,24 +372,24 @@ impl Learner {
             Err(TryRecvError::Disconnected) => None,
         };
         self.opening = None;
-        if self.has_state {
-            return;
-        }
-        let state = opened.filter(|state| {
-            // What came between the state and the begin of the observation would be missing.
-            state.places.iter().zip(&self.start).all(|(place, start)| place.is_none_or(|place| place >= *start))
-        });
-        let Some((state, view)) = state.zip(self.wants_state_of(id).map(Arc::clone)) else {
-            // The member had not delivered that far, or the view has ended.
-            return self.ask_for_another_state();
+        let Some(state) = opened else {
+            return self.act(|learn, follow, _, now| learn.state_failed(follow, now));
         };
-        self.has_state = true;
-        self.queue.put([Item::State { state: Box::new(state), source, view }]);
-        self.queue.put(self.early.drain(..));
+        let view = self.act(|learn, follow, _, now| learn.state_opened(id, &state.places, follow, now));
+        if let Some(view) = view {
+            self.queue.put([Item::State { state: Box::new(state), source, view }]);
+            self.queue.put(self.early.drain(..));
+        }
     }
+}
 
-    fn ask_for_another_state(&mut self) {
-        self.state_from = None;
-        self.follower.ask_again();
+impl From<LearnError> for JoinError {
+    fn from(error: LearnError) -> JoinError {
+        match error {
+            LearnError::GroupGone => JoinError::GroupGone,
+            LearnError::Refused(why) => JoinError::Refused(why),
+            LearnError::PassedOver => JoinError::Source(io::Error::other("the group has passed over a view meanwhile")),
+            _ => JoinError::Source(io::Error::other("the connection to a member is lost")),
+        }
     }
 }

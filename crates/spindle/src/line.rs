@@ -146,8 +146,7 @@ impl Line {
         }
         if let Some(resend) = engine.resend(id) {
             // What stands in this ring was sent before what still stands in older ones.
-            let relay = Relay::new(resend, fabric.reader().without_objects(), engine.me(), fabric.linger(), objects);
-            self.relays.push_front(relay);
+            self.relays.push_front(Relay::new(resend, fabric, objects));
         }
     }
 

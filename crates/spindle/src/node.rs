@@ -1,29 +1,25 @@
 //! A member of a group before, or without, a polling thread: a driver of the core's [`Member`].
 use crate::crew::{Crew, Notices};
-use crate::error::{Ended, HandleError, JoinError};
+use crate::error::{Ended, JoinError};
 use crate::group::Group;
-use crate::large::{Kept, LINK_LOOK, Large, Serving};
+use crate::large::{Kept, Large, Serving};
 use crate::line::Line;
-use crate::publisher::Publisher;
-use crate::receiver::Receiver;
-use crate::shared::{End, Shared, Upcall};
+use crate::shared::{Shared, Upcall};
 use crate::status::Status;
 use crate::{Batch, Handler};
-use spindle_core::control::{self, INSTALL_LOOK, Member};
-use spindle_core::{
-    Ablation, Change, Engine, Layout, MemberId, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View, ViewId,
-};
+use spindle_core::control::{self, LINK_LOOK, Member};
+use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View, ViewId};
 use spindle_fabric::fork::Owner;
-use spindle_fabric::region::check_room;
 use spindle_fabric::tcp::Connection;
-use spindle_fabric::{Fabric, MemberBell, Mesh, MeshError};
-use std::collections::VecDeque;
-use std::slice;
+use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 mod clock;
+mod ending;
+mod handles;
 mod links;
+mod objects;
 mod preparing;
 mod views;
 
@@ -44,7 +40,7 @@ pub struct Node {
     member: Member,
     /// The rows of the view.
     fabric: Mesh,
-    bell: MemberBell,
+    arena: Arena,
     /// This member's memory for the next view, once this one has ended.
     preparing: Option<Preparing>,
     large: Large,
@@ -63,8 +59,6 @@ pub struct Node {
     had_guests: bool,
     /// For the next view.
     spare: Option<Spare>,
-    /// Whether one was made in this view.
-    had_spare: bool,
     relaying: bool,
     /// Whether messages, or applications, may wait for a subgroup to have enough members again.
     waiting: bool,
@@ -75,14 +69,12 @@ pub struct Node {
     shared: Arc<Shared>,
     pub(crate) terms: Terms,
     clock: Clock,
-    /// The processes that want this application's state.
-    states: VecDeque<MemberId>,
     /// When the engine wants to be polled though nothing happens.
     wake_at: Option<Time>,
     /// Whether the handler was told that this member is blocked.
     told_blocked: bool,
     /// Since when everything is done.
-    finished: Option<Instant>,
+    finished: Option<Time>,
 }
 
 /// What a node keeps of its configuration.
@@ -107,22 +99,12 @@ pub enum Poll {
     Finished,
 }
 
-/// The target of events of views.
-const TARGET: &str = "spindle::view";
 /// The pause between two looks at views that are over.
 const RETIRED_LOOK: Duration = Duration::from_millis(1);
-/// How long a member that ends waits until its peers on other hosts have heard so, at most.
-const FAREWELL_MAX: Duration = Duration::from_millis(200);
-/// How long a member that has finished waits for processes that follow and may want large messages of it, at most: until they go.
-const KEPT_FOR: Duration = Duration::from_secs(1);
-/// How long it waits for peers to which its last words are still on their way: their links may be down. Without them they count it among those
-/// that may live and go on elsewhere.
-const UNHEARD_MAX: Duration = Duration::from_secs(3);
-
 impl Node {
     /// A member whose first view is ready.
-    pub(crate) fn new(mut crew: Crew, first: First, bell: MemberBell, terms: Terms) -> Result<Node, JoinError> {
-        let (begun, fabric) = first.begin(&mut crew)?;
+    pub(crate) fn new(mut crew: Crew, first: First, terms: Terms) -> Result<Node, JoinError> {
+        let (begun, fabric, arena) = first.begin(&mut crew)?;
         let alike = control::Terms { digest: terms.digest, suspect_after: terms.suspect_after };
         let mut member = crew.act(|roster, now| Member::new(begun, alike, roster, now));
         let view = Arc::clone(member.view());
@@ -140,7 +122,7 @@ impl Node {
             crew,
             member,
             fabric,
-            bell,
+            arena,
             preparing,
             large,
             kept,
@@ -151,7 +133,6 @@ impl Node {
             guests,
             had_guests: false,
             spare,
-            had_spare: false,
             relaying: false,
             waiting: true,
             has_chores: true,
@@ -159,7 +140,6 @@ impl Node {
             shared,
             terms,
             clock,
-            states: VecDeque::new(),
             wake_at,
             told_blocked: false,
             finished: None,
@@ -184,65 +164,6 @@ impl Node {
     /// This member's id.
     pub fn id(&self) -> MemberId {
         self.crew.me
-    }
-
-    /// The way to send in `subgroup`, given out once, before the first poll. One that nobody has taken by then counts as
-    /// dropped: this member sends nothing there. In a subgroup that was created later it may be taken at any time; until then, or
-    /// until [`seal`](Self::seal), the group does not finish.
-    ///
-    /// # Errors
-    /// [`HandleError`].
-    pub fn publisher(&mut self, subgroup: &str) -> Result<Publisher, HandleError> {
-        find(self.member.view(), self.rank(), subgroup)?;
-        let name = subgroup.to_string();
-        let line = self.lines.iter_mut().find(|line| line.name == subgroup).expect("a line for each subgroup");
-        match line.publisher() {
-            Some(publisher) => Ok(publisher),
-            None if line.is_taken() => Err(HandleError::Taken { what: "publisher", name }),
-            None if self.running => Err(HandleError::Running { name }),
-            None => Err(HandleError::NoSender { name }),
-        }
-    }
-
-    /// Asks for no more publishers: those that nobody has taken count as dropped.
-    pub fn seal(&mut self) {
-        self.lines.iter_mut().for_each(Line::seal);
-    }
-
-    /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
-    /// Of changes that contradict each other the one of the older member counts; [`Handler::view_changed`] tells what came of it.
-    ///
-    /// # Errors
-    /// [`HandleError::Memory`]: a view that was agreed on and fits into nobody's memory would end all members.
-    pub fn wish(&mut self, change: Change) -> Result<bool, HandleError> {
-        let engine = self.member.newest_engine_mut();
-        let view = engine.view();
-        if !view.wants(&change) {
-            return Ok(false);
-        }
-        let Ok(layout) = Layout::new(&view.next(|_| true, &[], slice::from_ref(&change))) else { return Ok(false) };
-        let bytes = layout.rows().iter().map(|row| row.size).sum();
-        check_room("the members' rows", bytes).map_err(|why| HandleError::Memory { bytes, why: why.to_string() })?;
-        Ok(engine.wish(change))
-    }
-
-    /// The deliveries of `subgroup`, for another thread than the one that polls; before the first poll. The handler gets
-    /// nothing of this subgroup then.
-    ///
-    /// # Errors
-    /// [`HandleError`].
-    pub fn receiver(&mut self, subgroup: &str) -> Result<Receiver, HandleError> {
-        let id = find(self.member.view(), self.rank(), subgroup)?;
-        let name = subgroup.to_string();
-        let line = self.lines.iter_mut().find(|line| line.name == subgroup).expect("a line for each subgroup");
-        if line.has_receiver() {
-            return Err(HandleError::Taken { what: "receiver", name });
-        }
-        if self.running {
-            return Err(HandleError::Running { name });
-        }
-        let view = Arc::clone(self.member.view());
-        Ok(line.receiver(id, self.member.engine_mut(), &self.fabric, &view))
     }
 
     /// Does what there is to do, and returns. Never blocks, but for the time that making the memory of a new view takes.
@@ -315,38 +236,6 @@ impl Node {
         }
     }
 
-    /// Everything is done here. Who follows may have yet to ask for the last large messages.
-    #[cold]
-    fn finish(&mut self) -> Poll {
-        let since = *self.finished.get_or_insert_with(Instant::now);
-        if self.kept.is_any() && since.elapsed() < KEPT_FOR {
-            self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
-            return Poll::Idle;
-        }
-        self.end(End::Finished);
-        Poll::Finished
-    }
-
-    /// Forgets the objects of messages that are delivered: others' here, my own everywhere.
-    #[cold]
-    fn look_after_objects(&mut self, worked: bool) {
-        self.lines.iter_mut().for_each(|line| line.look_after_objects(self.member.engine(), &self.kept));
-        if !worked {
-            return;
-        }
-        let view = Arc::clone(self.member.view());
-        let engine = self.member.engine();
-        for (id, spec) in view.subgroups_of(engine.me()) {
-            for (sender, member) in spec.senders.iter().enumerate().filter(|(_, member)| **member != self.rank()) {
-                let place = engine.layout().row(*member).place(id);
-                let ring = place.and_then(|place| place.ring).expect("it sends there");
-                let rounds = engine.delivered_rounds(id, sender);
-                let is_read = !self.lines[self.by_id[id.index()]].delivers_to_nobody();
-                self.kept.keep(id, *member, || self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds)));
-            }
-        }
-    }
-
     #[cold]
     fn tell_blocked(&mut self, handler: &mut impl Handler) {
         self.told_blocked = !self.told_blocked;
@@ -366,15 +255,6 @@ impl Node {
         worked
     }
 
-    /// Asks the others for a view without this member, as soon as they have delivered what it has sent by now. When that view is
-    /// agreed on, [`poll`](Self::poll) answers [`Ended::Left`]. What is sent meanwhile may be delivered by all, or by nobody.
-    pub fn leave(&mut self) {
-        if self.member.leave() {
-            self.has_chores = true;
-            self.notices().ring();
-        }
-    }
-
     /// Sleeps until something happens for this member, or `at_most` that long, or less: the first sleep after there was something is
     /// short. For callers that poll: only after a poll that was [`Poll::Idle`], and poll again after it.
     ///
@@ -391,13 +271,6 @@ impl Node {
         at_most: Duration,
         called: impl Fn() -> bool,
     ) -> Result<Poll, Ended> {
-        if self.preparing.is_some() {
-            if called() {
-                return Ok(Poll::Idle);
-            }
-            self.crew.wait(at_most.min(INSTALL_LOOK));
-            return Ok(Poll::Idle);
-        }
         self.fabric.begin_sleep();
         self.crew.look_at_bootstrap();
         if self.terms.suspect_after.is_some() {
@@ -405,11 +278,17 @@ impl Node {
         }
         // What happened before the announcement is seen now; what happens after it rings.
         let poll = self.poll(handler);
-        if matches!(poll, Ok(Poll::Idle)) && !called() && self.preparing.is_none() {
+        if matches!(poll, Ok(Poll::Idle)) && !called() {
             let wake_in = self.wake_at.map(|at| at.since(self.clock.now));
             let retired = self.over.iter().any(Over::is_open).then_some(RETIRED_LOOK);
             let opening = self.large.is_pending().then_some(LINK_LOOK);
-            let waits = [wake_in, self.crew.patience(), self.member.patience(self.crew.now()), retired, opening];
+            let waits = [
+                wake_in,
+                self.crew.patience(),
+                self.member.patience(self.crew.roster(), self.crew.now()),
+                retired,
+                opening,
+            ];
             self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
             if self.terms.suspect_after.is_some() {
                 self.clock.look();
@@ -444,51 +323,6 @@ impl Node {
 
     pub(crate) fn notices(&self) -> &Arc<Notices> {
         self.crew.notices()
-    }
-
-    fn broken(&mut self, ended: Ended) -> Ended {
-        let (me, view) = (self.crew.me.0, self.member.view().id.0);
-        match &ended {
-            Ended::Left => tracing::info!(target: TARGET, me, view, "this member has left"),
-            why => tracing::error!(target: TARGET, me, view, reason = %why, "the group has ended for this member"),
-        }
-        self.end(End::Broken(ended.clone()));
-        self.shared.broken().cloned().unwrap_or(ended)
-    }
-
-    fn end(&mut self, end: End) {
-        self.shared.set_end(end);
-        let engine = self.member.engine();
-        for (id, _) in self.member.view().subgroups_of(engine.me()) {
-            if let Some(claims) = engine.claims(id) {
-                claims.revoke();
-            }
-        }
-        self.lines.iter_mut().for_each(|line| line.end(self.member.engine_mut(), &self.fabric));
-        self.kept.end();
-        if let Some(mailbox) = self.crew.mailbox() {
-            mailbox.leave();
-        }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        if self.owner.is_copy() {
-            // In a child that was forked: the member goes on in the parent.
-            return;
-        }
-        // A member that is gone can't acknowledge: the others go on without it.
-        self.member.engine_mut().abandon(1, &mut self.fabric);
-        if !matches!(self.member.engine().state(), State::Finished) {
-            // They may be in the next view already.
-            let view = self.member.view().id;
-            self.crew.act(|roster, _| roster.say_stopped(view));
-        }
-        self.fabric.finish_heard(FAREWELL_MAX, UNHEARD_MAX);
-        // Before the crew tells that nothing moves any more.
-        self.preparing = None;
-        self.end(End::Broken(Ended::Dropped));
     }
 }
 
@@ -529,14 +363,6 @@ fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &Mesh, view: &Ar
     }
     let line = |name: &str| lines.iter().position(|line| line.name == name).expect("a line for each subgroup");
     view.subgroups.iter().map(|spec| line(&spec.name)).collect()
-}
-
-fn find(view: &View, me: Rank, name: &str) -> Result<SubgroupId, HandleError> {
-    let found = view.subgroups_of(me).find(|(_, spec)| spec.name == name);
-    found.map(|(id, _)| id).ok_or_else(|| {
-        let known: Vec<&str> = view.subgroups_of(me).map(|(_, spec)| spec.name.as_str()).collect();
-        HandleError::NoSuchSubgroup { name: name.to_string(), known: known.join(", ") }
-    })
 }
 
 #[cfg(test)]

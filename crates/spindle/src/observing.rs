@@ -5,11 +5,11 @@
 use crate::config::Config;
 use crate::crew::{Crew, News, after};
 use crate::error::{JoinError, ObserveError};
-use crate::following::{Begun, Follower};
+use crate::following::Follower;
 use crate::gathering::Gathering;
 use crate::joining::random_id;
 use crate::{Message, ViewChange};
-use spindle_core::control;
+use spindle_core::control::{self, ViewStart};
 use spindle_core::ids::VISITOR_IDS_FROM;
 use spindle_core::{Gap, Lapped, MemberId, Seen, SubgroupId, View, ViewId};
 use spindle_fabric::mail::Mailbox;
@@ -166,7 +166,7 @@ impl Config {
         let nobody = Gathering::of(1, vec![]);
         let mut seen = nobody.clone();
         loop {
-            follower.ask(false)?;
+            follower.ask()?;
             let mut now = seen.clone();
             for news in follower.news()? {
                 if let News::Control(control::News::Waits { members, blocked, present }) = news {
@@ -296,8 +296,8 @@ impl Observing {
             return Look::Worked;
         }
         match self.follower.begin() {
-            Ok(Some(begun)) => {
-                self.begin(begun);
+            Ok(Some(start)) => {
+                self.begin(start);
                 return Look::Worked;
             }
             Ok(None) => {}
@@ -313,18 +313,18 @@ impl Observing {
 
     /// Asks for what is missing, and sends what could not be sent before.
     fn ask(&mut self) -> Result<(), JoinError> {
-        self.follower.ask(false)?;
+        self.follower.ask()?;
         self.follower.news().map(drop)
     }
 
-    fn begin(&mut self, begun: Begun) {
+    fn begin(&mut self, start: ViewStart) {
         let Some(new) = self.follower.view().map(Arc::clone) else { return };
         let change = ViewChange::new(Arc::clone(&self.view), Arc::clone(&new));
-        if begun == Begun::Next {
+        if start == ViewStart::Next {
             return self.untold.push_back(Untold::ViewChanged(change));
         }
-        let missed = ViewId(self.view.id.0 + 1)..new.id;
-        if missed.start < missed.end {
+        let missed = self.view.id.next()..new.id;
+        if missed.start < missed.end && missed.end.ahead_of(missed.start) > 0 {
             self.untold.push_back(Untold::ViewsMissed(missed.start, ViewId(missed.end.0 - 1)));
         }
         self.untold.push_back(Untold::ViewChanged(change));

@@ -11,7 +11,9 @@ use crate::shared::Shared;
 use crate::tracking::Tracker;
 use spindle_core::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
-use spindle_fabric::{Bell, Doorbell, Lingering, ObjectName, PublishError, Publisher, Reader, SharedPublisher};
+use spindle_fabric::{
+    Bell, Doorbell, Fabric, Lingering, Mesh, ObjectName, PublishError, Publisher, Reader, SharedPublisher,
+};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -280,19 +282,16 @@ pub(crate) struct Relay {
     held: Option<Resent>,
     /// By position: own names of the objects there.
     objects: BTreeMap<u64, u64>,
-    /// Wakes this member when somebody commits there still.
+    /// Wakes this member when an application commits there still.
     pub(crate) lingering: Option<Lingering>,
+    _user: Arc<()>,
 }
 
 impl Relay {
-    pub(crate) fn new(
-        resend: Resend,
-        rows: Reader,
-        me: Rank,
-        lingering: Lingering,
-        objects: BTreeMap<u64, u64>,
-    ) -> Relay {
-        Relay { resend, rows, me, held: None, objects, lingering: Some(lingering) }
+    pub(crate) fn new(resend: Resend, fabric: &Mesh, objects: BTreeMap<u64, u64>) -> Relay {
+        let user = Arc::new(());
+        let (rows, lingering) = (fabric.reader().without_objects(), Some(fabric.linger(&user)));
+        Relay { resend, rows, me: fabric.me(), held: None, objects, lingering, _user: user }
     }
 
     /// Whether the new ring had no room for what is there.

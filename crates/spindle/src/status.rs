@@ -43,6 +43,8 @@ pub struct Standing {
     pub leads: bool,
     /// Whether this member takes it for dead or hung.
     pub suspected: bool,
+    /// Whether this member has given it up, by an operator's word.
+    pub given_up: bool,
     /// Whether its polling thread sleeps.
     pub asleep: bool,
     /// Whether it has announced all that it will ever send.
@@ -101,6 +103,7 @@ impl Status {
             rack: rack(member(rank)),
             leads: engine.leader() == rank,
             suspected: engine.suspects(rank),
+            given_up: engine.is_given_up(rank),
             asleep: flag(rank, membership::ASLEEP),
             finished: flag(rank, membership::FINISHED),
         });
@@ -141,6 +144,7 @@ impl Status {
                 "rack": member.rack.as_ref().map(RackName::as_str),
                 "leads": member.leads,
                 "suspected": member.suspected,
+                "given_up": member.given_up,
                 "asleep": member.asleep,
                 "finished": member.finished,
             })

@@ -9,7 +9,7 @@ use spindle::{
 use spindle_core::control::{Letter, Refusal};
 use spindle_core::{Layout, MemberId, Rank};
 use spindle_fabric::mail::{Delivery, GroupName, Mailbox, RuntimeDir, disclose, own_birth};
-use spindle_fabric::{LifeLine, MemberBell, OwnRow};
+use spindle_fabric::{Arena, LifeLine, MemberBell, OwnRow};
 use std::io::{Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -167,7 +167,7 @@ fn who_is_about_to_be_dead_is_left_out() {
     let (incarnation, view) = get_in(&mut mailbox);
     let me = view.rank_of(ID).unwrap();
     let bell = MemberBell::create().unwrap();
-    let (_row, parts) = OwnRow::create(&Layout::new(&view).unwrap(), me, &bell).unwrap();
+    let (_row, parts) = OwnRow::create(&Layout::new(&view).unwrap(), me, &mut Arena::new(bell.clone())).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
     let letter = Letter::Parts {
         incarnation,
@@ -175,7 +175,10 @@ fn who_is_about_to_be_dead_is_left_out() {
         from: ID,
         pid: std::process::id(),
         birth: own_birth(),
+        at: parts.at,
+        bytes: parts.bytes,
         event: false,
+        address: None,
         rack: None,
     };
     let (end, ends) = std::sync::mpsc::channel::<()>();
@@ -185,7 +188,7 @@ fn who_is_about_to_be_dead_is_left_out() {
         std::mem::forget(line);
     });
     for other in [MemberId(1), MemberId(2)] {
-        let fds = [parts.row.as_fd(), parts.bell.as_fd(), pidfd.as_fd()];
+        let fds = [parts.row.as_fd(), parts.bell.as_fd(), pidfd.as_fd(), parts.lease.as_fd()];
         let _ = mailbox.send(other, &letter, &fds).unwrap();
     }
     until("the view with it", || members.iter().all(|(group, _, _)| group.view().members.len() == 3));
@@ -209,7 +212,7 @@ fn bad_memory_of_one_member_ends_no_other() {
     let (incarnation, view) = get_in(&mut mailbox);
     let me = view.rank_of(ID).unwrap();
     let layout = Layout::new(&view).unwrap();
-    let (_row, parts) = OwnRow::create(&layout, me, &MemberBell::create().unwrap()).unwrap();
+    let (_row, parts) = OwnRow::create(&layout, me, &mut Arena::new(MemberBell::create().unwrap())).unwrap();
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
     let letter = Letter::Parts {
         incarnation,
@@ -217,11 +220,14 @@ fn bad_memory_of_one_member_ends_no_other() {
         from: ID,
         pid: std::process::id(),
         birth: own_birth(),
+        at: parts.at,
+        bytes: parts.bytes,
         event: false,
+        address: None,
         rack: None,
     };
     for other in [MemberId(1), MemberId(2)] {
-        let fds = [parts.bell.as_fd(), parts.bell.as_fd(), pidfd.as_fd()];
+        let fds = [parts.bell.as_fd(), parts.bell.as_fd(), pidfd.as_fd(), parts.lease.as_fd()];
         let _ = mailbox.send(other, &letter, &fds).unwrap();
     }
     until("a view without it", || {

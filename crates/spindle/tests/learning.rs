@@ -247,7 +247,7 @@ fn a_source_that_fails_is_replaced_by_the_next_member() {
 #[test]
 fn a_joiner_to_whom_nobody_can_give_a_state_is_told_so() {
     let (joined, _) = join_despite("no-state", [Flaw::Panics; 2], false);
-    assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState))), "{joined:?}");
+    assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState(_)))), "{joined:?}");
     let (joined, _) = join_despite("broken-state", [Flaw::Breaks; 2], false);
     assert!(matches!(joined, Err(JoinError::Source(_))), "{joined:?}");
 }
@@ -300,7 +300,7 @@ fn a_member_that_delivers_to_a_receiver_has_no_state_to_give() {
     let ballast = Ballast { bytes: 10, flaw: Flaw::None, asked: Arc::clone(&asked), full: false };
     let _group = node.start(ballast).unwrap();
     let joined = join(group(&scratch, 1), &mut Machine::default());
-    assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState))), "{joined:?}");
+    assert!(matches!(joined, Err(JoinError::Refused(Refusal::NoState(_)))), "{joined:?}");
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
 

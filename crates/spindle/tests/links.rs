@@ -303,11 +303,11 @@ fn views_change_while_a_link_flaps() {
     }
     say(&mut members, "two", 20);
     wait("messages", || members.iter().all(|member| member.log.lines().len() == 60 + 40 + 1));
+    wait("streams", || gate.passed.load(Ordering::SeqCst) > 3);
     done.store(true, Ordering::SeqCst);
     flapping.join().unwrap();
     assert!(members[0].log.lines() == members[1].log.lines(), "another order");
     assert!(members[0].log.lines().starts_with(&log.lines()[..60]));
-    assert!(gate.passed.load(Ordering::SeqCst) > 3);
     finish(members);
 }
 
@@ -324,5 +324,32 @@ fn rows_that_come_late_are_rows_of_the_view() {
     world.gates.iter().for_each(|gate| gate.refuse_rows(false));
     say(&mut members, "late", 50);
     agree(&members, 150);
+    finish(members);
+}
+
+/// Members that stay keep their streams from view to view: none is dialled again, whatever is under way when a view ends.
+#[test]
+fn streams_continue_from_view_to_view() {
+    let mut world = World::new("continue", 5, LONG);
+    let mut members = world.members();
+    let passed = |world: &World| world.gates.iter().map(|gate| gate.passed.load(Ordering::SeqCst)).sum::<usize>();
+    say(&mut members, "five", 20);
+    wait("streams", || passed(&world) >= 10);
+    while members.len() > 2 {
+        let streams = passed(&world);
+        let Member { group, publisher, .. } = members.pop().unwrap();
+        drop(publisher);
+        let left = thread::spawn(move || group.leave(LONG).map(|_| ()));
+        say(&mut members, "between", 20);
+        left.join().unwrap().unwrap();
+        let view = format!("view of {}", members.len());
+        for member in &members {
+            wait("next view", || member.log.lines().contains(&view));
+        }
+        say(&mut members, "after", 20);
+        let count = members.iter().map(|member| member.log.lines().len()).max().unwrap();
+        wait("messages", || members.iter().all(|member| member.log.lines().len() >= count));
+        assert_eq!(passed(&world), streams, "streams were dialled again for the view of {}", members.len());
+    }
     finish(members);
 }

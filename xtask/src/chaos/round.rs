@@ -116,6 +116,8 @@ pub(super) struct Round<'a> {
     hosts: Option<Hosts>,
     /// Until when a host may be out of the group for what was done to its network.
     doubts: Vec<Instant>,
+    /// By host: until when its network is disturbed apart from outages of all links, and by those.
+    disturbed_until: Vec<[Instant; 2]>,
     /// Processes to kill while a cut lasts.
     due: Vec<Due>,
     /// Whether no network is disturbed, and no process stopped.
@@ -162,6 +164,7 @@ impl<'a> Round<'a> {
             processes: vec![],
             hosts: None,
             doubts: vec![Instant::now(); plan_hosts],
+            disturbed_until: vec![[Instant::now(); 2]; plan_hosts],
             due: vec![],
             is_quiet: true,
             next_instance: 1,
@@ -268,6 +271,9 @@ impl<'a> Round<'a> {
         self.judge.started(instance);
         let mut process = Process::start(self.program, namespace, self.folder, instance, &arguments)?;
         (process.host, process.is_seed) = (host, is_seed);
+        if let Some(until) = self.disturbed_until.get(host) {
+            [process.disturbed, process.had_outage] = until.map(|until| Instant::now() < until);
+        }
         let place = if self.hosts.is_some() { format!(" on host {host}") } else { String::new() };
         let place = if is_seed { format!("{place}, a seed") } else { place };
         let place = id.map_or(place.clone(), |id| format!("{place} with id {id}"));

@@ -82,6 +82,7 @@ impl Team {
                 group: "bench".to_string(),
                 runtime_dir: team.dir.of(plan.fabric, rank),
                 network: seed.as_ref().map(|seed| Place {
+                    advertise: None,
                     listen: if rank == 0 { seed.clone() } else { ANY_PORT.to_string() },
                     seeds: vec![seed.clone()],
                     insecure: false,

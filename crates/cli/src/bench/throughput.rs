@@ -224,7 +224,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(listen), Some(rank)) = (&args.listen, args.rank) {
         let provider = || args.provider.clone().unwrap_or(ANY_NETWORK.to_string());
         let provider = (args.fabric == Fabric::Ofi).then(provider);
-        let place = Place { listen: listen.clone(), seeds: args.seeds.clone(), insecure: args.insecure, provider };
+        let place = Place {
+            listen: listen.clone(),
+            advertise: None,
+            seeds: args.seeds.clone(),
+            insecure: args.insecure,
+            provider,
+        };
         let report = alone(args, place, rank)?;
         return Ok(tell(&report, args.json, |out| report.print(out))?);
     }
@@ -626,6 +632,6 @@ mod tests {
         assert_eq!(against("--drive poll --subgroups 50 --against one-subgroup", 2), [OneSubgroup]);
         assert_eq!(against("--drive poll --window 1 --size 1000k", 2), []);
         assert_eq!(against("--drive poll --fabric tcp --senders all", 2), [Stream, OneSender]);
-        assert_eq!(against("--drive thread --fabric tcp --members 3", 3), []);
+        assert_eq!(against("--drive thread --fabric tcp --members 1000", 1000), []);
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Setup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) listen: String,
+    /// What others are told instead, if a proxy stands in front of it.
+    pub(super) advertise: Option<String>,
     pub(super) seeds: Vec<String>,
     /// Whether the network is trusted without TLS: it is that of the benchmark.
     pub(super) insecure: bool,

@@ -1,6 +1,7 @@
 //! The processes that wait at one that may found the group with them.
 use super::{Asks, CLAIM_FOR, Claim, Refusal, admits};
 use crate::ids::{MemberId, Time, VISITOR_IDS_FROM};
+use crate::planted::planted;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -81,6 +82,9 @@ impl Founder {
 
     /// A process has gone.
     pub fn forget(&mut self, id: MemberId) {
+        if planted!(GoneFound) {
+            return;
+        }
         self.changed |= self.asking.remove(&id).is_some();
         self.unlike.remove(&id);
     }

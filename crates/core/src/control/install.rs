@@ -2,6 +2,7 @@
 use super::{ASK_EVERY, News, Request, Roster, admits};
 use crate::engine::Engine;
 use crate::ids::{MemberId, Rank, Time};
+use crate::planted::planted;
 use crate::view::View;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -111,7 +112,8 @@ impl Install {
     ) -> bool {
         let missing = self.missing(roster, has_met);
         // Members of other hosts see no life of this one before the view begins here. Rows that are missing may come later.
-        let late = self.suspect_after.is_some_and(|after| now.since(self.since) >= after / 2);
+        let part = if planted!(BeginsHastily) { 64 } else { 2 };
+        let late = self.suspect_after.is_some_and(|after| now.since(self.since) >= after / part);
         if (late && !self.is_first) || (has_sent_all && (late || missing.is_empty())) {
             return true;
         }
@@ -152,7 +154,8 @@ impl Install {
     pub fn attend<W>(&self, news: &News, digest: u64, roster: &mut Roster<W>) -> bool {
         match news {
             News::View { incarnation, view, .. } => {
-                return *incarnation == roster.incarnation() && view.id > self.view.id;
+                let is_later = *incarnation == roster.incarnation() && view.id > self.view.id;
+                return is_later && !planted!(FirstViewNeverOver);
             }
             News::Requests { from, what: Request::View, .. } => roster.tell_view(&self.view, [*from]),
             News::Asks(asks) if asks.namesake.is_none() && admits(digest, asks.config, asks.observer) => {

@@ -16,15 +16,15 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// What processes of a group write to each other.
 ///
 /// A letter whose `from` is not the mailbox that sent it is never received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Letter {
-    /// My memory for that view. With three descriptors: row, doorbell and process; and with the doorbell's eventfd behind them, if it has
-    /// one.
+    /// My memory for that view. With four descriptors: the memory of which the row is a range, doorbell, process, and the lease of that range; and with
+    /// the doorbell's eventfd behind them, if it has one.
     Parts {
         /// Which group of this name.
         incarnation: u128,
@@ -36,8 +36,14 @@ pub enum Letter {
         pid: u32,
         /// What tells that process from others that had its number.
         birth: Birth,
+        /// Where in the memory the row begins.
+        at: u64,
+        /// Bytes of the row.
+        bytes: u64,
         /// Whether the doorbell has an eventfd.
         event: bool,
+        /// Where it can be reached from other hosts, if it can: the members of its host tell others.
+        address: Option<Address>,
         /// The rack that it stands in, if it has been told.
         rack: Option<RackName>,
     },
@@ -205,16 +211,16 @@ pub enum Refusal {
     /// Another process has its id, and lives: a member, or who waits to be one.
     #[error("id {0} is in use by another process of the group, which lives; choose another, or none")]
     InUse(MemberId),
-    /// Who was asked for its state can give none. The answer to [`Request::State`].
+    /// This member can't give its state. The answer to [`Request::State`].
     #[error(
         "the members' applications can't give their state: receivers deliver their messages, or their snapshots panic; \
              let handlers deliver, and see the members' logs"
     )]
-    NoState,
+    NoState(MemberId),
 }
 
 /// What another process of this user may want.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Request {
     /// To know how you and your group stand.
@@ -223,6 +229,8 @@ pub enum Request {
     Leave,
     /// That the group goes on without this member.
     Evict(MemberId),
+    /// That the group continues without these members, which an operator says are lost for good, although the others are no quorum.
+    Recover(Vec<MemberId>),
     /// The application's state, to begin from.
     State,
     /// That you forget the one who asks, which observed your group and does so no more. Not answered.
@@ -242,7 +250,7 @@ impl Letter {
     /// How many descriptors come with it.
     pub fn fds(&self) -> usize {
         match self {
-            Self::Parts { event, .. } => 3 + usize::from(*event),
+            Self::Parts { event, .. } => 4 + usize::from(*event),
             Self::State { .. } | Self::Objects { .. } => 2,
             Self::View { .. } | Self::Answer { .. } | Self::Bulk { .. } => 1,
             Self::Ask { .. }

@@ -8,20 +8,23 @@
 //! 2. [`Member::look`] says when the view begins. The driver takes the rows that have come ([`Roster::take_part`]), and
 //! 3. [`Member::begin`] goes on in it, with the rows that are sound.
 use super::{
-    ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, Readmissions, Redials, Refusal, Request,
-    Roster, admits,
+    ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, ObjectOrder, Readmissions, Redials, Refusal,
+    Request, Roster, admits,
 };
 use crate::engine::{Engine, State};
 use crate::ids::{MemberId, Process, Rank, Time, ViewId};
-use crate::layout::membership;
+use crate::layout::{Layout, membership};
 use crate::limits;
+use crate::membership::Unrecoverable;
+use crate::planted::planted;
 use crate::table::Rows;
-use crate::view::View;
+use crate::view::{Change, View};
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::slice;
 use core::time::Duration;
 use tracing::{debug, info};
 
@@ -29,6 +32,8 @@ use tracing::{debug, info};
 const TARGET: &str = "spindle::view";
 /// So many of the oldest members tell a view to the processes that join it.
 const TELLERS: u32 = 3;
+/// A member whose connections have all ended may take so long for a sign of life where no silence is suspected.
+const CUT_MAX: Duration = Duration::from_secs(2);
 
 /// Reads words of a row in the view before.
 pub type Words = Box<dyn Fn(Rank, u64) -> u64 + Send>;
@@ -51,11 +56,13 @@ pub enum Heard {
         to: MemberId,
         /// To be repeated in the answer.
         reply: u64,
+        /// Why this member does not do what was requested.
+        refused: Option<Unrecoverable>,
     },
-    /// A process wants the state of this member's application.
-    State(MemberId),
     /// A view without this member was decided.
     Evicted,
+    /// Objects are to be sent to a process that follows.
+    Send(ObjectOrder),
     /// Something that does not concern the membership.
     Other(News),
 }
@@ -80,12 +87,16 @@ pub struct Member {
     /// The next view, once this one has ended.
     next: Option<Install>,
     joins: Joins,
+    /// Whether the processes that will join with the next view were told to the driver.
+    told_newcomers: bool,
     readmissions: Readmissions,
     redials: Redials,
     /// Members of this view that were suspected because their connections told of their end.
     told_ended: BTreeSet<MemberId>,
     /// Members of the view whose rows never came here.
     absent: BTreeSet<MemberId>,
+    /// Members of the view whose streams are broken.
+    down: BTreeSet<MemberId>,
     /// Whether nothing is known of where some of them are.
     seeks: bool,
     /// When they were looked for last.
@@ -95,6 +106,8 @@ pub struct Member {
     /// Members that have to go, until a view without them has begun: an eviction was requested.
     evicting: BTreeSet<MemberId>,
     leaving: Leaving,
+    /// The processes that want the state of this member's application, in the order of their requests.
+    states: VecDeque<MemberId>,
     /// When the members were looked for last without which the view can't change.
     looked: Time,
     /// When others were asked last whether they go on without this member.
@@ -111,22 +124,25 @@ impl Member {
     /// A member whose first view begins.
     pub fn new<W>(begun: Begun, terms: Terms, roster: &Roster<W>, now: Time) -> Member {
         let Begun { engine, view, absent } = begun;
-        let (told_ended, evicting) = Default::default();
+        let (told_ended, down, evicting) = Default::default();
         let mut member = Member {
             engine,
             view,
             terms,
             next: None,
             joins: Joins::default(),
+            told_newcomers: false,
             readmissions: Readmissions::new(terms.suspect_after),
             redials: Redials::new(terms.suspect_after),
             told_ended,
             absent,
+            down,
             seeks: true,
             sought: now - ASK_EVERY,
             before: None,
             evicting,
             leaving: Leaving::No,
+            states: VecDeque::new(),
             looked: now,
             asked: now,
         };
@@ -147,12 +163,23 @@ impl Member {
         &mut self.engine
     }
 
-    /// The engine of the view that is about to begin, or of the newest that has, for wishes: that of a view that is over is asked nothing any more.
-    pub fn newest_engine_mut(&mut self) -> &mut Engine {
-        match &mut self.next {
+    /// Asks all members for a view with a change of its subgroups: those of the view that is about to begin, or of the newest that has. `has_room` says whether there is memory
+    /// for rows of so many bytes in all. Returns false if the change makes no sense in this view, or is the case already.
+    ///
+    /// # Errors
+    /// That of `has_room`: a view that was agreed on and fits into the memory of no member would end all members.
+    pub fn wish<E>(&mut self, change: Change, has_room: impl FnOnce(u64) -> Result<(), E>) -> Result<bool, E> {
+        let engine = match &mut self.next {
             Some(next) => next.engine_mut(),
             None => &mut self.engine,
+        };
+        let view = engine.view();
+        if !view.wants(&change) {
+            return Ok(false);
         }
+        let Ok(layout) = Layout::new(&view.next(|_| true, &[], slice::from_ref(&change))) else { return Ok(false) };
+        has_room(layout.rows().iter().map(|row| row.size).sum())?;
+        Ok(engine.wish(change))
     }
 
     /// The newest view that has begun here.
@@ -170,9 +197,23 @@ impl Member {
         self.next.as_mut()
     }
 
-    /// The processes that wait to be let in.
-    pub fn joins(&self) -> &Joins {
-        &self.joins
+    /// Returns the processes that will join with the next view, once in each view, when all of them are known. The driver may make this member's memory for
+    /// that view by now, while the view still runs.
+    pub fn take_newcomers(&mut self) -> Option<Vec<MemberId>> {
+        let is_time = !self.told_newcomers && self.next.is_none() && !self.engine.is_wedged();
+        if !is_time || !self.joins.is_complete() {
+            return None;
+        }
+        self.told_newcomers = true;
+        Some(self.joins.asking().collect())
+    }
+
+    /// Notes whether the group is followed, by `guests` over streams or by processes that this member knows of. Then what was delivered is readable for a while
+    /// yet.
+    pub fn note_followers<W>(&mut self, guests: usize, roster: &Roster<W>) -> bool {
+        let is_followed = guests > 0 || !roster.observers().is_empty();
+        self.engine.set_observed(is_followed);
+        is_followed
     }
 
     fn is_in_next(&self, id: MemberId) -> bool {
@@ -197,11 +238,29 @@ impl Member {
             }
             News::Lost(_) => {}
             News::Asks(asks) => self.asked(asks, rows, roster, now),
-            News::Requests { from, reply, what } => return self.requested(from, reply, what, roster),
+            News::Requests { from, reply, what } => return self.requested(from, reply, what, rows, roster),
             News::View { incarnation, view, decision } => return self.hear_of(incarnation, &view, decision, roster),
+            News::Reached(card) => roster.tell_view_at(self.newest(), &card),
+            News::Meets(_) if planted!(StrangersPass) => {}
+            News::Meets(card) => {
+                roster.tell_view_at(self.newest(), &card);
+                roster.ask_view_at(&card);
+            }
+            News::Wants(order) => {
+                if self.rank_of(order.from).is_none() && !self.is_in_next(order.from) {
+                    // This member forgets a process that reads its control messages slowly.
+                    roster.add_observer(order.from);
+                }
+                return Some(Heard::Send(order));
+            }
             other => return Some(Heard::Other(other)),
         }
         None
+    }
+
+    /// The newest view that this member knows to be decided.
+    pub fn newest(&self) -> &Arc<View> {
+        self.next.as_ref().map_or(&self.view, Install::view)
     }
 
     /// A process wants to join, or to follow.
@@ -251,17 +310,48 @@ impl Member {
         if self.joins.ask(process, now) {
             self.admit(process, roster);
         }
+        if planted!(AdmissionsLost) && self.next.is_some() {
+            for process in self.joins.all() {
+                self.admit(process, roster);
+            }
+        }
         self.wait(id, roster);
     }
 
     /// A process does not wait to be let in any more. Views that would be asked to admit it later would wait for it, and this member would have
     /// forgotten by then that it is dead.
     fn forget_joiner(&mut self, id: MemberId) {
+        self.states.retain(|waiting| *waiting != id);
         self.joins.forget(id);
         self.engine.withdraw(id);
         if let Some(next) = &mut self.next {
             next.engine_mut().withdraw(id);
         }
+    }
+
+    /// Whether a process wants the state of this member's application.
+    pub fn has_state_requests(&self) -> bool {
+        !self.states.is_empty()
+    }
+
+    /// Returns the process to which the state of this member's application goes now, as it is between two deliveries: to one at a time, as many may
+    /// want it and the group must not wait. None gets it while the view changes. If this member can't tell how much its application has taken, the
+    /// process is refused, and asks another member.
+    pub fn next_state<W>(&mut self, is_known: bool, roster: &mut Roster<W>) -> Option<MemberId> {
+        if self.next.is_some() || self.engine.is_wedged() {
+            return None;
+        }
+        let to = self.states.pop_front()?;
+        if !is_known {
+            self.refuse_state(to, roster);
+            return None;
+        }
+        Some(to)
+    }
+
+    /// The application can't give its state to `to`.
+    pub fn refuse_state<W>(&self, to: MemberId, roster: &mut Roster<W>) {
+        roster.post(to, Letter::Refused { why: Refusal::NoState(roster.me()) });
     }
 
     fn let_follow<W>(&mut self, id: MemberId, roster: &mut Roster<W>, now: Time) {
@@ -291,28 +381,41 @@ impl Member {
     fn wait<W>(&self, id: MemberId, roster: &mut Roster<W>) {
         let wait = self.told_to_wait(roster);
         roster.post(id, wait);
-        if roster.book().is_some() && self.rank_of(id).is_none() {
+        if roster.book().is_some() && self.rank_of(id).is_none() && !planted!(JoinersUntold) {
             // It finds no member in a directory, or not those on other hosts, and has to ask the leader, too.
             roster.tell_view(&self.view, [id]);
         }
     }
 
     /// Another process wants something.
-    fn requested<W>(&mut self, from: MemberId, reply: u64, what: Request, roster: &mut Roster<W>) -> Option<Heard> {
+    fn requested<W>(
+        &mut self,
+        from: MemberId,
+        reply: u64,
+        what: Request,
+        rows: &impl Rows,
+        roster: &mut Roster<W>,
+    ) -> Option<Heard> {
+        let mut refused = None;
         match what {
             Request::Leave => {
                 self.leave();
             }
-            Request::State => return Some(Heard::State(from)),
+            Request::State => {
+                if !self.states.contains(&from) {
+                    self.states.push_back(from);
+                }
+                return None;
+            }
             Request::Forget => {
                 self.forget_joiner(from);
                 roster.forget_observer(from);
                 return None;
             }
             Request::Evict(id) => self.evict(id, roster.me()),
+            Request::Recover(lost) => refused = self.recover(&lost, rows).err(),
             Request::View => {
-                let newest = self.next.as_ref().map_or(&self.view, Install::view);
-                roster.tell_view(newest, [from]);
+                roster.tell_view(self.newest(), [from]);
                 return None;
             }
             Request::Stopped { incarnation, view } => {
@@ -321,7 +424,7 @@ impl Member {
             }
             _ => {}
         }
-        Some(Heard::Answer { to: from, reply })
+        Some(Heard::Answer { to: from, reply, refused })
     }
 
     /// The group has to go on without `id`: from this view on, or from the next if it ends already or this one has.
@@ -336,15 +439,40 @@ impl Member {
         }
     }
 
+    /// Gives up the members `lost`, by the word of an operator that they are lost for good, so that the others go on though they are no quorum.
+    ///
+    /// # Errors
+    /// The reason, if they are not given up.
+    pub fn recover(&mut self, lost: &[MemberId], rows: &impl Rows) -> Result<(), Unrecoverable> {
+        if self.next.is_some() {
+            return Err(Unrecoverable::Changing);
+        }
+        let rank = |id: &MemberId| self.rank_of(*id).ok_or(Unrecoverable::Stranger(*id));
+        let ranks = lost.iter().map(rank).collect::<Result<Vec<_>, _>>()?;
+        self.engine.recover(&ranks, rows)
+    }
+
     /// Takes in a newer view of this group that another member tells of. A decided view without this member ends it; a view that follows
     /// this member's comes with the decision that ends that.
-    fn hear_of<W>(&mut self, incarnation: u128, view: &View, decision: Vec<u64>, roster: &Roster<W>) -> Option<Heard> {
-        if incarnation != roster.incarnation() || view.id <= self.view.id || self.next.is_some() {
+    fn hear_of<W>(
+        &mut self,
+        incarnation: u128,
+        view: &View,
+        decision: Vec<u64>,
+        roster: &mut Roster<W>,
+    ) -> Option<Heard> {
+        if incarnation != roster.incarnation() || view.id <= self.newest().id {
             return None;
         }
-        if view.id.0 == self.view.id.0 + 1 && !decision.is_empty() {
+        let is_open = self.next.is_none() && self.engine.decision().is_none();
+        if is_open && view.id.follows(self.view.id) && !decision.is_empty() {
             self.engine.learn(decision);
         } else if view.rank_of(roster.me()).is_none() {
+            if view.id.era() > self.newest().id.era() && !planted!(GivenUpUntold) {
+                // The others of this view were given up with this member, and may be where no member of that one tells them so.
+                let others = self.newest().members.iter().copied().filter(|id| *id != roster.me());
+                roster.tell_view(view, others.collect::<Vec<_>>());
+            }
             return Some(Heard::Evicted);
         }
         None
@@ -454,22 +582,29 @@ impl Member {
         self.begin_redials(roster, now);
     }
 
-    /// How long until [`step`](Self::step) has something to do, if nothing happens.
-    pub fn patience(&self, now: Time) -> Option<Duration> {
+    /// How long until [`step`](Self::step) or [`newly_ended`](Self::newly_ended) has something to do, if nothing happens.
+    pub fn patience<W>(&self, roster: &Roster<W>, now: Time) -> Option<Duration> {
         let joins = self.joins.patience(now).filter(|_| self.lets_in());
         let seeks = self.seeks.then_some(ASK_EVERY);
-        self.redials.patience(now).into_iter().chain(joins).chain(seeks).min()
+        self.redials.patience(now).into_iter().chain(joins).chain(seeks).chain(roster.patience(now)).min()
     }
 
     /// Whether something waits for its time.
-    pub fn is_pending(&self) -> bool {
-        self.redials.is_pausing() || (self.joins.is_pending() && self.lets_in())
+    pub fn is_pending<W>(&self, roster: &Roster<W>) -> bool {
+        self.redials.is_pausing() || roster.doubts() || (self.joins.is_pending() && self.lets_in())
     }
 
     /// The members whose connections tell that their processes have ended, once in each view. The driver takes in what they have posted last, if it
     /// is here, and says that they are to be [suspected](Self::suspect).
-    pub fn newly_ended<W>(&mut self, roster: &Roster<W>) -> Vec<Rank> {
-        let ended = roster.ended().into_iter().filter_map(|id| Some((id, self.view.rank_of(id)?)));
+    pub fn newly_ended<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Vec<Rank> {
+        // A process that ends closes the connection that tells so before all others, and refuses new ones when it has closed these. If the others break at
+        // the same time the network may have reset them all.
+        let patience = self.terms.suspect_after.map_or(CUT_MAX, |after| after / 2);
+        roster.settle_doubts(|id| self.down.contains(&id), patience, now);
+        let ended = roster.ended();
+        // One that was taken back may be true the next time.
+        self.told_ended.retain(|id| ended.contains(id));
+        let ended = ended.into_iter().filter_map(|id| Some((id, self.view.rank_of(id)?)));
         ended.filter(|(id, _)| self.told_ended.insert(*id)).map(|(_, rank)| rank).collect()
     }
 
@@ -485,7 +620,9 @@ impl Member {
         if for_good {
             self.engine.suspect(rank);
         }
-        self.redials.down(self.view.id, self.view.members[rank.index()], now);
+        let id = self.view.members[rank.index()];
+        self.down.insert(id);
+        self.redials.down(self.view.id, id, now);
     }
 
     /// The stream to a member of a view that is over has ended.
@@ -497,6 +634,7 @@ impl Member {
     pub fn stream_up<W>(&mut self, view: ViewId, id: MemberId, roster: &mut Roster<W>, now: Time) {
         if view == self.view.id {
             self.absent.remove(&id);
+            self.down.remove(&id);
             roster.has_come_back(id);
         }
         self.redials.up(view, id, now);
@@ -527,7 +665,7 @@ impl Member {
             let ids: Vec<MemberId> = suspected.map(|rank| self.view.members[rank.index()]).collect();
             roster.seek(&ids, now);
         }
-        if now.since(self.asked) >= ASK_EVERY {
+        if now.since(self.asked) >= ASK_EVERY && !planted!(CutOffAsksNobody) {
             self.asked = now;
             // A member that was cut off has lost the streams over which it would have heard that the others decided to go on without it.
             roster.ask_view_afar(now);
@@ -586,6 +724,14 @@ impl Member {
         }
     }
 
+    /// The members whose processes stay in the next view, with their ranks in this one: streams to them [continue](Roster::continue_streams) there.
+    pub fn staying<W>(&self, roster: &Roster<W>) -> Vec<(Rank, MemberId)> {
+        let Some(next) = &self.next else { return Vec::new() };
+        let stays =
+            |(_, id): &(Rank, MemberId)| next.has(*id) && *id != roster.me() && !roster.is_new(next.view().id, *id);
+        self.view.ranks().zip(self.view.members.iter().copied()).filter(stays).collect()
+    }
+
     /// Tells processes that join of the view that begins, after the driver has prepared it. They learn of it from the oldest members.
     pub fn tell_joiners<W>(&self, roster: &mut Roster<W>) {
         if let Some(next) = &self.next
@@ -631,6 +777,8 @@ impl Member {
             absent = ?ids(&self.absent), install_ms, "view begins"
         );
         self.told_ended.clear();
+        self.told_newcomers = false;
+        self.down.clear();
         (self.seeks, self.sought) = (true, now - ASK_EVERY);
         self.begin_redials(roster, now);
         if self.leaving != Leaving::No {
@@ -638,7 +786,7 @@ impl Member {
             self.leaving = Leaving::Wanted;
         }
         self.joins.begin(&self.view);
-        let admitted: Vec<Process> = self.joins.admitted().collect();
+        let admitted: Vec<Process> = self.joins.admitted().filter(|_| !planted!(AdmissionsLost)).collect();
         for process in admitted {
             // The old view's engine heard of it when this one had been made already.
             self.admit(process, roster);
@@ -671,4 +819,109 @@ impl Member {
 /// Ids as numbers, for events.
 fn ids<'a>(ids: impl IntoIterator<Item = &'a MemberId>) -> Vec<u64> {
     ids.into_iter().map(|id| id.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ablation::Ablation;
+    use crate::control::{Birth, Instance, Me};
+    use crate::ring::Ring;
+    use crate::table::{Found, Frames};
+    use crate::view::SubgroupSpec;
+    use alloc::vec;
+
+    /// Rows in which no member has written, and their rings.
+    #[derive(Clone, Copy)]
+    struct Nothing;
+
+    impl<'a> Frames<'a> for Nothing {
+        fn header(self, _: u64) -> [u64; 2] {
+            [0; 2]
+        }
+
+        fn message(self, _: u64) -> Option<Found<'a>> {
+            None
+        }
+    }
+
+    impl Rows for Nothing {
+        fn load(&self, _: Rank, _: u64) -> u64 {
+            0
+        }
+
+        fn bytes(&self, _: Rank, _: u64, _: u64) -> &[u8] {
+            &[]
+        }
+
+        type Frames<'a> = Nothing;
+
+        fn frames(&self, _: Rank, _: &Ring) -> Nothing {
+            Nothing
+        }
+    }
+
+    /// Member 1 of a view of the members 1 and 2 of one host.
+    fn member() -> (Member, Roster<()>) {
+        let me = Me { id: MemberId(1), pid: 1, birth: Birth::default() };
+        let mut roster: Roster<()> = Roster::new(me, 1, None);
+        let ranks = vec![Rank(0), Rank(1)];
+        let spec = SubgroupSpec { members: ranks.clone(), senders: ranks, ..SubgroupSpec::of_everyone("all") };
+        let members = [1, 2].map(MemberId).to_vec();
+        let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] };
+        roster.begin(&view, Time(0));
+        let engine = Engine::new(view.clone(), Rank(0), Ablation::default()).unwrap();
+        let begun = Begun { engine, view: Arc::new(view), absent: BTreeSet::new() };
+        let member = Member::new(begun, Terms { digest: 4, suspect_after: None }, &roster, Time(0));
+        (member, roster)
+    }
+
+    #[test]
+    fn a_process_that_asks_for_objects_follows_though_it_was_forgotten() {
+        let (mut member, mut roster) = member();
+        for (from, follows) in [(9, true), (2, false)] {
+            let order = ObjectOrder { from: MemberId(from), view: ViewId(1), reply: 3, objects: vec![] };
+            let heard = member.hear(News::Wants(order.clone()), &Nothing, &mut roster, Time(0));
+            assert_eq!(heard, Some(Heard::Send(order)));
+            assert_eq!(roster.observers().contains(&MemberId(from)), follows, "process {from}");
+        }
+        assert!(member.note_followers(0, &roster));
+        roster.forget_observer(MemberId(9));
+        assert!(!member.note_followers(0, &roster) && member.note_followers(1, &roster));
+    }
+
+    #[test]
+    fn newcomers_are_told_once() {
+        let (mut member, mut roster) = member();
+        assert_eq!(member.take_newcomers(), None);
+        let asks = Asks {
+            id: MemberId(3),
+            pid: 3,
+            instance: Instance::Near(3),
+            config: 4,
+            members: 2,
+            observer: false,
+            seeds: None,
+            namesake: None,
+        };
+        member.hear(News::Asks(asks), &Nothing, &mut roster, Time(0));
+        assert_eq!(member.take_newcomers(), Some(vec![MemberId(3)]));
+        assert_eq!(member.take_newcomers(), None);
+    }
+
+    #[test]
+    fn a_view_that_fits_into_no_memory_is_not_wished_for() {
+        let (mut member, _) = member();
+        let create = |name| Change::Create(SubgroupSpec::of_everyone(name));
+        assert_eq!(member.wish(create("all"), |_| Err(())), Ok(false), "it is there");
+        let mut asked = 0;
+        let refused = member.wish(create("more"), |bytes| {
+            asked = bytes;
+            Err(bytes)
+        });
+        assert_eq!(refused, Err(asked));
+        let now = Layout::new(member.view()).unwrap().rows().iter().map(|row| row.size).sum::<u64>();
+        assert!(asked > now, "{asked} bytes, and {now} now");
+        assert_eq!(member.wish(create("more"), |_| Ok::<_, ()>(())), Ok(true));
+    }
 }

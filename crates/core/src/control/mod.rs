@@ -8,12 +8,14 @@
 //! - [`Install`] is a view that has not begun here.
 //! - A [`Member`] goes from view to view. It admits processes by [`Joins`], refuses duplicate ids by [`Namesakes`], and dials broken streams
 //!   again by [`Redials`].
+//! - Messages that no ring holds go as objects. Members send them by [`Outgoing`] and [`ObjectGroups`]; processes that follow get them by [`Kept`], [`Serving`]
+//!   and [`Fetching`].
+//! - A process that is no member [follows](Follow) the group: an observer, or a process that [learns](Learn) the state of the application before it joins.
 //!
 //! Control messages are here, too, as data and bytes: a [`Letter`] between processes, whichever way it goes, the [`Card`] and the [`Purpose`] of
 //! a connection, and [`Told`], a view with what a process needs that joins it. Whatever the bytes, decoding answers and never panics.
 //!
-//! Absent on purpose: sockets, files, clocks, randomness. The incarnation of a group is derived from bits that the driver drew. Absent for now: objects,
-//! states of applications and how a group is followed from outside, which the crate `spindle` decides.
+//! Absent on purpose: sockets, files, clocks, randomness. The incarnation of a group is derived from bits that the driver drew.
 mod address;
 mod birth;
 mod book;
@@ -21,13 +23,16 @@ mod bootstrap;
 mod bootstrapping;
 pub mod bytes;
 mod card;
+mod follow;
 mod founder;
 mod install;
 mod instance;
 mod joins;
+mod learn;
 mod letter;
 mod member;
 mod namesakes;
+mod objects;
 mod port;
 mod rack;
 mod readmissions;
@@ -47,13 +52,19 @@ pub use bootstrap::{
 };
 pub use bootstrapping::{Act, Bootstrapping, Waits};
 pub use card::{Card, Purpose};
+pub use follow::{Follow, FollowError, RowsState, ViewStart};
 pub use founder::Founder;
 pub use install::{Begun, INSTALL_LOOK, Install};
 pub use instance::Instance;
 pub use joins::Joins;
+pub use learn::{Attempts, CAUGHT_UP, Learn, LearnError, Restored, STATE_WAIT};
 pub use letter::{Letter, Refusal, Request, Stranger, VERSION, Wanted, stranger};
 pub use member::{Heard, Member, Terms, Words};
 pub use namesakes::Namesakes;
+pub use objects::{
+    Fetched, Fetching, GroupLinks, Kept, LINK_LOOK, ObjectGroup, ObjectGroups, ObjectOrder, Outgoing, SHELVED_MAX,
+    SLOTS, Serving, Step,
+};
 pub use port::PortAddress;
 pub use rack::{RackName, RackNameError};
 pub use readmissions::Readmissions;
@@ -61,7 +72,7 @@ pub use redials::{Failure, Redials};
 pub use roster::{Arrival, Asks, Me, News, Order, Roster};
 pub use seeds::{CLAIM_FOR, Claim, Seeds, SeedsKnown, Unreached, mistake};
 pub use seek::{Found, Here, Seek, Wants};
-pub use told::Told;
+pub use told::{HostProcess, Told};
 
 /// The interval at which a process that waits repeats its question.
 pub const ASK_EVERY: Duration = Duration::from_millis(200);

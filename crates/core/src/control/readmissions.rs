@@ -7,6 +7,7 @@
 //! [`Readmissions`] has no I/O: time is an argument.
 use super::Address;
 use crate::ids::Time;
+use crate::planted::planted;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
@@ -55,7 +56,7 @@ impl Readmissions {
 
     /// Whether a process at `address` may be admitted now.
     pub fn admits(&self, address: &Address, now: Time) -> bool {
-        self.failed.get(address).is_none_or(|failed| now >= failed.until)
+        self.failed.get(address).is_none_or(|failed| now >= failed.until) || planted!(ReadmittedAtOnce)
     }
 }
 

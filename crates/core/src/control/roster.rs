@@ -4,10 +4,12 @@
 //! what they have handed over for views to come. A driver passes it what arrives, and carries out its [orders](Order). `W` is the driver's
 //! handle of a member's row: its memory, or a stream.
 use super::{
-    ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, Instance, Letter, Namesakes, PortAddress,
-    Purpose, Refusal, Request, Told,
+    ASK_EVERY, Address, Birth, Book, Card, Claim, DialError, Failure, HostProcess, Incarnation, Instance, Letter,
+    Message, Namesakes, ObjectOrder, PortAddress, Purpose, Refusal, Request, Told,
 };
 use crate::ids::{MemberId, Process, Time, VISITOR_IDS_FROM, ViewId};
+use crate::limits;
+use crate::planted::planted;
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -19,8 +21,14 @@ use core::time::Duration;
 const DEAF_MAX: Duration = Duration::from_millis(200);
 /// Views ahead of which memory is kept for.
 const VIEWS_AHEAD_MAX: u64 = 4;
+/// Parts that are kept for views to come, at most. Views of eras that no recovery has begun have no end otherwise.
+const PARTS_MAX: usize = 8 * limits::MEMBERS_MAX;
 /// Views behind the one that has begun whose streams are still known.
 const VIEWS_BEHIND_MAX: u64 = 4;
+/// Processes with one id that asked to be let in, one after the other, of which all but the last are remembered so many.
+const FORMER_MAX: usize = 4;
+/// A member that is to give a sign of life is asked so often while the question comes to nothing.
+const CHECKS_MAX: u32 = 3;
 
 /// What a process has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,6 +69,11 @@ pub enum News {
         /// The words of the decision that ended the view before it, if the member has them.
         decision: Vec<u64>,
     },
+    /// A connection for letters was made with a process that is no member. It may have been one, and not have heard of the views behind its last.
+    Reached(Card),
+    /// A process on another host says that it is a member of this group, and is in no view that is known here. One of the two has missed that the other's
+    /// side was given up, or that it was left out itself.
+    Meets(Card),
     /// A message that is about the founding of a group.
     Founding {
         /// The process.
@@ -72,6 +85,8 @@ pub enum News {
         /// The message.
         words: Vec<u64>,
     },
+    /// It follows, and wants objects.
+    Wants(ObjectOrder),
 }
 
 /// A process asks to be let in, or to follow.
@@ -155,6 +170,15 @@ pub enum Order {
         /// From which view on.
         view: ViewId,
     },
+    /// The process of another host is asked for a sign of life: its watch has ended ([`Roster::answers`], [`Roster::not_dialled`]).
+    CheckFar {
+        /// Where it is.
+        address: Address,
+        /// Its member.
+        id: MemberId,
+        /// From which view on it is watched, if it answers.
+        view: ViewId,
+    },
     /// The process of another host is watched no more.
     UnwatchFar(MemberId),
     /// Letters that wait for this process are dropped.
@@ -167,6 +191,20 @@ pub enum Order {
     LookUp(Address),
     /// Processes of this host that may have vanished: the driver says which have no address ([`Roster::unreached`]).
     Probe(Vec<MemberId>),
+}
+
+/// A member on another host whose connections tell that its process has ended, or that the way to it is broken. It is asked for a sign of life.
+#[derive(Debug)]
+struct Doubt {
+    /// Since when it was watched.
+    view: ViewId,
+    /// Where it is asked.
+    address: Address,
+    since: Time,
+    /// Until when it may answer.
+    until: Time,
+    /// How often the question came to nothing.
+    failed: u32,
 }
 
 /// What a member has handed over for a view.
@@ -223,6 +261,12 @@ pub struct Roster<W> {
     instances: BTreeMap<MemberId, Instance>,
     /// What tells processes of this host from others with their numbers.
     births: BTreeMap<MemberId, (u32, Birth)>,
+    /// The processes of other hosts that asked to be let in, each with its nonce, by their own word. Others of their hosts may never have heard of them, and
+    /// can't ask the kernel for their ends.
+    far_processes: BTreeMap<MemberId, (u32, HostProcess)>,
+    /// The processes of this host that asked to be let in before the last one with their id did: their nonces, numbers and births. The group may have
+    /// admitted one of them.
+    former: BTreeMap<MemberId, Vec<(u32, u32, Birth)>>,
     watched: BTreeSet<MemberId>,
     /// Members that write nothing any more: by the kernel's word, or by their own if they never took part.
     dead: BTreeSet<MemberId>,
@@ -243,16 +287,26 @@ pub struct Roster<W> {
     failures: Vec<(ViewId, MemberId, Failure)>,
     /// The processes whose streams are those of members in views.
     streamed: BTreeMap<(ViewId, MemberId), u128>,
+    /// Members whose streams of this view are open while the next one is installed: they continue in that.
+    continuing: BTreeSet<MemberId>,
+    /// Members whose streams have continued in the next view.
+    continued: BTreeSet<MemberId>,
     /// Members on other hosts that begin no more views, with the last that they have begun.
     stopped: BTreeMap<MemberId, ViewId>,
     /// The views from which on the members of the one that has begun are members.
     since: BTreeMap<MemberId, ViewId>,
     /// Members on other hosts whose processes have ended, with the views since when they were watched.
     ended: BTreeMap<MemberId, ViewId>,
+    /// Those of which that is not sure yet.
+    doubts: BTreeMap<MemberId, Doubt>,
     /// The processes that follow without being members.
     observers: BTreeSet<MemberId>,
     /// Those of them that do not read their letters, and since when.
     deaf: BTreeMap<MemberId, Time>,
+    /// Members whose letters were dropped because they may be on other hosts, with the newest view of which this member has handed over its memory. It is handed over again to each that is found on this host.
+    forgotten: BTreeMap<MemberId, ViewId>,
+    /// The newest view for which this member's memory was handed over.
+    handed: ViewId,
     namesakes: Namesakes,
     news: Vec<News>,
     orders: VecDeque<Order>,
@@ -261,9 +315,9 @@ pub struct Roster<W> {
 impl<W> Roster<W> {
     /// That of a process which has met no other, and has drawn this `nonce`, which is not 0.
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
-        let (parts, newcomers, nonces, pids, instances, births, watched, dead, stopped) = Default::default();
+        let (parts, newcomers, nonces, pids, instances, births, former, watched, dead, stopped) = Default::default();
         let (since, ended, failures, streamed, asked, told_by, placed_by, decision) = Default::default();
-        let (members, observers, deaf, namesakes, orders) = Default::default();
+        let (members, doubts, observers, deaf, namesakes, orders) = Default::default();
         Roster {
             me,
             nonce,
@@ -277,8 +331,10 @@ impl<W> Roster<W> {
             pids,
             instances,
             births,
+            former,
             watched,
             dead,
+            far_processes: BTreeMap::new(),
             founders: BTreeMap::new(),
             asked,
             takes_part: false,
@@ -288,11 +344,16 @@ impl<W> Roster<W> {
             arrivals: Vec::new(),
             failures,
             streamed,
+            continuing: BTreeSet::new(),
+            continued: BTreeSet::new(),
             stopped,
             since,
             ended,
+            doubts,
             observers,
             deaf,
+            forgotten: BTreeMap::new(),
+            handed: ViewId(0),
             namesakes,
             news: Vec::new(),
             orders,
@@ -335,6 +396,11 @@ impl<W> Roster<W> {
         self.parts.retain(|_, (of, _)| *of == incarnation);
     }
 
+    /// The key of this host; 0 in a group of one host.
+    fn host(&self) -> u128 {
+        self.book.as_ref().map_or(0, |book| book.card().host)
+    }
+
     /// Which group it is; 0: not known yet.
     pub fn incarnation(&self) -> u128 {
         self.incarnation
@@ -347,7 +413,7 @@ impl<W> Roster<W> {
 
     /// Whether it is `instance` that has, or is to have, the part of member `id`.
     pub fn is_instance(&self, id: MemberId, instance: Instance) -> bool {
-        self.instances.get(&id) == Some(&instance)
+        self.instances.get(&id) == Some(&instance) || planted!(NoncesIgnored)
     }
 
     /// The processes that follow without being members.
@@ -381,6 +447,8 @@ impl<W> Roster<W> {
             && let Some(pid) = self.pids.get(&id).copied()
             && self.watched.insert(id)
         {
+            // The end that was told may be that of the process before it. If this one has ended as well, the watch tells so.
+            self.dead.remove(&id);
             self.orders.push_back(Order::Watch { id, pid, birth: None });
         }
         is_new
@@ -445,13 +513,56 @@ impl<W> Roster<W> {
         self.watched.remove(&id);
     }
 
-    /// The connections of `with` tell that its process has ended, which was watched since `view`.
-    pub fn seems_ended(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
+    /// The connections of `id` tell that its process has ended, which was watched since `view`, or that the way to it is broken. It is asked for a sign of
+    /// life, and counts as ended if it gives none `within` this time.
+    pub fn seems_ended(&mut self, id: MemberId, incarnation: u128, view: ViewId, within: Duration, now: Time) {
         // The process that has its id now may be another.
         let is_it = self.since.get(&id).is_none_or(|since| view >= *since);
-        if incarnation == self.incarnation && is_it {
-            self.ended.insert(id, view);
+        if incarnation != self.incarnation || !is_it || self.ended.contains_key(&id) || self.doubts.contains_key(&id) {
+            return;
         }
+        match self.book.as_ref().and_then(|book| book.far(id)).cloned() {
+            Some(address) => {
+                self.orders.push_back(Order::CheckFar { address: address.clone(), id, view: self.begun });
+                self.doubts.insert(id, Doubt { view, address, since: now, until: now + within, failed: 0 });
+            }
+            None => drop(self.ended.insert(id, view)),
+        }
+    }
+
+    /// A process on another host has said who it is on a new connection, so it lives. Another one may have the id and address of a member by now.
+    pub fn answers(&mut self, with: &Card, process: u128) {
+        let streamed = self.streamed.get(&(self.begun, with.id)).copied();
+        let known = streamed.or(match self.instances.get(&with.id) {
+            Some(Instance::Far(process)) => Some(*process),
+            _ => None,
+        });
+        let address = self.book.as_ref().and_then(|book| book.address_of(with.id));
+        if known.map_or(address == Some(&with.address), |known| known == process) {
+            self.doubts.remove(&with.id);
+            self.ended.remove(&with.id);
+        }
+    }
+
+    /// Members that were asked for a sign of life and have given none in time count as ended. On a busy machine an answer takes its time, so a member may take a
+    /// quarter of `patience`, and one whose stream `is_down`, too, all of it. The end of a process is known sooner if its host refuses a connection.
+    pub(super) fn settle_doubts(&mut self, is_down: impl Fn(MemberId) -> bool, patience: Duration, now: Time) {
+        for (id, doubt) in &mut self.doubts {
+            let least = if is_down(*id) { patience } else { patience / 4 };
+            doubt.until = doubt.until.max(doubt.since + least);
+        }
+        let over = self.doubts.extract_if(.., |_, doubt| doubt.until <= now);
+        self.ended.extend(over.map(|(id, doubt)| (id, doubt.view)));
+    }
+
+    /// Whether a member was asked for a sign of life, and has yet to give one.
+    pub(super) fn doubts(&self) -> bool {
+        !self.doubts.is_empty()
+    }
+
+    /// How long until a member that was asked for a sign of life counts as ended.
+    pub(super) fn patience(&self, now: Time) -> Option<Duration> {
+        self.doubts.values().map(|doubt| doubt.until.since(now)).min()
     }
 
     /// Orders a watch over the process that had this number and birth when it was `id`, unless it is watched. It may have ended.
@@ -471,7 +582,9 @@ impl<W> Roster<W> {
                 continue;
             }
             self.orders.push_back(Order::Forget(id));
-            if !is_member {
+            if is_member {
+                self.forgotten.insert(id, self.handed);
+            } else {
                 self.observers.remove(&id);
                 self.news.push(News::Lost(id));
             }
@@ -501,6 +614,9 @@ impl<W> Roster<W> {
         if let Some(book) = &mut self.book {
             book.seeds_mut().reached(address, with.id, &with.address);
         }
+        if self.takes_part && !self.members.contains(&with.id) {
+            self.news.push(News::Reached(with.clone()));
+        }
     }
 
     /// A connection to `address` takes long, for this reason.
@@ -528,6 +644,23 @@ impl<W> Roster<W> {
     /// A connection to `address` was not made.
     pub fn not_dialled(&mut self, address: &Address, purpose: &Purpose, why: &DialError) {
         let Some(book) = &mut self.book else { return };
+        if matches!(purpose, Purpose::Life { .. }) {
+            // The kernel of its host, or another process there, says so. Else the fault may be this host's, or the network's.
+            let is_gone = match why {
+                DialError::Refused(_) | DialError::Elsewhere { .. } | DialError::Namesake(_) => true,
+                DialError::Myself | DialError::Full | DialError::Other(_) => false,
+            };
+            for (id, doubt) in self.doubts.iter_mut().filter(|(_, doubt)| doubt.address == *address && !is_gone) {
+                doubt.failed += 1;
+                // A process that ends takes connections until it has closed its listener.
+                if doubt.failed < CHECKS_MAX {
+                    let (address, id) = (address.clone(), *id);
+                    self.orders.push_back(Order::CheckFar { address, id, view: self.begun });
+                }
+            }
+            let over = self.doubts.extract_if(.., |_, doubt| doubt.address == *address && is_gone);
+            return self.ended.extend(over.map(|(id, doubt)| (id, doubt.view)));
+        }
         let (lost, streams) = book.not_dialled(address, purpose, why);
         self.news.extend(lost.into_iter().map(News::Lost));
         let failure = match why {
@@ -610,8 +743,18 @@ impl<W> Roster<W> {
     pub fn hear(&mut self, letter: Letter, sender: Option<(Card, u128)>, enclosure: &[u8], now: Time) {
         let is_far = |card: &Card| self.book.as_ref().is_none_or(|book| book.card().host != card.host);
         // A process of this host may write over the network, to a seed. It is watched and known as others of this host.
-        let far = sender.as_ref().filter(|(card, _)| is_far(card)).map(|(_, process)| *process);
+        let far = sender.as_ref().filter(|(card, _)| is_far(card)).map(|(card, process)| (card.host, *process));
         let (asks, has_card) = (matches!(letter, Letter::Ask { .. }), sender.is_some());
+        let says_member = |words: &[u64]| {
+            Message::decode(words) == Some(Message::Exists { incarnation: Incarnation(self.incarnation) })
+        };
+        if let (Letter::Founding { words, .. }, Some((card, _))) = (&letter, &sender)
+            && self.takes_part
+            && !self.members.contains(&card.id)
+            && says_member(words)
+        {
+            self.news.push(News::Meets(card.clone()));
+        }
         let namesake = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
         match letter {
             Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds } => {
@@ -619,10 +762,12 @@ impl<W> Roster<W> {
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let namesake = namesake.or_else(|| self.hear_from(near?, true, now));
                 // A new process may have the address of a dead one, which is a member until the view has changed.
-                let instance = far.map_or(Instance::Near(pid), Instance::Far);
+                let instance = far.map_or(Instance::Near(pid), |(_, process)| Instance::Far(process));
                 if namesake.is_none() {
-                    self.note_asking(from, pid, birth, instance);
-                    self.nonces.insert(from, nonce);
+                    if let Some((host, _)) = far.filter(|_| !self.members.contains(&from)) {
+                        self.far_processes.insert(from, (nonce, HostProcess { id: from, host, pid, birth }));
+                    }
+                    self.note_asking(Process { id: from, nonce }, pid, birth, instance);
                 }
                 self.news.push(News::Asks(Asks {
                     id: from,
@@ -642,13 +787,18 @@ impl<W> Roster<W> {
                 }
                 self.news.push(News::Founding { from, nonce, config, words });
             }
+            Letter::Want { incarnation, view, from, reply, objects }
+                if namesake.is_none() && incarnation == self.incarnation =>
+            {
+                self.news.push(News::Wants(ObjectOrder { from, view, reply, objects }));
+            }
             Letter::Refused { why } => self.news.push(News::Refused(why)),
             Letter::Wait { members, blocked, present, .. } => {
                 self.news.push(News::Waits { members, blocked, present });
             }
-            Letter::View { incarnation, .. } => {
+            Letter::View { incarnation, from, .. } => {
                 if let Some(told) = Told::decode(enclosure) {
-                    self.hear_of_view(incarnation, told, far.is_none());
+                    self.hear_of_view(incarnation, from, told);
                 }
             }
             Letter::Request { from, what: Request::Stopped { view: ViewId(0), .. }, .. } if far.is_none() => {
@@ -664,33 +814,51 @@ impl<W> Roster<W> {
         }
     }
 
-    fn note_asking(&mut self, from: MemberId, pid: u32, birth: Birth, instance: Instance) {
+    fn note_asking(&mut self, process: Process, pid: u32, birth: Birth, instance: Instance) {
+        let Process { id: from, nonce } = process;
         if self.members.contains(&from) {
             self.pids.entry(from).or_insert(pid);
             self.instances.entry(from).or_insert(instance);
-        } else if self.instances.insert(from, instance) != Some(instance) || !self.watched.contains(&from) {
-            self.pids.insert(from, pid);
+            return;
+        }
+        let asked_before = self.nonces.insert(from, nonce);
+        if self.instances.insert(from, instance) != Some(instance) || !self.watched.contains(&from) {
             self.dead.remove(&from);
-            self.births.remove(&from);
-            if self.watched.remove(&from) {
-                self.orders.push_back(Order::Unwatch(from));
+            let known = self.births.remove(&from);
+            if let Some(((pid, birth), nonce)) = known.zip(asked_before).filter(|(_, before)| *before != nonce) {
+                let former = self.former.entry(from).or_default();
+                former.push((nonce, pid, birth));
+                former.drain(..former.len().saturating_sub(FORMER_MAX));
             }
             // Visitors are watched if they follow.
-            if instance == Instance::Near(pid) && from.0 < VISITOR_IDS_FROM {
-                self.births.insert(from, (pid, birth));
-                self.watch(from);
-            }
+            let is_near = instance == Instance::Near(pid) && from.0 < VISITOR_IDS_FROM;
+            self.pids.insert(from, pid);
+            self.watch_instead(from, is_near.then_some((pid, birth)));
         }
     }
 
-    fn hear_of_view(&mut self, incarnation: u128, told: Told, is_near: bool) {
+    /// Watches this process as the one of `id`, and no other.
+    fn watch_instead(&mut self, id: MemberId, process: Option<(u32, Birth)>) {
+        if self.watched.remove(&id) {
+            self.orders.push_back(Order::Unwatch(id));
+        }
+        if let Some(process) = process {
+            self.births.insert(id, process);
+            self.watch(id);
+        }
+    }
+
+    fn hear_of_view(&mut self, incarnation: u128, from: MemberId, told: Told) {
         let Told { view, decision, newcomers, observers, processes, cards } = told;
         let is_mine = [incarnation, 0].contains(&self.incarnation);
         let is_newest = self.newcomers.keys().next_back().is_none_or(|newest| *newest <= view.id);
         let is_ahead = is_mine && is_newest && view.id > self.begun;
+        // A process that follows may have missed the views in which another process got the id of a member that it knows.
+        let follows = self.begun.0 > 0 && !self.takes_part;
         for card in cards {
             // Members know better than a process that only asks with the id of one of them.
-            let is_sure = is_ahead && view.members.contains(&card.id) && !self.members.contains(&card.id);
+            let is_known = !follows && self.members.contains(&card.id);
+            let is_sure = is_ahead && view.members.contains(&card.id) && !is_known;
             if is_sure || self.book.as_ref().is_some_and(|book| book.is_unknown(card.id)) {
                 self.learn(card);
             }
@@ -701,15 +869,29 @@ impl<W> Roster<W> {
             }
             self.note_joined(view.id, &newcomers);
             // The numbers of processes on another host mean nothing here.
-            let processes = if is_near { processes } else { Vec::new() };
-            for (id, pid, birth) in processes.into_iter().filter(|(id, ..)| view.members.contains(id)) {
+            let me = self.me.id;
+            // Without a network this process hears only processes of its host.
+            let teller = processes.iter().find(|process| process.id == from).map(|process| process.host);
+            let here = if self.book.is_some() { self.host() } else { teller.unwrap_or(0) };
+            // One with the id of this process was a member before it.
+            let is_here =
+                |process: &HostProcess| process.host == here && process.id != me && view.members.contains(&process.id);
+            for HostProcess { id, pid, birth, .. } in processes.into_iter().filter(is_here) {
+                let is_another = self.births.get(&id).is_some_and(|known| *known != (pid, birth));
+                if is_another && is_ahead && follows {
+                    self.dead.remove(&id);
+                    self.pids.insert(id, pid);
+                    self.instances.insert(id, Instance::Near(pid));
+                    self.watch_instead(id, Some((pid, birth)));
+                }
                 self.births.entry(id).or_insert((pid, birth));
+                self.is_here(id);
                 self.watch(id);
             }
         }
         // A process with this one's id, before it, may have taken part in the view already.
         let is_anothers = view.members.contains(&self.me.id) && !self.members.contains(&self.me.id);
-        if !is_anothers || newcomers.contains(&self.as_process()) {
+        if !is_anothers || newcomers.contains(&self.as_process()) || planted!(NoncesIgnored) {
             self.news.push(News::View { incarnation, view, decision });
         }
     }
@@ -724,8 +906,20 @@ impl<W> Roster<W> {
         Process { id, nonce: self.nonces.get(&id).copied().unwrap_or(0) }
     }
 
-    /// Notes the processes that join with `view`.
+    /// Notes the processes that join with `view`. If another process has asked with the id of one of them since, it is the one that joins that is
+    /// watched from now on. It may have ended.
     pub fn note_joined(&mut self, view: ViewId, joined: &[Process]) {
+        for Process { id, nonce } in joined.iter().copied().filter(|process| process.nonce != 0) {
+            let former = self.former.get_mut(&id).filter(|_| !self.members.contains(&id));
+            let one = former.and_then(|former| former.extract_if(.., |of| of.0 == nonce).next());
+            if let Some((_, pid, birth)) = one {
+                self.nonces.insert(id, nonce);
+                self.instances.insert(id, Instance::Near(pid));
+                self.pids.insert(id, pid);
+                self.dead.remove(&id);
+                self.watch_instead(id, Some((pid, birth)));
+            }
+        }
         let known = self.newcomers.entry(view).or_default();
         for Process { id, nonce } in joined.iter().copied() {
             let known = known.entry(id).or_insert(nonce);
@@ -752,9 +946,21 @@ impl<W> Roster<W> {
             return false;
         }
         self.pids.insert(from.id, from.pid);
-        self.births.insert(from.id, (from.pid, from.birth));
+        let process = (from.pid, from.birth);
+        if self.births.insert(from.id, process).is_some_and(|known| known != process) {
+            // Another process that asked with this id is watched.
+            self.watched.remove(&from.id);
+        }
         self.instances.insert(from.id, Instance::Near(from.pid));
+        self.is_here(from.id);
         true
+    }
+
+    /// A member turns out to be on this host.
+    fn is_here(&mut self, id: MemberId) {
+        if let Some(view) = self.forgotten.remove(&id) {
+            self.hand_over(view, [id]);
+        }
     }
 
     /// Notes that the driver watches the process of `id`. Returns whether it has to: it may do so already.
@@ -769,8 +975,12 @@ impl<W> Roster<W> {
         self.arrivals.retain(|arrival| (arrival.view, arrival.from) != (view, from));
     }
 
-    /// Notes the rack of a process of this host.
-    pub fn learn_rack(&mut self, id: MemberId, rack: Option<super::RackName>) {
+    /// Notes where a process of this host, which [has handed over](Self::handed_over) its memory, is reached from others, and its rack. A process before it may have
+    /// had its id, at another address.
+    pub fn learn_near(&mut self, id: MemberId, address: Option<Address>, rack: Option<super::RackName>) {
+        if let Some(address) = address {
+            self.learn(Card { id, host: self.host(), address, rack: rack.clone() });
+        }
         if let Some(book) = &mut self.book {
             book.learn_rack(id, rack);
         }
@@ -778,10 +988,11 @@ impl<W> Roster<W> {
 
     /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
     fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: Part<W>) -> bool {
-        let oldest = self.parts.keys().next().map_or(view.0, |(oldest, _)| oldest.0);
+        let oldest = self.parts.keys().next().map_or(view, |(oldest, _)| *oldest);
         // A process that waits to be let in does not know yet which group it will be.
         let is_mine = [incarnation, 0].contains(&self.incarnation);
-        let is_kept = is_mine && view > self.begun && view.0 <= oldest.saturating_add(VIEWS_AHEAD_MAX);
+        let is_kept =
+            is_mine && view > self.begun && view.ahead_of(oldest) <= VIEWS_AHEAD_MAX && self.parts.len() < PARTS_MAX;
         if is_kept {
             self.parts.insert((view, from), (incarnation, part));
         }
@@ -810,7 +1021,7 @@ impl<W> Roster<W> {
             }
             return;
         }
-        if incarnation != self.incarnation {
+        if incarnation != self.incarnation || planted!(LateStreamsRefused) {
             return;
         }
         let known = self.streamed.get(&(view, from)).copied();
@@ -819,12 +1030,36 @@ impl<W> Roster<W> {
             Some(Instance::Far(process)) if view == self.begun => Some(*process),
             _ => None,
         });
-        if known.is_some_and(|known| known != process) {
+        if known.is_some_and(|known| known != process) && !planted!(NoncesIgnored) {
             return self.failures.push((view, from, Failure::Another));
         }
         if known.is_some() || (view == self.begun && self.members.contains(&from)) {
             self.streamed.insert((view, from), process);
             self.arrive(Arrival { view, from, way });
+        }
+    }
+
+    /// While the next view is installed: the members whose streams of this view are open. The streams continue in the next view, so no others are made for it.
+    pub fn continue_streams(&mut self, with: impl IntoIterator<Item = MemberId>) {
+        self.continuing.clear();
+        self.continuing.extend(with);
+    }
+
+    /// The stream to a member of this view continues in the next `view`, with the process that had it. If one was dialled for that view, this one is dropped. One that
+    /// has continued before it had broken, though its end was not seen here: this one was made in its place.
+    pub fn keep_continued(&mut self, view: ViewId, with: MemberId, way: W) {
+        let is_dialled = self.has_parts(view, with) && !self.continued.contains(&with);
+        if is_dialled || !self.keep_part(self.incarnation, view, with, Part::Way(way)) {
+            return;
+        }
+        self.continued.insert(with);
+        let streamed = self.streamed.get(&(self.begun, with)).copied();
+        let process = streamed.or(match self.instances.get(&with) {
+            Some(Instance::Far(process)) => Some(*process),
+            _ => None,
+        });
+        if let Some(process) = process {
+            self.streamed.insert((view, with), process);
         }
     }
 
@@ -846,6 +1081,7 @@ impl<W> Roster<W> {
 
     /// The process of `id` has made a stream after its connections had told of its end.
     pub fn has_come_back(&mut self, id: MemberId) {
+        self.doubts.remove(&id);
         self.ended.remove(&id);
     }
 
@@ -888,7 +1124,8 @@ impl<W> Roster<W> {
             if let Some(address) = book.watch(id, view.id) {
                 self.orders.push_back(Order::WatchFar { address, id, view: view.id });
             }
-            if book.streams_rows() && !self.parts.contains_key(&(view.id, id)) {
+            let continues = self.continuing.contains(&id) && view.id > self.begun;
+            if book.streams_rows() && !continues && !self.parts.contains_key(&(view.id, id)) {
                 self.redial(view.id, id);
             }
         }
@@ -936,6 +1173,7 @@ impl<W> Roster<W> {
 
     /// Hands my memory for `view` to those of `others` that are on this host.
     pub fn hand_over(&mut self, view: ViewId, others: impl IntoIterator<Item = MemberId>) {
+        self.handed = self.handed.max(view);
         // As with letters.
         let is_here = |id: &MemberId| *id != self.me.id && !self.is_far(*id) && !self.is_dead(*id);
         let to: Vec<MemberId> = others.into_iter().filter(is_here).collect();
@@ -946,7 +1184,7 @@ impl<W> Roster<W> {
 
     /// Notes the decision that led to `view`, for members of the view before it to which it does not come by itself.
     pub fn note_decision(&mut self, view: ViewId, words: Vec<u64>) {
-        self.decision = Some((view, words));
+        self.decision = Some((view, words)).filter(|_| !planted!(DecisionsUntold));
     }
 
     /// The first view of a group is being prepared. Nothing that was told of a group before it counts.
@@ -971,6 +1209,26 @@ impl<W> Roster<W> {
         if to.peek().is_none() {
             return;
         }
+        let (letter, enclosure) = self.letter_of(view);
+        for to in to {
+            self.write(to, letter.clone(), Arc::clone(&enclosure));
+        }
+    }
+
+    /// The same to the process at the address of this card, whatever is known of its id.
+    pub fn tell_view_at(&mut self, view: &View, whom: &Card) {
+        let (letter, enclosure) = self.letter_of(view);
+        self.orders.push_back(Order::Far { address: whom.address.clone(), whom: Some(whom.id), letter, enclosure });
+    }
+
+    /// Asks the process at the address of this card for its view, whatever is known of its id.
+    pub fn ask_view_at(&mut self, whom: &Card) {
+        let letter = Letter::Request { from: self.me.id, reply: 0, what: Request::View };
+        let (address, whom) = (whom.address.clone(), Some(whom.id));
+        self.orders.push_back(Order::Far { address, whom, letter, enclosure: Arc::default() });
+    }
+
+    fn letter_of(&self, view: &View) -> (Letter, Arc<[u8]>) {
         let newcomers = self.newcomers.get(&view.id).into_iter().flatten();
         let newcomers = newcomers.map(|(id, nonce)| Process { id: *id, nonce: *nonce }).collect();
         let cards = self.book.as_ref().map(Book::cards).unwrap_or_default();
@@ -978,15 +1236,19 @@ impl<W> Roster<W> {
         let observers = observers.map(|id| (*id, self.pid(*id))).collect();
         let decision = self.decision.as_ref().filter(|(of, _)| *of == view.id);
         let decision = decision.map(|(_, words)| words.clone()).unwrap_or_default();
-        let processes = self.births.iter().map(|(id, (pid, birth))| (*id, *pid, *birth));
-        let me = (self.me.id, self.me.pid, self.me.birth);
-        let processes = processes.chain([me]).filter(|(id, ..)| view.members.contains(id)).collect();
+        let host = self.host();
+        let near =
+            |(id, (pid, birth)): (&MemberId, &(u32, Birth))| HostProcess { id: *id, host, pid: *pid, birth: *birth };
+        let me = HostProcess { id: self.me.id, host, pid: self.me.pid, birth: self.me.birth };
+        // Another process with the id of a member may have asked since.
+        let is_it = |(id, (nonce, _)): &(&MemberId, &(u32, HostProcess))| self.nonces.get(id) == Some(nonce);
+        let far = self.far_processes.iter().filter(is_it).map(|(_, (_, process))| *process);
+        let processes = self.births.iter().map(near).chain([me]).chain(far);
+        let processes = processes.filter(|process| view.members.contains(&process.id)).collect();
         let told = Told { view: view.clone(), decision, newcomers, observers, processes, cards };
-        let (bytes, incarnation, id, from) = (Arc::<[u8]>::from(told.encode()), self.incarnation, view.id, self.me.id);
-        for to in to {
-            let letter = Letter::View { incarnation, view: id, from, bytes: bytes.len() as u64 };
-            self.write(to, letter, Arc::clone(&bytes));
-        }
+        let bytes = Arc::<[u8]>::from(told.encode());
+        let (incarnation, from) = (self.incarnation, self.me.id);
+        (Letter::View { incarnation, view: view.id, from, bytes: bytes.len() as u64 }, bytes)
     }
 
     /// Writes a letter, with what is enclosed.
@@ -1084,13 +1346,15 @@ impl<W> Roster<W> {
     /// A view has begun: forgets what concerns earlier ones, and the processes that are not in it.
     pub fn begin(&mut self, view: &View, now: Time) {
         self.begun = view.id;
+        self.continuing.clear();
+        self.continued.clear();
         self.parts.retain(|(id, _), _| *id > view.id);
         // Members whose ways are lost by this dial again.
         self.arrivals.retain(|arrival| arrival.view >= view.id);
         self.failures.retain(|(of, ..)| *of >= view.id);
-        self.streamed.retain(|(of, _), _| of.0 + VIEWS_BEHIND_MAX >= view.id.0);
+        self.streamed.retain(|(of, _), _| view.id.ahead_of(*of) <= VIEWS_BEHIND_MAX);
         self.newcomers.retain(|id, _| *id >= view.id);
-        self.stopped.retain(|_, last| last.0 + 1 >= view.id.0);
+        self.stopped.retain(|_, last| *last >= view.id || view.id.follows(*last));
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
         let parts = self.parts.keys().map(|(_, from)| *from);
@@ -1109,7 +1373,10 @@ impl<W> Roster<W> {
         self.instances.retain(|id, _| wanted.contains(id));
         self.nonces.retain(|id, _| wanted.contains(id));
         self.births.retain(|id, _| wanted.contains(id));
+        self.far_processes.retain(|id, _| wanted.contains(id));
+        self.former.clear();
         self.dead.retain(|id| wanted.contains(id));
+        self.forgotten.retain(|id, _| wanted.contains(id));
         self.orders.push_back(Order::Retain(wanted));
         self.observers.retain(|id| !view.members.contains(id));
         self.members = view.members.iter().copied().collect();
@@ -1119,6 +1386,7 @@ impl<W> Roster<W> {
         }
         let since = &self.since;
         self.ended.retain(|id, watched| since.get(id).is_some_and(|since| *watched >= *since));
+        self.doubts.retain(|id, doubt| since.get(id).is_some_and(|since| doubt.view >= *since));
     }
 
     /// Finds the processes of those of these that are on this host, so that the kernel tells when they end, and the places of those of which nothing is
@@ -1185,13 +1453,24 @@ impl<W> Roster<W> {
     /// Whether `id` never begins `view`, which it is in. It was in the one before, which says that this is the process of that id that has said so.
     pub fn never_begins(&self, view: ViewId, id: MemberId) -> bool {
         let was_there = self.newcomers.get(&view).is_some_and(|newcomers| !newcomers.contains_key(&id));
-        was_there && self.stopped.get(&id).is_some_and(|last| last.0 + 1 == view.0)
+        was_there && self.stopped.get(&id).is_some_and(|last| view.follows(*last))
     }
 
     /// Tells all processes that it knows on other hosts that this one begins no view behind `view`.
     pub fn say_stopped(&mut self, view: ViewId) {
         let what = Request::Stopped { incarnation: self.incarnation, view };
         self.write_afar(&Letter::Request { from: self.me.id, reply: 0, what });
+    }
+
+    /// Returns the control messages of a process that ends, or continues without being a member, to processes of its host: members that wait for its memory have no other
+    /// sign of that. The row of a member says more, and no process waits for a visitor.
+    pub fn farewell(&self) -> Vec<(MemberId, Letter)> {
+        if self.takes_part || self.me.id.0 >= VISITOR_IDS_FROM {
+            return Vec::new();
+        }
+        let what = Request::Stopped { incarnation: self.incarnation, view: ViewId(0) };
+        let near = self.counterparts().filter(|id| !self.is_far(*id));
+        near.map(|id| (id, Letter::Request { from: self.me.id, reply: 0, what: what.clone() })).collect()
     }
 }
 
@@ -1246,6 +1525,44 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_process_that_is_no_member_says_so_to_its_host() {
+        let told = |roster: &Roster<()>| -> Vec<MemberId> { roster.farewell().into_iter().map(|(id, _)| id).collect() };
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        assert_eq!(told(&roster), []);
+        roster.ask(MemberId(3), 4, 2, false, Time(0));
+        assert_eq!(told(&roster), [MemberId(3)]);
+        let mut visitor: Roster<()> = Roster::new(me(VISITOR_IDS_FROM + 1), 1, None);
+        visitor.ask(MemberId(3), 4, 2, true, Time(0));
+        assert_eq!(told(&visitor), []);
+        let view = View {
+            id: ViewId(1),
+            members: [1, 3].map(MemberId).to_vec(),
+            nonvoters: Vec::new(),
+            subgroups: Vec::new(),
+        };
+        roster.begin(&view, Time(0));
+        assert!(roster.takes_part() && told(&roster).is_empty(), "its row tells");
+    }
+
+    #[test]
+    fn objects_are_given_to_processes_that_follow_this_group() {
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        roster.set_incarnation(5);
+        let want = |incarnation| Letter::Want {
+            incarnation,
+            view: ViewId(2),
+            from: MemberId(9),
+            reply: 3,
+            objects: Vec::new(),
+        };
+        roster.hear(want(6), None, &[], Time(0));
+        assert!(!roster.has_news(), "a group of that name that was");
+        roster.hear(want(5), None, &[], Time(0));
+        let order = ObjectOrder { from: MemberId(9), view: ViewId(2), reply: 3, objects: Vec::new() };
+        assert_eq!(roster.take_news(), [News::Wants(order)]);
+    }
+
     /// Ids of visitors are given out again.
     #[test]
     fn the_successor_of_a_visitor_that_has_ended_is_answered() {
@@ -1256,6 +1573,33 @@ mod tests {
         while roster.next_order().is_some() {}
         roster.answer(visitor, 7, "status");
         assert!(matches!(roster.next_order(), Some(Order::Near { to, .. }) if to == visitor));
+    }
+
+    /// Track record 120: a member that was stopped while an observer was started again read the question of the second before it heard of the end of the
+    /// first, and gave the second nothing any more.
+    #[test]
+    fn the_successor_of_a_visitor_whose_end_is_told_late_is_given_the_rows() {
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        let visitor = MemberId(VISITOR_IDS_FROM + 1);
+        let asks = |roster: &mut Roster<()>, pid| {
+            let birth = Birth { namespace: 1, started: pid };
+            let (config, members, observer, pid) = (4, 1, true, pid as u32);
+            let (address, rack, seeds) = Default::default();
+            roster.hear(
+                Letter::Ask { from: visitor, pid, birth, nonce: pid, config, members, observer, address, rack, seeds },
+                None,
+                &[],
+                Time(0),
+            );
+        };
+        asks(&mut roster, 7);
+        roster.add_observer(visitor);
+        asks(&mut roster, 8);
+        roster.watched_ended(visitor);
+        roster.add_observer(visitor);
+        while roster.next_order().is_some() {}
+        roster.hand_over(ViewId(1), [visitor]);
+        assert!(matches!(roster.next_order(), Some(Order::HandOver { .. })));
     }
 
     #[test]
@@ -1279,6 +1623,51 @@ mod tests {
         assert!(!roster.handed_over(8, ViewId(10), me(3), ()), "of another group");
     }
 
+    /// Track record: a member of this host whose address had vanished for a moment, and of which nothing was known, never got this member's memory for
+    /// their first view, and one of them was evicted.
+    #[test]
+    fn a_member_that_turns_out_to_be_here_gets_the_memory_that_was_forgotten() {
+        let address: Address = "a:1".parse().unwrap();
+        let card = Card { id: MemberId(1), host: 1, address: address.clone(), rack: None };
+        let mut roster = Roster::new(me(1), 1, Some(Book::new(card, Seeds::new(Vec::new(), None, address), true)));
+        roster.set_incarnation(7);
+        let members: Vec<MemberId> = [1, 2].map(MemberId).to_vec();
+        let view = View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        roster.expect(&view);
+        roster.hand_over(view.id, [MemberId(2)]);
+        roster.unreached([MemberId(2)]);
+        roster.begin(&view, Time(0));
+        while roster.next_order().is_some() {}
+        assert!(roster.handed_over(7, view.id, me(2), ()));
+        assert_eq!(roster.next_order(), Some(Order::HandOver { view: view.id, to: [MemberId(2)].to_vec() }));
+        assert!(roster.handed_over(7, view.id, me(2), ()) && roster.next_order().is_none());
+    }
+
+    /// The next process with its id may be anywhere.
+    #[test]
+    fn where_a_member_was_is_forgotten_when_it_has_left() {
+        let card = |id: u64| {
+            let address = alloc::format!("h{id}:1").parse().unwrap();
+            Card { id: MemberId(id), host: id.into(), address, rack: None }
+        };
+        let book = Book::new(card(1), Seeds::new(Vec::new(), None, card(1).address), true);
+        let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
+        roster.set_incarnation(7);
+        for id in [2, 3] {
+            roster.learn(card(id));
+        }
+        for (view, members) in [(1, [1, 2].as_slice()), (2, &[1])] {
+            let members = members.iter().copied().map(MemberId).collect();
+            let view = View { id: ViewId(view), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+            roster.expect(&view);
+            roster.begin(&view, Time(0));
+        }
+        // The other one was no member, and may become one.
+        assert_eq!([2, 3].map(|id| roster.is_far(MemberId(id))), [false, true]);
+        let mut orders = core::iter::from_fn(|| roster.next_order());
+        assert!(orders.any(|order| order == Order::UnwatchFar(MemberId(2))));
+    }
+
     /// Whether process 3 takes part in a view that it is told of, in which `joined` is a newcomer.
     fn may_take_part(joined: Process, is_newcomer: bool) -> bool {
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
@@ -1292,6 +1681,81 @@ mod tests {
         let is_told = roster.take_news().iter().any(|news| matches!(news, News::View { .. }));
         assert_eq!(is_told, roster.joins_with(ViewId(9)));
         is_told
+    }
+
+    /// A member on another host, the end of whose watch is told at 0, with 5 ms to answer. Whether it counts as ended at these times.
+    fn doubted(after: impl Fn(&mut Roster<()>, Card), is_down: bool, times: [u64; 3]) -> [bool; 3] {
+        let card = |id: u64| {
+            let address = alloc::format!("h{id}:1").parse().unwrap();
+            Card { id: MemberId(id), host: id.into(), address, rack: None }
+        };
+        let seed: Address = "seed:1".parse().unwrap();
+        let book = Book::new(card(1), Seeds::new(alloc::vec![seed.clone()], None, card(1).address), true);
+        let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
+        roster.set_incarnation(7);
+        roster.learn(card(2));
+        // It says another address than the one at which it is reached.
+        roster.reached(&seed, &card(2));
+        assert_eq!(roster.book().unwrap().far(MemberId(2)), Some(&seed));
+        roster.instances.insert(MemberId(2), Instance::Far(3));
+        let members: Vec<MemberId> = [1, 2].map(MemberId).to_vec();
+        roster.begin(&View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() }, Time(0));
+        roster.seems_ended(MemberId(2), 7, ViewId(9), Duration::from_millis(5), Time(0));
+        let asks = core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::CheckFar { .. }));
+        assert_eq!(asks.count(), 1);
+        after(&mut roster, card(2));
+        times.map(|ms| {
+            roster.settle_doubts(|_| is_down, Duration::from_millis(100), Time(ms * 1_000_000));
+            roster.ended() == [MemberId(2)]
+        })
+    }
+
+    #[test]
+    fn a_member_whose_watch_has_ended_counts_as_ended_if_it_gives_no_sign_of_life() {
+        assert_eq!(doubted(|_, _| {}, false, [5, 24, 25]), [false, false, true]);
+        assert_eq!(doubted(|_, _| {}, true, [5, 99, 100]), [false, false, true], "its stream is broken, too");
+        assert_eq!(doubted(|roster, card| roster.answers(&card, 3), false, [0, 5, 100]), [false; 3]);
+        assert_eq!(doubted(|roster, card| roster.has_come_back(card.id), true, [0, 5, 100]), [false; 3]);
+        let fails = |roster: &mut Roster<()>, why: DialError| {
+            let (purpose, seed) = (Purpose::Life { incarnation: 7, view: ViewId(9) }, "seed:1".parse().unwrap());
+            roster.not_dialled(&seed, &purpose, &why);
+            core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::CheckFar { .. })).count()
+        };
+        let refused =
+            |roster: &mut Roster<()>, _| assert_eq!(fails(roster, DialError::Refused("refused".to_string())), 0);
+        assert_eq!(doubted(refused, true, [0, 5, 100]), [true; 3]);
+        let fault_here = |roster: &mut Roster<()>, _| {
+            let why = || DialError::Other("too many open files".to_string());
+            assert_eq!([(); 4].map(|()| fails(roster, why())), [1, 1, 0, 0], "it is asked again, and not for ever");
+        };
+        assert_eq!(doubted(fault_here, true, [0, 5, 100]), [false, false, true]);
+        let another = |roster: &mut Roster<()>, card: Card| roster.answers(&card, 4);
+        assert_eq!(doubted(another, false, [5, 24, 25]), [false, false, true], "its successor answers");
+    }
+
+    /// Otherwise the view waits for the dead one for as long as its successor lives.
+    #[test]
+    fn a_joiner_that_was_decided_on_is_watched_though_its_successor_has_asked_since() {
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        let mut ask = |nonce: u32| {
+            let (members, observer, address, rack, seeds, config) = Default::default();
+            let (from, pid, birth) = (MemberId(3), 100 + nonce, Birth::default());
+            let letter = Letter::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds };
+            roster.hear(letter, None, &[], Time(0));
+        };
+        [5, 6, 7].into_iter().for_each(&mut ask);
+        let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
+        let view = View { id: ViewId(2), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        roster.note_joined(view.id, &[Process { id: MemberId(3), nonce: 5 }]);
+        roster.expect(&view);
+        let watches = |order: Order| match order {
+            Order::Watch { pid, .. } => Some(Some(pid)),
+            Order::Unwatch(_) => Some(None),
+            _ => None,
+        };
+        let orders: Vec<_> = core::iter::from_fn(|| roster.next_order()).filter_map(watches).collect();
+        assert_eq!(orders, [Some(105), None, Some(106), None, Some(107), None, Some(105)]);
+        assert!(roster.is_instance(MemberId(3), Instance::Near(105)));
     }
 
     /// The process before it may have begun the view, and have promised something in it, before it died.
@@ -1341,6 +1805,199 @@ mod tests {
         assert!(roster.is_far(MemberId(3)));
         assert_eq!(roster.dialled_by_me(&view), [2, 3].map(MemberId));
         assert_eq!(asked(&mut roster, Time(1_000_000_000)), 0);
+    }
+
+    /// Track record: a founder that had died was known to no living process of its host, and the first view waited for its end there for ever.
+    #[test]
+    fn a_member_watches_a_process_of_its_host_that_only_members_of_others_knew() {
+        let card = |id: u64, host| Card {
+            id: MemberId(id),
+            host,
+            address: alloc::format!("h{id}:1").parse().unwrap(),
+            rack: None,
+        };
+        let roster = |id: u64, host| {
+            let mine = card(id, host);
+            let book = Book::new(mine.clone(), Seeds::new(Vec::new(), None, mine.address), true);
+            let mut roster: Roster<()> = Roster::new(me(id), id as u32, Some(book));
+            roster.set_incarnation(7);
+            roster
+        };
+        let members: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
+        let view = View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        let birth = Birth { namespace: 1, started: 5 };
+        let ask = |nonce, pid| Letter::Ask {
+            from: MemberId(3),
+            pid,
+            birth,
+            nonce,
+            config: 4,
+            members: 3,
+            observer: false,
+            address: Some(card(3, 1).address),
+            rack: None,
+            seeds: None,
+        };
+        // Member 1 is on the host of member 3, and on another one.
+        for (host, watches) in [(1, Some(103)), (9, None)] {
+            let mut far = roster(2, 2);
+            far.hear(ask(33, 103), Some((card(3, 1), 3)), &[], Time(0));
+            far.hear_of_founders(&[Process { id: MemberId(3), nonce: 33 }]);
+            // Another process with its id asks behind the founding.
+            let mut later = roster(2, 2);
+            later.hear(ask(34, 104), Some((card(3, 1), 4)), &[], Time(0));
+            later.hear_of_founders(&[Process { id: MemberId(3), nonce: 33 }]);
+            for (teller, watches) in [(&mut far, watches), (&mut later, None)] {
+                teller.expect_first(&view);
+                while teller.next_order().is_some() {}
+                teller.learn(card(1, host));
+                teller.tell_view(&view, [MemberId(1)]);
+                let mut told = roster(1, host);
+                while let Some(order) = teller.next_order() {
+                    if let Order::Far { letter, enclosure, .. } = order {
+                        told.hear(letter, Some((card(2, 2), 2)), &enclosure, Time(0));
+                    }
+                }
+                let watched = core::iter::from_fn(|| told.next_order()).find_map(|order| match order {
+                    Order::Watch { id: MemberId(3), pid, .. } => Some(pid),
+                    _ => None,
+                });
+                assert_eq!(watched, watches, "on host {host}");
+            }
+        }
+    }
+
+    /// Track record: a process that follows asked a member that had died, or dialled it where it had been, though another process had its id by then.
+    #[test]
+    fn a_process_that_follows_believes_members_of_newer_views_which_processes_these_are() {
+        let card = |id: u64, host, name: &str| Card {
+            id: MemberId(id),
+            host,
+            address: alloc::format!("{name}:1").parse().unwrap(),
+            rack: None,
+        };
+        let view = |id| View {
+            id: ViewId(id),
+            members: [2, 3, 4].map(MemberId).to_vec(),
+            nonvoters: Vec::new(),
+            subgroups: Vec::new(),
+        };
+        for takes_part in [false, true] {
+            let book = Book::new(card(9, 1, "mine"), Seeds::new(Vec::new(), None, card(9, 1, "mine").address), true);
+            let mut roster: Roster<()> = Roster::new(me(9), 1, Some(book));
+            roster.set_incarnation(7);
+            let tell = |roster: &mut Roster<()>, id, pid, far: &str| {
+                let process = HostProcess { id: MemberId(3), host: 1, pid, birth: Birth::default() };
+                let (decision, newcomers, observers) = Default::default();
+                let cards = alloc::vec![card(2, 1, "near"), card(3, 1, "near"), card(4, 2, far)];
+                let told =
+                    Told { view: view(id), decision, newcomers, observers, processes: alloc::vec![process], cards };
+                let told = told.encode();
+                let letter =
+                    Letter::View { incarnation: 7, view: ViewId(id), from: MemberId(2), bytes: told.len() as u64 };
+                roster.hear(letter, None, &told, Time(0));
+            };
+            tell(&mut roster, 5, 103, "before");
+            roster.begin(&view(5), Time(0));
+            roster.takes_part = takes_part;
+            roster.watched_ended(MemberId(3));
+            tell(&mut roster, 7, 104, "after");
+            let address = roster.book().unwrap().far(MemberId(4)).unwrap().to_string();
+            let known = (roster.is_dead(MemberId(3)), roster.pid(MemberId(3)), address.as_str());
+            assert_eq!(known, if takes_part { (true, 0, "before:1") } else { (false, 104, "after:1") });
+        }
+    }
+
+    /// Others dial it where they are told that it is, and one of them may know it by its memory only.
+    #[test]
+    fn a_process_that_hands_over_its_memory_says_where_it_is_reached() {
+        let card = |host, port: u32| Card {
+            id: MemberId(3),
+            host,
+            address: alloc::format!("near:{port}").parse().unwrap(),
+            rack: None,
+        };
+        let mine = Card { id: MemberId(9), ..card(1, 1) };
+        let book = Book::new(mine.clone(), Seeds::new(Vec::new(), None, mine.address.clone()), true);
+        let mut roster: Roster<()> = Roster::new(me(9), 1, Some(book));
+        for before in [card(1, 2), card(2, 2)] {
+            roster.learn(before);
+            roster.learn_near(MemberId(3), Some(card(1, 4).address), None);
+            assert_eq!(roster.book().unwrap().cards(), [card(1, 4), mine.clone()]);
+        }
+    }
+
+    #[test]
+    fn the_newest_stream_that_continues_counts_unless_one_was_dialled_for_the_view() {
+        let card = |id: u64| {
+            let address = alloc::format!("h{id}:1").parse().unwrap();
+            Card { id: MemberId(id), host: id.into(), address, rack: None }
+        };
+        let book = Book::new(card(1), Seeds::new(Vec::new(), None, card(1).address), true);
+        let mut roster: Roster<u32> = Roster::new(me(1), 1, Some(book));
+        roster.set_incarnation(7);
+        [2, 3].map(card).into_iter().for_each(|card| roster.learn(card));
+        let view = |id| View {
+            id: ViewId(id),
+            members: [1, 2, 3].map(MemberId).to_vec(),
+            nonvoters: Vec::new(),
+            subgroups: Vec::new(),
+        };
+        roster.begin(&view(4), Time(0));
+        let dials = |roster: &mut Roster<u32>| {
+            roster.connect(&view(5));
+            let orders = core::iter::from_fn(|| roster.next_order());
+            orders
+                .filter_map(|order| if let Order::Dial { whom, .. } = order { Some(whom.0) } else { None })
+                .collect::<Vec<u64>>()
+        };
+        roster.continue_streams([2].map(MemberId));
+        assert_eq!(dials(&mut roster), [3]);
+        roster.keep_continued(ViewId(5), MemberId(2), 20);
+        roster.keep_continued(ViewId(5), MemberId(2), 21);
+        roster.keep_stream((7, ViewId(5)), (MemberId(3), 9), 30);
+        roster.keep_continued(ViewId(5), MemberId(3), 31);
+        roster.continue_streams([]);
+        assert_eq!(dials(&mut roster), [0; 0], "both are here");
+        assert_eq!([2, 3].map(|id| roster.take_part(ViewId(5), MemberId(id))), [Some(21), Some(30)]);
+        roster.begin(&view(5), Time(0));
+        // It broke before it continued.
+        roster.continue_streams([2, 3].map(MemberId));
+        roster.continue_streams([]);
+        roster.connect(&view(6));
+        assert_eq!(
+            core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::Dial { .. })).count(),
+            2
+        );
+    }
+
+    /// A member at a seed's address may have been left out of the view, and know no member of it.
+    #[test]
+    fn a_process_that_is_reached_and_is_no_member_is_told_of_to_the_member() {
+        let card = |id: u64| Card {
+            id: MemberId(id),
+            host: id.into(),
+            address: alloc::format!("h{id}:1").parse().unwrap(),
+            rack: None,
+        };
+        let book = Book::new(card(1), Seeds::new(Vec::new(), None, card(1).address), true);
+        let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
+        roster.reached(&card(3).address, &card(3));
+        assert!(!roster.has_news(), "it is no member itself");
+        let members = [1, 2].map(MemberId).to_vec();
+        let view = View { id: ViewId(4), members, nonvoters: Vec::new(), subgroups: Vec::new() };
+        roster.begin(&view, Time(0));
+        roster.reached(&card(2).address, &card(2));
+        assert!(!roster.has_news());
+        roster.reached(&card(3).address, &card(3));
+        let news = roster.take_news();
+        assert!(matches!(&news[..], [News::Reached(found)] if *found == card(3)), "{news:?}");
+        while roster.next_order().is_some() {}
+        roster.tell_view_at(&view, &card(3));
+        let order = roster.next_order();
+        assert!(
+            matches!(order, Some(Order::Far { address, letter: Letter::View { .. }, .. }) if address == card(3).address)
+        );
     }
 
     /// A process with the id of a founder that has died may have asked before this one heard of the founding.

@@ -6,6 +6,7 @@ use super::{ASK_EVERY, Asks, Claim, Founder, Founding, Letter, News, Refusal, Ro
 use crate::ids::{MemberId, Time, ViewId};
 use crate::view::View;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// The properties of a process that looks for its group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +81,12 @@ pub struct Seek {
     founder: Founder,
     asked: Option<Time>,
     heard: Vec<Here>,
+    /// When a member of a group that can't go on has said so last.
+    blocked: Option<Time>,
 }
+
+/// How long the word of a member of a group that can't go on counts more than that of processes that wait to found the group, which know less.
+const BLOCKED_COUNTS: Duration = ASK_EVERY.saturating_mul(5);
 
 impl Seek {
     /// One that founds the group on its host.
@@ -99,7 +105,8 @@ impl Seek {
     }
 
     fn new(way: Way, wants: Wants, room: u32) -> Seek {
-        Seek { way, wants, founder: Founder::new(wants.digest, wants.members, room), asked: None, heard: Vec::new() }
+        let founder = Founder::new(wants.digest, wants.members, room);
+        Seek { way, wants, founder, asked: None, heard: Vec::new(), blocked: None }
     }
 
     /// Whether it is time to [ask](Self::ask).
@@ -135,7 +142,7 @@ impl Seek {
                 News::Refused(why) => return Some(Found::Refused(why)),
                 News::Waits { members, blocked, present } => {
                     if !founds || blocked {
-                        self.heard.push(Here { members, blocked, present });
+                        self.note_here(Here { members, blocked, present }, now);
                     }
                 }
                 News::View { incarnation, view, .. } if view.rank_of(roster.me()).is_some() => {
@@ -182,8 +189,17 @@ impl Seek {
             }
         }
         let is_complete = present.len() as u32 >= self.wants.members;
-        self.heard.push(Here { members: self.wants.members, blocked: false, present });
+        self.note_here(Here { members: self.wants.members, blocked: false, present }, now);
         is_settled && is_complete
+    }
+
+    fn note_here(&mut self, here: Here, now: Time) {
+        if here.blocked {
+            self.blocked = Some(now);
+        } else if self.blocked.is_some_and(|at| now.since(at) < BLOCKED_COUNTS) {
+            return;
+        }
+        self.heard.push(here);
     }
 
     fn asked<W>(&mut self, asks: Asks, roster: &mut Roster<W>, now: Time) {
@@ -276,5 +292,22 @@ mod tests {
             assert_eq!(found(learns, view(6, &[1, 2, 3], &[3])), None, "learns: {learns}");
             assert!(matches!(found(learns, view(6, &[1, 2, 3], &[1])), Some(Found::View { .. })), "learns: {learns}");
         }
+    }
+
+    #[test]
+    fn the_word_of_a_member_of_a_group_that_is_blocked_counts_more_for_a_while() {
+        let me = Me { id: MemberId(1), pid: 7, birth: Default::default() };
+        let mut roster: Roster<()> = Roster::new(me, 1, None);
+        let mut seek = Seek::joiner(Wants { digest: 9, members: 2, learns: false });
+        let mut heard = |blocked, now| {
+            let waits = News::Waits { members: 2, blocked, present: vec![] };
+            assert_eq!(seek.step(vec![waits], &mut roster, now), None);
+            seek.take_heard().len()
+        };
+        let now = Time(0);
+        assert_eq!([heard(false, now), heard(true, now), heard(false, now)], [1, 1, 0]);
+        assert_eq!(heard(true, now + ASK_EVERY), 1);
+        assert_eq!(heard(false, now + BLOCKED_COUNTS), 0, "it has said so again");
+        assert_eq!(heard(false, now + ASK_EVERY + BLOCKED_COUNTS), 1);
     }
 }

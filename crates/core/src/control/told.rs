@@ -19,10 +19,23 @@ pub struct Told {
     pub newcomers: Vec<Process>,
     /// Who follows without being a member, and its process.
     pub observers: Vec<(MemberId, u32)>,
-    /// The processes of its members on the teller's host, by which the kernel tells when they have ended.
-    pub processes: Vec<(MemberId, u32, Birth)>,
+    /// The processes of its members that the teller knows, by which the kernels of their hosts tell when they have ended.
+    pub processes: Vec<HostProcess>,
     /// Of everybody whom the teller knows to be on another host than somebody else.
     pub cards: Vec<Card>,
+}
+
+/// A member's process as the kernel of its host knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostProcess {
+    /// The member.
+    pub id: MemberId,
+    /// The key of its host, as on a [`Card`]; 0 in a group of one host.
+    pub host: u128,
+    /// Its number there.
+    pub pid: u32,
+    /// When and where it began.
+    pub birth: Birth,
 }
 
 impl Told {
@@ -38,8 +51,8 @@ impl Told {
         words.push(self.observers.len() as u64);
         words.extend(self.observers.iter().flat_map(|(id, pid)| [id.0, u64::from(*pid)]));
         words.push(self.processes.len() as u64);
-        for (id, pid, birth) in &self.processes {
-            words.extend([id.0, u64::from(*pid), birth.namespace, birth.started]);
+        for HostProcess { id, host, pid, birth } in &self.processes {
+            words.extend([id.0, *host as u64, (host >> 64) as u64, u64::from(*pid), birth.namespace, birth.started]);
         }
         words.push(self.cards.len() as u64);
         for card in &self.cards {
@@ -69,8 +82,9 @@ impl Told {
         }
         let mut processes = vec![];
         for _ in 0..*from.split_off_first()? {
-            let [id, pid, namespace, started] = *from.split_off(..4)? else { return None };
-            processes.push((MemberId(id), u32::try_from(pid).ok()?, Birth { namespace, started }));
+            let [id, low, high, pid, namespace, started] = *from.split_off(..6)? else { return None };
+            let (host, birth) = (u128::from(low) | u128::from(high) << 64, Birth { namespace, started });
+            processes.push(HostProcess { id: MemberId(id), host, pid: u32::try_from(pid).ok()?, birth });
         }
         let mut cards = vec![];
         for _ in 0..*from.split_off_first()? {
@@ -143,7 +157,12 @@ mod tests {
             view: view([4, 7, 9].map(MemberId).to_vec()),
             newcomers: vec![Process { id: MemberId(9), nonce: 3 }],
             observers: vec![(MemberId(11), 4711), (MemberId(u64::MAX), u32::MAX)],
-            processes: vec![(MemberId(2), 4712, Birth { namespace: u64::MAX, started: 5 })],
+            processes: vec![HostProcess {
+                id: MemberId(2),
+                host: 3 << 64 | 7,
+                pid: 4712,
+                birth: Birth { namespace: u64::MAX, started: 5 },
+            }],
             cards: vec![
                 card(4, 1 << 100, "10.0.0.7:7411", ""),
                 card(7, 2, "[fd00::7]:1", "row-1"),
@@ -168,7 +187,7 @@ mod tests {
     fn bytes_are_those_of_this_version() {
         let bytes = told().encode();
         let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        assert_eq!((bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)), (472, 0xc313_1492_6b9d_28c1));
+        assert_eq!((bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)), (488, 0x5b86_8e51_d8ee_29dd));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::limits;
 use crate::planted::planted;
 use crate::proposal::{self, Join, Trims, Value, Wishes};
 use crate::table::Table;
+use crate::view::View;
 use alloc::vec::Vec;
 
 /// Why a leader chooses nothing yet.
@@ -51,13 +52,13 @@ impl<T: Table> Choice<'_, T> {
     }
 
     fn has_promised(&self, rank: Rank) -> bool {
-        self.promised(rank) == Some(self.ballot)
+        self.promised(rank) == Some(self.ballot) && self.poll.agreeing.has(rank)
     }
 
     /// INV-QUORUM: this choice, once enough rows count for it.
     fn with_quorum(mut self) -> Result<Self, Waits> {
         let (promisers, others): (Vec<Rank>, Vec<Rank>) =
-            self.member.voters.iter().partition(|rank| self.has_promised(**rank));
+            self.member.counted().partition(|rank| self.has_promised(*rank));
         let counts = |rank: &Rank| {
             let final_row = self.member.opinions.is_dead(*rank) && !planted!(DeadRowsUnread);
             final_row && (self.promised(*rank) <= Some(self.ballot) || planted!(DeadWithHigherPromiseCounts))
@@ -67,7 +68,8 @@ impl<T: Table> Choice<'_, T> {
             false => others.into_iter().filter(counts).collect(),
         };
         (self.promisers, self.dead) = (promisers, dead);
-        match self.member.is_quorum(self.promisers.len(), self.dead.len()) {
+        let is_unanimous = self.member.is_unanimous(&self.poll.agreeing);
+        match self.member.is_quorum(self.promisers.len(), self.dead.len()) && is_unanimous {
             true => Ok(self),
             false => Err(Waits::ForOthers),
         }
@@ -76,9 +78,25 @@ impl<T: Table> Choice<'_, T> {
     fn value(&self) -> Result<Vec<u64>, Waits> {
         self.wait_for_promises()?;
         match self.bound()? {
-            Some(words) => Ok(proposal::with_ballot(words, self.ballot.encode(0))),
+            Some(words) => self.again(words),
             None => self.make(),
         }
+    }
+
+    /// A value that binds, under this ballot. In a recovery one of the era before can only be a decision that members know which are given up. Its
+    /// trims stay, for what they may have delivered, and of its members those that are left.
+    fn again(&self, words: Vec<u64>) -> Result<Vec<u64>, Waits> {
+        let (member, view, ballot) = (self.member, self.poll.view, self.ballot.encode(0));
+        let value = proposal::decode(&words, view).filter(|value| value.next.id.era() == view.id.era());
+        let Some(Value { next: old, trims, .. }) = value.filter(|_| member.is_recovery()) else {
+            return Ok(proposal::with_ballot(words, ballot));
+        };
+        let stays = |rank: Rank| !member.is_given_up(rank) && old.rank_of(view.members[rank.index()]).is_some();
+        if !member.counted().any(stays) {
+            return self.make();
+        }
+        let next = View { id: view.id.recovered(member.tag(view)), ..view.next(stays, &[], &[]) };
+        Ok(proposal::encode(ballot, &Value { next, joined: Vec::new(), trims }))
     }
 
     /// Waits for members that this choice would leave out, and that may promise yet. A member that is to be evicted may hang.
@@ -117,7 +135,9 @@ impl<T: Table> Choice<'_, T> {
         let unread = self.member.voters.iter().filter(is_unread).count();
         let silent = |rank: &&Rank| !shows(rank) && self.promised(**rank) <= Some(*highest);
         let silent = self.dead.iter().filter(silent).count();
-        let binds = self.member.is_quorum(with + unread, silent) && !planted!(NeverAdopts);
+        // In a recovery the members that are given up may have decided it, too.
+        let is_open = self.member.is_recovery() && !planted!(RecoveryNotAdopted);
+        let binds = (self.member.is_quorum(with + unread, silent) || is_open) && !planted!(NeverAdopts);
         Ok(binds.then(|| value.clone()))
     }
 
@@ -268,6 +288,9 @@ impl<T: Table> Choice<'_, T> {
         let (mut joining, mut changing) = (joins.len(), changes.len());
         loop {
             let mut next = view.next(|rank| staying.contains(&rank), &ids[..joining], &changes[..changing]);
+            if self.member.is_recovery() {
+                next.id = view.id.recovered(self.member.tag(view));
+            }
             // All who stay have begun this view, so they vote. If none stays, the joiners have to.
             if !staying.is_empty() {
                 next.set_nonvoters(|id| joins[..joining].iter().any(|join| join.process.id == id && !join.votes));

@@ -3,7 +3,8 @@
 //!
 //! [`Membership`] is one member's side of it. [`Membership::watch`] runs while the view works and says when it has to end;
 //! [`Membership::agree`] runs from the wedge to the decision. [`opinions`] holds whom the member suspects, [`ballot`] how the rows
-//! count proposals, [`choice`] what a leader proposes.
+//! count proposals, [`choice`] what a leader proposes, [`recovery`] how the
+//! remaining members of a view continue without a quorum, on an operator's order.
 //!
 //! Invariants kept here: INV-PROMISE (a voter accepts no ballot below its effective promise), INV-QUORUM (a decision and each
 //! later choice meet in a row that the later leader reads), INV-BIND (a leader takes the newest value that may be decided),
@@ -12,9 +13,11 @@ mod ballot;
 mod choice;
 mod opinions;
 mod ranks;
+mod recovery;
 mod telling;
 
 pub use ballot::Ballot;
+pub use recovery::Unrecoverable;
 
 use crate::cursor::places;
 use crate::fault::Fault;
@@ -30,6 +33,7 @@ use ballot::Acceptor;
 use core::ops::Range;
 use opinions::Opinions;
 use ranks::Ranks;
+use recovery::Told;
 use telling::{Counts, Reason, Teller};
 
 /// A ballot that is so many rounds above what a member knows was not reached by taking turns.
@@ -71,6 +75,10 @@ pub(crate) struct Membership {
     opinions: Opinions,
     /// Members that have written what no correct member writes: their rows say nothing to the agreement.
     garbled: Ranks,
+    /// Members that an operator has given up: their rows say nothing to the agreement, and it needs all other voters.
+    given_up: Ranks,
+    /// Whether my row shows fewer of them.
+    untold: bool,
     blamed: Vec<Rank>,
     /// Something is to be done about the membership: the view has to end.
     closing: bool,
@@ -114,6 +122,8 @@ struct Poll<'a> {
     now: Time,
     view: &'a View,
     layout: &'a Layout,
+    /// The members that have given up all that this member has: all, unless this is a recovery.
+    agreeing: Ranks,
     /// By rank: the others' rows as acceptors, each read once. This member's own moves on during the poll: [`Membership::acceptor`].
     acceptors: Vec<Acceptor>,
 }
@@ -137,6 +147,8 @@ impl Membership {
             voters: view.ranks().filter(|rank| view.is_voter(*rank)).collect(),
             opinions: Opinions::new(view, me, teller.clone()),
             garbled: Ranks::none(view.members.len()),
+            given_up: Ranks::none(view.members.len()),
+            untold: false,
             blamed: Vec::new(),
             closing: false,
             wedged: false,
@@ -271,6 +283,7 @@ impl Membership {
     }
 
     pub(crate) fn wish(&mut self, view: &View, change: Change) -> bool {
+        let change = change.bare();
         // One that fits no proposal would be wished for without end.
         let alone = Wishes { changes: alloc::vec![change.clone()], ..Wishes::default() };
         let has_room = self.wishes.changes.len() < limits::CHANGES_MAX;
@@ -341,7 +354,13 @@ impl Membership {
 
     /// Whether the voters that I hear are a quorum, those that are to be evicted included.
     fn hears_quorum(&self) -> bool {
-        self.is_quorum(self.trusted_voters().count(), self.dead_voters().count())
+        let needs = |rank: &Rank| self.is_recovery() && !self.given_up.has(*rank) && !self.is_passed_over(*rank);
+        let hears_others = self
+            .peers
+            .iter()
+            .filter(|rank| needs(rank))
+            .all(|rank| self.voters.contains(rank) || !self.suspects(*rank));
+        self.is_quorum(self.trusted_voters().count(), self.dead_voters().count()) && hears_others
     }
 
     fn is_voter(&self) -> bool {
@@ -446,15 +465,18 @@ impl Membership {
         self.heed_clock(now);
         let mut changed = self.opinions.see_final_words(table);
         changed |= self.opinions.see_estranged(table);
+        changed |= self.see_given_up(view, table);
         changed |= self.opinions.publish(table);
         if changed {
             // What made ballots fail may be over.
             self.turns.outbid = 0;
         }
-        if self.learn(view, layout, table) {
+        // Before the rows: what a member accepts by then it has accepted as one that gives up the same members.
+        let agreeing = self.agreeing(table);
+        if self.learn(view, layout, &agreeing, table) {
             return (true, None);
         }
-        let poll = Poll { now, view, layout, acceptors: self.read_acceptors(table) };
+        let poll = Poll { now, view, layout, agreeing, acceptors: self.read_acceptors(table) };
         changed |= self.accept(&poll, table);
         changed |= self.promise(&poll, table);
         let (led, wake_at) = self.lead(&poll, table);
@@ -473,7 +495,7 @@ impl Membership {
                 let is_missed = |rank: &Rank| self.opinions.suspects(*rank) && !self.opinions.is_dead(*rank);
                 let missed: Vec<Rank> = self.voters.iter().copied().filter(is_missed).collect();
                 let (heard, dead) = (self.trusted_voters().count(), self.dead_voters().count());
-                let counts = Counts { voters: self.voters.len(), heard, dead };
+                let counts = Counts { voters: self.counted().count(), heard, dead };
                 self.teller.blocked(now, &missed, counts, self.wedged_at);
             }
             (false, true) => self.teller.unblocked(now),
@@ -491,15 +513,24 @@ impl Membership {
     }
 
     /// INV-QUORUM: more voters than those that may know of something else. The dead whose rows are final know of nothing that
-    /// these rows don't say.
+    /// these rows don't say. In a recovery: all that are not given up.
     fn is_quorum(&self, with: usize, dead: usize) -> bool {
-        let voters = self.voters.len();
-        2 * with + dead > voters || planted!(NoQuorum)
+        let voters = self.counted().count();
+        let is_enough = match self.is_recovery() && !planted!(GivenUpQuorum) {
+            true => with + dead >= voters,
+            false => 2 * with + dead > voters,
+        };
+        is_enough || planted!(NoQuorum)
+    }
+
+    /// The voters that are not given up.
+    fn counted(&self) -> impl Iterator<Item = Rank> {
+        self.voters.iter().copied().filter(|rank| !self.given_up.has(*rank))
     }
 
     /// The voters that are proven dead, with final rows.
     fn dead_voters(&self) -> impl Iterator<Item = Rank> {
-        self.voters.iter().copied().filter(|rank| self.opinions.is_dead(*rank))
+        self.counted().filter(|rank| self.opinions.is_dead(*rank))
     }
 
     /// The others' rows as acceptors, by rank.
@@ -520,26 +551,38 @@ impl Membership {
     fn acceptor(&self, rank: Rank, poll: &Poll<'_>) -> Acceptor {
         match rank {
             _ if rank == self.me => Acceptor { promised: self.promised, accepted: self.accepted },
-            _ if self.garbled.has(rank) => Acceptor::default(),
+            _ if self.says_nothing(rank) => Acceptor::default(),
             _ => poll.acceptors[rank.index()],
         }
     }
 
     /// Looks whether a row, or a message, names the decision. A decision is one whoever tells it.
-    fn learn<T: Table>(&mut self, view: &View, layout: &Layout, table: &mut T) -> bool {
+    fn learn<T: Table>(&mut self, view: &View, layout: &Layout, agreeing: &Ranks, table: &mut T) -> bool {
         if let Some(words) = self.told.take()
             && let Some(ballot) = proposal::ballot_of(&words).and_then(|word| Ballot::decode(word, self.everyone.len()))
-            && self.decide(ballot.0, words, view, layout, table)
+            && let Some(value) = proposal::decode(&words, view)
         {
-            return true;
+            match self.weigh_told(&value, view) {
+                Told::Decided if self.decide(ballot.0, words, view, layout, table) => return true,
+                Told::LeftOut => {
+                    self.evicted = true;
+                    self.teller.evicted(value.next.id);
+                    return true;
+                }
+                Told::Decided | Told::Nothing => {}
+            }
         }
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
-            if self.garbled.has(peer) || table.load(peer, membership::DECIDED) == 0 {
+            if self.says_nothing(peer) || table.load(peer, membership::DECIDED) == 0 {
                 continue;
             }
             // If it is not whole it only has to arrive.
             let Some((ballot, words)) = read_value(peer, membership::DECIDED, layout, table) else { continue };
+            let value = proposal::decode(&words, view);
+            if value.as_ref().is_some_and(|value| !self.may_say(peer, value, view, agreeing)) {
+                continue;
+            }
             if self.decide(ballot, words, view, layout, table) {
                 return true;
             }
@@ -684,24 +727,28 @@ impl Membership {
     /// Whether some ballot was accepted by a quorum: decides it then. Any member may count.
     fn count<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
         let of = |rank: &Rank| self.acceptor(*rank, poll);
-        let mut ballots: Vec<Ballot> = self.voters.iter().filter_map(|rank| of(rank).accepted).collect();
+        let mut ballots: Vec<Ballot> = self.counted().filter_map(|rank| of(&rank).accepted).collect();
         ballots.sort_unstable();
         ballots.dedup();
         for ballot in ballots.into_iter().rev() {
-            let shows = |rank: &Rank| of(rank).accepted == Some(ballot);
-            let with = self.voters.iter().filter(|rank| shows(rank)).count();
+            let shows = |rank: &Rank| of(rank).accepted == Some(ballot) && poll.agreeing.has(*rank);
+            let with = self.counted().filter(shows).count();
             let is_silent = |rank: &Rank| {
                 !shows(rank) && (of(rank).promised <= Some(ballot) || planted!(DeadWithHigherPromiseCounts))
             };
             let dead = self.dead_voters().filter(|rank| is_silent(rank) || planted!(DeadCountedTwice)).count();
-            let is_decided = self.is_quorum(with, dead) || (planted!(DecidesAlone) && shows(&self.me));
+            let is_decided = (self.is_quorum(with, dead) && self.is_unanimous(&poll.agreeing))
+                || (planted!(DecidesAlone) && shows(&self.me));
             if !is_decided {
                 continue;
             }
-            let holders: Vec<Rank> = self.voters.iter().copied().filter(|rank| shows(rank)).collect();
+            let holders: Vec<Rank> = self.counted().filter(shows).collect();
             for rank in holders {
                 match read_value(rank, membership::ACCEPTED, poll.layout, table) {
                     Some((found, words)) if found == ballot => {
+                        if !self.may_be_counted(&words, poll.view) {
+                            break;
+                        }
                         return self.decide(ballot, words, poll.view, poll.layout, table);
                     }
                     _ => {}

@@ -190,6 +190,9 @@ impl Opinions {
     /// Notes a request to leave `rank` out of the next view, although it may be alive and well. Whether that is new.
     pub(crate) fn evict(&mut self, rank: Rank) -> bool {
         let new = rank != self.me && self.evicting.add(rank);
+        if planted!(EvictionIsProof) {
+            self.bar(rank);
+        }
         self.unpublished |= new;
         new
     }
@@ -291,6 +294,10 @@ impl Opinions {
         if passed_ns < wait_ns && now >= looked && self.heartbeat > 0 {
             return (false, Some(Time(looked.0 + wait_ns)));
         }
+        if now < looked {
+            // Nothing is told ahead of this time any more.
+            self.pulses.iter_mut().for_each(|pulse| pulse.deaf_until = pulse.deaf_until.min(now));
+        }
         self.looked = Some(now);
         let heartbeat = self.next_heartbeat();
         table.store(membership::HEARTBEAT, heartbeat);
@@ -320,7 +327,9 @@ impl Opinions {
             }
             pulse.silent_ns = pulse.silent_ns.saturating_add(silent_ns);
             let beginning = if pulse.heartbeat == 0 { BEGINNING } else { 1 };
-            let limit_ns = suspect_after_ns.saturating_mul(beginning << pulse.doubts);
+            let is_hasty = planted!(NoTimeToBegin) && pulse.heartbeat == 0;
+            let limit_ns =
+                if is_hasty { 3 * step_ns } else { suspect_after_ns.saturating_mul(beginning << pulse.doubts) };
             overdue |= pulse.silent_ns > 3 * step_ns;
             if pulse.silent_ns >= limit_ns && table.load(peer, membership::LEFT) == 0 {
                 let Pulse { heartbeat, silent_ns, doubts, .. } = *pulse;

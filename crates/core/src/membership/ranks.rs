@@ -33,6 +33,29 @@ impl Ranks {
         was
     }
 
+    /// The set that begins at `at` in the row of `rank`, in a view of so many members. Bits of no member are passed over.
+    pub(crate) fn read<R: Rows>(members: usize, rank: Rank, at: u64, rows: &R) -> Ranks {
+        let mut ranks = Ranks::none(members);
+        for (word, at) in ranks.words.iter_mut().zip((at..).step_by(8)) {
+            *word = rows.load(rank, at);
+        }
+        if let Some(last) = ranks.words.last_mut()
+            && !members.is_multiple_of(64)
+        {
+            *last &= (1 << (members % 64)) - 1;
+        }
+        ranks
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// Whether all of `other` are in the set.
+    pub(crate) fn contains(&self, other: &Ranks) -> bool {
+        self.words.iter().zip(&other.words).all(|(mine, other)| other & !mine == 0)
+    }
+
     /// The words of the set.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> + '_ {
         self.words.iter().copied()

@@ -128,6 +128,12 @@ impl Teller {
         info!(target: TARGET, me, view, member, cause = "an order", "member is to be evicted");
     }
 
+    #[cold]
+    pub(super) fn gives_up(&self, lost: impl Iterator<Item = Rank>) {
+        let lost: Vec<Rank> = lost.collect();
+        warn!(target: TARGET, me = self.me.0, view = self.view.0, lost = %Ids(self, &lost), cause = "an order", "members are given up");
+    }
+
     /// `rank` breaks the protocol.
     #[cold]
     pub(crate) fn faulty(&self, fault: &Fault) {

@@ -61,6 +61,16 @@ impl Group {
         while self.members[me].engine.decision().is_none() && !self.poll_with(me, None, Inputs::default()).is_empty() {}
     }
 
+    /// An operator gives `lost` up at `me`, which then polls until it does nothing more.
+    fn give_up(&mut self, me: usize, lost: &[u32]) {
+        let lost: Vec<Rank> = lost.iter().copied().map(Rank).collect();
+        let running = &self.members[me];
+        let word = running.give_up(Memory::Posted, &self.own[me], &self.seen[me], &lost);
+        let engine = word.expect("nothing speaks against it").engine.fork();
+        self.members[me] = Running { engine, ..*running };
+        self.run(me, Inputs::default());
+    }
+
     /// So many of the writes of `owner` land at `reader`.
     fn land_some(&mut self, owner: usize, reader: usize, count: usize) {
         let mut row = (*self.seen[reader][owner]).clone();
@@ -153,6 +163,90 @@ pub(crate) fn a_value_that_was_being_replaced_at_the_death_of_its_holder_binds()
     group.lead(3, &[2, 4], late());
     group.propose(3, &[2, 4]);
     assert_eq!(group.next(3), group.next(0), "two decisions");
+}
+
+/// The members 0 and 1 of six give up 3, 4 and 5. The member 2 hears them again before it is told so, and decides with them.
+#[test]
+pub(crate) fn a_recovery_needs_all_that_are_not_given_up() {
+    let mut group = Group::new(6);
+    for member in 0..3 {
+        group.run(member, suspecting(&[3, 4, 5]));
+        group.land(member, &[0, 1, 2]);
+    }
+    group.give_up(0, &[3, 4, 5]);
+    group.run(0, suspecting(&[2]));
+    group.land(0, &[1]);
+    group.run(1, Inputs::default());
+    group.land(1, &[0]);
+    group.propose(0, &[1]);
+    let hears_again = Inputs { trusted: vec![Rank(3), Rank(4), Rank(5)], ..suspecting(&[0, 1]) };
+    group.lead(2, &[3, 4, 5], hears_again);
+    group.run(2, Inputs::default());
+    group.run(2, late());
+    group.propose(2, &[3, 4, 5]);
+    assert_eq!(group.next(2), Some(vec![2, 3, 4, 5]));
+    assert_eq!(group.next(0), None, "two decisions");
+}
+
+/// The members 0, 1 and 4 of five have decided, and 4 alone knows. When 1, 2 and 3 have died, of which the last two have promised more,
+/// 0 gives 4 up. The rows that it reads are too few for that decision, but 4 may have made it.
+#[test]
+pub(crate) fn a_recovery_adopts_what_may_be_decided() {
+    let mut group = Group::new(5);
+    group.lead(0, &[1, 4], suspecting(&[2, 3]));
+    group.run(0, Inputs::default());
+    group.land(0, &[1, 4]);
+    group.run(1, Inputs::default());
+    group.land(1, &[0, 4]);
+    group.run(4, Inputs::default());
+    assert_eq!(group.next(4), Some(vec![0, 1, 4]));
+    group.run(2, suspecting(&[0, 1]));
+    group.land(2, &[0, 3]);
+    group.run(3, Inputs::default());
+    group.land(3, &[0]);
+    group.run(0, Inputs { died: vec![Rank(1), Rank(2), Rank(3)], ..suspecting(&[4]) });
+    assert_eq!(group.next(0), None);
+    group.give_up(0, &[4]);
+    group.run(0, late());
+    assert_eq!((group.next(4), group.next(0)), (Some(vec![0, 1, 4]), Some(vec![0, 1])), "two decisions");
+}
+
+/// The members 0 to 3 of seven have decided a view with 4, which does not know, and the other three have given them up. A letter tells 6 of that view. It
+/// ends, and its row says nothing to 4, with which 5 has decided.
+#[test]
+fn a_decision_of_members_that_were_given_up_ends_one_that_is_told_and_no_other() {
+    let mut group = Group::new(7);
+    group.lead(0, &[1, 2, 3, 4], suspecting(&[5, 6]));
+    group.propose(0, &[1, 2, 3]);
+    assert_eq!(group.next(0), Some(vec![0, 1, 2, 3, 4]));
+    let decided = group.members[0].engine.decided().expect("it is decided").to_vec();
+    for member in 4..7 {
+        group.run(member, suspecting(&[0, 1, 2, 3]));
+        group.land(member, &[4, 5, 6].map(|other| if other == member { 0 } else { other }));
+    }
+    group.give_up(4, &[0, 1, 2, 3]);
+    group.land(4, &[5, 6]);
+    for follower in [5, 6] {
+        group.run(follower, Inputs::default());
+        group.land(follower, &[4, 11 - follower]);
+    }
+    group.run(4, late());
+    group.land(4, &[5, 6]);
+    group.run(6, Inputs::default());
+    group.land(6, &[5]);
+    group.run(5, Inputs::default());
+    assert_eq!((group.next(5), group.next(4)), (Some(vec![4, 5, 6]), None));
+    let mut engine = group.members[6].engine.fork();
+    engine.learn(decided);
+    group.members[6].engine = engine;
+    group.run(6, Inputs::default());
+    assert_eq!((group.members[6].engine.state(), group.next(6)), (&State::Evicted, None));
+    group.land(6, &[4]);
+    group.run(4, Inputs::default());
+    assert_eq!(group.next(4), None, "two decisions");
+    group.land(5, &[4]);
+    group.run(4, Inputs::default());
+    assert_eq!(group.next(4), group.next(5));
 }
 
 /// The leader 1 of five waits no longer for values that are not whole. It reads the row of 2 while 2 accepts another value: that is no

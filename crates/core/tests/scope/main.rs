@@ -31,6 +31,8 @@ fn calm(memory: Memory) -> Scope {
         revocable: false,
         waits: 0,
         leaves: false,
+        recoveries: 0,
+        lost: 0,
         memory,
         landings: false,
     }
@@ -56,6 +58,7 @@ fn holds(scope: &Scope) {
     if let Some(wrong) = report.wrong {
         panic!("{scope}: {wrong}");
     }
+    assert!(scope.recoveries == 0 || report.recovered > 0, "{scope}: no recovery is ever decided");
 }
 
 #[test]
@@ -212,4 +215,66 @@ fn long_one_of_four_crashes() {
 #[ignore = "takes long: cargo xtask scope --long"]
 fn long_one_of_four_crashes_and_one_is_suspected() {
     holds(&Scope { members: 4, crashes: 1, suspicions: 1, revocable: true, waits: 1, ..silent(Memory::Shared) });
+}
+
+/// As an operator says once, those of the highest ranks are lost.
+fn recovers(lost: usize, scope: Scope) -> Scope {
+    Scope { recoveries: 1, lost, ..scope }
+}
+
+#[test]
+fn one_of_three_recovers() {
+    let dead = Scope { crashes: 2, proofs: Proofs::Missing, ..silent(Memory::Posted) };
+    holds(&recovers(2, dead.clone()));
+    holds(&recovers(1, Scope { proofs: Proofs::MissingForLost, ..dead }));
+    holds(&recovers(2, Scope { suspicions: 2, ..silent(Memory::Shared) }));
+}
+
+#[test]
+#[ignore = "wants a release build: cargo xtask scope"]
+fn two_of_four_recover() {
+    holds(&recovers(2, Scope { members: 4, crashes: 2, proofs: Proofs::Missing, ..silent(Memory::Shared) }));
+}
+
+#[test]
+#[ignore = "wants a release build: cargo xtask scope"]
+fn some_of_four_recover_from_others_that_live() {
+    let four = Scope { members: 4, ..silent(Memory::Shared) };
+    holds(&recovers(2, Scope { suspicions: 2, revocable: true, ..four.clone() }));
+    holds(&recovers(2, Scope { suspicions: 2, leaves: true, ..four.clone() }));
+    holds(&recovers(3, Scope { suspicions: 1, ..four }));
+}
+
+#[test]
+#[ignore = "wants a release build: cargo xtask scope"]
+fn one_of_three_recovers_from_two_that_live() {
+    holds(&recovers(2, Scope { suspicions: 2, ..silent(Memory::Posted) }));
+    holds(&recovers(2, Scope { suspicions: 1, leaves: true, ..silent(Memory::Posted) }));
+}
+
+#[test]
+#[ignore = "takes long: cargo xtask scope --long"]
+fn long_one_of_three_recovers() {
+    let dead = Scope { crashes: 2, proofs: Proofs::Missing, early: true, ..calm(Memory::Posted) };
+    holds(&recovers(2, dead));
+    holds(&recovers(2, Scope { suspicions: 2, revocable: true, waits: 1, ..silent(Memory::Shared) }));
+}
+
+#[test]
+#[ignore = "takes long: cargo xtask scope --long"]
+fn long_one_of_three_recovers_while_one_leaves() {
+    holds(&recovers(2, Scope { suspicions: 2, leaves: true, ..silent(Memory::Posted) }));
+}
+
+#[test]
+#[ignore = "takes long: cargo xtask scope --long"]
+fn long_two_of_four_recover() {
+    holds(&recovers(2, Scope { members: 4, crashes: 2, proofs: Proofs::Missing, ..silent(Memory::Posted) }));
+}
+
+#[test]
+#[ignore = "takes long: cargo xtask scope --long"]
+fn long_two_of_four_recover_from_two_that_live() {
+    let four = Scope { members: 4, ..silent(Memory::Shared) };
+    holds(&recovers(2, Scope { suspicions: 2, revocable: true, waits: 1, ..four }));
 }

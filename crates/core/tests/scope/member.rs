@@ -62,6 +62,8 @@ pub(crate) struct Inputs {
     /// Members of which a suspicion is taken back.
     pub(crate) trusted: Vec<Rank>,
     pub(crate) leaves: bool,
+    /// Members that an operator gives up. This is no poll: the next one writes it down.
+    pub(crate) given_up: Vec<Rank>,
     /// Whether the time has come at which it wanted to be polled.
     pub(crate) late: bool,
 }
@@ -221,6 +223,15 @@ impl Running {
         }
         let own = view.own;
         Polled { engine, row: own, events: events.take(), now, wake_at }
+    }
+
+    /// What comes of the member if an operator gives `lost` up when it has `others`, by rank, in view; `None` if it refuses.
+    pub(crate) fn give_up(&self, memory: Memory, own: &Row, others: &[Rc<Row>], lost: &[Rank]) -> Option<Polled> {
+        let mut engine = self.engine.fork();
+        let (me, loaded, events) = (engine.me(), Cell::new(0), Rc::default());
+        let view = View { me, memory, others, own: own.clone(), landing: None, loaded, events };
+        engine.recover(lost, &view).ok()?;
+        Some(Polled { engine, row: view.own, events: Vec::new(), now: self.now, wake_at: self.wake_at })
     }
 
     /// What the member's application sends again, if it has ended.

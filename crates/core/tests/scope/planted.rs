@@ -2,7 +2,7 @@
 use crate::member::Memory;
 use crate::search::Search;
 use crate::world::{Proofs, Scope};
-use crate::{calm, directed, silent};
+use crate::{calm, directed, recovers, silent};
 use spindle_core::planted::{Bug, activate};
 use std::panic;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,6 +32,11 @@ fn scopes() -> Vec<Scope> {
     ]
 }
 
+/// The same for recoveries.
+fn recoveries() -> Vec<Scope> {
+    vec![recovers(2, Scope { members: 4, suspicions: 2, revocable: true, ..silent(Memory::Shared) })]
+}
+
 /// The search of one scope for one bug gives up after so many states.
 const STATES_MAX: usize = 3_000_000;
 
@@ -56,14 +61,18 @@ const BUGS: &[Bug] = &[
     Bug::ResendForgotten,
 ];
 
+/// The bugs that are about recoveries.
+const RECOVERY_BUGS: &[Bug] = &[Bug::OneGivesUp, Bug::GivenUpHeard];
+
 #[test]
 #[ignore = "wants a process of its own: cargo xtask planted"]
 fn planted_bugs_are_found() {
     let _alone = alone();
     let mut missed = Vec::new();
-    for &bug in BUGS {
+    let of_recoveries = RECOVERY_BUGS.iter().map(|bug| (bug, recoveries()));
+    for (&bug, scopes) in BUGS.iter().map(|bug| (bug, scopes())).chain(of_recoveries) {
         activate(Some(bug));
-        match scopes().into_iter().find_map(|scope| Some((hunt(&scope)?, scope))) {
+        match scopes.into_iter().find_map(|scope| Some((hunt(&scope)?, scope))) {
             Some((found, scope)) => println!("{bug:?}: {found}\n    {scope}"),
             None => missed.push(bug),
         }
@@ -73,9 +82,11 @@ fn planted_bugs_are_found() {
 }
 
 /// Bugs that take longer schedules.
-const DIRECTED: [(Bug, fn()); 2] = [
+const DIRECTED: [(Bug, fn()); 4] = [
     (Bug::AcceptedReadFirst, directed::an_acceptance_that_lands_while_its_row_is_read_binds),
     (Bug::OneSlot, directed::a_value_that_was_being_replaced_at_the_death_of_its_holder_binds),
+    (Bug::GivenUpQuorum, directed::a_recovery_needs_all_that_are_not_given_up),
+    (Bug::RecoveryNotAdopted, directed::a_recovery_adopts_what_may_be_decided),
 ];
 
 #[test]

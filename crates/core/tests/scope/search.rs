@@ -1,7 +1,7 @@
 //! Breadth first through all states of the group, so that what is found wrong comes with a shortest way to it.
 use crate::intern::{Id, Mix};
 use crate::member::{Event, Message};
-use crate::world::{CUT, Choice, MEMBERS, Midway, Scope, Standing, World};
+use crate::world::{CUT, Chances, Choice, MEMBERS, Midway, Scope, Standing, World};
 use spindle_core::Rank;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -10,8 +10,9 @@ use std::hash::Hasher;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Actors, links by writer and reader, suspicions used, waits used.
-const WORDS: usize = MEMBERS + MEMBERS * MEMBERS + 2;
+/// Actors, links by writer and reader, suspicions used, waits used, operators' words used.
+const WORDS: usize = MEMBERS + MEMBERS * MEMBERS + 3;
+const RECOVERIES: usize = WORDS - 3;
 const SUSPICIONS: usize = WORDS - 2;
 const WAITS: usize = WORDS - 1;
 
@@ -32,6 +33,10 @@ pub(crate) struct Report {
     pub(crate) blocked: u64,
     /// Of these, those in which nobody goes on.
     pub(crate) nobody: u64,
+    /// States in which a recovery is decided.
+    pub(crate) recovered: u64,
+    /// Of these, those in which members that were given up have decided otherwise.
+    pub(crate) split: u64,
     /// Decisions, by content.
     pub(crate) decisions: usize,
     pub(crate) seconds: f64,
@@ -60,6 +65,8 @@ pub(crate) struct Search {
     ends: u64,
     blocked: u64,
     nobody: u64,
+    recovered: u64,
+    split: u64,
     first: State,
 }
 
@@ -102,6 +109,8 @@ impl Search {
             ends: 0,
             blocked: 0,
             nobody: 0,
+            recovered: 0,
+            split: 0,
             first,
         }
     }
@@ -133,6 +142,7 @@ impl Search {
                     }
                     let to = self.ways.len() as u32;
                     self.ways.push((number, nth));
+                    self.note_recovery(&step.to);
                     if let Some(fault) = self.check(&step.to) {
                         wrong = Some((fault, to));
                         break 'search;
@@ -156,6 +166,8 @@ impl Search {
             ends: self.ends,
             blocked: self.blocked,
             nobody: self.nobody,
+            recovered: self.recovered,
+            split: self.split,
             decisions: self.world.decided(),
             seconds: started.elapsed().as_secs_f64(),
             detail: self.world.describe(),
@@ -172,15 +184,19 @@ impl Search {
         let is_dead = |member: &usize| self.standing(state, *member) == Standing::Dead;
         let dead = (0..self.members).filter(is_dead).fold(0, |dead, member| dead | 1 << member);
         let crashes = self.world.scope.crashes - u32::count_ones(dead);
-        let may_suspect = state.0[SUSPICIONS] < u32::from(self.world.scope.suspicions);
-        let may_wait = state.0[WAITS] < u32::from(self.world.scope.waits);
+        let scope = &self.world.scope;
+        let may = Chances {
+            suspect: state.0[SUSPICIONS] < u32::from(scope.suspicions),
+            wait: state.0[WAITS] < u32::from(scope.waits),
+            recover: state.0[RECOVERIES] < u32::from(scope.recoveries),
+        };
         for member in 0..self.members {
             if self.standing(state, member) != Standing::Running {
                 continue;
             }
             let links: [Id; MEMBERS] = std::array::from_fn(|from| state.link(from, member));
             let links = &links[..self.members];
-            let choices = self.world.choices(member, state.0[member], links, dead, may_suspect, may_wait);
+            let choices = self.world.choices(member, state.0[member], links, dead, may);
             for nth in 0..choices.len() {
                 self.polls(state, member, &choices, nth, crashes > 0, steps);
             }
@@ -194,7 +210,7 @@ impl Search {
                     let actor = self.world.dead(rank, state.0[rank]);
                     state = self.go(&state, rank, actor, 0, &[CUT; MEMBERS]);
                 }
-                let choices = self.world.choices(member, state.0[member], links, dead | dying, false, false);
+                let choices = self.world.choices(member, state.0[member], links, dead | dying, Chances::default());
                 for nth in (0..choices.len()).filter(|nth| choices[*nth].news & dying == dying) {
                     let before = steps.len();
                     self.polls(&state, member, &choices, nth, crashes > dying.count_ones(), steps);
@@ -216,7 +232,8 @@ impl Search {
     ) {
         let choice = &choices[nth];
         let is_false = !choice.inputs.suspected.is_empty();
-        let is_chance = is_false || choice.inputs.leaves || !choice.inputs.trusted.is_empty();
+        let gives_up = !choice.inputs.given_up.is_empty();
+        let is_chance = is_false || gives_up || choice.inputs.leaves || !choice.inputs.trusted.is_empty();
         let is_late = choice.inputs.late;
         let deaths = if may_crash { &choice.deaths[..] } else { &[] };
         for behind in 0..=deaths.len() {
@@ -226,6 +243,7 @@ impl Search {
             };
             to.0[SUSPICIONS] += u32::from(is_false);
             to.0[WAITS] += u32::from(is_late);
+            to.0[RECOVERIES] += u32::from(gives_up);
             let choice = (Rc::clone(choices), nth);
             let dies_behind = (behind > 0).then_some(behind);
             steps.push(Step { member, choice, dies_behind, chance: is_chance || behind > 0, to });
@@ -255,17 +273,14 @@ impl Search {
             .map(|actor| self.world.actor_of(*actor))
             .map(|actor| (actor.standing, actor.delivered, actor.decision))
             .collect();
-        let mut decisions = faces.iter().filter_map(|(_, _, decision)| *decision);
-        if let Some(one) = decisions.next()
-            && let Some(other) = decisions.find(|other| *other != one)
-        {
+        if let Err([one, other]) = self.check_decisions(&actors[..self.members]) {
             let [one, other] = [one, other].map(|id| self.world.decision(id));
             return Some(format!("two decisions: {one:?} and {other:?}"));
         }
         let dead =
             (0..).zip(&faces).filter(|(_, face)| face.0 == Standing::Dead).fold(0, |dead, (rank, _)| dead | 1 << rank);
-        let decided = faces.iter().find_map(|(_, _, decision)| *decision);
-        if let Some(decision) = decided.filter(|decision| !self.world.may_decide(*decision, dead)) {
+        let mut decided = faces.iter().filter_map(|(_, _, decision)| *decision);
+        if let Some(decision) = decided.find(|decision| !self.world.may_decide(*decision, dead)) {
             return Some(format!("too few consent to {:?}", self.world.decision(decision)));
         }
         if self.world.scope.suspicions == 0 {
@@ -279,9 +294,11 @@ impl Search {
             }
         }
         let lists: Vec<&[Message]> = faces.iter().map(|(_, list, _)| &self.world.lists.get(*list)[..]).collect();
-        for ((standing, ..), list) in faces.iter().zip(&lists) {
-            for other in &lists {
+        for ((standing, _, decision), list) in faces.iter().zip(&lists) {
+            for ((.., others), other) in faces.iter().zip(&lists) {
                 let agree = match standing {
+                    // What members of both sides deliver when they end the view has nothing to do with each other.
+                    _ if self.world.differ(*decision, *others) => true,
                     // Nothing comes to its list any more.
                     Standing::Ended => list.starts_with(other),
                     _ => list.starts_with(other) || other.starts_with(list),
@@ -292,6 +309,55 @@ impl Search {
             }
         }
         None
+    }
+
+    /// There is one decision; but who was given up may have made another, if
+    ///
+    /// - the decision of the rest is a recovery, which begins an era, so it is newer, and
+    /// - of the rest nobody has accepted the other one before it was decided: so the rest could not know of it, whether those who
+    ///   decided it have died, or live and are not heard; or the recovery has adopted its trims, and its members that are left.
+    ///
+    /// Otherwise two that are not the same.
+    fn check_decisions(&self, actors: &[Id]) -> Result<(), [Id; 2]> {
+        let scope = &self.world.scope;
+        let is_lost = |rank: usize| scope.recoveries > 0 && scope.is_lost(rank);
+        let decided = |lost: bool| {
+            let of = actors.iter().enumerate().filter(move |(rank, _)| is_lost(*rank) == lost);
+            of.filter_map(|(_, actor)| self.world.actor_of(*actor).decision)
+        };
+        let Some(one) = decided(false).chain(decided(true)).next() else { return Ok(()) };
+        if let Some(other) = decided(false).find(|other| *other != one) {
+            return Err([one, other]);
+        }
+        let Some(other) = decided(true).find(|other| *other != one) else { return Ok(()) };
+        if let Some(third) = decided(true).find(|third| *third != one && *third != other) {
+            return Err([other, third]);
+        }
+        let is_by = |rank: usize| {
+            let actor = |actor: &Id| self.world.actor_of(*actor);
+            actors.iter().map(actor).any(|it| it.decision == Some(other) && it.counted >> rank & 1 == 1)
+        };
+        let has_helped = (0..self.members).any(|rank| !is_lost(rank) && is_by(rank));
+        let is_excused = decided(false).next().is_some()
+            && self.world.is_recovery(one)
+            && !self.world.is_recovery(other)
+            && (!has_helped || self.world.is_adopted(one, other));
+        if is_excused { Ok(()) } else { Err([one, other]) }
+    }
+
+    fn note_recovery(&mut self, state: &State) {
+        if self.world.scope.recoveries == 0 {
+            return;
+        }
+        let (mut recovered, mut split) = (false, false);
+        for decision in state.0[..self.members].iter().filter_map(|actor| self.world.actor_of(*actor).decision) {
+            match self.world.is_recovery(decision) {
+                true => recovered = true,
+                false => split = true,
+            }
+        }
+        self.recovered += u64::from(recovered);
+        self.split += u64::from(recovered && split);
     }
 
     /// What holds where nothing moves any more: nobody waits for what will not come.
@@ -382,6 +448,10 @@ impl Search {
                 let _ = write!(text, ", {what} {ranks:?}");
             }
         }
+        if !inputs.given_up.is_empty() {
+            let _ = writeln!(text, ", is told that {:?} are lost", inputs.given_up);
+            return;
+        }
         if inputs.late {
             let _ = write!(text, ", when its time has come");
         }
@@ -422,9 +492,13 @@ impl Search {
 
 impl Report {
     pub(crate) fn line(&self) -> String {
+        let recovered = match self.recovered {
+            0 => String::new(),
+            states => format!("{states} states with a recovery ({} and another decision), ", self.split),
+        };
         format!(
-            "{} states, {} transitions, {} states of rest ({} with somebody blocked, {} with nobody left), {} decisions, \
-             {:.1} s; {}",
+            "{} states, {} transitions, {} states of rest ({} with somebody blocked, {} with nobody left), {recovered}\
+             {} decisions, {:.1} s; {}",
             self.states,
             self.transitions,
             self.ends,

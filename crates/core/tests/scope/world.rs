@@ -33,6 +33,11 @@ pub(crate) struct Scope {
     pub(crate) waits: u8,
     /// Whether the member of the highest rank may leave: the view ends then without a suspicion.
     pub(crate) leaves: bool,
+    /// How often, in all, an operator gives up the members that are lost.
+    pub(crate) recoveries: u8,
+    /// How many members are lost, as the operator says: those of the highest ranks. If there are any, a suspicion of a member that
+    /// lives is one of a whole side: of all that are lost, or, by one of these, of all others.
+    pub(crate) lost: usize,
     pub(crate) memory: Memory,
     /// Whether writes of one peer, an acceptance among them, may land between any two loads of its ballots in one poll.
     pub(crate) landings: bool,
@@ -47,6 +52,8 @@ pub(crate) enum Proofs {
     Torn,
     /// The connection breaks, and the tail is lost.
     Missing,
+    /// It is missing for those that are lost, and there is one, with a final row, for all others.
+    MissingForLost,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,6 +73,8 @@ pub(crate) struct Actor {
     told: u8,
     proven: u8,
     pub(crate) decision: Option<Id>,
+    /// Whose acceptances it counted when it decided, in a scope with recoveries: one bit a rank. None, if it was told the decision.
+    pub(crate) counted: u8,
 }
 
 /// Two actors with the same are the same.
@@ -82,6 +91,7 @@ struct ActorKey {
     proven: u8,
     times: [Option<u64>; 2],
     decision: Option<Id>,
+    counted: u8,
 }
 
 /// Writes that land in the middle of a poll.
@@ -198,6 +208,7 @@ impl World {
                         told: 0,
                         proven: 0,
                         decision: None,
+                        counted: 0,
                     },
                 )
             })
@@ -246,6 +257,7 @@ impl World {
             proven: actor.proven,
             times: running.map_or([None; 2], |running| [Some(running.now.0), running.wake_at.map(|at| at.0)]),
             decision: actor.decision,
+            counted: actor.counted,
         };
         let id = self.keys.id(key);
         if id as usize == self.actors.len() {
@@ -255,16 +267,9 @@ impl World {
     }
 
     /// What `me` can do where the links to it are these, by rank, and `dead` have died: one bit a rank.
-    pub(crate) fn choices(
-        &mut self,
-        me: usize,
-        actor: Id,
-        links: &[Id],
-        dead: u32,
-        may_suspect: bool,
-        may_wait: bool,
-    ) -> Rc<Vec<Choice>> {
-        let mask = u32::from(may_suspect) << 31 | u32::from(may_wait) << 30 | dead;
+    pub(crate) fn choices(&mut self, me: usize, actor: Id, links: &[Id], dead: u32, may: Chances) -> Rc<Vec<Choice>> {
+        let Chances { suspect, wait, recover } = may;
+        let mask = u32::from(suspect) << 31 | u32::from(wait) << 30 | u32::from(recover) << 29 | dead;
         let mut key = [CUT; 2 + MEMBERS];
         key[..2].copy_from_slice(&[actor, mask]);
         key[2..2 + links.len()].copy_from_slice(links);
@@ -272,7 +277,7 @@ impl World {
             return Rc::clone(known);
         }
         let mut choices = Vec::new();
-        for inputs in self.inputs(me, actor, dead, may_suspect, may_wait) {
+        for inputs in self.inputs(me, actor, dead, may) {
             self.choose(me, actor, links, dead, inputs, &mut choices);
         }
         let choices = Rc::new(choices);
@@ -281,7 +286,7 @@ impl World {
     }
 
     /// All that may happen to it before its poll.
-    fn inputs(&self, me: usize, actor: Id, dead: u32, may_suspect: bool, may_wait: bool) -> Vec<Inputs> {
+    fn inputs(&self, me: usize, actor: Id, dead: u32, may: Chances) -> Vec<Inputs> {
         let actor = self.actor_of(actor);
         let running = actor.running.as_ref().expect("who has stopped has no choice");
         let left = self.scope.messages.get(me).map_or(0, |count| count - running.sent);
@@ -296,30 +301,53 @@ impl World {
                 let told = (0..).zip(&untold).filter(|(i, _)| mask >> i & 1 == 1).map(|(_, rank)| *rank);
                 let told: Vec<Rank> = told.collect();
                 let (mut died, mut gone, mut lost) = <(Vec<Rank>, Vec<Rank>, Vec<Rank>)>::default();
-                *(match self.scope.proofs {
-                    Proofs::Final => &mut died,
-                    Proofs::Torn => &mut gone,
-                    Proofs::Missing => &mut lost,
-                }) = told;
+                for rank in told {
+                    let news = match self.scope.proofs {
+                        Proofs::MissingForLost if self.scope.is_lost(rank.index()) => &mut lost,
+                        Proofs::Final | Proofs::MissingForLost => &mut died,
+                        Proofs::Torn => &mut gone,
+                        Proofs::Missing => &mut lost,
+                    };
+                    news.push(rank);
+                }
                 all.push(Inputs { commits, died, gone, lost, ..Inputs::default() });
             }
-            let alive = (0..self.scope.members as u32).map(Rank);
-            let alive = alive.filter(|rank| rank.index() != me && dead >> rank.0 & 1 == 0);
-            for rank in alive {
-                if !running.engine.suspects(rank) && may_suspect {
-                    all.push(Inputs { commits, suspected: vec![rank], ..Inputs::default() });
-                } else if running.engine.suspects(rank) && self.scope.revocable {
-                    all.push(Inputs { commits, trusted: vec![rank], ..Inputs::default() });
+            for ranks in self.suspects_of(me, dead) {
+                let suspects = |rank: &Rank| running.engine.suspects(*rank);
+                if !ranks.iter().all(suspects) && may.suspect {
+                    all.push(Inputs { commits, suspected: ranks, ..Inputs::default() });
+                } else if ranks.iter().any(suspects) && self.scope.revocable {
+                    all.push(Inputs { commits, trusted: ranks, ..Inputs::default() });
                 }
             }
-            if may_wait && running.wake_at.is_some() {
+            if may.wait && running.wake_at.is_some() {
                 all.push(Inputs { commits, late: true, ..Inputs::default() });
             }
             if self.scope.leaves && me + 1 == self.scope.members && !running.engine.is_wedged() {
                 all.push(Inputs { commits, leaves: true, ..Inputs::default() });
             }
         }
+        if may.recover && !self.scope.is_lost(me) && !self.has_given_up(&running.engine) {
+            all.push(Inputs { given_up: self.scope.lost().collect(), ..Inputs::default() });
+        }
         all
+    }
+
+    /// Whom a member that lives may suspect, or hear again, at once.
+    fn suspects_of(&self, me: usize, dead: u32) -> Vec<Vec<Rank>> {
+        let alive = (0..self.scope.members as u32).map(Rank);
+        let alive = alive.filter(|rank| rank.index() != me && dead >> rank.0 & 1 == 0);
+        if self.scope.lost == 0 {
+            return alive.map(|rank| vec![rank]).collect();
+        }
+        let others: Vec<Rank> =
+            alive.filter(|rank| self.scope.is_lost(rank.index()) != self.scope.is_lost(me)).collect();
+        if others.is_empty() { Vec::new() } else { vec![others] }
+    }
+
+    /// Whether it has given up those that are lost.
+    pub(crate) fn has_given_up(&self, engine: &Engine) -> bool {
+        self.scope.lost > 0 && self.scope.lost().all(|rank| engine.is_given_up(rank))
     }
 
     fn choose(&mut self, me: usize, actor: Id, links: &[Id], dead: u32, inputs: Inputs, choices: &mut Vec<Choice>) {
@@ -331,7 +359,8 @@ impl World {
         // Without proof a death is noticed by a connection that breaks: what is on the way is lost with it.
         let breaks: Vec<bool> =
             ranks().map(|rank| inputs.lost.contains(&rank) || inputs.gone.contains(&rank)).collect();
-        let idle = (inputs == Inputs::default()).then_some((actor, 0));
+        // A refusal to give members up changes nothing.
+        let idle = (inputs == Inputs::default() || !inputs.given_up.is_empty()).then_some((actor, 0));
         let news = inputs.died.iter().chain(&inputs.gone).chain(&inputs.lost).fold(0, |news, rank| news | 1 << rank.0);
         let may_die = dead.count_ones() < self.scope.crashes;
         let mut found: Vec<(Vec<usize>, (Id, Id))> = Vec::new();
@@ -410,7 +439,8 @@ impl World {
         let (died, lost, suspected) = (bits(&inputs.died), bits(&inputs.lost), bits(&inputs.suspected));
         let (gone, trusted) = (bits(&inputs.gone), bits(&inputs.trusted));
         let sets = [gone, died, lost, suspected, trusted].into_iter().fold(0, |sets, set| sets << MEMBERS | set);
-        let flags = u32::from(inputs.leaves) << 31 | u32::from(inputs.late) << 30;
+        let gives_up = !inputs.given_up.is_empty();
+        let flags = u32::from(inputs.leaves) << 31 | u32::from(inputs.late) << 30 | u32::from(gives_up) << 29;
         let happens = flags | u32::from(inputs.commits) << (5 * MEMBERS) | sets;
         let mut key = [0; 4 + MEMBERS];
         key[..2].copy_from_slice(&[actor, happens]);
@@ -431,7 +461,15 @@ impl World {
             Landing { rank: Rank(rank as u32), loads, row }
         });
         let landed = landing.as_ref().map(|landing| (landing.rank, Rc::clone(&landing.row)));
-        let polled = running.poll(self.scope.memory, &own, &others, landing, inputs);
+        let memory = self.scope.memory;
+        let polled = match gives_up {
+            true => running.give_up(memory, &own, &others, &inputs.given_up),
+            false => Some(running.poll(memory, &own, &others, landing, inputs)),
+        };
+        let Some(polled) = polled else {
+            self.polls.insert(key, (actor, 0));
+            return (actor, 0);
+        };
         let engine = &polled.engine;
 
         let mut delivered = self.lists.get(before.delivered).to_vec();
@@ -445,11 +483,15 @@ impl World {
         let mut seen: Vec<(Rank, &Row)> = (0..).map(Rank).zip(others.iter().map(|row| &**row)).collect();
         seen.extend(landed.as_ref().map(|(rank, row)| (*rank, &**row)));
         seen.retain(|(rank, _)| *rank != engine.me());
-        let is_first = before.decision.is_none() && !seen.iter().any(|(_, row)| knows(row));
+        // Those that are given up tell nothing.
+        let is_heard = |rank: &Rank| !engine.is_given_up(*rank);
+        let is_first = before.decision.is_none() && !seen.iter().any(|(rank, row)| is_heard(rank) && knows(row));
+        let mut counted = before.counted;
         if let Some(decision) = engine.decision().filter(|_| is_first) {
             let ballot = decision.ballot;
             seen.push((engine.me(), &polled.row));
-            self.check_quorum(engine, ballot, &seen, proven);
+            let with = self.check_quorum(engine, ballot, &seen, proven);
+            counted = if self.scope.recoveries > 0 { with } else { 0 };
         }
         let decision = engine.decision().map(|decision| (decision.next.clone(), decision.trims.clone()));
         let decision = decision.map(|decision| self.decisions.id(decision));
@@ -485,8 +527,8 @@ impl World {
         let delivered = self.lists.id(delivered);
         let runs = standing == Standing::Running;
         let after = match runs {
-            true => Actor { standing, running: Some(running), delivered, told, proven, decision },
-            false => Actor { standing, running: None, delivered, told: 0, proven: 0, decision },
+            true => Actor { standing, running: Some(running), delivered, told, proven, decision, counted },
+            false => Actor { standing, running: None, delivered, told: 0, proven: 0, decision, counted },
         };
         let after = self.actor(me, after);
         let output = self.outputs.id(events);
@@ -510,16 +552,19 @@ impl World {
         let cut = self.outputs.id(events.clone());
         let was = Rc::clone(self.actor_of(before));
         let mut delivered = self.lists.get(was.delivered).to_vec();
-        let mut decision = was.decision;
+        let (mut decision, mut counted) = (was.decision, was.counted);
         for event in events {
             match event {
                 Event::Shown(_) => {}
                 Event::Delivered(message) => delivered.push(message),
-                Event::Decided => decision = self.actor_of(after).decision,
+                Event::Decided => {
+                    let after = self.actor_of(after);
+                    (decision, counted) = (after.decision, after.counted);
+                }
             }
         }
         let delivered = self.lists.id(delivered);
-        let dead = Actor { standing: Standing::Dead, running: None, delivered, told: 0, proven: 0, decision };
+        let dead = Actor { standing: Standing::Dead, running: None, delivered, told: 0, proven: 0, decision, counted };
         (self.actor(me, dead), cut)
     }
 
@@ -563,7 +608,11 @@ impl World {
         let actor = self.actor_of(actor);
         let engine = &actor.running.as_ref().expect("it runs").engine;
         let (with, without): (Vec<Rank>, Vec<Rank>) = engine.view().ranks().partition(|rank| !engine.suspects(*rank));
-        let dead = without.iter().filter(|rank| actor.proven >> rank.0 & 1 == 1).count();
+        let is_proven = |rank: &Rank| actor.proven >> rank.0 & 1 == 1;
+        if self.has_given_up(engine) {
+            return without.iter().all(|rank| is_proven(rank) || engine.is_given_up(*rank));
+        }
+        let dead = without.iter().filter(|rank| is_proven(rank)).count();
         2 * with.len() + dead > self.scope.members
     }
 
@@ -574,8 +623,40 @@ impl World {
         let next = &self.decision(decision).0;
         let consents = |rank: usize| next.rank_of(MemberId(rank as u64)).is_some() || leaves(rank);
         let (with, without): (Vec<usize>, Vec<usize>) = (0..members).partition(|rank| consents(*rank));
-        let dead = without.iter().filter(|rank| dead >> *rank & 1 == 1).count();
+        let is_dead = |rank: &usize| dead >> *rank & 1 == 1;
+        if self.is_recovery(decision) {
+            // It leaves out those that are lost, and no others that live.
+            let is_lost = |rank: &usize| self.scope.is_lost(*rank);
+            let stays = |rank: usize| next.rank_of(MemberId(rank as u64)).is_some();
+            let none_lost = !(0..members).any(|rank| is_lost(&rank) && stays(rank));
+            let is_made = none_lost && without.iter().all(|rank| is_lost(rank) || is_dead(rank));
+            if is_made {
+                return true;
+            }
+            // It is adopted: others proposed it before.
+        }
+        let dead = without.iter().filter(|rank| is_dead(rank)).count();
         2 * with.len() + dead > members
+    }
+
+    /// Whether the decision was made by those who had given up the others.
+    pub(crate) fn is_recovery(&self, decision: Id) -> bool {
+        self.decision(decision).0.id.era() > 0
+    }
+
+    /// Whether one of the decisions is a recovery that has adopted the other: it has the same trims, and of the members those that were not given up.
+    /// If there are none of these, there is nothing to adopt: the trims are about what the lost deliver.
+    pub(crate) fn is_adopted(&self, one: Id, other: Id) -> bool {
+        let (one, other) = if self.is_recovery(one) { (one, other) } else { (other, one) };
+        let [(recovered, trims), (old, others)] = [one, other].map(|id| self.decision(id));
+        let is_left = |id: &&MemberId| !self.scope.is_lost(id.0 as usize);
+        let left = || old.members.iter().filter(is_left);
+        left().next().is_none() || (trims == others && recovered.members.iter().eq(left()))
+    }
+
+    /// Whether two members have made decisions of which none has adopted the other.
+    pub(crate) fn differ(&self, one: Option<Id>, other: Option<Id>) -> bool {
+        matches!((one, other), (Some(one), Some(other)) if one != other && !self.is_adopted(one, other))
     }
 
     fn fail(&mut self, what: String) {
@@ -593,23 +674,30 @@ impl World {
     }
 
     /// INV-QUORUM, by the rows as the member that decides sees them, of which one may change meanwhile: more accept the ballot than those
-    /// that may know of something else.
-    fn check_quorum(&mut self, engine: &Engine, ballot: Ballot, seen: &[(Rank, &Row)], proven: u8) {
+    /// that may know of something else. If the member has given others up: all but these accept it, and have given up the same ones. Who
+    /// accepts it: one bit a rank.
+    fn check_quorum(&mut self, engine: &Engine, ballot: Ballot, seen: &[(Rank, &Row)], proven: u8) -> u8 {
         let rows = |rank: &Rank| {
             let rank = *rank;
             seen.iter().filter(move |(of, _)| *of == rank).map(|(_, row)| *row)
         };
         let read = |row: &Row, at| word(row, at) & !1;
-        let all: Vec<Rank> = engine.view().ranks().collect();
+        let all: Vec<Rank> = engine.view().ranks().filter(|rank| !engine.is_given_up(*rank)).collect();
+        let is_recovery = all.len() < self.scope.members;
+        let given_up = self.scope.lost().fold(0, |ranks, rank| ranks | 1 << rank.0);
+        let at = membership::given_up(self.scope.members);
         let code = u64::from(ballot.round) << 32 | (u64::from(ballot.leader.0) + 1) << 1;
-        let accepts = |rank: &Rank| rows(rank).any(|row| read(row, membership::ACCEPTED) == code);
+        let agrees = |row: &Row| !is_recovery || word(row, at) == given_up;
+        let accepts = |rank: &Rank| rows(rank).any(|row| read(row, membership::ACCEPTED) == code && agrees(row));
         let (with, without): (Vec<Rank>, Vec<Rank>) = all.iter().partition(|rank| accepts(rank));
         let promises = |row: &Row| read(row, membership::PROMISED).max(read(row, membership::ACCEPTED));
         let is_final = |rank: &Rank| proven >> rank.0 & 1 == 1 || rows(rank).any(is_final);
         let dead = without.iter().filter(|rank| is_final(rank) && rows(rank).all(|row| promises(row) <= code)).count();
-        if 2 * with.len() + dead <= all.len() {
+        let is_enough = if is_recovery { with.len() + dead >= all.len() } else { 2 * with.len() + dead > all.len() };
+        if !is_enough {
             self.fail(format!("{} decides with {} of {}, {dead} dead", engine.me(), with.len(), all.len()));
         }
+        with.iter().fold(0, |ranks, rank| ranks | 1 << rank.0)
     }
 
     /// Of a member that ends the view each message is delivered, or sent again, and none is both.
@@ -633,6 +721,25 @@ impl World {
     }
 }
 
+/// What may happen once more.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Chances {
+    pub(crate) suspect: bool,
+    pub(crate) wait: bool,
+    pub(crate) recover: bool,
+}
+
+impl Scope {
+    /// Whether the operator says that it is lost.
+    pub(crate) fn is_lost(&self, rank: usize) -> bool {
+        rank + self.lost >= self.members
+    }
+
+    fn lost(&self) -> impl Iterator<Item = Rank> + use<> {
+        (self.members - self.lost..self.members).map(|rank| Rank(rank as u32))
+    }
+}
+
 /// Whether its owner says in it that it will write no more.
 fn is_final(row: &Row) -> bool {
     word(row, membership::LEFT) != 0 || word(row, membership::ABANDONED) != 0
@@ -645,7 +752,11 @@ impl fmt::Display for Scope {
         write!(f, "{members} members, {messages:?} messages sent {when}, {crashes} crashes ({proofs:?}), ")?;
         let leaving = if self.leaves { "one may leave, " } else { "" };
         let back = if *revocable { " that may be taken back" } else { "" };
-        write!(f, "{suspicions} false suspicions{back}, {waits} waits, {leaving}memory {:?}", self.memory)?;
+        write!(f, "{suspicions} false suspicions{back}, {waits} waits, {leaving}")?;
+        if self.recoveries > 0 {
+            write!(f, "{} recoveries without the last {}, ", self.recoveries, self.lost)?;
+        }
+        write!(f, "memory {:?}", self.memory)?;
         if self.landings { write!(f, ", read while writes land") } else { Ok(()) }
     }
 }

@@ -8,8 +8,8 @@ pub(crate) const GROUP_NAME_BYTES_MAX: usize = 64;
 pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(1);
 /// The same after some attempts; each waits twice as long as the one before.
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_millis(20);
-/// Descriptors in one letter: a member's row, doorbell, process, and its doorbell's eventfd.
-pub(super) const LETTER_FDS_MAX: usize = 4;
+/// Descriptors in one letter: a member's memory, doorbell, process, the lease of its row, and its doorbell's eventfd.
+pub(super) const LETTER_FDS_MAX: usize = 5;
 /// Letters that are no letters which one look into a mailbox throws away, so that whoever floods it does not hold its
 /// owner.
 pub(super) const GARBAGE_PER_LOOK: usize = 64;

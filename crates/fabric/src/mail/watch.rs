@@ -30,9 +30,13 @@ const SERIALS_FROM: u64 = 2;
 /// What a [`Watch`] reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// The process watched under this token has ended. It is not watched any more. What it wrote before may be in the
-    /// mailbox still, and is all there by now.
-    Death(u64),
+    /// A watched process has ended. It is not watched any more. What it wrote before may be in the mailbox still, and is all there by now.
+    Death {
+        /// The token under which it was watched.
+        token: u64,
+        /// The number of this watch: by now another process may be watched under the token.
+        serial: u64,
+    },
     /// There are letters in the mailbox. Not said again before [`Watch::mail_read`].
     Mail,
     /// Others don't find this process's address where they look for it: [restore](Mailbox::restore) it. Said again after a while if that is not done.
@@ -98,12 +102,12 @@ impl Watch {
         Ok(Watch { owner: Owner::new(), shared, thread: Some(thread) })
     }
 
-    /// Watches over a process, which may be dead already: its death is reported once, as [`Notice::Death`] of `token`. Who was
-    /// watched under the same token is not any more. Events call the token the member's id.
+    /// Watches over a process, which may be dead already: its death is reported once, as [`Notice::Death`] of `token` and of the number that is
+    /// returned. The process that was watched under the same token is not any more. Events call the token the member's id.
     ///
     /// # Errors
     /// [`MailError::Io`] if this is no descriptor that can be watched, or the system has no memory for it.
-    pub fn watch(&self, token: u64, pidfd: OwnedFd) -> Result<(), MailError> {
+    pub fn watch(&self, token: u64, pidfd: OwnedFd) -> Result<u64, MailError> {
         let mut watched = self.shared.watched();
         self.shared.forget(&mut watched, token);
         let serial = watched.next;
@@ -113,7 +117,7 @@ impl Watch {
         debug!(target: TARGET, member = token, "process watched");
         watched.tokens.insert(serial, token);
         watched.by_token.insert(token, (serial, pidfd));
-        Ok(())
+        Ok(serial)
     }
 
     /// Ends the watch over a process. If the answer is true its death was not reported and never will be; otherwise it was, is
@@ -197,7 +201,7 @@ impl Shared {
         let token = *watched.tokens.get(&event)?;
         self.forget(&mut watched, token);
         info!(target: TARGET, member = token, evidence = "its pidfd: the kernel says so", "process has ended");
-        Some(Notice::Death(token))
+        Some(Notice::Death { token, serial: event })
     }
 }
 

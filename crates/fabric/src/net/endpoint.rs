@@ -16,6 +16,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What an endpoint is made of.
 #[derive(Clone, Debug)]
@@ -124,8 +125,15 @@ pub enum Event {
         /// Who it is.
         with: Card,
     },
-    /// The process of somebody who was [watched](Endpoint::watch) has ended, or the way there is broken: a reason to suspect it at
-    /// once, never a proof. What it has sent before, on other connections, may still arrive.
+    /// A process with which there is to be a [watch](Endpoint::watch) has said who it is: it lives.
+    Answers {
+        /// Who it is.
+        with: Card,
+        /// Which of the processes that had this card, one after the other.
+        process: u128,
+    },
+    /// The process of somebody who was [watched](Endpoint::watch) has ended, or the way there is broken: a reason to [ask](Endpoint::check) for a sign of
+    /// life, never a proof. What it has sent before, on other connections, may still arrive.
     Ended {
         /// Whose.
         with: Card,
@@ -133,6 +141,8 @@ pub enum Event {
         incarnation: u128,
         /// The view from which on it was watched. Who has its id may be another one since.
         view: ViewId,
+        /// If it lives, it answers within so long, by what connections took so far.
+        answer_within: Duration,
     },
 }
 
@@ -253,10 +263,16 @@ impl Endpoint {
 
     /// Watches over the process of `whom`, who is to be at `to` and a member in `view`, and is watched by it: of the end of either the other is told at once
     /// ([`Event::Ended`]), while the kernel may need long to take back the memory of the dead, and closes other connections after that. Does nothing if there is
-    /// such a watch, or one is being begun. [`Event::Watched`] tells that it has begun, and nothing that it can't: there is one attempt, and both systems have to be able to
+    /// such a watch, or one is being begun. [`Event::Watched`] tells that it has begun: there is one attempt, and both systems have to be able to
     /// (Linux 5.9). A network that falls silent is no end.
     pub fn watch(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
         self.exchange.ask(Command::Watch { to: to.clone(), whom, incarnation, view });
+    }
+
+    /// Asks the process of `whom` for a sign of life after its watch has [ended](Event::Ended), by a connection that is another watch: [`Event::Answers`] or
+    /// [`Event::Failed`] tells. Does nothing if a watch is being begun, which tells the same.
+    pub fn check(&self, to: &Address, whom: MemberId, incarnation: u128, view: ViewId) {
+        self.exchange.ask(Command::Check { to: to.clone(), whom, incarnation, view });
     }
 
     /// Ends all watches over `whom`, who is told that it is no death.

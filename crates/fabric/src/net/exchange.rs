@@ -17,6 +17,7 @@ pub(super) enum Command {
     Dial { to: Address, whom: Option<MemberId>, purpose: Purpose },
     Forget { to: Address },
     Watch { to: Address, whom: MemberId, incarnation: u128, view: ViewId },
+    Check { to: Address, whom: MemberId, incarnation: u128, view: ViewId },
     Unwatch { whom: MemberId },
     LookUp { address: Address },
 }
@@ -141,6 +142,7 @@ impl Command {
             | Command::Forget { .. }
             | Command::LookUp { .. }
             | Command::Watch { .. }
+            | Command::Check { .. }
             | Command::Unwatch { .. } => 0,
         }
     }

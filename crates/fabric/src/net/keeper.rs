@@ -152,6 +152,22 @@ impl Drop for Keeper {
     }
 }
 
+/// How long packets take over a connection and back, as the system has measured it; 0 if it has not, or this is no TCP connection.
+pub(super) fn round_trip(connection: BorrowedFd<'_>) -> Duration {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed, and the system writes at most `len` bytes, which `info` has.
+    let result = unsafe {
+        libc::getsockopt(connection.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &mut len)
+    };
+    if result != 0 {
+        return Duration::ZERO;
+    }
+    // SAFETY: it was zeroed, and any bytes are one.
+    let info = unsafe { info.assume_init() };
+    Duration::from_micros(info.tcpi_rtt.into())
+}
+
 fn word(what: u8, number: u64) -> [u8; WORD_BYTES] {
     let mut word = [what; WORD_BYTES];
     word[1..].copy_from_slice(&number.to_le_bytes());

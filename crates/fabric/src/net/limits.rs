@@ -45,6 +45,10 @@ pub(super) const BACKLOG: i32 = MEMBERS_MAX as i32;
 pub(super) const INLETS_MAX: usize = 2 * MEMBERS_MAX;
 /// Connections that tell of deaths: two who dial each other at once have two.
 pub(super) const LIVES_MAX: usize = 2 * MEMBERS_MAX;
+/// The process behind a connection that has ended answers on a new one within this and so many round trips: what a busy machine needs to let the
+/// threads of both sides run, and what the connection and TLS need.
+pub(super) const ANSWER_MIN: Duration = Duration::from_millis(5);
+pub(super) const ANSWER_ROUND_TRIPS: u32 = 8;
 /// How often who is watched says that nothing has happened, for the sake of what stands between and ends connections that are idle.
 pub(super) const STILL_EVERY: Duration = Duration::from_secs(15);
 /// Letters that wait for one address.

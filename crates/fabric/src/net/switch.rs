@@ -5,11 +5,11 @@ use super::endpoint::{Event, Me};
 use super::error::NetError;
 use super::exchange::{Command, Exchange};
 use super::hello::Hello;
-use super::keeper::{Fate, Keeper};
+use super::keeper::{Fate, Keeper, round_trip};
 use super::letters::{Arriving, Brought, Stand};
 use super::limits::{
-    ACCEPTS_MAX, ARRIVING_BYTES_MAX, FAREWELL, HELLO_DEADLINE, INLETS_MAX, LIVES_MAX, READ_BYTES, REFUSED_PAUSE,
-    STILL_EVERY,
+    ACCEPTS_MAX, ANSWER_MIN, ANSWER_ROUND_TRIPS, ARRIVING_BYTES_MAX, FAREWELL, HELLO_DEADLINE, INLETS_MAX, LIVES_MAX,
+    READ_BYTES, REFUSED_PAUSE, STILL_EVERY,
 };
 use super::listen::Listener;
 use super::poller::{IN, Poller, Token, Waker, Wire};
@@ -84,6 +84,8 @@ struct Life {
     view: ViewId,
     /// By this process.
     dialled: bool,
+    /// How long packets take to the peer and back.
+    round_trip: Duration,
     /// Until both keepers have it.
     connection: Option<Connection>,
     /// By when they must.
@@ -92,7 +94,8 @@ struct Life {
 
 impl Life {
     fn new(with: Card, incarnation: u128, view: ViewId, dialled: bool) -> Life {
-        Life { with, incarnation, view, dialled, connection: None, deadline: Instant::now() + HELLO_DEADLINE }
+        let (round_trip, deadline) = (Duration::ZERO, Instant::now() + HELLO_DEADLINE);
+        Life { with, incarnation, view, dialled, round_trip, connection: None, deadline }
     }
 
     /// By when it has to mean something, if it does not yet.
@@ -307,6 +310,11 @@ impl Switch {
                     self.attempt(to, Some(whom), Purpose::Life { incarnation, view }, None);
                 }
             }
+            Command::Check { to, whom, incarnation, view } => {
+                if !self.attempts.values().any(|attempt| attempt.watches(whom)) {
+                    self.attempt(to, Some(whom), Purpose::Life { incarnation, view }, None);
+                }
+            }
             Command::Unwatch { whom } => {
                 for (id, _) in self.attempts.extract_if(.., |_, attempt| attempt.watches(whom)) {
                     self.resolver.forget(id);
@@ -387,8 +395,11 @@ impl Switch {
         let Attempt { address, purpose, post, .. } = attempt;
         if let Purpose::Life { incarnation, view } = purpose {
             match outcome {
-                Ok((wire, with, _)) => self.keep(wire, Life::new(with, incarnation, view, true)),
-                Err(why) => self.tell_failure(&address, purpose, &why),
+                Ok((wire, with, process)) => self.keep(wire, Life::new(with, incarnation, view, true), process),
+                Err(why) => {
+                    self.tell_failure(&address, purpose, &why);
+                    self.exchange.tell(Event::Failed { address, purpose, why });
+                }
             }
             return;
         }
@@ -539,7 +550,7 @@ impl Switch {
         let Hello { purpose, card, process, .. } = hello;
         self.tell_connection(&card, &card.address, purpose, false);
         if let Purpose::Life { incarnation, view } = purpose {
-            return self.keep(wire, Life::new(card, incarnation, view, false));
+            return self.keep(wire, Life::new(card, incarnation, view, false), process);
         }
         if purpose != Purpose::Mail {
             let stream = wire.release(&self.poller);
@@ -562,17 +573,26 @@ impl Switch {
     }
 
     /// Gives the keeper a connection of which nothing matters but its end. If it can't have it, it is closed before it means anything.
-    fn keep(&mut self, wire: Wire, life: Life) {
+    fn keep(&mut self, wire: Wire, mut life: Life, process: u128) {
+        self.exchange.tell(Event::Answers { with: life.with.clone(), process });
         let connection = wire.release(&self.poller);
+        life.round_trip = round_trip(connection.fd());
         let start = || {
             let keeper = Keeper::start(STILL_EVERY).ok()?;
             self.poller.add(keeper.fd()?, Token::Keeper, IN).ok()?;
             Some(keeper)
         };
-        let Some(keeper) = self.keeper.get_or_insert_with(start) else { return };
+        if self.keeper.get_or_insert_with(start).is_none() {
+            return;
+        }
         if self.lives.len() >= LIVES_MAX || connection.holds_back() {
             return;
         }
+        if life.dialled {
+            // One that was made before, if this one is a sign of life.
+            self.release(|old| old.dialled && old.with.id == life.with.id);
+        }
+        let Some(keeper) = self.keeper.iter().flatten().next() else { return };
         self.next_id += 1;
         if keeper.keep(self.next_id, connection.fd(), life.dialled).is_ok() {
             self.lives.insert(self.next_id, Life { connection: Some(connection), ..life });
@@ -601,13 +621,14 @@ impl Switch {
                 }
                 Fate::Over => drop(self.lives.remove(&id)),
                 Fate::Ended => {
-                    if let Some(Life { with, incarnation, view, .. }) = self.lives.remove(&id) {
+                    if let Some(Life { with, incarnation, view, round_trip, .. }) = self.lives.remove(&id) {
                         let (me, member) = (self.me.card.id.0, with.id.0);
                         info!(
                             target: TARGET, me, member, view = view.0,
                             evidence = "the connection that ends with its process has ended", "process has ended, or the way to it"
                         );
-                        self.exchange.tell(Event::Ended { with, incarnation, view });
+                        let answer_within = ANSWER_MIN + ANSWER_ROUND_TRIPS * round_trip;
+                        self.exchange.tell(Event::Ended { with, incarnation, view, answer_within });
                     }
                 }
             }

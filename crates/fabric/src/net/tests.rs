@@ -647,7 +647,10 @@ fn letters_of_others_are_forged() {
         from: MemberId(5),
         pid: 1,
         birth: Birth::default(),
+        at: 0,
+        bytes: 64,
         event: false,
+        address: None,
         rack: None,
     };
     socket.write_all(&[bytes_of(&request(6, 1)), bytes_of(&parts), bytes_of(&request(5, 2))].concat()).unwrap();
@@ -1086,17 +1089,30 @@ fn a_loss_over_tls_is_told_once() {
 const LIFE: Purpose = Purpose::Life { incarnation: 7, view: ViewId(3) };
 
 impl Host {
+    /// The process that is watched from now on, which has said before who it is.
     fn watched(&self) -> Card {
-        match self.next() {
-            Event::Watched { with } => with,
-            other => panic!("{other:?}"),
+        let mut answered = vec![];
+        loop {
+            match self.next() {
+                // Each side asks.
+                Event::Answers { with, .. } => answered.push(with),
+                Event::Watched { with } => {
+                    assert!(answered.contains(&with));
+                    return with;
+                }
+                other => panic!("{other:?}"),
+            }
         }
     }
 
     fn ended(&self) -> Card {
-        match self.next() {
-            Event::Ended { with, incarnation: 7, view: ViewId(3) } => with,
-            other => panic!("{other:?}"),
+        loop {
+            match self.next() {
+                Event::Ended { with, incarnation: 7, view: ViewId(3), .. } => return with,
+                // To a question of the other side.
+                Event::Answers { .. } => {}
+                other => panic!("{other:?}"),
+            }
         }
     }
 }
@@ -1164,6 +1180,8 @@ fn who_is_watched_is_known_to_have_ended_and_who_leaves_has_not() {
             near.watch(&dies.1, MemberId(2), 7, ViewId(3));
             match near.receive() {
                 Some(Event::Watched { with }) => break with,
+                // The second wish may come when the first process has left already.
+                Some(Event::Answers { .. } | Event::Failed { purpose: LIFE, .. }) => {}
                 Some(other) => panic!("{other:?}"),
                 None => assert!(start.elapsed() < PATIENCE),
             }
@@ -1171,8 +1189,24 @@ fn who_is_watched_is_known_to_have_ended_and_who_leaves_has_not() {
         assert_eq!(with.address, dies.1);
         drop(dies);
         assert_eq!(near.ended(), with);
+        // Nothing answers there any more.
+        near.check(&with.address, MemberId(2), 7, ViewId(3));
+        assert!(matches!(near.next(), Event::Failed { purpose: LIFE, .. }));
     }
     assert!(near.receive().is_none());
+}
+
+#[test]
+fn a_process_that_lives_answers_when_its_watch_has_ended() {
+    let far = host(2);
+    let mut socket = greeted(far.address(), &hello(LIFE, 1, 1));
+    socket.write_all(&[1, 3]).unwrap();
+    assert_eq!(far.watched().id, MemberId(1));
+    drop(socket);
+    assert_eq!(far.ended().id, MemberId(1));
+    let near = host(1);
+    far.check(near.address(), MemberId(1), 7, ViewId(3));
+    assert_eq!((far.watched(), near.watched()), (near.card().clone(), far.card().clone()));
 }
 
 #[test]
@@ -1212,6 +1246,8 @@ fn a_stranger_on_a_watch_does_no_harm() {
         socket.write_all(said).unwrap();
         if said.len() == 3 {
             assert_eq!(far.watched().id, MemberId(1));
+        } else {
+            assert!(matches!(far.next(), Event::Answers { .. }));
         }
         // The peer may have closed it already.
         let _ = socket.shutdown(Shutdown::Write);

@@ -51,6 +51,7 @@ pub(super) const FI_OPT_ENDPOINT: c_int = 0;
 pub(super) const FI_OPT_CM_DATA_SIZE: c_int = 1;
 
 pub(super) const FI_EAVAIL: c_int = 259;
+pub(super) const FI_EOVERRUN: c_int = 268;
 pub(super) const FI_ENOSYS: c_int = 38;
 pub(super) const FI_ENODATA: c_int = 61;
 pub(super) const FI_EAGAIN: c_int = 11;
@@ -480,7 +481,7 @@ mod tests {
             FI_MR_LOCAL FI_MR_VIRT_ADDR FI_MR_ALLOCATED FI_MR_PROV_KEY FI_MR_ENDPOINT
             FI_EP_MSG FI_THREAD_DOMAIN FI_WAIT_FD FI_CQ_FORMAT_MSG
             FI_CONNREQ FI_CONNECTED FI_SHUTDOWN FI_GETWAIT FI_ENABLE FI_OPT_ENDPOINT FI_OPT_CM_DATA_SIZE
-            FI_EAVAIL FI_ENOSYS FI_ENODATA FI_EAGAIN FI_SOCKADDR_IN FI_SOCKADDR_IN6
+            FI_EAVAIL FI_EOVERRUN FI_ENOSYS FI_ENODATA FI_EAGAIN FI_SOCKADDR_IN FI_SOCKADDR_IN6
         });
         all
     }

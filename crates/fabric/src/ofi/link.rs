@@ -90,6 +90,8 @@ pub(super) struct Link {
     received_bytes: u64,
     their_written_bytes: u64,
     last: Last,
+    /// The peer has said its last message: what ends the connection after it takes nothing away.
+    has_heard_all: bool,
     ended: Option<Down>,
     /// Nothing of what is in flight will end.
     broken: bool,
@@ -207,6 +209,7 @@ impl Link {
             received_bytes: 0,
             their_written_bytes: 0,
             last: Last::NotYet,
+            has_heard_all: false,
             ended: None,
             broken: false,
         };
@@ -282,10 +285,14 @@ impl Link {
         self.ended.is_some() && (self.broken || self.in_flight == 0)
     }
 
-    /// Ends the connection.
+    /// Ends the connection, and says why nothing more was to come. That is an end in order if the peer's last message is here, although the
+    /// network may have told first that the peer has gone.
     pub(super) fn close(mut self) -> Option<Down> {
         self.endpoint.shut_down();
-        self.ended.take()
+        match self.ended.take() {
+            Some(Down::Os { .. }) if self.has_heard_all => Some(Down::Closed),
+            ended => ended,
+        }
     }
 
     /// Notes why nothing more is to come, of which the first reason counts: whether this is it. If it is `broken`, nothing of what is under
@@ -471,6 +478,7 @@ impl Link {
         // One that says more than is true gets more than it has places for.
         self.acknowledged = self.acknowledged.max(head.taken.min(self.posts));
         self.taken += u64::from(head.kind == Kind::Post);
+        self.has_heard_all |= head.kind == Kind::Last;
         self.unposted.push(slot);
         match self.post_receives() {
             Ok(()) => Ok(head.kind),

@@ -7,7 +7,7 @@
 //!
 //! One connection is a [`Link`] (`link.rs`); here is what is common to all: the queues, the bell, who can send, and who has gone.
 use super::error::{Failure, OfiError};
-use super::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_WRITE};
+use super::ffi::{FI_EOVERRUN, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_WRITE};
 use super::hello::Kind;
 use super::link::{Limits, Link, Operation, PAGE_BYTES, RECEIVES, Source, key};
 use super::objects::{Adapter, Completion, Endpoint, EndpointId, Event, Registered};
@@ -403,11 +403,7 @@ impl OfiLinks {
         let count = match self.adapter.completions(&mut completions) {
             Ok(count) => count,
             Err(failure) => {
-                // Nothing can be known of anybody any more.
-                for link in self.links.iter_mut().flatten() {
-                    let down = Down::Os { call: "receiving", source: failure.to_io() };
-                    self.ending += u32::from(link.end(down, true));
-                }
+                self.break_all(failure);
                 0
             }
         };
@@ -418,7 +414,22 @@ impl OfiLinks {
         (count > 0).then_some(arrived)
     }
 
-    fn take(&mut self, completion: Completion) -> bool {
+    /// Ends all connections: the queue that they share tells of no one's operations any more.
+    #[cold]
+    fn break_all(&mut self, failure: Failure) {
+        for link in self.links.iter_mut().flatten() {
+            let down = Down::Os { call: "receiving", source: failure.to_io() };
+            self.ending += u32::from(link.end(down, true));
+        }
+    }
+
+    /// Takes one; whether something arrived with it.
+    pub(super) fn take(&mut self, completion: Completion) -> bool {
+        if let Completion::Failed { code: code @ FI_EOVERRUN, .. } = completion {
+            // The queue has lost completions, and with them which connections they were of: the context is nobody's.
+            self.break_all(Failure { call: "the network", code });
+            return false;
+        }
         let (Completion::Done { context, .. } | Completion::Failed { context, .. }) = completion;
         let (rank, turn, operation) = Operation::of(context);
         let link = self.links.get_mut(rank.index()).and_then(Option::as_mut);
@@ -439,7 +450,7 @@ impl OfiLinks {
                 let down = match (code, operation) {
                     // What was under way is called off when the peer goes.
                     (libc::ECANCELED | libc::ECONNRESET | libc::ENOTCONN | libc::ECONNABORTED | libc::ESHUTDOWN, _) => {
-                        Down::Closed
+                        gone()
                     }
                     (_, Operation::Receive(_)) => Down::Os { call: "receiving", source },
                     _ => Down::Os { call: "sending", source },
@@ -469,8 +480,15 @@ impl OfiLinks {
     pub(super) fn shut(&mut self, endpoint: EndpointId) {
         let found = self.links.iter_mut().flatten().find(|link| link.endpoint().id() == endpoint);
         if let Some(link) = found {
-            self.ending += u32::from(link.end(Down::Closed, true));
+            self.ending += u32::from(link.end(gone(), true));
         }
+    }
+
+    /// As [`shut`](Self::shut), for the connection to `rank`.
+    #[cfg(test)]
+    pub(super) fn shut_rank(&mut self, rank: Rank) {
+        let endpoint = self.links[rank.index()].as_ref().expect("it has one").endpoint().id();
+        self.shut(endpoint);
     }
 
     /// Closes connections that have ended, after taking in what had arrived before; whether there were any.
@@ -508,6 +526,11 @@ impl OfiLinks {
             std::thread::yield_now();
         }
     }
+}
+
+/// The peer has gone. Without its last message that is no end in order.
+fn gone() -> Down {
+    Down::Os { call: "receiving", source: io::ErrorKind::ConnectionReset.into() }
 }
 
 impl Drop for OfiLinks {

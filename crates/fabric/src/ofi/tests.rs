@@ -2,11 +2,13 @@
 //!
 //! `SPINDLE_OFI_PROVIDER`, `SPINDLE_OFI_DOMAIN` and `SPINDLE_OFI_ADDRESS` run all of it over something else, such as a real network card.
 use super::error::OfiError;
-use super::ffi::{FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
+use super::ffi::{FI_EOVERRUN, FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
 use super::hello::{Head, Hello, Kind, Mismatch, Target};
+use super::links::OfiLinks;
 use super::objects::{Adapter, Completion, Endpoint, Event, Listener, Piece};
 use super::provider;
 use super::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose, available};
+use crate::arena::Arena;
 use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
 use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, put, ring};
@@ -16,6 +18,7 @@ use crate::shm::{MemberBell, OwnRow, PeerParts};
 use crate::tcp::{Down, SocketOptions, SocketStream};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,7 +83,8 @@ impl Forming {
         purpose: Purpose,
         peers: impl IntoIterator<Item = (u32, OfiAddress)>,
     ) -> Result<Forming, OfiError> {
-        let (own, parts) = OwnRow::create(layout, Rank(me), &MemberBell::with_event().unwrap()).unwrap();
+        let (own, parts) =
+            OwnRow::create(layout, Rank(me), &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
         let mut meeting = port.meet(layout, &own, purpose)?;
         for (peer, address) in peers {
             if peer < me {
@@ -676,6 +680,90 @@ fn a_peer_that_ends_is_told() {
     }
 }
 
+/// The connections of all members of a view, without the fabric above them.
+fn bare(layout: &Layout) -> Vec<OfiLinks> {
+    let members = layout.rows().len() as u32;
+    let ports: Vec<OfiPort> = (0..members).map(|_| port(members - 1)).collect();
+    let addresses: Vec<OfiAddress> = ports.iter().map(|port| port.address().clone()).collect();
+    let forming = (0..members).zip(ports).map(|(me, port)| {
+        let others = (0..members).zip(addresses.iter().cloned()).filter(|(rank, _)| *rank != me);
+        Forming::new(port, layout, me, PURPOSE, others).unwrap()
+    });
+    let mut forming: Vec<Forming> = forming.collect();
+    let start = Instant::now();
+    while !forming.iter_mut().fold(true, |all, forming| forming.progress().unwrap() & all) {
+        assert!(start.elapsed() < PATIENCE, "members are not connected");
+        std::thread::yield_now();
+    }
+    // Nothing is ever written to it.
+    let (bell, _other) = UnixStream::pair().unwrap();
+    forming.into_iter().map(|forming| forming.meeting.links(bell.as_fd()).unwrap()).collect()
+}
+
+/// The first end that `links` tell of.
+fn first_end(links: &mut OfiLinks) -> (Rank, Down) {
+    let start = Instant::now();
+    loop {
+        links.progress();
+        if let Some(down) = links.next_down() {
+            return down;
+        }
+        assert!(start.elapsed() < PATIENCE, "nobody has noticed");
+        std::thread::yield_now();
+    }
+}
+
+/// A peer that says its last message has ended in order, also if the network tells sooner that it has gone. Any other end is a break.
+#[test]
+fn an_end_in_order_is_told_from_a_break() {
+    if !is_here("tcp") {
+        return;
+    }
+    let layout = layout(2);
+    for (in_order, is_told_first) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut links = bare(&layout);
+        let (mut far, mut near) = (links.pop().unwrap(), links.pop().unwrap());
+        if in_order {
+            far.finish();
+            let start = Instant::now();
+            while !far.is_flushed() {
+                assert!(start.elapsed() < PATIENCE, "the last message does not leave");
+                far.progress();
+            }
+        } else {
+            far.give_up();
+        }
+        if is_told_first {
+            // As by an event that overtakes the completion.
+            near.shut_rank(Rank(1));
+        } else {
+            drop(far);
+        }
+        let (rank, why) = first_end(&mut near);
+        assert_eq!((rank, matches!(why, Down::Closed)), (Rank(1), in_order), "told first: {is_told_first}: {why}");
+        assert!(near.open() == 0 && near.next_down().is_none());
+    }
+}
+
+/// A queue that is overrun may have lost something of any connection, so all have ended, and not in order.
+#[test]
+fn an_overrun_breaks_all_connections() {
+    if !is_here("tcp") {
+        return;
+    }
+    let mut links = bare(&layout(3));
+    let near = &mut links[0];
+    assert_eq!(near.open(), 2);
+    // A provider has no operation to name, so it names none.
+    assert!(!near.take(Completion::Failed { context: 0, code: FI_EOVERRUN }));
+    let mut ended = [first_end(near), first_end(near)];
+    ended.sort_by_key(|(rank, _)| *rank);
+    for ((rank, why), expected) in ended.iter().zip([Rank(1), Rank(2)]) {
+        assert!(*rank == expected && matches!(why, Down::Os { .. }), "{rank}: {why}");
+    }
+    assert!(near.open() == 0 && near.next_down().is_none());
+}
+
 /// Who asks for the dead only when there was progress hears of those that went while it slept.
 #[test]
 fn a_peer_that_ends_in_a_sleep_is_progress() {
@@ -737,7 +825,7 @@ fn a_process_that_is_killed_is_noticed() {
                 fabric.progress();
             }
         };
-        assert_eq!(rank, Rank(0), "{why}");
+        assert!(rank == Rank(0) && !matches!(why, Down::Closed), "{why}");
         assert_eq!(fabric.load(Rank(0), COUNT), 7);
     }
 }

@@ -1,4 +1,5 @@
 //! Why a peer's connection ended.
+use spindle_core::ViewId;
 use std::io;
 
 /// Why nothing more arrives over a peer's connection: no proof that the peer is dead. Bytes that have arrived stay readable; others
@@ -53,6 +54,14 @@ pub enum Down {
         applied: u64,
         /// The position that this member has posted.
         published: u64,
+    },
+    /// It continues in another view than this member.
+    #[error("it continues in view {turned}, and the next is {next}: it breaks the protocol")]
+    Astray {
+        /// The view that it turned to.
+        turned: ViewId,
+        /// The view that was decided.
+        next: ViewId,
     },
     /// The connection failed.
     #[error("{call} failed: {source}")]

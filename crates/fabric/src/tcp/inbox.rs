@@ -9,8 +9,9 @@
 //! with it; bytes of it that went straight to their place are not announced, and come again.
 use super::error::Down;
 use super::stream::{Space, Stream};
-use super::wire::{HEAD_BYTES, Head};
+use super::wire::{HEAD_BYTES, Head, TURN_BYTES, is_turn};
 use crate::region::CopyRegion;
+use spindle_core::ViewId;
 use std::io;
 use std::ops::Range;
 
@@ -31,6 +32,8 @@ pub(super) struct Inbox {
     /// Whether the control block has come as a whole, as it does to guests.
     has_control: bool,
     hello: Hello,
+    /// The view whose bytes follow on the stream. Nothing more is read here then, and `kept` is the beginning of those bytes.
+    turn: Option<ViewId>,
 }
 
 /// The hello that a member sends before its first frame.
@@ -53,7 +56,7 @@ impl Inbox {
     /// One for a stream that begins with a hello for `rings` rings, if it begins with one.
     pub(super) fn new(row_bytes: u64, control_bytes: u64, rings: Option<usize>) -> Inbox {
         let hello = rings.map_or(Hello::Done, Hello::Expected);
-        Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0, has_control: false, hello }
+        Inbox { row_bytes, control_bytes, kept: vec![], arriving: 0..0, has_control: false, hello, turn: None }
     }
 
     /// The counts of the peer's hello, once, after it has arrived.
@@ -66,6 +69,16 @@ impl Inbox {
             Hello::Arrived(applied) => Some(applied),
             Hello::Expected(_) | Hello::Done => None,
         }
+    }
+
+    /// The next view, if all bytes of this one have arrived.
+    pub(super) fn turn(&self) -> Option<ViewId> {
+        self.turn
+    }
+
+    /// The bytes of the next view that have arrived.
+    pub(super) fn ahead(&self) -> &[u8] {
+        if self.turn.is_some() { &self.kept } else { &[] }
     }
 
     pub(super) fn has_control(&self) -> bool {
@@ -84,6 +97,9 @@ impl Inbox {
         bytes: &mut u64,
     ) -> Result<bool, Down> {
         for _ in 0..READS_MAX {
+            if self.turn.is_some() {
+                return Ok(false);
+            }
             let kept = self.kept.len();
             buffer[..kept].copy_from_slice(&self.kept);
             let straight = (self.arriving.end - self.arriving.start) as usize;
@@ -126,6 +142,11 @@ impl Inbox {
             bytes = behind;
         }
         while let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>() {
+            if is_turn(*head) {
+                let Some((view, behind)) = body.split_first_chunk::<8>() else { break };
+                self.turn = Some(ViewId(u64::from_le_bytes(*view)));
+                return Ok(behind.len());
+            }
             let Head { at, len } = Head::decode(*head, self.control_bytes, self.row_bytes)?;
             if let Some((whole, behind)) = body.split_at_checked(len as usize) {
                 copy.store_words(at, whole);
@@ -145,7 +166,9 @@ impl Inbox {
     /// What the end of the stream means here.
     fn end(&self) -> Down {
         let head = self.kept.first_chunk().map(|head| Head::decode(*head, self.control_bytes, self.row_bytes));
+        let begins_turn = self.kept.first_chunk().is_some_and(|head| is_turn(*head));
         let whole = match (&self.hello, head) {
+            _ if begins_turn => TURN_BYTES as u64,
             _ if self.kept.is_empty() => 0,
             (Hello::Expected(rings), _) => (HEAD_BYTES + 8 * rings) as u64,
             (_, Some(Ok(head))) => head.len + HEAD_BYTES as u64,

@@ -4,16 +4,16 @@ use super::error::Down;
 use super::guest::Guest;
 use super::inbox::{self, Inbox};
 use super::resume::{Posted, announcements};
-use super::stream::{Connection, is_confirmed};
-use super::wire;
+use super::stream::{Connection, again, is_confirmed};
+use super::wire::{self, TURN_BYTES};
 use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
 use spindle_core::layout::entry;
-use spindle_core::{Layout, Rank, RowLayout};
+use spindle_core::{Layout, Rank, RowLayout, ViewId};
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -94,6 +94,8 @@ struct Link {
     is_mute: bool,
     /// Why nothing can be sent any more. What the peer has sent is still read.
     deaf: Option<io::Error>,
+    /// The last frame of the view, once nothing more is posted, and how much of it has left.
+    turn: Option<([u8; TURN_BYTES], usize)>,
     sent_bytes: u64,
     received_bytes: u64,
 }
@@ -326,7 +328,7 @@ impl Links {
         }
         for &peer in peers {
             let Some(link) = &mut self.links[peer.index()] else { continue };
-            if link.is_mute {
+            if link.is_mute || link.turn.is_some() {
                 continue;
             }
             link.backlog.add_range(frames.clone());
@@ -451,6 +453,47 @@ impl Links {
         }
     }
 
+    /// Nothing more is posted to `rank` in this view: what follows on its stream is of `next`. Means nothing if that was said before, or there is
+    /// no stream that sends.
+    pub(crate) fn turn(&mut self, rank: Rank, next: ViewId, row: &OwnRegion) {
+        if let Some(link) = &mut self.links[rank.index()]
+            && link.turn.is_none()
+            && link.deaf.is_none()
+        {
+            link.turn = Some((wire::turn(next), 0));
+            if !link.blocked {
+                self.send(rank, row);
+            }
+        }
+    }
+
+    /// Takes the streams out that both sides have [turned](Self::turn) to `next`: all of this view has arrived at both. Streams whose peers have turned to another view
+    /// are closed.
+    pub(crate) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Connection)> {
+        let mut turned = vec![];
+        for rank in (0..self.links.len() as u32).map(Rank) {
+            let Some(link) = &self.links[rank.index()] else { continue };
+            match link.inbox.turn() {
+                Some(theirs) if theirs != next => self.close(rank, Down::Astray { turned: theirs, next }),
+                Some(_) if link.has_turned(next) => {
+                    let Some(link) = self.remove(rank) else { continue };
+                    turned.push((rank, again(link.stream, link.inbox.ahead())));
+                }
+                _ => {}
+            }
+        }
+        turned
+    }
+
+    /// Drops the streams whose peers have turned to the next view: they need nothing more of this one.
+    pub(crate) fn drop_turned(&mut self) {
+        for rank in (0..self.links.len() as u32).map(Rank) {
+            if self.links[rank.index()].as_ref().is_some_and(|link| link.inbox.turn().is_some()) {
+                drop(self.remove(rank));
+            }
+        }
+    }
+
     /// Tells all peers that nothing more comes.
     pub(crate) fn finish(&mut self) {
         for mut guest in std::mem::take(&mut self.guests).into_values() {
@@ -481,10 +524,7 @@ impl Links {
         if blocks != link.blocked {
             link.blocked = blocks;
             self.blocked = if blocks { self.blocked + 1 } else { self.blocked - 1 };
-            let flags = if blocks { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            // It was added, with the same descriptor, and is open.
-            let modified = epoll::modify(&self.epoll, link.stream.fd(), EventData::new_u64(rank.0.into()), flags);
-            debug_assert!(modified.is_ok());
+            watch(&self.epoll, rank, link);
         }
         moved
     }
@@ -503,6 +543,9 @@ impl Links {
                     self.unread.push(rank);
                 }
                 let arrived = link.received_bytes > before;
+                if arrived && link.inbox.turn().is_some() {
+                    watch(&self.epoll, rank, link);
+                }
                 if let Some(applied) = link.inbox.take_hello() {
                     return self.heard_hello(rank, &applied, row) | arrived;
                 }
@@ -563,6 +606,17 @@ impl Links {
     }
 }
 
+/// Asks the system for what is to be known of a link, and for nothing if that is nothing: of some things it tells unasked.
+fn watch(epoll: &OwnedFd, rank: Rank, link: &Link) {
+    let (fd, data, flags) = (link.stream.fd(), EventData::new_u64(rank.0.into()), link.interest());
+    if flags.is_empty() {
+        let _ = epoll::delete(epoll, fd);
+    } else if epoll::modify(epoll, fd, data, flags).is_err() {
+        // It was taken out, and is open. If the system has no room for it, its peer is missed.
+        let _ = epoll::add(epoll, fd, data, flags);
+    }
+}
+
 /// What a peer that has ended brings along, too.
 const ARRIVED: EventFlags = EventFlags::IN.union(EventFlags::HUP).union(EventFlags::ERR);
 
@@ -579,8 +633,19 @@ impl Link {
         let inbox = Inbox::new(copy.size(), *control_bytes, rings);
         let applied = || announcements.iter().map(|at| copy.load(*at)).collect::<Vec<u64>>();
         let backlog = rings.map_or(Backlog::default(), |_| Backlog::greeting(&wire::hello(&applied())));
-        let (blocked, is_mute, deaf, sent_bytes, received_bytes) = (false, false, None, 0, 0);
-        Link { stream, copy: Arc::clone(copy), backlog, inbox, blocked, is_mute, deaf, sent_bytes, received_bytes }
+        let (blocked, is_mute, deaf, turn, sent_bytes, received_bytes) = Default::default();
+        Link {
+            stream,
+            copy: Arc::clone(copy),
+            backlog,
+            inbox,
+            blocked,
+            is_mute,
+            deaf,
+            turn,
+            sent_bytes,
+            received_bytes,
+        }
     }
 
     /// Prepares what the peer lacks, if it has `applied` so much of my row. The bytes of rings that it lacks.
@@ -602,6 +667,18 @@ impl Link {
 
     fn send(&mut self, row: &OwnRegion, image: &Image) -> io::Result<()> {
         self.sent_bytes += self.backlog.send(row, image, &mut *self.stream)?;
+        if let Some((bytes, sent)) = &mut self.turn
+            && self.backlog.is_empty()
+            && !self.is_mute
+        {
+            while *sent < bytes.len() {
+                match self.stream.send(&[IoSlice::new(&bytes[*sent..])]) {
+                    Ok(now) => (*sent, self.sent_bytes) = (*sent + now, self.sent_bytes + now as u64),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
         if self.stream.holds_back() {
             match self.stream.send(&[]) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
@@ -613,7 +690,19 @@ impl Link {
 
     /// Whether there is nothing to send now.
     fn is_sent(&self) -> bool {
-        self.deaf.is_some() || self.backlog.is_empty() && !self.stream.holds_back()
+        let turns = self.turn.is_some_and(|(bytes, sent)| sent < bytes.len() && !self.is_mute);
+        self.deaf.is_some() || self.backlog.is_empty() && !turns && !self.stream.holds_back()
+    }
+
+    /// Whether both sides have said that the stream continues in `next`, and nothing of this view is under way.
+    fn has_turned(&self, next: ViewId) -> bool {
+        self.inbox.turn() == Some(next) && self.turn.is_some() && !self.is_mute && self.deaf.is_none() && self.is_sent()
+    }
+
+    /// The events that the system is asked for. Bytes that follow a turn are not for this view, nor is the end.
+    fn interest(&self) -> EventFlags {
+        let out = if self.blocked { EventFlags::OUT } else { EventFlags::empty() };
+        if self.inbox.turn().is_some() { out } else { out | EventFlags::IN }
     }
 
     /// Whether everything was sent that was posted, or never will be.

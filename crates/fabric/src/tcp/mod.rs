@@ -23,6 +23,8 @@ mod stream;
 mod tests;
 #[cfg(test)]
 pub(crate) use tests::settle;
+#[cfg(test)]
+mod turning;
 mod wire;
 
 pub use error::Down;

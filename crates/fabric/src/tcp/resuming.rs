@@ -2,6 +2,7 @@
 use super::tests::{TINY, USUAL, socket_ends, tcp_pair, tls_ends, unix_pair};
 use super::wire::{Head, hello};
 use super::{Connection, Down, SocketStream, Space, Stream, limit_silence};
+use crate::arena::Arena;
 use crate::conformance::{PATIENCE, view};
 use crate::fabric::Fabric;
 use crate::far::tests::{COUNT, OTHER, Random, progress_until};
@@ -86,7 +87,7 @@ fn brittle([near, far]: [Connection; 2], sends: u64, receives: u64) -> [Connecti
 }
 
 fn row(layout: &Layout, me: Rank) -> OwnRow {
-    OwnRow::create(layout, me, &MemberBell::with_event().unwrap()).unwrap().0
+    OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event().unwrap())).unwrap().0
 }
 
 /// A member that appends to its ring, and one that reads it, and what each knows.
@@ -423,7 +424,7 @@ fn memory_may_come_late() {
     let layout = Layout::new(&view(2, 4)).unwrap();
     let bells = [(); 2].map(|()| MemberBell::create().unwrap());
     let [(own, parts), (peer, peers_parts)] =
-        [0, 1].map(|i| OwnRow::create(&layout, Rank(i), &bells[i as usize]).unwrap());
+        [0, 1].map(|i| OwnRow::create(&layout, Rank(i), &mut Arena::new(bells[i as usize].clone())).unwrap());
     let mut near = Mesh::new(&layout, own, [(Rank(1), None)]).unwrap();
     let mut far = Mesh::new(&layout, peer, [(Rank(0), Some(Peer::Here(parts)))]).unwrap();
     let rows = near.reader();
@@ -469,13 +470,13 @@ fn late_memory_is_checked() {
     let layout = Layout::new(&view(2, 4)).unwrap();
     let other = Layout::new(&view(2, 400)).unwrap();
     let bell = MemberBell::create().unwrap();
-    let (own, _) = OwnRow::create(&layout, Rank(0), &bell).unwrap();
+    let (own, _) = OwnRow::create(&layout, Rank(0), &mut Arena::new(bell.clone())).unwrap();
     let mut mesh = Mesh::new(&layout, own, [(Rank(1), None)]).unwrap();
-    let (_row, wrong) = OwnRow::create(&other, Rank(1), &bell).unwrap();
+    let (_row, wrong) = OwnRow::create(&other, Rank(1), &mut Arena::new(bell.clone())).unwrap();
     let error = mesh.attach(&layout, Rank(1), Peer::Here(wrong)).unwrap_err();
     assert!(matches!(error, MeshError::Region { rank: Rank(1), part: "row", .. }), "{error}");
     assert!((0..layout.row(Rank(1)).size).step_by(8).all(|at| mesh.load(Rank(1), at) == 0));
-    let (row, right) = OwnRow::create(&layout, Rank(1), &bell).unwrap();
+    let (row, right) = OwnRow::create(&layout, Rank(1), &mut Arena::new(bell.clone())).unwrap();
     mesh.attach(&layout, Rank(1), Peer::Here(right)).unwrap();
     row.control_block().store(COUNT, 7);
     assert_eq!(mesh.load(Rank(1), COUNT), 7);

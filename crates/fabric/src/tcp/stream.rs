@@ -5,6 +5,7 @@
 use crate::net::Certificate;
 use rustix::io::Errno;
 use rustix::net::{self, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
@@ -41,6 +42,11 @@ pub trait Stream: Debug + Send {
         false
     }
 
+    /// Takes back the last bytes that it has given, if it is a stream that can: they come again, before all others. Says whether it has.
+    fn take_back(&mut self, _bytes: &[u8]) -> bool {
+        false
+    }
+
     /// The certificate of the peer, once it has been verified; `None` if the stream verifies none.
     fn peer(&self) -> Option<&Certificate> {
         None
@@ -48,6 +54,65 @@ pub trait Stream: Debug + Send {
 
     /// What becomes readable when bytes or the end have arrived, and writable when it can send.
     fn fd(&self) -> BorrowedFd<'_>;
+}
+
+/// A stream that has taken back bytes that it had given.
+#[derive(Debug)]
+struct Again {
+    stream: Connection,
+    bytes: VecDeque<u8>,
+}
+
+/// `stream`, which gives `bytes` again, before all others.
+pub(super) fn again(mut stream: Connection, bytes: &[u8]) -> Connection {
+    match bytes.is_empty() || stream.take_back(bytes) {
+        true => stream,
+        false => Box::new(Again { stream, bytes: bytes.iter().copied().collect() }),
+    }
+}
+
+impl Stream for Again {
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.stream.send(parts)
+    }
+
+    fn receive(&mut self, spaces: &mut [Space<'_>]) -> io::Result<usize> {
+        if self.bytes.is_empty() {
+            return self.stream.receive(spaces);
+        }
+        let bytes = self.bytes.make_contiguous();
+        let mut given = 0;
+        for space in spaces {
+            given += space.fill(&bytes[given..]);
+        }
+        self.bytes.drain(..given);
+        Ok(given)
+    }
+
+    fn finish(&mut self) {
+        self.stream.finish();
+    }
+
+    fn holds_back(&self) -> bool {
+        self.stream.holds_back()
+    }
+
+    fn has_arrived(&self) -> bool {
+        !self.bytes.is_empty() || self.stream.has_arrived()
+    }
+
+    fn take_back(&mut self, bytes: &[u8]) -> bool {
+        bytes.iter().rev().for_each(|byte| self.bytes.push_front(*byte));
+        true
+    }
+
+    fn peer(&self) -> Option<&Certificate> {
+        self.stream.peer()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.fd()
+    }
 }
 
 /// Whether the system at the other end of the socket `fd` has confirmed all that was handed to this one.

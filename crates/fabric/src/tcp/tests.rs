@@ -1,6 +1,7 @@
 //! The conformance suite over streams, and cases that it, which knows no network, can't ask.
 use super::wire::{HEAD_BYTES, Head, hello};
 use super::{Connection, Down, SocketOptions, SocketStream, Space, Stream};
+use crate::arena::Arena;
 use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
 use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
@@ -85,8 +86,8 @@ fn connect(layout: &Layout, mut pair: impl FnMut() -> Ends) -> Vec<Mesh> {
 }
 
 /// The member `me`, to whom nobody is near.
-fn mesh(layout: &Layout, me: Rank, streams: impl IntoIterator<Item = (Rank, Connection)>) -> Mesh {
-    let (own, _) = OwnRow::create(layout, me, &MemberBell::with_event().unwrap()).unwrap();
+pub(super) fn mesh(layout: &Layout, me: Rank, streams: impl IntoIterator<Item = (Rank, Connection)>) -> Mesh {
+    let (own, _) = OwnRow::create(layout, me, &mut Arena::new(MemberBell::with_event().unwrap())).unwrap();
     Mesh::new(layout, own, streams.into_iter().map(|(rank, stream)| (rank, Some(Peer::There(stream))))).unwrap()
 }
 

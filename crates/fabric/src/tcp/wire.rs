@@ -11,7 +11,12 @@
 //! ```text
 //! hello = rings in the receiver's row (32 bits) | 0 (32 bits), then for each ring the PUBLISHED that was applied (64 bits)
 //! ```
+//! The last frame of a view is a *turn*: what follows on the stream belongs to the next view, and begins with its hello.
+//! ```text
+//! turn = 2^32 - 1 (32 bits) | 0 (32 bits), then the number of the next view (64 bits)
+//! ```
 use super::error::Down;
+use spindle_core::ViewId;
 
 /// Bytes of a head.
 pub(super) const HEAD_BYTES: usize = 8;
@@ -45,6 +50,24 @@ impl Head {
     }
 }
 
+/// Bytes of a turn.
+pub(super) const TURN_BYTES: usize = 16;
+/// The head of a turn, which is none of a frame.
+const TURN: u64 = 0xffff_ffff;
+
+/// The last frame of a view, before those of `next`.
+pub(super) fn turn(next: ViewId) -> [u8; TURN_BYTES] {
+    let mut bytes = [0; TURN_BYTES];
+    bytes[..8].copy_from_slice(&TURN.to_le_bytes());
+    bytes[8..].copy_from_slice(&next.0.to_le_bytes());
+    bytes
+}
+
+/// Whether a turn begins with these bytes.
+pub(super) fn is_turn(head: [u8; HEAD_BYTES]) -> bool {
+    u64::from_le_bytes(head) == TURN
+}
+
 /// The first bytes on a stream, of a sender that has applied the announcements `applied` of the receiver's rings.
 pub(super) fn hello(applied: &[u64]) -> Vec<u8> {
     [applied.len() as u64].iter().chain(applied).flat_map(|word| word.to_le_bytes()).collect()
@@ -60,6 +83,8 @@ mod tests {
             let head = Head { at, len };
             assert_eq!(Head::decode(head.encode(), 64, 192).unwrap(), head);
         }
+        assert!(is_turn(*turn(ViewId(7)).first_chunk().unwrap()) && !is_turn(Head { at: 0, len: 8 }.encode()));
+        assert!(Head::decode(*turn(ViewId(7)).first_chunk().unwrap(), 64, 192).is_err());
         let far = ROW_BYTES_MAX - 8;
         for (at, len) in [(0, 0), (64, 0), (0, 72), (56, 16), (64, 136), (192, 8), (far, 8), (far, far), (0, far)] {
             let error = Head::decode(Head { at, len }.encode(), 64, 192).unwrap_err();

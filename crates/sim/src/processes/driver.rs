@@ -3,6 +3,7 @@ use super::host::Standing;
 use super::network::Load;
 use super::plan::{MS, S};
 use super::process::{Heard, Near, Phase, Process, Way};
+use super::watching::Guest;
 use super::world::{BOUNDED, Broken, Checked, Event, World};
 use spindle_core::control::{Act, Letter, Me, News, Order, Purpose, To};
 use spindle_core::ids::VISITOR_IDS_FROM;
@@ -43,23 +44,26 @@ impl World<'_> {
             Phase::Seeks(_) => self.seek(process, news)?,
             Phase::Installs(_) => self.install_first(process, news)?,
             Phase::Member(_) => self.take_part(process, news)?,
+            Phase::Learns(_) => self.learn(process, news)?,
+            Phase::Watches(_) => self.watch_group(process, news)?,
             Phase::Out => u64::MAX,
         };
         self.carry_out(process)?;
+        let sends = self.send_states(process);
         let posts = self.move_posts(process);
         let mail = self.flush(process);
         self.carry_out(process)?;
         let boot = process.boot.as_ref().map_or(u64::MAX, |boot| (now + boot.patience(now)).0.max(self.now + 1));
         // What has come of this step itself.
         let again = if process.roster.has_news() || !process.heard.is_empty() { self.now + 1_000 } else { u64::MAX };
-        self.wake(process.number, wake_at.min(posts).min(mail).min(boot).min(again));
+        self.wake(process.number, wake_at.min(posts).min(sends).min(mail).min(boot).min(again));
         Ok(())
     }
 
     /// What has happened, in the order in which a driver takes it in.
     fn take_news(&mut self, process: &mut Process) -> Result<Vec<News>, crate::Violation> {
         let now = Time(self.now);
-        if std::mem::take(&mut process.is_displaced) {
+        if std::mem::take(&mut process.is_displaced) && self.broken != Broken::RestoreForgotten {
             self.restore(process);
         }
         // Before the deaths: what the dead have sent is here.
@@ -78,9 +82,12 @@ impl World<'_> {
             self.hear_of_net(process, heard);
             self.carry_out(process)?;
         }
-        while let Some(id) = process.deaths.pop_front() {
-            process.watched.remove(&id);
-            process.roster.watched_ended(id);
+        while let Some((id, of)) = process.deaths.pop_front() {
+            // By now another process with this id may be watched.
+            if process.watched.get(&id) == Some(&of) {
+                process.watched.remove(&id);
+                process.roster.watched_ended(id);
+            }
         }
         let mut news = vec![];
         self.gather(process, &mut news)?;
@@ -108,14 +115,17 @@ impl World<'_> {
     fn read(&mut self, process: &mut Process, near: &Near) {
         let letter = Letter::decode(&near.letter).expect("a letter of this version");
         match (letter, near.row) {
-            (Letter::Parts { incarnation, view, from, pid, birth, rack, .. }, Some((row, owner))) => {
-                process.roster.learn_rack(from, rack);
+            (Letter::Parts { incarnation, view, from, pid, birth, address, rack, .. }, Some((row, owner))) => {
                 let me = Me { id: from, pid, birth };
                 let is_taken = process.roster.handed_over(incarnation, view, me, Way::Near(row, owner));
+                if is_taken {
+                    process.roster.learn_near(from, address, rack);
+                }
                 if is_taken && process.roster.begin_watch(from) {
                     self.watch(process, from, owner);
                 }
             }
+            (Letter::State { view, from }, Some((connection, _))) => process.incoming.push((view, from, connection)),
             (letter, _) => process.roster.hear(letter, None, &near.enclosure, Time(self.now)),
         }
     }
@@ -130,13 +140,24 @@ impl World<'_> {
             Heard::Delayed(address, why) => roster.delayed(&address, why),
             Heard::Lost(with) => roster.lost(&with),
             Heard::Failed(address, purpose, why) => roster.not_dialled(&address, &purpose, &why),
-            Heard::Ended { id, incarnation, view } => roster.seems_ended(id, incarnation, view),
-            Heard::Stream { with, process: nonce, purpose, connection, .. } => {
+            Heard::Ended { id, incarnation, view, answer_within } => {
+                roster.seems_ended(id, incarnation, view, answer_within, now);
+            }
+            Heard::Answers(with, process) => roster.answers(&with, process),
+            Heard::Stream { with, process: nonce, purpose, connection, dialled } => {
                 let is_known = roster.recognises(&with, &purpose, now);
                 match purpose {
                     Purpose::Part { incarnation, view } if is_known => {
                         roster.keep_stream((incarnation, view), (with.id, nonce), Way::Stream(connection));
                     }
+                    Purpose::Guest { incarnation, view } if is_known && dialled => {
+                        roster.keep_guest_stream(incarnation, view, with.id, Way::Stream(connection));
+                    }
+                    Purpose::Guest { incarnation, view } if is_known && incarnation == roster.incarnation() => {
+                        process.guests.push(Guest { view, connection, is_served: false });
+                    }
+                    Purpose::State { view } if dialled => self.send_pledged(process, with.id, view, connection),
+                    Purpose::State { view } if is_known => process.incoming.push((view, with.id, connection)),
                     _ => {
                         let end = self.connections.get(connection).map(|found| found.end_of(process.number));
                         if let Some(end) = end {
@@ -208,6 +229,7 @@ impl World<'_> {
                 let near = Near { letter: letter.encode().into(), enclosure: (*enclosure).into(), row: None };
                 process.outbox.push_back((to, near));
             }
+            Order::Far { letter: Letter::Ask { .. }, .. } if self.looks_here_only(process) => {}
             Order::Far { address, whom, letter, enclosure } => {
                 let load = Load::Letter(letter.encode().into(), (*enclosure).into());
                 self.post(process, address, whom, load);
@@ -234,6 +256,10 @@ impl World<'_> {
                 let incarnation = process.roster.incarnation();
                 self.watch_far(process, address, id, incarnation, view);
             }
+            Order::CheckFar { address, id, view } => {
+                let incarnation = process.roster.incarnation();
+                self.begin_attempt(process.number, address, Some(id), Purpose::Life { incarnation, view });
+            }
             Order::UnwatchFar(id) => self.unwatch_far(process, id),
             Order::Forget(id) => {
                 process.outbox.retain(|(to, _)| *to != id);
@@ -243,14 +269,21 @@ impl World<'_> {
                 process.held.retain(|id, _| wanted.contains(id));
                 process.outbox.retain(|(to, _)| to.0 >= VISITOR_IDS_FROM || wanted.contains(to));
             }
+            Order::Restore if self.broken == Broken::RestoreForgotten => {}
             Order::Restore => self.restore(process),
             Order::LookUp(_) => {}
             Order::Probe(ids) => {
                 let gone: Vec<MemberId> =
                     ids.into_iter().filter(|id| self.mailbox_of(process, *id).is_none()).collect();
+                self.note_missing(process, &gone);
                 process.roster.unreached(gone);
             }
         }
+    }
+
+    fn looks_here_only(&self, process: &Process) -> bool {
+        let is_first = self.process_places.iter().position(|place| *place == process.place) == Some(process.number);
+        self.broken == Broken::LooksHereOnly && !is_first
     }
 
     /// The kernel tells when the process of `owner` ends, which may have ended.
@@ -272,7 +305,7 @@ impl World<'_> {
     }
 
     /// The process that is reached as `id` on this host.
-    fn mailbox_of(&self, process: &Process, id: MemberId) -> Option<usize> {
+    pub(super) fn mailbox_of(&self, process: &Process, id: MemberId) -> Option<usize> {
         let host = &self.hosts[process.host];
         let held = process.held.get(&id).copied().filter(|held| host.living.contains(held));
         held.or_else(|| host.bound.get(&id).copied().filter(|bound| host.living.contains(bound)))
@@ -287,7 +320,9 @@ impl World<'_> {
         };
         let Me { id: from, pid, birth } = process.me;
         let incarnation = process.roster.incarnation();
-        let letter = Letter::Parts { incarnation, view, from, pid, birth, event: true, rack: None };
+        let address = process.roster.book().map(|book| book.card().address.clone());
+        let (at, bytes, event, rack) = (0, 0, true, None);
+        let letter = Letter::Parts { incarnation, view, from, pid, birth, at, bytes, event, address, rack };
         let letter: Rc<[u8]> = letter.encode().into();
         for to in to {
             let near = Near { letter: letter.clone(), enclosure: [].into(), row: Some((row, process.number)) };
@@ -326,6 +361,7 @@ impl World<'_> {
                 !drops
             });
         }
+        self.note_missing(process, &unreached);
         process.roster.unreached(unreached);
         let outbox = &process.outbox;
         process.roster.forget_the_deaf(|id| outbox.iter().any(|(to, _)| *to == id), Time(self.now));
@@ -333,6 +369,12 @@ impl World<'_> {
             return u64::MAX;
         }
         process.tries.values().map(|(at, _)| *at).min().unwrap_or(u64::MAX)
+    }
+
+    fn note_missing(&self, process: &mut Process, ids: &[MemberId]) {
+        if self.broken == Broken::MissingIsDead {
+            ids.iter().for_each(|id| process.roster.has_ended(*id));
+        }
     }
 
     fn deliver_near(&mut self, from: usize, to: usize, near: Near) {

@@ -43,6 +43,11 @@ impl Host {
         MemberId(id)
     }
 
+    /// The lowest id that no process has here.
+    pub(super) fn lowest(&mut self) -> MemberId {
+        (1..).map(MemberId).find(|id| !self.bound.contains_key(id)).expect("there are many")
+    }
+
     /// The members that live.
     pub(super) fn members(&self) -> Vec<MemberId> {
         self.marks.keys().copied().collect()

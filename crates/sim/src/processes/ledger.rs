@@ -1,13 +1,17 @@
 //! What is believed to have happened, and what must not.
+use super::shards::check_shards;
+use super::wishes::settles;
 use crate::checkers::{Invariant, Violation};
-use spindle_core::{MemberId, View};
+use spindle_core::{Change, MemberId, Order, Rank, SubgroupSpec, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ONE_GROUP: Invariant = Invariant(18, "one incarnation");
-const VIEWS: Invariant = Invariant(8, "view sequence");
-const ORDER: Invariant = Invariant(3, "total order");
-const ONCE: Invariant = Invariant(5, "no invention");
-const SAME_END: Invariant = Invariant(9, "uniformity");
+pub(super) const VIEWS: Invariant = Invariant(5, "one view sequence");
+const ORDER: Invariant = Invariant(1, "total order");
+const ONCE: Invariant = Invariant(2, "no invention");
+const GAPS: Invariant = Invariant(3, "no duplicate, no gap, FIFO");
+const ALL: Invariant = Invariant(4, "atomicity");
+const SAME_END: Invariant = Invariant(8, "uniformity");
 
 /// A message: the process that has sent it, and its number there.
 pub(super) type Sent = (u32, u32);
@@ -15,15 +19,40 @@ pub(super) type Sent = (u32, u32);
 /// A view of a group.
 pub(super) type Key = (u128, u64);
 
-#[derive(Debug, Default)]
+/// A process, a subgroup of a view, and a sender there.
+type Lane = (usize, u32, u32);
+
+#[derive(Debug)]
 struct Viewed {
-    members: Vec<MemberId>,
-    /// By subgroup, the messages that were delivered in it, in order.
+    view: View,
+    /// By member, the process that has begun it.
+    processes: BTreeMap<MemberId, u32>,
+    /// By subgroup with a total order, the messages that were delivered in it, in order.
     orders: Vec<Vec<Sent>>,
     /// By process and subgroup, how many of them it has delivered.
     delivered: BTreeMap<usize, Vec<usize>>,
-    /// How many the processes have delivered that have ended it, by subgroup, and the first that has.
-    ended: Option<(usize, Vec<usize>)>,
+    /// By subgroup and sender, the messages in its ring, in order, with voids between them.
+    rings: BTreeMap<(u32, u32), Vec<Option<u32>>>,
+    /// How far a process is in these rings, and the last number of each sender that it has delivered here.
+    taken: BTreeMap<Lane, (usize, u32)>,
+    /// By subgroup, how the view has ended in it.
+    ended: Vec<End>,
+}
+
+/// How a view ends in a subgroup: processes, and how many messages they have delivered or were told by then.
+#[derive(Clone, Default, Debug)]
+struct End {
+    /// The first member that has ended it.
+    member: Option<(usize, usize)>,
+    /// Observers that have before any member had. If no member does, because none continues, no trim is decided, and observers may have seen more or less.
+    observers: Vec<(usize, usize)>,
+}
+
+/// The last message that a process has delivered of a sender in a subgroup: its number, and the view.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    number: u32,
+    view: u64,
 }
 
 /// All groups, views and messages of a run.
@@ -34,11 +63,29 @@ pub(super) struct Ledger {
     groups: BTreeMap<u128, Lived>,
     /// How many messages a process has sent.
     sent: BTreeMap<u32, u32>,
-    /// By process and sender, the last number that was delivered there; by subgroup.
-    last: BTreeMap<(usize, u32, u32), u32>,
+    /// By sender and subgroup, the numbers of its messages, but of those that it has given up.
+    numbers: BTreeMap<(u32, String), BTreeSet<u32>>,
+    /// By process, sender and subgroup.
+    last: BTreeMap<(usize, u32, String), Last>,
+    /// Processes that have learned. They are passed over what the group had received when they began to listen.
+    learned: BTreeSet<usize>,
+    /// By process and subgroup, the first of the views in a row in which it is a member there.
+    since: BTreeMap<(usize, String), u64>,
+    /// Processes that were given up, and those that joined them since. What they do among themselves is lost to the others: the operator who gave them up
+    /// has answered for it.
+    given_up: BTreeSet<usize>,
+    /// By group, the view that the last recovery has ended, and the first of its era.
+    divided: BTreeMap<u128, (u64, u64)>,
     /// The seeds of the first group were lost with what they knew, so another may be founded.
     pub(super) may_be_two: bool,
     pub(super) deliveries: u64,
+    /// The part of them in Fifo subgroups.
+    pub(super) fifo: u64,
+    /// Subgroups that became unavailable, and that became available again.
+    pub(super) unavailable: u64,
+    pub(super) available_again: u64,
+    /// Subgroups that were created, altered and dropped.
+    pub(super) changes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -59,38 +106,144 @@ impl Ledger {
     }
 
     /// How many views were begun beside the first ones.
-    pub(super) fn changes(&self) -> u64 {
+    pub(super) fn views_changed(&self) -> u64 {
         self.views.len() as u64 - self.groups.len().min(self.views.len()) as u64
     }
 
-    /// A process begins a view.
-    pub(super) fn begins(&mut self, of: u128, view: &View) -> Result<bool, Violation> {
+    /// A process begins a view, as this member.
+    pub(super) fn begins(&mut self, of: u128, view: &View, process: usize, id: MemberId) -> Result<bool, Violation> {
         self.groups.entry(of).or_insert(Lived { first: u64::MAX, last: 0 });
-        self.sees(of, view)
+        let is_new = self.sees(of, view)?;
+        if self.divided.get(&of).is_some_and(|(old, next)| *old < view.id.0 && view.id.0 < *next) {
+            self.given_up.insert(process);
+        }
+        let rank = view.rank_of(id);
+        let is_in = |name: &str| {
+            let spec = view.subgroup(name).map(|id| &view.subgroups[id.index()]);
+            spec.zip(rank).is_some_and(|(spec, rank)| spec.members.contains(&rank))
+        };
+        // A member that enters a subgroup again is new there, and so is one that has learned and is not in it at first.
+        self.since.retain(|(known, name), _| *known != process || is_in(name));
+        self.last.retain(|(known, _, name), _| *known != process || is_in(name));
+        for (_, spec) in rank.into_iter().flat_map(|rank| view.subgroups_of(rank)) {
+            self.since.entry((process, spec.name.clone())).or_insert(view.id.0);
+        }
+        let viewed = self.views.get_mut(&(of, view.id.0)).expect("it was seen");
+        viewed.processes.insert(id, process as u32);
+        Ok(is_new)
     }
 
     /// A process knows a view, or its decision. Returns whether it is new.
     pub(super) fn sees(&mut self, of: u128, view: &View) -> Result<bool, Violation> {
         let key = (of, view.id.0);
-        if let Some(known) = self.views.get(&key) {
+        if let Some(Viewed { view: known, .. }) = self.views.get(&key) {
             if known.members != view.members {
                 return VIEWS.broken(format!(
                     "view {} of group {of:032x} has the members {:?} and {:?}",
                     view.id, known.members, view.members
                 ));
             }
+            if known != view {
+                let (known, specs) = (&known.subgroups, &view.subgroups);
+                return VIEWS.broken(format!("view {} of group {of:032x} has {known:?} and {specs:?}", view.id));
+            }
             return Ok(false);
         }
-        let orders = vec![vec![]; view.subgroups.len()];
-        self.views.insert(key, Viewed { members: view.members.clone(), orders, ..Viewed::default() });
+        if let Some(before) = self.before(of, view.id).map(|before| before.view.clone()) {
+            check_shards(&before, view)?;
+            let was = |name: &str| before.subgroup(name).map(|id| before.subgroups[id.index()].is_available());
+            let bare = |view: &View| -> BTreeMap<String, _> {
+                let rules = |spec: &SubgroupSpec| (spec.member_rule.clone(), spec.window, spec.message_bytes_max);
+                view.subgroups.iter().map(|spec| (spec.name.clone(), rules(spec))).collect()
+            };
+            let (old, new) = (bare(&before), bare(view));
+            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            self.changes += names.into_iter().filter(|name| old.get(*name) != new.get(*name)).count() as u64;
+            if view.id.era() > before.id.era() {
+                self.divide((of, before.id.0), view);
+            }
+            for spec in &view.subgroups {
+                self.unavailable += u64::from(!spec.is_available() && was(&spec.name) == Some(true));
+                self.available_again += u64::from(spec.is_available() && was(&spec.name) == Some(false));
+            }
+        }
+        let count = view.subgroups.len();
+        let (processes, delivered, rings, taken) = Default::default();
+        let (orders, ended) = (vec![vec![]; count], vec![End::default(); count]);
+        self.views.insert(key, Viewed { view: view.clone(), processes, orders, delivered, rings, taken, ended });
         Ok(true)
     }
 
-    /// An application sends. Returns the message's number.
-    pub(super) fn sends(&mut self, process: u32) -> u32 {
+    /// Whether a process was given up, or has joined such since.
+    pub(super) fn is_given_up(&self, process: usize) -> bool {
+        self.given_up.contains(&process)
+    }
+
+    /// The view `key` has ended with a recovery, whose `next` view is without some of its members.
+    fn divide(&mut self, key: Key, next: &View) {
+        self.divided.insert(key.0, (key.1, next.id.0));
+        let viewed = self.views.get_mut(&key).expect("a view that has begun");
+        let (left, lost): (Vec<_>, Vec<_>) = viewed.processes.iter().partition(|(id, _)| next.members.contains(id));
+        let left: Vec<usize> = left.into_iter().map(|(_, process)| *process as usize).collect();
+        self.given_up.extend(lost.into_iter().map(|(_, process)| *process as usize));
+        for (subgroup, order) in viewed.orders.iter_mut().enumerate() {
+            let counts = left.iter().filter_map(|process| viewed.delivered.get(process));
+            order.truncate(counts.map(|counts| counts[subgroup]).max().unwrap_or(0));
+        }
+        let of_left = |end: &End| end.member.is_none_or(|(process, _)| left.contains(&process));
+        viewed.ended.iter_mut().filter(|end| !of_left(end)).for_each(|end| *end = End::default());
+        let later = self.views.range((key.0, key.1 + 1)..(key.0, next.id.0));
+        let joined = later.flat_map(|(_, viewed)| viewed.processes.values().map(|process| *process as usize));
+        self.given_up.extend(joined.filter(|process| !left.contains(process)));
+    }
+
+    /// The view that led to this one. A recovery may have begun an era behind it; then no member of this one has learned what others have decided
+    /// meanwhile.
+    fn before(&self, of: u128, id: ViewId) -> Option<&Viewed> {
+        let before = self.views.range((of, 0)..(of, id.0)).filter(|((_, before), _)| id.follows(ViewId(*before)));
+        before.max_by_key(|((_, before), _)| ViewId(*before).era()).map(|(_, viewed)| viewed)
+    }
+
+    /// Whether a later view than this one was decided, without this member.
+    pub(super) fn is_left_out(&self, of: u128, view: u64, id: MemberId) -> bool {
+        self.views.range((of, view + 1)..=(of, u64::MAX)).any(|(_, viewed)| !viewed.view.members.contains(&id))
+    }
+
+    /// Whether a later view than this one was decided.
+    pub(super) fn has_later(&self, of: u128, view: u64) -> bool {
+        self.views.range((of, view + 1)..=(of, u64::MAX)).next().is_some()
+    }
+
+    /// Whether a view behind this one has settled a change.
+    pub(super) fn has_settled(&self, of: u128, view: ViewId, change: &Change) -> bool {
+        let Some(viewed) = self.views.get(&(of, view.0)) else { return false };
+        let mut later = self.views.range((of, view.0 + 1)..=(of, u64::MAX));
+        later.any(|(_, later)| settles(&viewed.view, &later.view, change))
+    }
+
+    /// An application sends in a subgroup. Returns the message's number.
+    pub(super) fn sends(&mut self, process: u32, subgroup: &str) -> u32 {
         let count = self.sent.entry(process).or_default();
         *count += 1;
+        self.numbers.entry((process, subgroup.into())).or_default().insert(*count);
         *count
+    }
+
+    /// A process will not send a message: it is no sender there any more, or goes.
+    pub(super) fn gives_up(&mut self, process: u32, subgroup: &str, number: u32) {
+        if let Some(numbers) = self.numbers.get_mut(&(process, subgroup.into())) {
+            numbers.remove(&number);
+        }
+    }
+
+    /// A process puts a message, or a void, into its ring.
+    pub(super) fn commits(&mut self, key: Key, process: u32, subgroup: u32, number: Option<u32>) {
+        let viewed = self.views.get_mut(&key).expect("a view that has begun");
+        viewed.rings.entry((subgroup, process)).or_default().push(number);
+    }
+
+    fn was_sent(&self, (sender, number): Sent) -> bool {
+        number != 0 && self.sent.get(&sender).is_some_and(|sent| *sent >= number)
     }
 
     /// A process delivers a message.
@@ -105,20 +258,20 @@ impl Ledger {
         self.deliveries += 1;
         self.lives(key.0, now)?;
         let (sender, number) = message;
-        if number == 0 || self.sent.get(&sender).is_none_or(|sent| *sent < number) {
+        if !self.was_sent(message) {
             return ONCE.broken(format!(
                 "process {process} delivers message {number} of process {sender}, which was not sent"
             ));
         }
-        let last = self.last.entry((process, sender, subgroup)).or_default();
-        if *last >= number {
-            return ONCE.broken(format!(
-                "process {process} delivers message {number} of process {sender} behind its message {last}, in view {} of subgroup {subgroup}",
-                key.1
-            ));
-        }
-        *last = number;
+        self.follows(key, process, subgroup, message)?;
         let viewed = self.views.get_mut(&key).expect("a view that has begun");
+        if viewed.view.subgroups[subgroup as usize].order == Order::Fifo {
+            self.fifo += 1;
+            return Ok(());
+        }
+        if self.given_up.contains(&process) {
+            return Ok(());
+        }
         let counts = viewed.delivered.entry(process).or_insert_with(|| vec![0; viewed.orders.len()]);
         let (at, order) = (&mut counts[subgroup as usize], &mut viewed.orders[subgroup as usize]);
         match order.get(*at) {
@@ -132,6 +285,43 @@ impl Ledger {
             None => order.push(message),
         }
         *at += 1;
+        Ok(())
+    }
+
+    /// A message follows the last that the process has delivered of this sender: in the sender's ring of this view, and among all that it has sent
+    /// in the subgroup.
+    fn follows(&mut self, key: Key, process: usize, subgroup: u32, (sender, number): Sent) -> Result<(), Violation> {
+        let viewed = self.views.get_mut(&key).expect("a view that has begun");
+        let name = viewed.view.subgroups[subgroup as usize].name.clone();
+        let since = self.since.get(&(process, name.clone())).copied();
+        let last = self.last.get(&(process, sender, name.clone())).copied();
+        let behind = last.map_or(0, |last| last.number);
+        let told = || format!("message {number} of process {sender} in view {} of subgroup {name}", key.1);
+        if behind >= number {
+            return GAPS.broken(format!("process {process} delivers {} behind message {behind}", told()));
+        }
+        let ring = viewed.rings.get(&(subgroup, sender)).map_or(&[][..], Vec::as_slice);
+        let (at, newest) = viewed.taken.entry((process, subgroup, sender)).or_default();
+        let is_free = last.is_none() && self.learned.contains(&process);
+        let is_due = |sent: &Option<u32>| sent.is_some_and(|sent| sent == number || (sent > behind && !is_free));
+        let due = ring[*at..].iter().position(is_due);
+        let due = due.map(|due| *at + due).filter(|due| ring[*due] == Some(number));
+        let Some(due) = due else {
+            return GAPS.broken(format!(
+                "process {process} delivers {} behind message {behind}, and its ring holds {:?} behind that",
+                told(),
+                &ring[*at..ring.len().min(*at + 10)]
+            ));
+        };
+        (*at, *newest) = (due + 1, number);
+        if let Some(last) = last.filter(|last| since.is_some_and(|since| since <= last.view)) {
+            let numbers = self.numbers.get(&(sender, name.clone()));
+            let lost = numbers.and_then(|numbers| numbers.range(last.number + 1..number).next());
+            if let Some(lost) = lost {
+                return GAPS.broken(format!("process {process} delivers {} and not {lost} before that", told()));
+            }
+        }
+        self.last.insert((process, sender, name), Last { number, view: key.1 });
         Ok(())
     }
 
@@ -151,28 +341,245 @@ impl Ledger {
         }
     }
 
-    /// A process has delivered all that belongs to a view, and continues in another.
-    pub(super) fn ends(&mut self, key: Key, process: usize) -> Result<(), Violation> {
-        let viewed = self.views.get_mut(&key).expect("a view that has begun");
-        let none = vec![0; viewed.orders.len()];
-        let counts = viewed.delivered.get(&process).unwrap_or(&none).clone();
-        match &viewed.ended {
-            Some((other, known)) if *known != counts => SAME_END.broken(format!(
-                "process {process} ends view {} after {counts:?} messages, process {other} after {known:?}",
+    /// A process, which is this member, has delivered all that belongs to a view, and continues in another. `trims` say how many rounds belong to it,
+    /// by subgroup and sender.
+    pub(super) fn ends(&mut self, key: Key, process: usize, me: Rank, trims: &[Box<[u64]>]) -> Result<(), Violation> {
+        if self.given_up.contains(&process) {
+            return Ok(());
+        }
+        let Ledger { views, last, learned, .. } = self;
+        let viewed = views.get_mut(&key).expect("a view that has begun");
+        let Viewed { view, orders, delivered, processes, rings, ended, .. } = viewed;
+        let none = vec![0; orders.len()];
+        let counts = delivered.get(&process).unwrap_or(&none);
+        for (id, spec) in view.subgroups_of(me) {
+            let name = &spec.name;
+            if spec.order == Order::Total {
+                let count = counts[id.index()];
+                let End { member, observers } = &mut ended[id.index()];
+                let known = *member.get_or_insert((process, count));
+                for told in [(process, count)].into_iter().chain(observers.drain(..)) {
+                    same_end(known, key.1, name, told)?;
+                }
+                continue;
+            }
+            for (rank, trim) in spec.senders.iter().zip(&trims[id.index()]) {
+                let sender = processes.get(&view.members[rank.index()]).copied();
+                let ring = sender.and_then(|sender| rings.get(&(id.0, sender))).map_or(&[][..], Vec::as_slice);
+                let sender = sender.unwrap_or(u32::MAX);
+                if *trim > ring.len() as u64 {
+                    let of = ring.len();
+                    return ALL.broken(format!("view {} ends behind {trim} of {of} rounds of process {sender}", key.1));
+                }
+                let last = last.get(&(process, sender, name.clone())).map(|last| last.number);
+                if last.is_none() && learned.contains(&process) {
+                    continue;
+                }
+                let last = last.unwrap_or(0);
+                let missing = ring[..*trim as usize].iter().flatten().find(|number| **number > last);
+                if let Some(missing) = missing {
+                    return ALL.broken(format!(
+                        "process {process} ends view {} without message {missing} of process {sender} in subgroup {name}",
+                        key.1
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A process that learns hears a message of a Fifo subgroup: it will not be delivered again there.
+    pub(super) fn learns(&mut self, key: Key, process: usize, subgroup: u32, (sender, number): Sent) {
+        self.learned.insert(process);
+        let spec = &self.views[&key].view.subgroups[subgroup as usize];
+        if spec.order == Order::Fifo {
+            self.last.insert((process, sender, spec.name.clone()), Last { number, view: key.1 });
+        }
+    }
+
+    /// A process that learns has passed over a view.
+    pub(super) fn forgets(&mut self, process: usize) {
+        self.learned.insert(process);
+        self.last.retain(|(known, ..), _| *known != process);
+    }
+
+    /// An observer is told a message of a subgroup with a total order that follows `at` messages of the order, or more, if it `may_skip` some. Returns
+    /// behind how many it is then, if that is known.
+    pub(super) fn observes(
+        &mut self,
+        key: Key,
+        process: usize,
+        subgroup: u32,
+        (at, may_skip): (usize, bool),
+        message: Sent,
+    ) -> Result<Option<usize>, Violation> {
+        if !self.was_sent(message) {
+            return ONCE.broken(format!("observer {process} is told {message:?}, which was not sent"));
+        }
+        let order = &mut self.views.get_mut(&key).expect("a view that is known").orders[subgroup as usize];
+        if may_skip {
+            return Ok(order[at..].iter().position(|known| *known == message).map(|behind| at + behind + 1));
+        }
+        match order.get(at) {
+            Some(known) if *known != message => ORDER.broken(format!(
+                "observer {process} is told {message:?} as number {at} of view {} of subgroup {subgroup}, and not {known:?}",
                 key.1
             )),
-            Some(_) => Ok(()),
+            Some(_) => Ok(Some(at + 1)),
             None => {
-                viewed.ended = Some((process, counts));
-                Ok(())
+                order.push(message);
+                Ok(Some(at + 1))
             }
         }
     }
 
-    /// How many messages a process has delivered in a view.
-    pub(super) fn delivered(&self, key: Key, process: usize) -> BTreeSet<Sent> {
-        let Some(viewed) = self.views.get(&key) else { return BTreeSet::new() };
-        let Some(counts) = viewed.delivered.get(&process) else { return BTreeSet::new() };
-        viewed.orders.iter().zip(counts).flat_map(|(order, count)| order[..*count].iter().copied()).collect()
+    /// An observer is told a message of a Fifo subgroup that follows the `last` of this sender, if none was missed between them.
+    pub(super) fn observes_fifo(
+        &self,
+        key: Key,
+        process: usize,
+        subgroup: u32,
+        last: Option<u32>,
+        message: Sent,
+    ) -> Result<(), Violation> {
+        let (sender, number) = message;
+        let viewed = &self.views[&key];
+        let ring = viewed.rings.get(&(subgroup, sender));
+        if !self.was_sent(message) || !ring.is_some_and(|ring| ring.contains(&Some(number))) {
+            return ONCE.broken(format!("observer {process} is told {message:?}, which was not sent in this view"));
+        }
+        let Some(last) = last else { return Ok(()) };
+        let name = &viewed.view.subgroups[subgroup as usize].name;
+        let numbers = self.numbers.get(&(sender, name.clone()));
+        let is_next = last < number && numbers.is_none_or(|known| known.range(last + 1..number).next().is_none());
+        match is_next {
+            true => Ok(()),
+            false => GAPS.broken(format!(
+                "observer {process} is told message {number} of process {sender} in subgroup {name} behind message {last}"
+            )),
+        }
+    }
+
+    /// An observer was told all of a view, so many messages by subgroup with a total order.
+    pub(super) fn observed(&mut self, key: Key, process: usize, counts: Vec<usize>) -> Result<(), Violation> {
+        let Viewed { view, ended, .. } = self.views.get_mut(&key).expect("a view that is known");
+        for ((spec, ended), count) in view.subgroups.iter().zip(ended).zip(counts) {
+            if spec.order == Order::Total {
+                match ended.member {
+                    Some(known) => same_end(known, key.1, &spec.name, (process, count))?,
+                    None => ended.observers.push((process, count)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The last message of a sender that a process has delivered in a view.
+    pub(super) fn newest(&self, key: Key, lane: Lane) -> u32 {
+        self.views.get(&key).and_then(|viewed| viewed.taken.get(&lane)).map_or(0, |(_, newest)| *newest)
+    }
+}
+
+/// All that have delivered a whole view have delivered as many messages of a subgroup.
+fn same_end(
+    (other, known): (usize, usize),
+    view: u64,
+    name: &str,
+    (process, count): (usize, usize),
+) -> Result<(), Violation> {
+    match known == count {
+        true => Ok(()),
+        false => SAME_END.broken(format!(
+            "process {process} ends view {view} after {count} messages of subgroup {name}, process {other} after {known}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::subgroups::{first_view, plain, total};
+
+    const KEY: Key = (7, 1);
+
+    /// Processes 0 to 2 are members of a view with a Fifo subgroup, and process 0 has sent four messages and a void there.
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::default();
+        let fifo = SubgroupSpec { order: Order::Fifo, ..total("f") };
+        let ids: Vec<MemberId> = [1, 2, 3].map(MemberId).to_vec();
+        let view = first_view(&[fifo], ids.clone());
+        for (process, id) in ids.into_iter().enumerate() {
+            ledger.begins(KEY.0, &view, process, id).unwrap();
+        }
+        for number in 1..=4 {
+            assert_eq!(ledger.sends(0, "f"), number);
+            ledger.commits(KEY, 0, 0, Some(number));
+            if number == 2 {
+                ledger.commits(KEY, 0, 0, None);
+            }
+        }
+        ledger
+    }
+
+    /// The number of the invariant that a process breaks that delivers these messages, and ends the view with this trim of the first sender.
+    fn breaks(numbers: &[u32], trim: u64) -> Option<u8> {
+        let mut ledger = ledger();
+        let mut delivers = numbers.iter().map(|number| ledger.delivers(KEY, 1, 0, (0, *number), 5));
+        let delivered = delivers.find_map(Result::err);
+        let trims: Box<[u64]> = [trim, 0, 0].into();
+        let ended = delivered.map_or_else(|| ledger.ends(KEY, 1, Rank(1), &[trims]), Err);
+        ended.err().map(|violation| violation.number)
+    }
+
+    #[test]
+    fn gaps_duplicates_and_messages_below_the_trims_that_are_missing_are_found() {
+        assert_eq!(breaks(&[1, 2, 3], 4), None);
+        assert_eq!(breaks(&[1, 2, 3, 4], 2), None, "more than the trims say");
+        assert_eq!(breaks(&[1, 2], 4), Some(4), "round 3 is message 3");
+        assert_eq!(breaks(&[1, 2], 6), Some(4), "there are five rounds");
+        assert_eq!(breaks(&[2], 0), Some(3), "without the first");
+        assert_eq!(breaks(&[1, 3], 0), Some(3));
+        assert_eq!(breaks(&[1, 2, 2], 0), Some(3));
+        assert_eq!(breaks(&[1, 5], 0), Some(2), "it was not sent");
+    }
+
+    /// In the next view, which they all begin, process 0 sends the messages from this one on again.
+    fn delivers_again(from: u32, given_up: &[u32]) -> Result<(), Violation> {
+        let mut ledger = ledger();
+        ledger.delivers(KEY, 1, 0, (0, 1), 5)?;
+        let view = View { id: ViewId(2), ..ledger.views[&KEY].view.clone() };
+        for process in 0..3 {
+            ledger.begins(KEY.0, &view, process, MemberId(1 + process as u64))?;
+        }
+        given_up.iter().for_each(|number| ledger.gives_up(0, "f", *number));
+        (from..=4).for_each(|number| ledger.commits((KEY.0, 2), 0, 0, Some(number)));
+        ledger.delivers((KEY.0, 2), 1, 0, (0, from.max(2)), 6)
+    }
+
+    #[test]
+    fn a_message_that_is_not_sent_again_is_found_unless_it_was_given_up() {
+        assert_eq!(delivers_again(2, &[]), Ok(()));
+        assert_eq!(delivers_again(1, &[]), Ok(()), "what was delivered before is passed over");
+        assert_eq!(delivers_again(3, &[]).unwrap_err().number, 3);
+        assert_eq!(delivers_again(3, &[2]), Ok(()));
+    }
+
+    #[test]
+    fn an_observer_of_a_fifo_subgroup_is_told_all_behind_its_first() {
+        let ledger = ledger();
+        let told = |last, number| ledger.observes_fifo(KEY, 9, 0, last, (0, number)).err().map(|broken| broken.number);
+        assert_eq!([told(None, 3), told(Some(3), 4), told(Some(1), 2)], [None; 3]);
+        assert_eq!([told(Some(1), 3), told(Some(3), 3), told(Some(3), 2)], [Some(3); 3]);
+        assert_eq!(told(None, 5), Some(2));
+    }
+
+    #[test]
+    fn members_that_know_other_subgroups_of_a_view_are_found() {
+        let mut ledger = Ledger::default();
+        let mut view = first_view(&plain(), vec![MemberId(1)]);
+        ledger.sees(7, &view).unwrap();
+        assert_eq!(ledger.sees(7, &view), Ok(false));
+        view.subgroups[1].window += 1;
+        assert_eq!(ledger.sees(7, &view).unwrap_err().number, 5);
     }
 }

@@ -95,7 +95,8 @@ impl World<'_> {
         if let Purpose::Life { incarnation, view } = attempt.purpose {
             self.lives.push(Life { processes: [attempt.process, target], incarnation, view });
             self.attempts.remove(&number);
-            return;
+            self.push(self.now, Event::Answers { process: target, with: dialler });
+            return self.push(self.now + back, Event::Answers { process: attempt.process, with: accepting });
         }
         let silence_ns = match attempt.purpose {
             Purpose::Mail => MAIL_SILENCE_NS,
@@ -110,7 +111,7 @@ impl World<'_> {
             self.renew_inlet(target, attempt.process, connection);
         } else if let Some(process) = self.living(target) {
             let (with, nonce) = dialler;
-            process.heard.push_back(Heard::Stream { with, process: nonce, purpose, connection });
+            process.heard.push_back(Heard::Stream { with, process: nonce, purpose, connection, dialled: false });
         }
         self.wake(target, now);
         self.push(now + back, Event::Concluded { number, connection });
@@ -165,7 +166,7 @@ impl World<'_> {
                     None => self.close(connection, 0),
                 }
             }
-            purpose => dialler.heard.push_back(Heard::Stream { with, process, purpose, connection }),
+            purpose => dialler.heard.push_back(Heard::Stream { with, process, purpose, connection, dialled: true }),
         }
         self.wake(attempt.process, now);
     }

@@ -1,7 +1,9 @@
 //! The network between hosts: delays, cuts, and connections, which carry packets in order and lose all of them when they break.
+use super::learning::Snapshot;
 use super::plan::Scene;
 use super::rows::Posted;
 use crate::random::Random;
+use spindle_core::ViewId;
 use spindle_core::control::Card;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -90,6 +92,12 @@ pub(super) enum Load {
     Row(Posted),
     /// Nothing follows: the sender's view is over.
     Fin,
+    /// The packets that follow are of this view, the next.
+    Turn(ViewId),
+    /// How much of the order a state contains, and the state, which is complete once its body has come.
+    StateHead(Rc<Snapshot>),
+    /// The rest of a state.
+    StateBody,
     /// The connection has ended at the other side.
     Reset,
 }
@@ -113,11 +121,25 @@ pub(super) struct End {
     pub(super) stuck: Option<u64>,
     /// The other side has said that nothing follows.
     pub(super) has_fin: bool,
+    /// This side has sent its turn to the next view.
+    pub(super) has_turned: bool,
+    /// The other side has turned to this view. Its packets are kept until this side continues there.
+    pub(super) turned: Option<ViewId>,
 }
 
 impl End {
     fn new(process: usize, host: usize) -> End {
-        End { process, host, is_open: true, out: VecDeque::new(), due: 0, stuck: None, has_fin: false }
+        End {
+            process,
+            host,
+            is_open: true,
+            out: VecDeque::new(),
+            due: 0,
+            stuck: None,
+            has_fin: false,
+            has_turned: false,
+            turned: None,
+        }
     }
 }
 

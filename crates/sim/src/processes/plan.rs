@@ -1,9 +1,14 @@
 //! What a scene consists of, and how one is drawn from a seed.
+use super::subgroups;
+use super::wishes::{self, Wish};
 use crate::random::Random;
+use spindle_core::{Order, Rule, SubgroupSpec};
 use std::fmt;
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
+/// A pause from which a process does not come back.
+pub(super) const FOREVER_NS: u64 = 1_000_000 * S;
 
 /// Something that goes wrong, or is asked for. Hosts and places are numbered from 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +61,13 @@ pub enum Fault {
         /// The place of the other.
         whom: u32,
     },
+    /// A member wishes for a change of the subgroups.
+    Wish {
+        /// Its place.
+        place: u32,
+        /// The change.
+        wish: Wish,
+    },
     /// The addresses of all processes of a host vanish from its directory.
     Vanish {
         /// Which.
@@ -76,6 +88,8 @@ pub struct Place {
     pub is_durable: bool,
     /// No process of another host can connect to its address.
     pub is_unreachable: bool,
+    /// Its processes only observe.
+    pub is_observer: bool,
 }
 
 /// All that a run depends on.
@@ -107,6 +121,14 @@ pub struct Scene {
     pub faults: Vec<(u64, Fault)>,
     /// When all of it is over.
     pub calm_ns: u64,
+    /// Applications have a state, which joiners take over.
+    pub learns: bool,
+    /// The subgroups with which the group is founded: their rules, orders and sizes.
+    pub subgroups: Vec<SubgroupSpec>,
+    /// An operator notices that a group has lost its quorum after so long, and gives up the members that have ended; `None`: none does.
+    pub recovers_ns: Option<u64>,
+    /// The operator errs: it gives up whom a member that is blocked does not hear, alive or not.
+    pub errs: bool,
 }
 
 impl Scene {
@@ -126,6 +148,7 @@ impl Scene {
             is_seed: number < seeds,
             is_durable: durable == 0 || (durable == 1 && random.one_in(2)),
             is_unreachable: false,
+            is_observer: false,
         };
         let mut places: Vec<Place> = (0..count).map(&mut place).collect();
         // Members beside it would reach it, and whoever does not is left out as well as it may be.
@@ -171,9 +194,43 @@ impl Scene {
         let over = |(at, fault): &(u64, Fault)| match fault {
             Fault::Cut { ns, .. } | Fault::Pause { ns, .. } => at + ns,
             Fault::Kill { down_ns, .. } | Fault::Leave { down_ns, .. } => at + down_ns.unwrap_or(0),
-            Fault::Break { .. } | Fault::Evict { .. } | Fault::Vanish { .. } => *at,
+            Fault::Break { .. } | Fault::Evict { .. } | Fault::Vanish { .. } | Fault::Wish { .. } => *at,
         };
         let calm_ns = faults.iter().map(over).max().unwrap_or(0).max(calm_ns);
+        let mut apart = Random::new(seed, 23);
+        let learns = apart.one_in(2);
+        for _ in 0..[0, 0, 1, 2][apart.below(4) as usize] {
+            let host = apart.below(hosts.into()) as u32;
+            let number = places.len() as u32;
+            let start_ns = apart.below(calm_ns);
+            if apart.one_in(3) {
+                let ns = apart.range(MS, 5 * S);
+                faults.push((start_ns + apart.below(calm_ns - start_ns), Fault::Pause { place: number, ns }));
+            }
+            if apart.one_in(6) {
+                faults.push((calm_ns, Fault::Pause { place: number, ns: FOREVER_NS }));
+            }
+            places.push(Place {
+                host,
+                start_ns,
+                is_seed: false,
+                is_durable: false,
+                is_unreachable: false,
+                is_observer: true,
+            });
+        }
+        faults.sort_by_key(|(at, _)| *at);
+        let mut subgroups = subgroups::drawn(seed);
+        faults.extend(wishes::drawn(seed, &subgroups, count, calm_ns));
+        faults.sort_by_key(|(at, _)| *at);
+        let mut operator = Random::new(seed, 24);
+        let recovers_ns = operator.one_in(2).then(|| operator.range(100 * MS, 20 * S));
+        // Observers follow whomever they find.
+        let errs = recovers_ns.is_some() && operator.one_in(3) && !places.iter().any(|place| place.is_observer);
+        if learns && worst > send_every_ns {
+            // Else the frames that a process would learn are written over before they can be there, at each attempt.
+            subgroups.iter_mut().for_each(|spec| spec.window += 2 * worst / send_every_ns);
+        }
         Scene {
             seed,
             hosts,
@@ -188,7 +245,17 @@ impl Scene {
             restart_ns,
             faults,
             calm_ns,
+            learns,
+            subgroups,
+            recovers_ns,
+            errs,
         }
+    }
+
+    /// The longest cut.
+    pub(super) fn longest_cut_ns(&self) -> u64 {
+        let cuts = self.faults.iter().map(|(_, fault)| if let Fault::Cut { ns, .. } = fault { *ns } else { 0 });
+        cuts.max().unwrap_or(0)
     }
 
     /// The longest delay of a link.
@@ -269,25 +336,37 @@ impl fmt::Display for Scene {
         writeln!(
             f,
             "seed {seed}: {} places on {hosts} hosts, the group {} span them; {members} members found it; delays of {} to {} us and up to {} \
-             more; a connection in {loss_one_in} packets breaks; a silence of {} ms is suspected; calm after {} ms",
+             more; a connection in {loss_one_in} packets breaks; a silence of {} ms is suspected; calm after {} ms{}",
             self.places.len(),
             if *is_afar { "may" } else { "does not" },
             self.delays.iter().flatten().min().unwrap_or(&0) / 1000,
             self.delays.iter().flatten().max().unwrap_or(&0) / 1000,
             jitter_ns / 1000,
             self.suspect_after_ns / MS,
-            self.calm_ns / MS
+            self.calm_ns / MS,
+            if self.learns { "; joiners take over a state" } else { "" }
         )?;
         for (number, place) in self.places.iter().enumerate() {
-            let Place { host, start_ns, is_seed, is_durable, is_unreachable } = place;
+            let Place { host, start_ns, is_seed, is_durable, is_unreachable, is_observer } = place;
             writeln!(
                 f,
-                "place {number}: host {host}, from {} ms on{}{}{}",
+                "place {number}: host {host}, from {} ms on{}{}{}{}",
                 start_ns / MS,
                 if *is_seed { ", a seed" } else { "" },
                 if *is_durable { ", with a disk" } else { "" },
-                if *is_unreachable { ", unreachable" } else { "" }
+                if *is_unreachable { ", unreachable" } else { "" },
+                if *is_observer { ", observing" } else { "" }
             )?;
+        }
+        for SubgroupSpec { name, member_rule, sender_rule, order, .. } in &self.subgroups {
+            let order = if *order == Order::Fifo { ", Fifo" } else { "" };
+            let senders =
+                if *sender_rule == Rule::Everyone { String::new() } else { format!(", {sender_rule:?} send") };
+            writeln!(f, "subgroup {name}: {member_rule:?}{senders}{order}")?;
+        }
+        if let Some(ns) = self.recovers_ns {
+            let what = if self.errs { "whom a member does not hear" } else { "what is lost" };
+            writeln!(f, "an operator gives up {what} after {} ms", ns / MS)?;
         }
         self.faults.iter().try_for_each(|(at, fault)| writeln!(f, "{} ms: {fault:?}", at / MS))
     }

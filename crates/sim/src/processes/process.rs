@@ -1,6 +1,9 @@
 //! A process: the control plane of the core, and what its driver holds for it.
+use super::learning::{App, Learning, Pledged, Sending};
 use super::network::Load;
 use super::rows::Places;
+use super::subgroups::Unsent;
+use super::watching::{Guest, Watching};
 use spindle_core::control::{
     Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, Seek, Waits,
 };
@@ -8,6 +11,7 @@ use spindle_core::{MemberId, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A member's row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,8 +38,9 @@ pub(super) enum Heard {
     Delayed(Address, String),
     Lost(Card),
     Failed(Address, Purpose, DialError),
-    Stream { with: Card, process: u128, purpose: Purpose, connection: usize },
-    Ended { id: MemberId, incarnation: u128, view: ViewId },
+    Stream { with: Card, process: u128, purpose: Purpose, connection: usize, dialled: bool },
+    Ended { id: MemberId, incarnation: u128, view: ViewId, answer_within: Duration },
+    Answers(Card, u128),
 }
 
 /// Letters to one address.
@@ -66,6 +71,8 @@ pub(super) struct Table {
     pub(super) streams: Vec<Option<usize>>,
     /// The processes of members of this host, to be woken.
     pub(super) near: Vec<Option<usize>>,
+    /// A bit for each rank whose stream continues in the next view, or is not needed any more.
+    pub(super) continued: u64,
     /// Bytes of the rows, and of their control blocks.
     pub(super) sizes: Vec<(u64, u64)>,
 }
@@ -93,6 +100,10 @@ pub(super) enum Phase {
     /// Its first view is about to begin.
     Installs(Box<Install>),
     Member(Box<Member>),
+    /// It takes over the state of the application.
+    Learns(Box<Learning>),
+    /// It observes.
+    Watches(Box<Watching>),
     /// It has ended for its group, and ends soon.
     Out,
 }
@@ -108,6 +119,7 @@ pub(super) struct Process {
     pub(super) address: Address,
     pub(super) card: Card,
     pub(super) is_alive: bool,
+    pub(super) paused_since: u64,
     pub(super) paused_until: u64,
     pub(super) started: u64,
     pub(super) roster: Roster<Way>,
@@ -115,7 +127,7 @@ pub(super) struct Process {
     pub(super) phase: Phase,
     pub(super) mailbox: VecDeque<Near>,
     pub(super) heard: VecDeque<Heard>,
-    pub(super) deaths: VecDeque<MemberId>,
+    pub(super) deaths: VecDeque<(MemberId, usize)>,
     pub(super) is_displaced: bool,
     /// Letters to processes of this host that have no address now, and when they are tried again.
     pub(super) outbox: VecDeque<(MemberId, Near)>,
@@ -129,8 +141,8 @@ pub(super) struct Process {
     pub(super) table: Option<Table>,
     pub(super) made: Option<Made>,
     pub(super) over: Vec<Over>,
-    /// Messages that are to be sent, or sent again: (subgroup, payload).
-    pub(super) unsent: VecDeque<(u32, [u8; 8])>,
+    /// By subgroup, what is to be sent, or sent again.
+    pub(super) unsent: BTreeMap<String, VecDeque<Unsent>>,
     pub(super) sends_at: u64,
     /// What it was told that it waits for.
     pub(super) is_told: bool,
@@ -138,10 +150,19 @@ pub(super) struct Process {
     pub(super) waits: Option<Waits>,
     pub(super) is_refused: bool,
     pub(super) is_leaving: bool,
-    /// The first message that it has sent since all is calm.
-    pub(super) probe: Option<u32>,
+    /// By subgroup, the first message that it has sent since all is calm.
+    pub(super) probes: BTreeMap<String, u32>,
     /// Orders of the last second, and the second.
     pub(super) orders: (u64, u64),
+    /// What its application has delivered.
+    pub(super) app: App,
+    /// Processes that follow over streams.
+    pub(super) guests: Vec<Guest>,
+    /// States that it sends, and those whose connections have yet to stand.
+    pub(super) sending: Vec<Sending>,
+    pub(super) pledged: Vec<Pledged>,
+    /// Connections over which states begin to come, with their views.
+    pub(super) incoming: Vec<(ViewId, MemberId, usize)>,
     /// When something went wrong last that concerns it.
     pub(super) troubled: u64,
 }

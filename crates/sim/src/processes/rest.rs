@@ -1,13 +1,13 @@
 //! The checks that look at a run from outside: whether all comes to rest, and whether evictions have causes.
 use super::plan::{MS, S};
-use super::process::{Phase, Process};
+use super::process::{Phase, Process, Table};
 use super::world::{BOUNDED, Checked, World};
 use crate::checkers::Invariant;
-use spindle_core::{MemberId, Rank, View};
+use spindle_core::{MemberId, Rank, SubgroupId, SubgroupSpec, View};
 
 const LIVENESS: Invariant = Invariant(15, "liveness");
 const TOLD: Invariant = Invariant(21, "nobody waits in the dark");
-const CAUSE: Invariant = Invariant(12, "no eviction without a cause");
+const CAUSE: Invariant = Invariant(23, "no eviction without a cause");
 
 /// A process that waits is told something within this time.
 const TOLD_NS: u64 = 3 * S;
@@ -37,28 +37,53 @@ impl Process {
 
 impl World<'_> {
     /// The time within which all comes to rest when nothing goes wrong any more: suspicions may have been doubled up to sixteen times, founders
-    /// that failed pause longer and longer, and a process that was evicted starts again.
+    /// that failed pause longer and longer, leaders the more so the longer they were cut off, and a process that was evicted starts again. It is less
+    /// than the time after which a process gives its first view up, unless suspicions or cuts are long.
     fn patience_ns(&self) -> u64 {
-        80 * self.scene.suspect_after_ns + 40 * self.scene.worst_delay_ns() + 120 * S
+        12 * self.scene.suspect_after_ns + 12 * self.scene.worst_delay_ns() + self.scene.longest_cut_ns() + 25 * S
     }
 
     /// A member is left out of a view. It must have asked for it, or something must have gone wrong with it, not long ago.
-    pub(super) fn check_eviction(&mut self, id: MemberId) -> Checked {
-        let lives = |process: &&Process| process.me.id == id && process.is_alive;
+    pub(super) fn check_eviction(&mut self, of: u128, id: MemberId) -> Checked {
+        // Two groups may have members with the same ids, if none remembered the first one.
+        let is_its = |process: &&Process| [0, of].contains(&process.roster.incarnation());
+        let lives = |process: &&Process| process.me.id == id && process.is_alive && is_its(process);
         let found = self.processes.iter().flatten().map(|process| &**process).find(lives);
         let Some(process) = found.filter(|_| !self.excused.contains_key(&id)) else { return Ok(()) };
-        let here = self.troubled[process.host].max(process.troubled);
+        // A member that stood still may have lost its streams, and have been suspected by this one.
+        let here = self.troubled[process.host].max(self.suspended);
         let within = self.cause_ns();
         let (number, is_unreachable) = (process.number, self.unreachable.contains(&process.address));
-        let is_new = self.now < process.started + within;
-        if here + within < self.now && !is_unreachable && !is_new {
+        // The process that was to tell it of the view may have ended.
+        let has_begun = !matches!(process.phase, Phase::Seeks(_) | Phase::Installs(_));
+        let is_new = !has_begun && self.now < self.ended + within;
+        let is_calm = here == 0 || here + within < self.now;
+        if is_calm && !is_unreachable && !is_new {
             return CAUSE.broken(format!(
                 "member {id}, process {number}, is left out of a view, and nothing has gone wrong with it for {} ms",
                 (self.now - here) / MS
             ));
         }
-        self.outcome.evictions += 1;
+        self.outcome.counts.evictions += 1;
         Ok(())
+    }
+
+    /// A process ends for its group. Only a decision ends a member that does not want to leave: a view without it, or a later one than the first
+    /// that a process waits for.
+    pub(super) fn check_end(&self, process: &Process) -> Checked {
+        let (of, id) = (process.roster.incarnation(), process.me.id);
+        let (view, is_decided) = match &process.phase {
+            Phase::Member(member) => (member.view().id, self.ledger.is_left_out(of, member.view().id.0, id)),
+            Phase::Installs(install) => (install.view().id, self.ledger.has_later(of, install.view().id.0)),
+            Phase::Seeks(_) | Phase::Learns(_) | Phase::Watches(_) | Phase::Out => return Ok(()),
+        };
+        match is_decided || process.is_leaving {
+            true => Ok(()),
+            false => CAUSE.broken(format!(
+                "process {}, member {id}, ends in view {view}, and no later view was decided without it",
+                process.number
+            )),
+        }
     }
 
     /// What goes wrong has an effect within this time.
@@ -70,6 +95,7 @@ impl World<'_> {
     pub(super) fn tick(&mut self) -> Checked {
         self.check_bounds()?;
         self.check_told()?;
+        let is_recoverable = self.recover();
         let is_calm = self.now >= self.scene.calm_ns;
         if is_calm && !self.is_calm {
             self.note(|| "all is calm".into());
@@ -83,11 +109,20 @@ impl World<'_> {
                 self.outcome.united = true;
                 self.is_done = true;
             }
-            Rest::Lost if self.now >= self.scene.calm_ns + LOST_NS => {
+            Rest::Lost if !is_recoverable && self.now >= self.scene.calm_ns + LOST_NS => {
                 self.outcome.lost = true;
                 self.is_done = true;
             }
-            Rest::Not(why) if self.now >= self.scene.calm_ns + self.patience_ns() => {
+            Rest::Lost if is_recoverable && self.now >= self.scene.calm_ns + 2 * self.patience_ns() => {
+                return LIVENESS.broken(format!(
+                    "the group does not go on, though all that are lost were given up: {}",
+                    self.refusal
+                ));
+            }
+            // Processes that no member reaches change views ever more rarely, after which members have to hear each other again.
+            Rest::Not(_) if !self.recent_views.is_empty() && self.now < self.scene.calm_ns + 2 * self.patience_ns() => {
+            }
+            Rest::Not(why) if self.now >= self.scene.calm_ns.max(self.recovered_at) + self.patience_ns() => {
                 return LIVENESS
                     .broken(format!("{why}, {} ms after all was calm", (self.now - self.scene.calm_ns) / MS));
             }
@@ -130,26 +165,60 @@ impl World<'_> {
     fn rest(&self) -> Rest {
         let living: Vec<&Process> =
             self.processes.iter().flatten().map(|process| &**process).filter(|process| process.is_alive).collect();
-        if self.places.iter().any(|place| place.process.is_none() && !place.is_over) {
-            return Rest::Not("a process is about to start".into());
-        }
-        if self.ledger.may_be_two {
+        let (observers, living): (Vec<&Process>, Vec<&Process>) =
+            living.into_iter().partition(|process| self.scene.places[process.place].is_observer);
+        let is_missing = |(number, place): (usize, &super::world::Place)| {
+            let is_expected = !place.is_over && !self.scene.places[number].is_observer && !self.cannot_learn(number);
+            place.process.is_none() && is_expected
+        };
+        if self.ledger.may_be_two && self.are_two(&living) {
             return Rest::Lost;
+        }
+        if self.places.iter().enumerate().any(is_missing) {
+            return Rest::Not("a process is about to start".into());
         }
         let Some((of, newest)) = self.newest_view(&living) else { return self.rest_without_group(&living) };
         if !self.has_quorum(&living, of, &newest) {
             return Rest::Lost;
         }
-        let is_expected = |process: &&&Process| {
-            !self.unreachable.contains(&process.address)
-                && (self.finds_group(process, of, &living) || process.is_in_group())
-        };
+        let is_expected = |process: &&&Process| self.is_expected(process, of, &living);
         for process in living.iter().filter(is_expected) {
             if let Some(why) = self.misses(process, of, &living) {
                 return Rest::Not(format!("process {}, member {}, {why}", process.number, process.me.id));
             }
         }
+        // One that hangs is waited for by no member.
+        // Absent: an observer that has followed a group whose members have died may miss that another one was founded.
+        let is_expected = |process: &&&Process| process.paused_until <= self.now && self.ledger.foundings() == 1;
+        for process in observers.iter().filter(is_expected) {
+            let finds = self.finds_group(process, of, &living);
+            if let Phase::Watches(watching) = &process.phase
+                && finds
+                && let Some(why) = World::check_observer(watching, &newest)
+            {
+                return Rest::Not(format!("observer {} {why}", process.number));
+            }
+        }
         Rest::United
+    }
+
+    /// Whether members of several groups live.
+    fn are_two(&self, living: &[&Process]) -> bool {
+        let mut groups =
+            living.iter().filter(|process| process.is_in_group()).map(|process| process.roster.incarnation());
+        groups.next().is_some_and(|first| groups.any(|other| other != first))
+    }
+
+    /// Whether a process is to be a member in the end.
+    fn is_expected(&self, process: &Process, of: u128, living: &[&Process]) -> bool {
+        let gets_in = self.finds_group(process, of, living) && !self.cannot_learn(process.place);
+        !self.unreachable.contains(&process.address) && (process.is_in_group() || gets_in)
+    }
+
+    /// Whether processes of a place may be too slow for ever to take over the state. A ring holds few messages, of which a sender may send one each half of
+    /// the time that is drawn: behind a link that takes longer than that, they are overwritten before they can be read.
+    fn cannot_learn(&self, place: usize) -> bool {
+        self.places[place].is_lapped && self.scene.worst_delay_ns() >= 3 * self.scene.send_every_ns / 2
     }
 
     /// Whether a process has where to ask for the group: a member on its host, or at the address of a seed.
@@ -161,7 +230,7 @@ impl World<'_> {
     }
 
     /// The newest view that a member knows.
-    fn newest_view(&self, living: &[&Process]) -> Option<(u128, View)> {
+    pub(super) fn newest_view(&self, living: &[&Process]) -> Option<(u128, View)> {
         let known = living.iter().filter_map(|process| match &process.phase {
             Phase::Member(member) => {
                 let decided = member.engine().decision().map(|decision| &decision.next);
@@ -175,10 +244,12 @@ impl World<'_> {
     }
 
     /// Whether the members that live, and those whose deaths they can prove, are enough to change the view.
-    fn has_quorum(&self, living: &[&Process], of: u128, view: &View) -> bool {
+    pub(super) fn has_quorum(&self, living: &[&Process], of: u128, view: &View) -> bool {
         let is_in = |id: &MemberId| {
             living.iter().any(|process| {
-                process.me.id == *id && process.roster.incarnation() == of && !matches!(process.phase, Phase::Seeks(_))
+                process.me.id == *id
+                    && process.roster.incarnation() == of
+                    && !matches!(process.phase, Phase::Seeks(_) | Phase::Learns(_))
             })
         };
         let voters: Vec<MemberId> = view
@@ -202,6 +273,17 @@ impl World<'_> {
         Rest::Not(format!("{waiting} processes found no group"))
     }
 
+    /// The subgroup in which a member has delivered nothing that another has sent since all is calm, if there is one.
+    fn unheard<'t>(&self, process: &Process, table: &'t Table, other: &Process) -> Option<&'t str> {
+        let (view, key) = (&table.view, (table.incarnation, table.view.id.0));
+        let rank = view.rank_of(other.me.id)?;
+        let is_unheard = |(id, spec): &(SubgroupId, &SubgroupSpec)| {
+            let newest = self.ledger.newest(key, (process.number, id.0, other.number as u32));
+            spec.senders.contains(&rank) && other.probes.get(&spec.name).is_none_or(|probe| newest < *probe)
+        };
+        view.subgroups_of(table.places.me).find(is_unheard).map(|(_, spec)| spec.name.as_str())
+    }
+
     /// What a process lacks to be at work with all others.
     fn misses(&self, process: &Process, of: u128, living: &[&Process]) -> Option<String> {
         let Phase::Member(member) = &process.phase else { return Some("is no member".into()) };
@@ -212,22 +294,21 @@ impl World<'_> {
             return Some(format!("is between two views, behind view {}", member.view().id));
         }
         let Some(table) = &process.table else { return Some("has no table".into()) };
-        let delivered = self.ledger.delivered((table.incarnation, table.view.id.0), process.number);
         for id in &member.view().members {
             let Some(other) = living.iter().find(|other| other.me.id == *id) else {
                 return Some(format!("is in view {} with member {id}, which has ended", member.view().id));
             };
-            let is_heard = |(sender, number): &(u32, u32)| {
-                *sender == other.number as u32 && other.probe.is_some_and(|probe| *number >= probe)
-            };
-            if !delivered.iter().any(is_heard) {
-                return Some(format!("has delivered no message of member {id} in view {}", member.view().id));
+            if let Some(name) = self.unheard(process, table, other) {
+                let view = member.view().id;
+                return Some(format!("has delivered no message of member {id} in subgroup {name} of view {view}"));
             }
         }
-        let is_alone = living.iter().any(|other| {
-            let is_out = !member.view().members.contains(&other.me.id) && !self.unreachable.contains(&other.address);
-            is_out && (other.is_in_group() || self.finds_group(other, of, living))
-        });
+        if let Some(why) = self.unsettled(process) {
+            return Some(why);
+        }
+        let is_alone = living
+            .iter()
+            .any(|other| !member.view().members.contains(&other.me.id) && self.is_expected(other, of, living));
         is_alone.then(|| "is not in a view with all others".into())
     }
 }

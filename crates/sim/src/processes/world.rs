@@ -1,17 +1,21 @@
 //! A run: processes on hosts, what is on the way between them, and what goes wrong, in the order of virtual time.
+use super::counts::Counts;
 use super::host::Host;
+use super::learning::States;
 use super::ledger::Ledger;
 use super::network::{Connections, Links, Load, Sent};
 use super::plan::{Fault, MS, S, Scene};
 use super::process::{Heard, Near, Process};
 use super::rows::Store;
+use super::wishes::Wished;
 use crate::checkers::{Invariant, Violation};
 use crate::random::{Random, mix};
-use spindle_core::control::{Address, Incarnation, Letter, Purpose, Record, Request};
+use spindle_core::control::{Address, Card, Incarnation, Letter, Purpose, Record, Request};
 use spindle_core::{MemberId, ViewId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt::Write;
+use std::time::Duration;
 
 pub(super) type Checked = Result<(), Violation>;
 
@@ -25,46 +29,23 @@ const EVENTS_MAX: u64 = 3_000_000;
 const DEATH_NS: u64 = 500_000;
 /// A process finds within this time that its address has vanished.
 const DISPLACED_NS: u64 = 500 * MS;
+/// A process behind a connection that has ended answers on a new one within this and so many round trips.
+const ANSWER_MIN_NS: u64 = 5 * MS;
+const ANSWER_ROUND_TRIPS: u64 = 8;
 /// A visitor's id, of an operator.
-const OPERATOR: MemberId = MemberId((1 << 63) + 7);
+pub(super) const OPERATOR: MemberId = MemberId((1 << 63) + 7);
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// The first violation.
     pub violations: Vec<Violation>,
-    /// Groups that were founded.
-    pub foundings: u64,
-    /// Processes that began their first view in a group that existed.
-    pub joins: u64,
-    /// Members that were left out of a view though they lived and had not asked for it.
-    pub evictions: u64,
-    /// Members that left.
-    pub leaves: u64,
-    /// Processes that were refused.
-    pub refusals: u64,
-    /// Processes that were killed.
-    pub kills: u64,
-    /// Processes that were started again.
-    pub restarts: u64,
-    /// Times at which links were cut.
-    pub partitions: u64,
-    /// Times at which links were mended.
-    pub heals: u64,
-    /// Connections that broke.
-    pub breaks: u64,
-    /// Views beside the first ones.
-    pub views: u64,
-    /// Messages that were delivered, at all members together.
-    pub deliveries: u64,
+    /// The numbers of what happened.
+    pub counts: Counts,
     /// At the end all processes were in one view and delivered.
     pub united: bool,
     /// At the end the group had lost its quorum for good.
     pub lost: bool,
-    /// Events.
-    pub events: u64,
-    /// When it ended, in ns.
-    pub virtual_ns: u64,
     /// The same for the same run.
     pub trace_hash: u64,
 }
@@ -72,18 +53,62 @@ pub struct Outcome {
 /// What happens.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    Start { place: usize, id: Option<MemberId> },
-    Step { process: usize },
-    Mail { process: usize, near: Near },
-    Death { process: usize, id: MemberId, of: usize },
-    Displaced { process: usize },
-    Attempt { number: usize },
-    Accepted { number: usize },
-    Concluded { number: usize, connection: usize },
-    Failed { number: usize, refused: bool },
-    Silence { connection: usize, end: usize, since: u64 },
-    LifeEnds { process: usize, of: usize, tries: u32 },
-    Exit { process: usize },
+    Start {
+        place: usize,
+        id: Option<MemberId>,
+    },
+    Step {
+        process: usize,
+    },
+    Mail {
+        process: usize,
+        near: Near,
+    },
+    Death {
+        process: usize,
+        id: MemberId,
+        of: usize,
+    },
+    Displaced {
+        process: usize,
+    },
+    Attempt {
+        number: usize,
+    },
+    Accepted {
+        number: usize,
+    },
+    Concluded {
+        number: usize,
+        connection: usize,
+    },
+    Failed {
+        number: usize,
+        refused: bool,
+    },
+    Silence {
+        connection: usize,
+        end: usize,
+        since: u64,
+    },
+    LifeEnds {
+        process: usize,
+        of: usize,
+        tries: u32,
+    },
+    /// A process is told that the connection has ended which tells of the end of another.
+    LifeBreaks {
+        process: usize,
+        life: Life,
+    },
+    /// A process is told that another has answered.
+    Answers {
+        process: usize,
+        with: (Card, u128),
+    },
+    Exit {
+        process: usize,
+    },
     Fault(usize),
     Mend(usize),
     Tick,
@@ -126,8 +151,14 @@ pub(super) struct Place {
     /// No process starts here any more.
     pub(super) is_over: bool,
     pub(super) last_id: Option<MemberId>,
+    /// The member whose state broke off last.
+    pub(super) failed_source: Option<MemberId>,
+    /// Whether a process of this place was too slow to take over the state.
+    pub(super) is_lapped: bool,
     /// The group that its next process is told that it was a member of.
     pub(super) belongs: Option<Incarnation>,
+    /// The group that its process was a member of, as far as that can be known there.
+    pub(super) knows: Option<Incarnation>,
 }
 
 /// An attempt to connect.
@@ -148,12 +179,27 @@ pub(super) struct Life {
     pub(super) view: ViewId,
 }
 
-/// How a driver breaks its duties, to show that the checkers notice.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Broken {
-    /// It does not.
-    #[default]
-    Not,
+macro_rules! broken {
+    ($($(#[$doc:meta])* $broken:ident,)*) => {
+        /// How a driver breaks its duties, to show that the checkers notice.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[cfg_attr(not(planted), allow(unreachable_pub, reason = "builds with planted bugs export it"))]
+        pub enum Broken {
+            /// It does not.
+            #[default]
+            Not,
+            $($(#[$doc])* $broken,)*
+        }
+
+        #[cfg(planted)]
+        impl Broken {
+            /// All ways.
+            pub const ALL: &[Broken] = &[$(Broken::$broken,)*];
+        }
+    };
+}
+
+broken! {
     /// A host's lock lets any process found a group.
     LockIgnored,
     /// Deliveries are swapped in pairs at one process.
@@ -164,14 +210,52 @@ pub(super) enum Broken {
     SentTwice,
     /// Streams that break are not dialled again, and nothing is looked for.
     RedialForgotten,
+    /// Voids are not sent again.
+    VoidsForgotten,
+    /// Messages that wait for a subgroup with too few members are forgotten.
+    KeptForgotten,
+    /// A member's wish for a change of subgroups is not passed on.
+    WishesLost,
+    /// Now and then, a message is not delivered.
+    MessageSkipped,
+    /// The last messages of a view are not delivered in Fifo subgroups.
+    LastForgotten,
     /// A process lets others be evicted without a reason.
     EvictsFreely,
     /// A process asks once.
     AsksOnce,
     /// A process asks at every step.
     AsksAlways,
-    /// What the kernel tells of deaths is not passed on.
+    /// The kernel's word about deaths is not passed on.
     DeathsUntold,
+    /// A process without an address counts as dead.
+    MissingIsDead,
+    /// A member whose stream has ended counts as dead.
+    BreakIsDeath,
+    /// A process does not know that it was a member of a group, whatever it wrote.
+    BelongsForgotten,
+    /// A member ends when another one suspects it.
+    EndsWhenSuspected,
+    /// A member ends when no other is left.
+    SoleSurvivorEnds,
+    /// A process reads no letters before its first view begins.
+    InstallsUnread,
+    /// A process that is started again asks no process of another host.
+    LooksHereOnly,
+    /// A member's wish to leave is not passed on.
+    LeaverKept,
+    /// The id of a process that has ended is given out again.
+    IdsGivenAgain,
+    /// Members don't answer processes that ask for the view.
+    ViewsUntold,
+    /// A process does not make its address again.
+    RestoreForgotten,
+    /// A stream that is dialled again begins without the whole row.
+    ResumesWithoutRow,
+    /// Packets that follow a turn are taken for the view before.
+    TurnIgnored,
+    /// A stream continues in the next view before its peer has all of the one before.
+    ContinuesEarly,
 }
 
 /// A run.
@@ -204,11 +288,26 @@ pub(super) struct World<'s> {
     /// Addresses to which no other host can connect.
     pub(super) unreachable: BTreeSet<Address>,
     pub(super) ledger: Ledger,
+    pub(super) states: States,
+    pub(super) wished: Vec<Wished>,
     /// When something went wrong last on each host, or with all of it.
     pub(super) troubled: Vec<u64>,
+    /// Until when a process stands still, or stood last, for so long that others suspect it.
+    pub(super) suspended: u64,
+    /// When a process ended last.
+    pub(super) ended: u64,
     /// Ids that an operator wanted to be evicted, or that wanted to leave, or have ended, with when.
     pub(super) excused: BTreeMap<MemberId, u64>,
     pub(super) is_calm: bool,
+    /// Since when a group has had no quorum, and when an operator asks next.
+    pub(super) lost_since: Option<u64>,
+    /// Whether members were given up that live.
+    pub(super) is_mistaken: bool,
+    pub(super) asks_at: u64,
+    /// When a group went on last that had been lost.
+    pub(super) recovered_at: u64,
+    /// What the operator was answered last.
+    pub(super) refusal: String,
     pub(super) is_done: bool,
     /// Views of the last seconds.
     pub(super) recent_views: Vec<u64>,
@@ -241,9 +340,18 @@ impl<'s> World<'s> {
             mail_due: BTreeMap::new(),
             unreachable: BTreeSet::new(),
             ledger,
+            states: States::default(),
+            wished: vec![],
             troubled: vec![0; scene.hosts as usize],
+            suspended: 0,
+            ended: 0,
             excused: BTreeMap::new(),
             is_calm: false,
+            lost_since: None,
+            is_mistaken: false,
+            asks_at: 0,
+            recovered_at: 0,
+            refusal: "no member was asked".into(),
             is_done: false,
             recent_views: vec![],
             outcome: Outcome::default(),
@@ -261,8 +369,8 @@ impl<'s> World<'s> {
     pub(super) fn run(mut self) -> Outcome {
         while let Some(Reverse(Entry { at, event, .. })) = self.events.pop() {
             self.now = at;
-            self.outcome.events += 1;
-            let happened = match self.outcome.events > EVENTS_MAX {
+            self.outcome.counts.events += 1;
+            let happened = match self.outcome.counts.events > EVENTS_MAX {
                 true => BOUNDED.broken("the run does not end".into()),
                 false => self.happen(event),
             };
@@ -274,10 +382,14 @@ impl<'s> World<'s> {
                 break;
             }
         }
-        self.outcome.virtual_ns = self.now;
-        self.outcome.foundings = self.ledger.foundings();
-        self.outcome.views = self.ledger.changes();
-        self.outcome.deliveries = self.ledger.deliveries;
+        self.outcome.counts.virtual_ns = self.now;
+        self.outcome.counts.foundings = self.ledger.foundings();
+        self.outcome.counts.views = self.ledger.views_changed();
+        self.outcome.counts.deliveries = self.ledger.deliveries;
+        self.outcome.counts.fifo = self.ledger.fifo;
+        self.outcome.counts.changes = self.ledger.changes;
+        self.outcome.counts.unavailable = self.ledger.unavailable;
+        self.outcome.counts.available_again = self.ledger.available_again;
         self.outcome
     }
 
@@ -336,7 +448,7 @@ impl<'s> World<'s> {
                     && watcher.watched.get(&id) == Some(&of)
                     && !untold
                 {
-                    watcher.deaths.push_back(id);
+                    watcher.deaths.push_back((id, of));
                     self.wake(process, now);
                 }
             }
@@ -353,6 +465,14 @@ impl<'s> World<'s> {
             Event::Failed { number, refused } => self.fail(number, refused),
             Event::Silence { connection, end, since } => self.silence(connection, end, since),
             Event::LifeEnds { process, of, tries } => self.life_ends(process, of, tries),
+            Event::LifeBreaks { process, life } => self.tell_end(process, life),
+            Event::Answers { process, with } => {
+                let now = self.now;
+                if let Some(told) = self.living(process) {
+                    told.heard.push_back(Heard::Answers(with.0, with.1));
+                    self.wake(process, now);
+                }
+            }
             Event::Exit { process } => self.exit(process),
             Event::Fault(number) => self.go_wrong(number),
             Event::Mend(number) => self.mend_links(number),
@@ -382,7 +502,7 @@ impl<'s> World<'s> {
         match fault {
             Fault::Cut { from, to, ns } => {
                 let changed = self.links.set(from, to, true, self.now);
-                self.outcome.partitions += u64::from(!changed.is_empty());
+                self.outcome.counts.partitions += u64::from(!changed.is_empty());
                 for (a, b) in changed {
                     self.trouble_host(a, self.now + ns);
                     self.trouble_host(b, self.now + ns);
@@ -394,13 +514,23 @@ impl<'s> World<'s> {
                 for connection in self.connections.between(a as usize, b as usize) {
                     self.break_connection(connection, half);
                 }
+                self.break_lives(a as usize, b as usize, half);
             }
             Fault::Pause { place, ns } => {
                 let until = self.now + ns;
                 if let Some(number) = self.places[place as usize].process {
                     self.trouble(number, until);
+                    // The last sign of life may be some time before the pause. One pause may begin in another, or just behind it.
+                    let (now, part) = (self.now, self.scene.suspect_after_ns / 8);
                     if let Some(process) = self.living(number) {
+                        if process.paused_until + part < now {
+                            process.paused_since = now;
+                        }
                         process.paused_until = process.paused_until.max(until);
+                        let (since, until) = (process.paused_since, process.paused_until);
+                        if until - since >= 7 * part {
+                            self.suspended = self.suspended.max(until);
+                        }
                     }
                 }
             }
@@ -408,7 +538,7 @@ impl<'s> World<'s> {
                 let at = place as usize;
                 self.places[at].is_over |= down_ns.is_none();
                 if let Some(process) = self.places[at].process {
-                    self.outcome.kills += 1;
+                    self.outcome.counts.kills += 1;
                     self.die(process, true);
                 }
                 if let Some(down_ns) = down_ns {
@@ -438,6 +568,7 @@ impl<'s> World<'s> {
                     self.push(self.now, Event::Mail { process: number, near });
                 }
             }
+            Fault::Wish { place, wish } => self.wish(place, &wish),
             Fault::Vanish { host } => {
                 self.hosts[host as usize].vanish();
                 let living: Vec<usize> = self.hosts[host as usize].living.iter().copied().collect();
@@ -452,7 +583,7 @@ impl<'s> World<'s> {
     fn mend_links(&mut self, number: usize) {
         let Fault::Cut { from, to, .. } = self.scene.faults[number].1 else { return };
         let changed = self.links.set(from, to, false, self.now);
-        self.outcome.heals += u64::from(!changed.is_empty());
+        self.outcome.counts.heals += u64::from(!changed.is_empty());
         self.note(|| format!("fault {number} is over: {changed:?} pass"));
         for (a, b) in changed {
             self.trouble_host(a, self.now);
@@ -487,7 +618,7 @@ impl<'s> World<'s> {
         let side = &connection.ends[end];
         if side.is_open && side.stuck == Some(since) {
             let (process, hosts) = (side.process, connection.hosts());
-            self.outcome.breaks += 1;
+            self.outcome.counts.breaks += 1;
             self.note(|| format!("connection {number} breaks at process {process}, after a silence"));
             self.trouble_host(hosts.0, self.now);
             self.trouble_host(hosts.1, self.now);
@@ -505,9 +636,11 @@ impl<'s> World<'s> {
         let silence_ns = connection.silence_ns;
         connection.ends.iter_mut().for_each(|end| end.out.clear());
         let sides: Vec<(usize, bool)> = connection.ends.iter().map(|end| (end.process, end.is_open)).collect();
-        self.outcome.breaks += 1;
-        self.trouble_host(a, self.now);
-        self.trouble_host(b, self.now);
+        self.outcome.counts.breaks += 1;
+        if half {
+            self.trouble_host(a, self.now);
+            self.trouble_host(b, self.now);
+        }
         self.note(|| format!("connection {number} of processes {sides:?} breaks; untold: {untold:?}"));
         for (end, (process, is_open)) in sides.into_iter().enumerate() {
             if !is_open {
@@ -563,8 +696,13 @@ impl<'s> World<'s> {
         let (id, host, place, address) = (process.me.id, process.host, process.place, process.address.clone());
         self.note(|| format!("process {number}, member {id}, ends"));
         self.excused.insert(id, self.now);
+        self.ended = self.now;
         self.hosts[host].end(number);
         self.places[place].process = None;
+        if killed {
+            let is_durable = self.scene.places[place].is_durable;
+            self.places[place].knows = self.places[place].disk.belongs.filter(|_| is_durable);
+        }
         if let Some((_, listener)) = self.listeners.get_mut(&address).filter(|(_, listener)| *listener == Some(number))
         {
             *listener = None;
@@ -599,12 +737,39 @@ impl<'s> World<'s> {
             return;
         }
         let Some(at) = self.lives.iter().position(|life| life.other(of) == Some(process)) else { return };
-        let Life { incarnation, view, .. } = self.lives.swap_remove(at);
-        let Some(id) = self.processes[of].as_deref().map(|process| process.me.id) else { return };
-        let now = self.now;
+        let life = self.lives.swap_remove(at);
+        self.tell_end(process, life);
+    }
+
+    fn tell_end(&mut self, process: usize, life: Life) {
+        let Life { incarnation, view, .. } = life;
+        let Some(other) = life.other(process).and_then(|other| self.processes[other].as_deref()) else { return };
+        let (id, host, now) = (other.me.id, other.host, self.now);
+        let Some(from) = self.processes[process].as_deref().map(|process| process.host) else { return };
+        let trip = self.links.round_trip(&mut self.random, from, host);
+        let answer_within = Duration::from_nanos(ANSWER_MIN_NS + ANSWER_ROUND_TRIPS * trip);
         if let Some(told) = self.living(process) {
-            told.heard.push_back(Heard::Ended { id, incarnation, view });
+            told.heard.push_back(Heard::Ended { id, incarnation, view, answer_within });
             self.wake(process, now);
+        }
+    }
+
+    /// The connections between two hosts break that tell of the ends of processes there.
+    fn break_lives(&mut self, a: usize, b: usize, half: bool) {
+        let host = |process: usize| self.scene.places[self.process_places[process]].host as usize;
+        let is_between = |life: &mut Life| {
+            let hosts = life.processes.map(host);
+            hosts == [a, b] || hosts == [b, a]
+        };
+        let broken: Vec<Life> = self.lives.extract_if(.., is_between).collect();
+        for life in broken {
+            let untold = half.then(|| self.random.below(2) as usize);
+            for (side, process) in life.processes.into_iter().enumerate() {
+                if untold != Some(side) {
+                    let at = self.now + self.links.delay(&mut self.random, a, b);
+                    self.push(at, Event::LifeBreaks { process, life });
+                }
+            }
         }
     }
 
@@ -614,6 +779,7 @@ impl<'s> World<'s> {
         let incarnation = process.roster.incarnation();
         let belongs = (incarnation != 0 && !is_leaving).then_some(Incarnation(incarnation));
         self.places[place].belongs = belongs;
+        self.places[place].knows = belongs.or(self.places[place].knows).filter(|_| !is_leaving);
         self.die(number, false);
         let down_ns = if is_leaving { self.leave_pause(place) } else { self.scene.restart_ns };
         self.push(self.now + down_ns, Event::Start { place, id: None });

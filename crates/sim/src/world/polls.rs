@@ -8,6 +8,9 @@ use crate::table::Action;
 use spindle_core::{Progress, State, Time};
 use std::rc::Rc;
 
+/// The longest sleep of a member whose view changes, in ns: longer than the time after which an agreement counts as blocked.
+const SLEEP_MAX_NS: u64 = 5_000_000_000;
+
 impl World<'_> {
     /// Polls an engine and carries what it did into the world. Answers whether it worked and how many posts it made.
     pub(super) fn poll(&mut self, seat: Seat) -> Result<(bool, u64), Violation> {
@@ -96,8 +99,11 @@ impl World<'_> {
         let clock = self.clock(seat);
         let at_once = progress.worked || progress.wake_at.is_some_and(|wake_at| wake_at <= clock);
         let member = self.stages[seat.stage].member_mut(seat.rank);
-        if let Some(wake_at) = progress.wake_at.filter(|wake_at| *wake_at > clock) {
-            let at = self.now + (wake_at.0 - clock.0);
+        let later = progress.wake_at.filter(|wake_at| *wake_at > clock).map(|wake_at| wake_at.0 - clock.0);
+        // Each sleep of a driver has a maximum. An engine whose agreement does not end says so only when it is polled.
+        let is_late = member.engine.is_wedged() && !member.engine.is_blocked() && member.engine.decision().is_none();
+        if let Some(ns) = later.or(is_late.then_some(SLEEP_MAX_NS)) {
+            let at = self.now + ns;
             if member.alarm.is_none_or(|alarm| alarm > at || alarm <= self.now) {
                 member.alarm = Some(at);
                 self.push(at, Event::Alarm(seat));

@@ -1,9 +1,9 @@
 //! A member of a bulk group on one machine: the root lends its objects, the others map them.
 use super::error::{BulkError, BulkSendError, Cause, Failure};
-use super::hosts::Hosts;
 use super::node::{Event, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
+use spindle_core::bulk::Hosts;
 use spindle_core::bulk::{SendError, Session};
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{BulkDown, LocalLinks, LocalNews, LocalPart, Object, Segment};

@@ -17,7 +17,6 @@
 //! former, and lends the object to the others of its host.
 mod bridge;
 mod error;
-mod hosts;
 mod lender;
 mod node;
 mod relay;
@@ -27,10 +26,9 @@ mod tests;
 mod thread;
 
 pub use error::{BulkError, BulkSendError, Cause, DestroyError, Failure, PostError};
-pub use hosts::Hosts;
 pub use node::{BulkNode, Event, ObjectId};
 pub use settings::{BulkSettings, Waiting};
-pub use spindle_core::bulk::{Algorithm, Racks, RacksError};
+pub use spindle_core::bulk::{Algorithm, Hosts, Racks, RacksError};
 pub use spindle_fabric::bulk::{Buffer, BulkDown, BulkLinksError, LocalPart, Object, Segment};
 pub use spindle_fabric::tcp::{Connection, SocketOptions, SocketStream, Stream};
 pub use thread::{BulkGroup, BulkThread, Upcalls};

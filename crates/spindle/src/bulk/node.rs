@@ -1,12 +1,12 @@
 //! One member of a bulk group, polled by whoever made it.
 use super::bridge::Bridge;
 use super::error::{BulkError, BulkSendError, DestroyError, Failure, PostError};
-use super::hosts::Hosts;
 use super::lender::Lender;
 use super::relay::Relay;
 use super::settings::BulkSettings;
 use spindle_core::Rank;
 use spindle_core::bulk::Algorithm;
+use spindle_core::bulk::Hosts;
 use spindle_fabric::RegionError;
 use spindle_fabric::bulk::{Buffer, LocalPart, Object, Segment};
 use spindle_fabric::tcp::Connection;

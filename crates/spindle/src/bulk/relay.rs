@@ -1,9 +1,9 @@
 //! A member of a bulk group over streams: the core's session, the memory of objects, and the links.
 use super::error::{BulkError, BulkSendError, Cause, Failure, PostError};
-use super::hosts::Hosts;
 use super::node::{Event, ObjectId};
 use super::settings::BulkSettings;
 use spindle_core::Rank;
+use spindle_core::bulk::Hosts;
 use spindle_core::bulk::{Announced, Columns, Input, Output, SendError, Session, Slot};
 use spindle_fabric::bulk::{BlockHead, Buffer, BulkDown, BulkLinks, Object, Ready, Store, Word};
 use spindle_fabric::tcp::Connection;

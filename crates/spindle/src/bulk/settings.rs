@@ -1,6 +1,6 @@
 //! What a bulk group is set to.
-use super::hosts::Hosts;
 use spindle_core::Rank;
+use spindle_core::bulk::Hosts;
 use spindle_core::bulk::{Algorithm, Schedule, Settings};
 use std::time::Duration;
 

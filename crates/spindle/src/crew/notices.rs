@@ -17,7 +17,7 @@ pub(crate) struct Notices {
     mail: AtomicBool,
     displaced: AtomicBool,
     net: AtomicBool,
-    deaths: Mutex<Vec<u64>>,
+    deaths: Mutex<Vec<(MemberId, u64)>>,
     doorbell: Mutex<Option<Doorbell>>,
     /// Pipes that can be handed over, with what letter to whom.
     pipes: Mutex<Vec<(MemberId, Letter, [OwnedFd; 2])>>,
@@ -31,14 +31,15 @@ pub(super) struct Told {
     pub(super) mail: bool,
     pub(super) displaced: bool,
     pub(super) net: bool,
-    pub(super) deaths: Vec<MemberId>,
+    /// Of which watches.
+    pub(super) deaths: Vec<(MemberId, u64)>,
     pub(super) pipes: Vec<(MemberId, Letter, [OwnedFd; 2])>,
 }
 
 impl Notices {
     pub(super) fn tell(&self, notice: Notice) {
         match notice {
-            Notice::Death(token) => lock(&self.deaths).push(token),
+            Notice::Death { token, serial } => lock(&self.deaths).push((MemberId(token), serial)),
             Notice::Mail => self.mail.store(true, Ordering::Release),
             Notice::Displaced => self.displaced.store(true, Ordering::Release),
         }
@@ -96,8 +97,8 @@ impl Notices {
         self.any.swap(false, Ordering::AcqRel);
         let [mail, displaced, net] =
             [&self.mail, &self.displaced, &self.net].map(|told| told.swap(false, Ordering::AcqRel));
-        let deaths = std::mem::take(&mut *lock(&self.deaths)).into_iter().map(MemberId).collect();
-        Told { mail, displaced, net, deaths, pipes: std::mem::take(&mut *lock(&self.pipes)) }
+        let (deaths, pipes) = (std::mem::take(&mut *lock(&self.deaths)), std::mem::take(&mut *lock(&self.pipes)));
+        Told { mail, displaced, net, deaths, pipes }
     }
 
     /// Waits for something to be told, `at_most` that long.

@@ -1,8 +1,10 @@
 //! Crews on several hosts, which are runtime directories here, without nodes above them.
+use super::arrivals::NET_EVENTS_MAX;
 use super::*;
 use crate::Config;
-use spindle_core::control::{Address, Asks, Birth, Instance, Told};
+use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Told};
 use spindle_fabric::mail::enclose;
+use spindle_fabric::net::Event;
 use std::path::PathBuf;
 
 /// How long to wait for what has to come.
@@ -121,7 +123,8 @@ fn a_member_that_ends_before_its_memory_comes_is_proven_dead_once() {
     let mut ended = std::process::Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
     let birth = Birth { started: 0, ..own_birth() };
-    let processes = vec![(MemberId(2), ends.id(), birth), (MemberId(3), ended.id(), birth)];
+    let process = |id, pid| HostProcess { id: MemberId(id), host: 0, pid, birth };
+    let processes = vec![process(2, ends.id()), process(3, ended.id())];
     let told = Told {
         view: view(1, &[1, 2, 3]),
         decision: vec![],

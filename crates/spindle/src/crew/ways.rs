@@ -4,7 +4,7 @@ use crate::crew::Notices;
 use crate::network::Net;
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::PeerParts;
-use spindle_fabric::mail::{Mailbox, Outbox, Watch, enclose};
+use spindle_fabric::mail::{MailError, Mailbox, Outbox, Watch, enclose};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -23,6 +23,8 @@ pub(super) struct Mail {
     pub(super) mailbox: Mailbox,
     pub(super) outbox: Outbox,
     pub(super) watch: Watch,
+    /// The watch over each process that is watched.
+    watched: BTreeMap<MemberId, u64>,
     pub(super) pidfd: Arc<OwnedFd>,
     /// To other hosts.
     pub(super) net: Option<Net>,
@@ -32,7 +34,36 @@ pub(super) struct Mail {
 
 impl Mail {
     pub(super) fn new(mailbox: Mailbox, watch: Watch, pidfd: OwnedFd, net: Option<Net>) -> Mail {
-        Mail { mailbox, outbox: Outbox::new(), watch, pidfd: Arc::new(pidfd), net, enclosed: None }
+        Mail {
+            mailbox,
+            outbox: Outbox::new(),
+            watch,
+            watched: BTreeMap::new(),
+            pidfd: Arc::new(pidfd),
+            net,
+            enclosed: None,
+        }
+    }
+
+    /// Watches over the process of `id`, and over no other with that id.
+    pub(super) fn watch(&mut self, id: MemberId, pidfd: OwnedFd) -> Result<(), MailError> {
+        self.watched.remove(&id);
+        self.watched.insert(id, self.watch.watch(id.0, pidfd)?);
+        Ok(())
+    }
+
+    pub(super) fn unwatch(&mut self, id: MemberId) {
+        self.watched.remove(&id);
+        self.watch.unwatch(id.0);
+    }
+
+    /// Whether it is the process that is watched whose death this watch reports. Another one with its id may be watched by now.
+    pub(super) fn is_death(&mut self, id: MemberId, watch: u64) -> bool {
+        let is_it = self.watched.get(&id) == Some(&watch);
+        if is_it {
+            self.watched.remove(&id);
+        }
+        is_it
     }
 
     /// These bytes as a file, which is made once for all to which they are told at once. `None` if the system has no room for it.
@@ -82,19 +113,24 @@ impl Board {
 #[derive(Debug)]
 pub(crate) struct Handover {
     pub(super) row: Arc<OwnedFd>,
+    pub(super) at: u64,
+    pub(super) bytes: u64,
+    pub(super) lease: Arc<OwnedFd>,
     pub(super) bell: Arc<OwnedFd>,
     pub(super) event: Option<Arc<OwnedFd>>,
 }
 
 impl Handover {
     pub(crate) fn new(parts: PeerParts) -> Handover {
-        let PeerParts { row, bell, event } = parts;
-        Handover { row: Arc::new(row), bell: Arc::new(bell), event: event.map(Arc::new) }
+        let PeerParts { row, at, bytes, lease, bell, event } = parts;
+        let [row, lease, bell] = [row, lease, bell].map(Arc::new);
+        Handover { row, at, bytes, lease, bell, event: event.map(Arc::new) }
     }
 
     pub(super) fn try_clone(&self) -> std::io::Result<PeerParts> {
         let event = self.event.as_ref().map(|event| event.try_clone()).transpose()?;
-        Ok(PeerParts { row: self.row.try_clone()?, bell: self.bell.try_clone()?, event })
+        let [row, lease, bell] = [&self.row, &self.lease, &self.bell].map(|fd| fd.try_clone());
+        Ok(PeerParts { row: row?, at: self.at, bytes: self.bytes, lease: lease?, bell: bell?, event })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Objects on their way from a member to somebody who follows: as its application's state goes, through a pipe or over a stream, and written by
+//! Objects on their way from a member to a process that follows: as its application's state goes, through a pipe or over a stream, and written by
 //! a thread of its own.
 //!
 //! ```text
@@ -8,12 +8,10 @@ use super::kept::Kept;
 use crate::carry::{CarryReader, CarryWriter};
 use crate::crew::{Crew, Notices};
 use crate::state::{PATIENCE, STREAM_WAIT, Way};
-use spindle_core::control::Purpose;
-use spindle_core::control::{Letter, Wanted};
+use spindle_core::control::{self, Letter, ObjectOrder, Purpose, Wanted};
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::pipe::{PipeReader, PipeWriter};
 use spindle_fabric::tcp::Connection;
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,30 +23,17 @@ use tracing::{debug, info};
 /// The target of events of objects.
 const TARGET: &str = "spindle::object";
 
-/// Who follows and is served at once, at most. The others wait for their turn.
-const SERVED_MAX: usize = 8;
-/// Who waits, at most. Who is turned away hears nothing, and asks another member.
-const WAITING_MAX: usize = 64;
 /// Bytes that are read at once: a follower that has lost interest notices so soon.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The objects that somebody wants of a member.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) from: MemberId,
-    pub(crate) view: ViewId,
-    pub(crate) reply: u64,
-    pub(crate) objects: Vec<Wanted>,
-}
-
-/// A member's counter.
+/// The objects that a member sends to processes that follow. Which process is next is decided by the core's [`Serving`](control::Serving).
 #[derive(Debug, Default)]
 pub(crate) struct Serving {
-    waiting: VecDeque<Order>,
+    orders: control::Serving,
     served: Arc<AtomicUsize>,
 }
 
-/// One who is served.
+/// A process that is served.
 struct Served {
     count: Arc<AtomicUsize>,
     notices: Arc<Notices>,
@@ -63,23 +48,15 @@ impl Drop for Served {
 }
 
 impl Serving {
-    /// Somebody wants something. Whoever asks again does not wait for what it has asked for before.
-    pub(crate) fn ask(&mut self, order: Order) {
-        self.waiting.retain(|waiting| waiting.from != order.from);
-        match self.waiting.len() < WAITING_MAX {
-            true => self.waiting.push_back(order),
-            false => {
-                info!(target: TARGET, follower = order.from.0, waiting = WAITING_MAX, "too many followers wait for objects")
-            }
-        }
+    /// A process wants something.
+    pub(crate) fn ask(&mut self, order: ObjectOrder) {
+        self.orders.ask(order);
     }
 
-    /// Serves those who wait, as far as it may.
+    /// Serves those that wait, as far as it may.
     pub(crate) fn serve(&mut self, crew: &mut Crew, kept: &Arc<Kept>) {
-        while self.served.load(Ordering::Relaxed) < SERVED_MAX
-            && let Some(order) = self.waiting.pop_front()
-        {
-            let Order { from, view, reply, objects } = order;
+        while let Some(order) = self.orders.next(self.served.load(Ordering::Relaxed)) {
+            let ObjectOrder { from, view, reply, objects } = order;
             let (kept, notices) = (Arc::clone(kept), Arc::clone(crew.notices()));
             self.served.fetch_add(1, Ordering::Relaxed);
             let served = Served { count: Arc::clone(&self.served), notices: Arc::clone(&notices) };
@@ -282,16 +259,5 @@ pub(super) mod tests {
         let way = sent(Kept::of(&[(1, b"right")]), &[1], false);
         let coming = receive_apart(way, vec![5], cancelled, Arc::default()).unwrap();
         assert_eq!(coming.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
-    }
-
-    #[test]
-    fn who_asks_again_does_not_wait_for_what_it_asked_for_before() {
-        let mut serving = Serving::default();
-        let order = |from, reply| Order { from: MemberId(from), view: ViewId(1), reply, objects: vec![] };
-        (0..2 * WAITING_MAX as u64).for_each(|from| serving.ask(order(from, 1)));
-        assert_eq!(serving.waiting.len(), WAITING_MAX);
-        serving.ask(order(3, 2));
-        assert_eq!(serving.waiting.len(), WAITING_MAX);
-        assert!(serving.waiting.iter().filter(|order| order.from == MemberId(3)).all(|order| order.reply == 2));
     }
 }

@@ -51,18 +51,41 @@ impl Node {
 
     #[cold]
     fn stream_down(&mut self, rank: Rank, why: &Down) {
-        let is_nonsense = matches!(why, Down::Garbage { .. } | Down::NoHello { .. } | Down::Ahead { .. });
+        let is_nonsense =
+            matches!(why, Down::Garbage { .. } | Down::NoHello { .. } | Down::Ahead { .. } | Down::Astray { .. });
         // It breaks the protocol, or will never be heard again in this view.
         let for_good = is_nonsense || !self.fabric.is_stream(rank);
         self.crew.act(|_, now| self.member.stream_down(rank, for_good, now));
         self.has_chores = true;
     }
 
-    /// Attaches the ways that have come.
-    pub(super) fn attach_arrivals(&mut self) {
-        for arrival in self.crew.act(|roster, _| roster.take_arrivals()) {
-            self.attach(arrival);
+    /// Lets the streams to members that stay continue in the next view, which is decided. All that was posted in this one leaves first.
+    #[cold]
+    pub(super) fn continue_streams(&mut self) {
+        let Some(next) = self.member.next().map(|next| next.view().id) else { return };
+        let mut continuing = vec![];
+        for (rank, id) in self.member.staying(self.crew.roster()) {
+            if self.fabric.is_stream(rank) && self.fabric.is_connected(rank) {
+                self.fabric.turn(rank, next);
+                continuing.push(id);
+            }
         }
+        let (view, turned) = (Arc::clone(self.member.view()), self.fabric.take_turned(next));
+        self.heed_broken_streams();
+        self.crew.act(|roster, _| {
+            for (rank, stream) in turned {
+                roster.keep_continued(next, view.members[rank.index()], Peer::There(stream));
+            }
+            roster.continue_streams(continuing);
+        });
+    }
+
+    /// Attaches the ways that have come. Returns whether there were any.
+    pub(super) fn attach_arrivals(&mut self) -> bool {
+        let arrivals = self.crew.act(|roster, _| roster.take_arrivals());
+        let any = !arrivals.is_empty();
+        arrivals.into_iter().for_each(|arrival| self.attach(arrival));
+        any
     }
 
     fn attach(&mut self, Arrival { view, from, way }: Arrival<Peer>) {
@@ -95,7 +118,7 @@ impl Node {
 
     /// Suspects the members whose connections tell that their processes have ended. Their last posts come first, if they are here.
     pub(super) fn suspect_the_ended(&mut self) {
-        for rank in self.member.newly_ended(self.crew.roster()) {
+        for rank in self.crew.act(|roster, now| self.member.newly_ended(roster, now)) {
             self.fabric.progress();
             self.member.suspect(rank);
         }

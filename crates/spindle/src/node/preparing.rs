@@ -6,7 +6,7 @@ use crate::meeting::{self, Meeting};
 use spindle_core::control::{Begun, INSTALL_LOOK, Install};
 use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};
-use spindle_fabric::{MemberBell, Mesh, MeshError, OwnRow, Peer, PeerParts};
+use spindle_fabric::{Arena, Mesh, MeshError, OwnRow, Peer, PeerParts};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -42,10 +42,10 @@ impl Drop for Pledge {
 impl Spare {
     /// The row of `me` in the view behind `view` if all stay and `joining` come. `None` if there is no memory for it, which is no
     /// matter yet.
-    pub(crate) fn new(view: &View, joining: &[MemberId], me: MemberId, bell: &MemberBell) -> Option<Spare> {
+    pub(crate) fn new(view: &View, joining: &[MemberId], me: MemberId, arena: &mut Arena) -> Option<Spare> {
         let next = view.next(|_| true, joining, &[]);
         let (me, layout) = (next.rank_of(me)?, Layout::new(&next).ok()?);
-        let (row, parts) = OwnRow::create(&layout, me, bell).ok()?;
+        let (row, parts) = OwnRow::create(&layout, me, arena).ok()?;
         Some(Spare { me, layout: layout.row(me).clone(), row, parts })
     }
 
@@ -60,17 +60,16 @@ impl Preparing {
     pub(crate) fn new(
         install: &Install,
         crew: &mut Crew,
-        bell: &MemberBell,
+        arena: &mut Arena,
         spare: Option<Spare>,
     ) -> Result<Preparing, MeshError> {
         let engine = install.engine();
         let (row, parts) = match spare.filter(|spare| spare.fits(engine.layout(), engine.me())) {
             Some(Spare { row, parts, .. }) => (row, parts),
-            None => OwnRow::create(engine.layout(), engine.me(), bell)?,
+            None => OwnRow::create(engine.layout(), engine.me(), arena)?,
         };
         let meeting = Meeting::new(crew, install.view(), engine.layout(), &row)?;
         crew.set_handover(install.view().id, Handover::new(parts));
-        crew.set_doorbell(row.doorbell());
         Ok(Preparing { meeting, row: Pledge(Some(row)) })
     }
 
@@ -134,6 +133,7 @@ impl Preparing {
 pub(crate) struct First {
     install: Install,
     preparing: Preparing,
+    arena: Arena,
     suspect_after: Option<Duration>,
 }
 
@@ -143,7 +143,7 @@ impl First {
         mut engine: Engine,
         known: &[(SubgroupId, Rank, u64)],
         crew: &mut Crew,
-        bell: &MemberBell,
+        mut arena: Arena,
         suspect_after: Option<Duration>,
         spare: Option<Spare>,
     ) -> Result<First, JoinError> {
@@ -151,10 +151,11 @@ impl First {
             engine.pass_over(*subgroup, *sender, *rounds);
         }
         let mut install = crew.act(|roster, now| Install::first(engine, suspect_after, roster, now));
-        let preparing = Preparing::new(&install, crew, bell, spare)?;
+        let preparing = Preparing::new(&install, crew, &mut arena, spare)?;
+        preparing.row.0.iter().for_each(|row| crew.set_doorbell(row.doorbell()));
         crew.act(|roster, now| install.prepared(roster, now));
         crew.flush_now();
-        let mut first = First { install, preparing, suspect_after };
+        let mut first = First { install, preparing, arena, suspect_after };
         first.preparing.go_on(&mut first.install, crew);
         Ok(first)
     }
@@ -188,13 +189,13 @@ impl First {
     }
 
     /// The view begins.
-    pub(super) fn begin(self, crew: &mut Crew) -> Result<(Begun, Mesh), MeshError> {
-        let First { install, preparing, suspect_after } = self;
+    pub(super) fn begin(self, crew: &mut Crew) -> Result<(Begun, Mesh, Arena), MeshError> {
+        let First { install, preparing, arena, suspect_after } = self;
         let of = (&**install.view(), install.engine().layout());
         let (ways, here) = preparing.take_ways(of, crew, suspect_after);
         let table = preparing.table(install.engine().layout(), ways)?;
         let begun = crew.act(|roster, now| install.begin(&here, roster, now));
         crew.has_begun(begun.view.id);
-        Ok((begun, table))
+        Ok((begun, table, arena))
     }
 }

@@ -4,8 +4,10 @@ use crate::Config;
 use crate::crew::tests::{Hosts, PATIENCE, view};
 use spindle_core::Rows;
 use spindle_core::layout::entry;
+use spindle_fabric::MemberBell;
 use spindle_fabric::tcp::{SocketOptions, SocketStream};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 struct Nothing;
 
@@ -23,9 +25,9 @@ fn when_the_last_guest_has_gone_what_was_kept_for_it_is_free() {
     let bell = MemberBell::with_event().unwrap();
     let terms = Config::new("g", 1).terms();
     let engine = Engine::new(view(1, &[1]), Rank(0), terms.ablation).unwrap();
-    let mut first = First::new(engine, &[], &mut crew, &bell, None, None).unwrap();
+    let mut first = First::new(engine, &[], &mut crew, Arena::new(bell), None, None).unwrap();
     assert!(first.look(&mut crew));
-    let mut node = Node::new(crew, first, bell, terms).unwrap();
+    let mut node = Node::new(crew, first, terms).unwrap();
     let mut publisher = node.publisher("all").unwrap();
     let place = *node.member.engine().layout().row(Rank(0)).places().next().unwrap();
     let start = Instant::now();

@@ -7,9 +7,9 @@ use crate::line::Line;
 use crate::shared::Upcall;
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::{Handler, ViewChange};
-use spindle_core::control::{Heard, Incarnation, Letter, Purpose, Refusal};
+use spindle_core::control::{Heard, Incarnation, Letter, Purpose};
 use spindle_core::layout::membership;
-use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table, View};
+use spindle_core::{Rank, Rows, SubgroupId, Table};
 use spindle_fabric::Fabric;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Node {
         let (runs, mut tracks) = (self.preparing.is_none(), false);
         if runs {
             self.open_large()?;
-            if !self.states.is_empty() && !self.member.engine().is_wedged() {
+            if self.member.has_state_requests() {
                 self.give_state(handler);
             }
             worked |= self.member.is_leaving() && self.go();
@@ -44,10 +44,10 @@ impl Node {
         self.has_chores = tracks
             || !runs
             || self.member.is_leaving()
-            || !self.states.is_empty()
+            || self.member.has_state_requests()
             || self.large.is_pending()
             || !self.crew.is_calm()
-            || self.member.is_pending();
+            || self.member.is_pending(self.crew.roster());
         Ok(worked)
     }
 
@@ -58,27 +58,6 @@ impl Node {
             self.lines.iter_mut().for_each(Line::give_up_waiting);
         }
         self.member.go(self.lines.iter().any(Line::has_backlog))
-    }
-
-    /// Opens bulk groups for those who have something for them, and takes part in those of others.
-    fn open_large(&mut self) -> Result<(), Ended> {
-        let view = Arc::clone(self.member.view());
-        if let Err(why) = self.large.look(view.id) {
-            return Err(self.broken(Ended::Stuck(why)));
-        }
-        if self.member.engine().is_wedged() {
-            return Ok(());
-        }
-        let me = self.rank();
-        for rank in self.large.overdue().into_iter().filter(|rank| *rank != me) {
-            self.member.suspect(rank);
-        }
-        let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
-        self.large.open(&mut self.crew, &view, self.member.engine(), &self.fabric, wanted);
-        if !self.crew.is_calm() {
-            self.crew.flush_now();
-        }
-        Ok(())
     }
 
     /// The view has ended here: prepares the next.
@@ -99,8 +78,9 @@ impl Node {
             return Err(self.broken(Ended::Left));
         }
         let install = self.member.next().expect("a view follows");
-        let preparing = Preparing::new(install, &mut self.crew, &self.bell, self.spare.take());
+        let preparing = Preparing::new(install, &mut self.crew, &mut self.arena, self.spare.take());
         let preparing = preparing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        self.continue_streams();
         self.crew.act(|roster, now| self.member.prepared(roster, now));
         self.crew.flush_now();
         self.crew.act(|roster, _| self.member.tell_joiners(roster));
@@ -117,6 +97,8 @@ impl Node {
         // What it has posted last may not have left yet.
         self.fabric.progress();
         self.heed_broken_streams();
+        self.continue_streams();
+        self.look_after_retired();
         let Some(preparing) = &mut self.preparing else { return Ok(Poll::Idle) };
         // The old view's silence has no meaning any more, but a member that reads it must not take this one for dead.
         self.wake_at = Some(self.clock.now + preparing.patience());
@@ -162,10 +144,10 @@ impl Node {
         self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
         self.retire(&old);
         self.fabric = fabric;
+        self.crew.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
-        (self.spare, self.had_spare) = (None, false);
+        self.spare = None;
         self.let_guests_in();
-        self.suspect_the_ended();
         self.shared.set_view(Arc::clone(&view));
         let _running = Upcall::enter();
         handler.view_changed(&ViewChange::new(old, view));
@@ -178,9 +160,8 @@ impl Node {
         self.clock.look();
         // All members wait for these letters.
         let news = if self.preparing.is_some() { self.crew.news_now() } else { self.crew.news() };
-        let worked = !news.is_empty();
         // Before the deaths: the final row of a dead member may be among what has come.
-        self.attach_arrivals();
+        let worked = self.attach_arrivals() | !news.is_empty();
         for news in news {
             match news {
                 News::Control(news) => {
@@ -188,18 +169,14 @@ impl Node {
                     self.heed(heard)?;
                 }
                 News::Guest { view, stream } if self.guests.len() < GUESTS_MAX => self.guests.push((view, stream)),
-                News::Wants(order) => self.wanted(order),
                 News::Objects { .. } | News::Guest { .. } | News::State { .. } => {}
             }
         }
         self.suspect_the_ended();
         self.let_guests_in();
         self.heed_observers();
-        let joins = self.member.joins();
-        if !self.had_spare && self.preparing.is_none() && !self.member.engine().is_wedged() && joins.is_complete() {
-            self.had_spare = true;
-            let joining: Vec<MemberId> = joins.asking().collect();
-            self.spare = Spare::new(self.member.view(), &joining, self.crew.me, &self.bell);
+        if let Some(joining) = self.member.take_newcomers() {
+            self.spare = Spare::new(self.member.view(), &joining, self.crew.me, &mut self.arena);
         }
         self.crew.act(|roster, now| self.member.step(roster, now));
         Ok(worked)
@@ -207,17 +184,22 @@ impl Node {
 
     fn heed(&mut self, heard: Option<Heard>) -> Result<(), Ended> {
         match heard {
-            Some(Heard::Answer { to, reply }) => {
+            Some(Heard::Answer { to, reply, refused }) => {
                 self.has_chores |= self.member.is_leaving();
-                let text = self.status().to_json().to_string();
+                let mut answer = self.status().to_json();
+                if let Some(why) = refused {
+                    answer["refused"] = why.to_string().into();
+                    answer["passing"] = why.is_passing().into();
+                }
+                let text = answer.to_string();
                 self.crew.act(|roster, _| roster.answer(to, reply, &text));
             }
-            Some(Heard::State(to)) => self.states.push_back(to),
             Some(Heard::Evicted) => {
                 // The others need not wait until this node is dropped.
                 self.member.engine_mut().abandon(1, &mut self.fabric);
                 return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.member.view().id }));
             }
+            Some(Heard::Send(order)) => self.serving.ask(order),
             Some(Heard::Other(_)) | None => {}
         }
         Ok(())
@@ -225,9 +207,8 @@ impl Node {
 
     /// Whether the group is followed, which needs what was delivered for a while yet: keeps it then.
     pub(super) fn heed_observers(&mut self) {
-        let is_observed = !self.crew.roster().observers().is_empty() || self.fabric.guests() > 0;
-        self.member.engine_mut().set_observed(is_observed);
-        self.kept.set_on(is_observed);
+        let is_followed = self.member.note_followers(self.fabric.guests(), self.crew.roster());
+        self.kept.set_on(is_followed);
     }
 
     /// Lets processes follow the view that have made a stream for it.
@@ -245,25 +226,12 @@ impl Node {
         self.guests.retain(|(wanted, _)| *wanted > view);
     }
 
-    /// A process that follows wants objects.
-    fn wanted(&mut self, order: crate::large::Order) {
-        let is_in = |view: &View| view.rank_of(order.from).is_some();
-        if !is_in(self.member.view()) && !self.member.next().is_some_and(|next| is_in(next.view())) {
-            // It may have been forgotten, because it was slow to read its letters.
-            self.crew.act(|roster, _| roster.add_observer(order.from));
-        }
-        self.serving.ask(order);
-    }
-
-    /// Hands this application's state to one of the processes that want it, as it is between two deliveries. To one at a time: many may want
-    /// it, and the group must not wait.
+    /// Hands this application's state to one of the processes that want it, as it is between two deliveries.
     #[cold]
     fn give_state(&mut self, handler: &mut impl Handler) {
-        let Some(to) = self.states.pop_front() else { return };
-        if self.lines.iter().any(Line::has_receiver) {
-            // What a receiver has delivered, and what the state has of it, is not known.
-            return self.crew.post(to, Letter::Refused { why: Refusal::NoState });
-        }
+        // What a receiver has delivered, and what the state has of it, is not known.
+        let is_known = !self.lines.iter().any(Line::has_receiver);
+        let Some(to) = self.crew.act(|roster, _| self.member.next_state(is_known, roster)) else { return };
         let ids = (0..self.member.view().subgroups.len() as u32).map(SubgroupId);
         let places: Vec<Option<u64>> = ids.map(|id| self.member.engine().delivered(id)).collect();
         let state = {
@@ -271,7 +239,7 @@ impl Node {
             // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.
             panic::catch_unwind(AssertUnwindSafe(|| handler.snapshot()))
         };
-        let Ok(state) = state else { return self.crew.post(to, Letter::Refused { why: Refusal::NoState }) };
+        let Ok(state) = state else { return self.crew.act(|roster, _| self.member.refuse_state(to, roster)) };
         let (view, notices) = (self.member.view().id, Arc::clone(self.notices()));
         let thread = thread::Builder::new().name("spindle-state".into());
         // Without a thread or memory for it the joiner hears nothing, and asks another member.

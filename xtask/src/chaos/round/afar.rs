@@ -135,8 +135,10 @@ impl Round<'_> {
         }
         self.note(format!("{what} of hosts {hosts:?} for {} ms", time.as_millis()));
         for host in hosts {
-            let until = Instant::now() + time + DOUBTS * self.options.suspect_after;
-            self.doubts[*host] = self.doubts[*host].max(until);
+            let until = Instant::now() + time;
+            let disturbed_until = &mut self.disturbed_until[*host][usize::from(cause == Cause::Outage)];
+            *disturbed_until = (*disturbed_until).max(until);
+            self.doubts[*host] = self.doubts[*host].max(until + DOUBTS * self.options.suspect_after);
             for process in self.processes.iter_mut().filter(|process| process.host == *host) {
                 process.disturbed |= cause == Cause::Other;
                 process.had_outage |= cause == Cause::Outage;

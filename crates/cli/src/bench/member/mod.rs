@@ -123,6 +123,7 @@ fn config(setup: &Setup) -> anyhow::Result<Config> {
 pub(super) fn network(place: &Place) -> anyhow::Result<Network> {
     let seeds = place.seeds.iter().map(|seed| Ok(seed.parse()?)).collect::<anyhow::Result<_>>()?;
     let mut network = Network::new(place.listen.parse()?, seeds);
+    network.advertise = place.advertise.as_ref().map(|address| address.parse()).transpose()?;
     if place.insecure {
         network.security = Security::Insecure;
     }

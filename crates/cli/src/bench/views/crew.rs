@@ -1,6 +1,7 @@
 //! The members of `spindle bench views`, as the benchmark holds them: processes, and what they say.
 use super::Args;
 use super::Objects;
+use super::gate::Gate;
 use super::member::{self, Gap, Said};
 use crate::bench::args::Fabric;
 use crate::bench::team::{MeetingPlace, free_address};
@@ -53,6 +54,8 @@ pub(super) struct Crew {
     state: u64,
     dir: MeetingPlace,
     members: BTreeMap<u64, Member>,
+    /// If the connections between members are to break: one in front of each.
+    gates: Option<Vec<Gate>>,
     next_id: u64,
     /// What the member that had delivered most large messages said last.
     objects: member::Objects,
@@ -71,12 +74,22 @@ struct Member {
 impl Crew {
     /// A group whose application has so many bytes of state.
     pub(super) fn start(args: &Args, state: u64) -> anyhow::Result<Crew> {
+        Crew::begin(args, state, None)
+    }
+
+    /// A group whose connections can be broken.
+    pub(super) fn behind_gates(args: &Args) -> anyhow::Result<Crew> {
+        Crew::begin(args, 0, Some(vec![]))
+    }
+
+    fn begin(args: &Args, state: u64, gates: Option<Vec<Gate>>) -> anyhow::Result<Crew> {
         let dir = MeetingPlace::new()?;
         let mut crew = Crew {
             args: args.clone(),
             state,
             dir,
             members: BTreeMap::new(),
+            gates,
             next_id: 1,
             objects: member::Objects::default(),
         };
@@ -104,15 +117,22 @@ impl Crew {
         let id = self.next_id;
         self.next_id += 1;
         let args = &self.args;
-        let address = (args.fabric != Fabric::Shm).then(free_address).transpose()?;
+        let gate = self.gates.is_some().then(Gate::open).transpose()?;
+        let listen = match &gate {
+            Some(gate) => Some(gate.back.clone()),
+            None => (args.fabric != Fabric::Shm).then(free_address).transpose()?,
+        };
+        let advertise = gate.as_ref().map(|gate| gate.front.clone());
+        let address = advertise.clone().or(listen.clone());
+        self.gates.as_mut().into_iter().for_each(|gates| gates.extend(gate.clone()));
         let dir = self.dir.of(args.fabric, id as u32);
         let mut command = Command::new(env::current_exe().context("the own program is not to be found")?);
         command.args(["bench", "views-member", "--dir"]).arg(dir);
-        if let Some(address) = &address {
+        if let Some((address, listen)) = address.as_ref().zip(listen) {
             // Whoever is there; founders begin with the first of them.
             let seed = self.members.values().find_map(|member| member.address.as_ref()).unwrap_or(address);
             let provider = args.fabric.provider();
-            let place = Place { listen: address.clone(), seeds: vec![seed.clone()], insecure: false, provider };
+            let place = Place { listen, advertise, seeds: vec![seed.clone()], insecure: false, provider };
             command.args(["--place", &serde_json::to_string(&place)?]);
         }
         for (name, value) in [
@@ -194,6 +214,25 @@ impl Crew {
                 self.objects = objects;
             }
             told.push(Told { gaps, first_after_ns });
+        }
+        Ok(told)
+    }
+
+    /// Breaks all connections between members.
+    pub(super) fn break_connections(&self) {
+        self.gates.iter().flatten().for_each(Gate::break_all);
+    }
+
+    /// When all members delivered nothing since `at_ns`. The view has to be the founders'.
+    pub(super) fn gaps(&mut self, at_ns: u64) -> anyhow::Result<Vec<Told>> {
+        let ids: Vec<u64> = self.members.keys().copied().collect();
+        ids.iter().try_for_each(|id| self.say(*id, "gaps"))?;
+        let mut told = vec![];
+        for id in ids {
+            let said = self.member(id)?.hear(id, |said| matches!(said, Said::Gaps { .. } | Said::Changed { .. }))?;
+            let Said::Gaps { gaps } = said else { bail!("member {id}: the view has changed") };
+            let told_now = Told { gaps, first_after_ns: at_ns };
+            told.push(Told { first_after_ns: at_ns + told_now.stall_ns(at_ns), ..told_now });
         }
         Ok(told)
     }

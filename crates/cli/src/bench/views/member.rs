@@ -5,7 +5,7 @@ use crate::parent;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use spindle::bulk::Buffer;
-use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, Subgroup, SubgroupId, ViewChange};
+use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, Subgroup, SubgroupId, View, ViewChange};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Cursor, Read, Write};
 use std::path::PathBuf;
@@ -24,6 +24,8 @@ const GAPS_MAX: usize = 4096;
 const OBJECTS: SubgroupId = SubgroupId(1);
 /// How often a member looks whether it has become the oldest.
 const OLDEST_LOOK: Duration = Duration::from_millis(1);
+/// How often a new member looks whether it votes.
+const VOTER_LOOK: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -73,8 +75,24 @@ pub(super) struct Objects {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
-    Joined { asked_ns: u64, at_ns: u64, view: u64, restore_ns: u64, restored_bytes: u64 },
-    Changed { joined: Vec<u64>, left: Vec<u64>, gaps: Vec<Gap>, first_after_ns: u64, objects: Objects },
+    Joined {
+        asked_ns: u64,
+        at_ns: u64,
+        view: u64,
+        restore_ns: u64,
+        restored_bytes: u64,
+    },
+    Changed {
+        joined: Vec<u64>,
+        left: Vec<u64>,
+        gaps: Vec<Gap>,
+        first_after_ns: u64,
+        objects: Objects,
+    },
+    /// When nothing was delivered.
+    Gaps {
+        gaps: Vec<Gap>,
+    },
     Evicted,
     Failed(String),
 }
@@ -105,6 +123,8 @@ struct Witness {
     /// The change after which nothing was delivered yet.
     change: Option<ViewChange>,
     objects: Objects,
+    /// The gaps are to be told.
+    asked: Arc<AtomicBool>,
     state: Arc<Vec<u8>>,
     /// What a state is restored into.
     memory: Vec<u8>,
@@ -128,6 +148,9 @@ impl Handler for Witness {
                 self.gaps.pop_front();
             }
             self.gaps.push_back(gap);
+        }
+        if self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Relaxed) {
+            say(&Said::Gaps { gaps: self.gaps.iter().copied().collect() });
         }
         if let Some(change) = self.change.take() {
             let ids = |list: &[spindle::MemberId]| list.iter().map(|id| id.0).collect();
@@ -194,7 +217,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     if let Some(place) = &args.place {
         config.network = Some(network(&serde_json::from_str(place)?)?);
     }
-    let restored = Arc::new(Mutex::new((0, 0)));
+    let (restored, asked) = (Arc::new(Mutex::new((0, 0))), Arc::new(AtomicBool::new(false)));
     let state = if args.members > 1 { vec![7; args.state as usize] } else { vec![] };
     let mut memory = if args.mapped == 1 { vec![1; args.state as usize] } else { vec![] };
     memory.clear();
@@ -203,6 +226,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
         gaps: VecDeque::new(),
         change: None,
         objects: Objects::default(),
+        asked: Arc::clone(&asked),
         state: Arc::new(state),
         memory,
         restored: Arc::clone(&restored),
@@ -213,7 +237,13 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     let objects = (args.object > 0).then(|| node.publisher("objects")).transpose()?;
     let group = Arc::new(node.start(witness)?);
     let (restore_ns, restored_bytes) = *restored.lock().unwrap_or_else(PoisonError::into_inner);
-    say(&Said::Joined { asked_ns, at_ns: now_ns(), view: group.view().id.0, restore_ns, restored_bytes });
+    let (at_ns, view) = (now_ns(), group.view().id.0);
+    // Until it votes, the death of another member may be one too many.
+    let votes = |view: &View| view.rank_of(group.id()).is_some_and(|me| !view.nonvoters.contains(&me));
+    while group.ended().is_none() && !votes(&group.view()) {
+        thread::sleep(VOTER_LOOK);
+    }
+    say(&Said::Joined { asked_ns, at_ns, view, restore_ns, restored_bytes });
 
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, size, rate) = (Arc::clone(&stop), args.size, args.rate);
@@ -263,6 +293,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
             return Ok(());
         }
         match orders.recv_timeout(Duration::from_millis(10)) {
+            Ok(order) if order == "gaps" => asked.store(true, Ordering::Relaxed),
             Ok(order) => break order,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),

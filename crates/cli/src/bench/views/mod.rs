@@ -12,7 +12,7 @@
 //! `stop`, `leave`, `join`, and with `--state` `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
 //! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
 //! to that delivery, of the last of them); the kills have `process_end` (from the signal until the kernel tells that the process is gone)
-//! too; with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
+//! too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
 //! most, and `bytes_per_second`, there.
 //!
 //! `join_with_state_mapped` is a join whose process had written the memory for its state before it asked, which is when its times begin;
@@ -21,6 +21,7 @@
 //! and `memcpy_fresh_bytes_per_second`, as many bytes into fresh memory, the better of two. What fresh memory costs (faults, pages to
 //! clear, and on a virtual machine, memory that the host has taken back) no pipe changes, and it can be most of the time and of the stall.
 mod crew;
+mod gate;
 pub(super) mod member;
 
 use super::args::Fabric;
@@ -126,6 +127,8 @@ struct Report {
     leave: Event,
     join: Event,
     #[serde(skip_serializing_if = "Option::is_none")]
+    reset: Option<Event>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     join_with_state_mapped: Option<Event>,
     #[serde(skip_serializing_if = "Option::is_none")]
     join_with_state: Option<Event>,
@@ -225,6 +228,9 @@ fn measure(args: &Args) -> anyhow::Result<Report> {
         ..Report::default()
     };
     crew.finish()?;
+    if args.fabric == Fabric::Tcp {
+        report.reset = Some(break_connections(args)?);
+    }
     if let Some(bytes) = args.state {
         join_with_state(args, bytes, &mut report)?;
     }
@@ -254,6 +260,27 @@ fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
         thread::sleep(FLOW);
     }
     Ok(())
+}
+
+/// The stall when all connections between members break, as if a network had reset them. The view does not change.
+fn break_connections(args: &Args) -> anyhow::Result<Event> {
+    let mut crew = Crew::behind_gates(args)?;
+    let mut times = Times::default();
+    thread::sleep(FLOW);
+    for trial in 0..args.trials {
+        if !args.json {
+            eprint!("\rreset {} of {}", trial + 1, args.trials);
+        }
+        let at_ns = now_ns();
+        crew.break_connections();
+        thread::sleep(FLOW);
+        times.add(at_ns, &crew.gaps(at_ns)?);
+    }
+    if !args.json {
+        eprintln!();
+    }
+    crew.finish()?;
+    Ok(times.event())
 }
 
 /// The stall of a join with a large state, and how fast that came, beside copies of memory in the same run; and of the death of a member
@@ -356,6 +383,7 @@ impl Report {
             ("join", &self.join),
         ];
         let state = |event: &Event| format!("join with {}B of state", short(event.bytes.unwrap_or(0) as f64));
+        rows.extend(self.reset.as_ref().map(|event| ("all connections reset", event)));
         let mapped = self.join_with_state_mapped.as_ref().map(|event| (state(event), event));
         let fresh = self.join_with_state.as_ref().map(|event| (state(event) + ", into fresh memory", event));
         for (name, event) in mapped.iter().chain(&fresh) {

@@ -41,13 +41,16 @@ impl Letter {
         out.u32(version);
         out.u32(self.kind());
         match self {
-            Self::Parts { incarnation, view, from, pid, birth, event, rack } => {
+            Self::Parts { incarnation, view, from, pid, birth, at, bytes, event, address, rack } => {
                 out.u128(*incarnation);
                 out.u64(view.0);
                 out.u64(from.0);
                 out.u32(*pid);
                 put_birth(&mut out, *birth);
+                out.u64(*at);
+                out.u64(*bytes);
                 out.u32(u32::from(*event));
+                put_address(&mut out, address.as_ref());
                 put_rack(&mut out, rack.as_ref());
             }
             Self::Ask { from, pid, birth, nonce, config, members, observer, address, rack, seeds } => {
@@ -58,7 +61,7 @@ impl Letter {
                 out.u64(*config);
                 out.u32(*members);
                 out.u32(u32::from(*observer));
-                out.text(&address.as_ref().map(Address::to_string).unwrap_or_default());
+                put_address(&mut out, address.as_ref());
                 put_rack(&mut out, rack.as_ref());
                 out.u64(seeds.map_or(0, NonZeroU64::get));
             }
@@ -81,7 +84,7 @@ impl Letter {
             Self::Request { from, reply, what } => {
                 out.u64(from.0);
                 out.u64(*reply);
-                put_request(&mut out, *what);
+                put_request(&mut out, what);
             }
             Self::Answer { reply, bytes } => {
                 out.u64(*reply);
@@ -139,7 +142,10 @@ impl Letter {
                 from: MemberId(from.u64()?),
                 pid: from.u32()?,
                 birth: birth(&mut from)?,
+                at: from.u64()?,
+                bytes: from.u64()?,
                 event: truth(&mut from, "eventfd of a doorbell")?,
+                address: address(&mut from)?,
                 rack: rack(&mut from)?,
             },
             ASK => ask(&mut from)?,
@@ -234,17 +240,25 @@ fn ask(from: &mut Reader<'_>) -> Result<Letter, WireError> {
         config: from.u64()?,
         members: from.u32()?,
         observer: truth(from, "wish to observe")?,
-        address: match from.text("address")? {
-            "" => None,
-            text => {
-                // What a sender writes is the one form of it.
-                let address = text.parse().ok().filter(|address: &Address| address.to_string() == text);
-                Some(address.ok_or(WireError::Value { field: "address" })?)
-            }
-        },
+        address: address(from)?,
         rack: rack(from)?,
         seeds: NonZeroU64::new(from.u64()?),
     })
+}
+
+fn put_address(out: &mut Writer, address: Option<&Address>) {
+    out.text(&address.map(Address::to_string).unwrap_or_default());
+}
+
+fn address(from: &mut Reader<'_>) -> Result<Option<Address>, WireError> {
+    match from.text("address")? {
+        "" => Ok(None),
+        text => {
+            // A sender writes the one form of it.
+            let address = text.parse().ok().filter(|address: &Address| address.to_string() == text);
+            Ok(Some(address.ok_or(WireError::Value { field: "address" })?))
+        }
+    }
 }
 
 fn put_birth(out: &mut Writer, birth: Birth) {
@@ -278,7 +292,10 @@ fn put_refusal(out: &mut Writer, refusal: Refusal) {
             out.u32(3);
             out.u32(members);
         }
-        Refusal::NoState => out.u32(5),
+        Refusal::NoState(id) => {
+            out.u32(5);
+            out.u64(id.0);
+        }
         Refusal::InUse(id) => {
             out.u32(6);
             out.u64(id.0);
@@ -296,7 +313,7 @@ fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
         2 => Refusal::Config(from.u64()?),
         3 => Refusal::Founders(from.u32()?),
         4 => Refusal::Full(from.u32()?),
-        5 => Refusal::NoState,
+        5 => Refusal::NoState(MemberId(from.u64()?)),
         6 => Refusal::InUse(MemberId(from.u64()?)),
         _ => return Err(WireError::Value { field: "reason" }),
     })
@@ -337,7 +354,7 @@ fn founding(from: &mut Reader<'_>) -> Result<Letter, WireError> {
     Ok(Letter::Founding { from: sender, nonce, config, words })
 }
 
-fn put_request(out: &mut Writer, request: Request) {
+fn put_request(out: &mut Writer, request: &Request) {
     match request {
         Request::Status => out.u32(1),
         Request::Leave => out.u32(2),
@@ -348,9 +365,14 @@ fn put_request(out: &mut Writer, request: Request) {
             out.u32(3);
             out.u64(id.0);
         }
+        Request::Recover(lost) => {
+            out.u32(8);
+            out.u32(lost.len() as u32);
+            lost.iter().for_each(|id| out.u64(id.0));
+        }
         Request::Stopped { incarnation, view } => {
             out.u32(7);
-            out.u128(incarnation);
+            out.u128(*incarnation);
             out.u64(view.0);
         }
     }
@@ -364,6 +386,13 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
         4 => Request::State,
         5 => Request::Forget,
         6 => Request::View,
+        8 => {
+            let count = from.u32()?;
+            if count as usize > MEMBERS_MAX {
+                return Err(WireError::Value { field: "number of members" });
+            }
+            Request::Recover((0..count).map(|_| from.u64().map(MemberId)).collect::<Result<_, _>>()?)
+        }
         7 => Request::Stopped { incarnation: from.u128()?, view: ViewId(from.u64()?) },
         _ => return Err(WireError::Value { field: "request" }),
     })

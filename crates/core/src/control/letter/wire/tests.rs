@@ -11,14 +11,28 @@ fn samples() -> Vec<Letter> {
     let birth = Birth { namespace: 1 << 32, started: 99 };
     let present = |count: u64| (0..count).map(|i| (MemberId(i << 40), i as u32)).collect();
     vec![
-        Letter::Parts { incarnation, view, from, pid: 4242, birth, event: false, rack: None },
+        Letter::Parts {
+            incarnation,
+            view,
+            from,
+            pid: 4242,
+            birth,
+            at: 1 << 40,
+            bytes: 4160,
+            event: false,
+            address: None,
+            rack: None,
+        },
         Letter::Parts {
             incarnation,
             view,
             from,
             pid: 1,
             birth,
+            at: 0,
+            bytes: u64::MAX,
             event: true,
+            address: Some("10.0.0.1:7411".parse().unwrap()),
             rack: Some("r".repeat(64).parse().unwrap()),
         },
         Letter::Ask {
@@ -49,7 +63,7 @@ fn samples() -> Vec<Letter> {
         Letter::Refused { why: Refusal::Config(u64::MAX) },
         Letter::Refused { why: Refusal::Founders(3) },
         Letter::Refused { why: Refusal::Full(64) },
-        Letter::Refused { why: Refusal::NoState },
+        Letter::Refused { why: Refusal::NoState(MemberId(7)) },
         Letter::Refused { why: Refusal::InUse(MemberId(u64::MAX)) },
         Letter::Wait { members: 2, leader: from, blocked: true, present: present(0) },
         Letter::Wait { members: 1024, leader: from, blocked: false, present: present(MEMBERS_MAX as u64) },
@@ -59,6 +73,7 @@ fn samples() -> Vec<Letter> {
         Letter::Request { from, reply: 99, what: Request::Status },
         Letter::Request { from, reply: 99, what: Request::Leave },
         Letter::Request { from, reply: 99, what: Request::Evict(MemberId(5)) },
+        Letter::Request { from, reply: 99, what: Request::Recover(vec![MemberId(5), MemberId(u64::MAX)]) },
         Letter::Answer { reply: 99, bytes: 12 },
         Letter::Request { from, reply: 9, what: Request::State },
         Letter::Request { from, reply: 0, what: Request::Forget },

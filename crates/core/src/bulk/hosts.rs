@@ -1,5 +1,7 @@
 //! Which members of a bulk group share a host.
-use spindle_core::Rank;
+use crate::ids::Rank;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// On which hosts the members of a bulk group are. One member of each host, its *head*, takes part in what goes over streams, and lends what it gets to
 /// the others there. The root is the head of its host; elsewhere it is the first, by rank from the root on.
@@ -32,12 +34,12 @@ impl Hosts {
     }
 
     /// Each of `members` is on a host of its own.
-    pub(super) fn apart(members: u32, root: Rank) -> Hosts {
+    pub fn apart(members: u32, root: Rank) -> Hosts {
         Hosts::new(root, &(0..members).collect::<Vec<_>>())
     }
 
     /// All `members` are on one.
-    pub(super) fn one(members: u32, root: Rank) -> Hosts {
+    pub fn one(members: u32, root: Rank) -> Hosts {
         Hosts::new(root, &vec![(); members as usize])
     }
 
@@ -79,7 +81,10 @@ impl Hosts {
     }
 
     /// The position of the head of a member's host.
-    pub(super) fn position(&self, member: Rank) -> Rank {
+    ///
+    /// # Panics
+    /// If it is no member.
+    pub fn position(&self, member: Rank) -> Rank {
         self.positions[member.index()]
     }
 }

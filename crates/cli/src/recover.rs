@@ -1,0 +1,193 @@
+//! `spindle recover`: the remaining members of a group continue without those that are lost for good, although they are no majority.
+use crate::exit::{FAILED, Failure, Outcome, USAGE};
+use crate::log::Verbosity;
+use crate::settings::{Found, Whom};
+use crate::visit::{ANSWER_WAIT, Answers, Visitor, members_of, newest};
+use anyhow::Context;
+use serde_json::{Value, json};
+use spindle::MemberId;
+use spindle_core::control::Request;
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    whom: Whom,
+
+    /// The members that are lost for good, by their ids: 3,4
+    #[arg(long, value_name = "IDS", value_delimiter = ',', required = true)]
+    lost: Vec<u64>,
+
+    /// Don't ask before members are given up
+    #[arg(long)]
+    yes: bool,
+
+    /// Print one JSON object: "event" ("recovered"), lost, view, members: those of the new view. Wants --yes
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
+}
+
+/// How long the members that are left may take to agree.
+const CHANGE_WAIT: Duration = Duration::from_secs(60);
+/// How often they are asked.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+pub(crate) fn recover(args: Args) -> Outcome {
+    let begun = args.verbosity.begin(args.json);
+    begun.and_then(|()| run(&args)).map_err(|failure| failure.told_as_json(args.json))
+}
+
+fn run(args: &Args) -> Outcome {
+    let found = args.whom.find()?;
+    let mut visitor = Visitor::open(&found)?;
+    let answers = ask_all(&mut visitor)?;
+    let Some(view) = newest(&answers) else {
+        let message = format!("no member of group {} on this host answered within {ANSWER_WAIT:?}", found.group);
+        return Err(Failure::new(FAILED, message));
+    };
+    check(args, &found, view)?;
+    if let Some(lives) = args.lost.iter().find(|id| answers.contains_key(&MemberId(**id))) {
+        let message = format!(
+            "member {lives} of group {} lives, on this host; end its process first, or don't name it",
+            found.group
+        );
+        return Err(Failure::new(FAILED, message));
+    }
+    confirm(args, &found, view)?;
+    give_up(args, &found, &mut visitor)
+}
+
+fn ask_all(visitor: &mut Visitor) -> Outcome<Answers> {
+    let members = visitor.members()?;
+    visitor.ask(&members, Request::Status)
+}
+
+/// Finds what is wrong by the status alone.
+fn check(args: &Args, found: &Found, view: &Value) -> Outcome {
+    let (group, members) = (&found.group, members_of(view));
+    if let Some(stranger) = args.lost.iter().find(|id| !members.contains(id)) {
+        let message = format!("group {group} has no member {stranger}; its members are {}", list(&members));
+        return Err(Failure::new(FAILED, message));
+    }
+    if members.iter().all(|id| args.lost.contains(id)) {
+        let message = format!("all members of group {group} are named; name those that are lost, and no other");
+        return Err(Failure::new(USAGE, message));
+    }
+    if view["blocked"] != true {
+        let message = format!(
+            "group {group} is not blocked: its members {} are in view {} and go on; members that are silent are left out by themselves, and \
+             `spindle evict` lets the others go on without one that lives",
+            list(&members),
+            view["view"]
+        );
+        return Err(Failure::new(FAILED, message));
+    }
+    Ok(())
+}
+
+/// Asks the operator, who alone can know that the members are lost.
+fn confirm(args: &Args, found: &Found, view: &Value) -> Outcome {
+    if args.yes {
+        return Ok(());
+    }
+    if args.json || !stdin().is_terminal() {
+        let message = "members are given up for ever: say --yes if that is meant";
+        return Err(Failure::new(USAGE, message));
+    }
+    let (lost, left) = (list(&args.lost), list(&left(view, &args.lost)));
+    let group = &found.group;
+    let mut out = stderr().lock();
+    let asked = write!(
+        out,
+        "Group {group} is in view {}, and too few of its members are left to continue.\n\
+         \x20 continue: {left}\n\
+         \x20 given up: {lost}\n\
+         What only members that are given up have delivered is lost. One of them that lives ends when it meets the others;\n\
+         until then, if they can go on among themselves, there are two groups.\n\
+         Are all of {lost} lost for good? [y/N] ",
+        view["view"]
+    );
+    asked.and_then(|()| out.flush()).context("can't write to the standard error")?;
+    let mut line = String::new();
+    stdin().read_line(&mut line).context("can't read the standard input")?;
+    match line.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::new(FAILED, "no member was given up")),
+    }
+}
+
+/// Asks a member to give the lost up, again if the view was just changing or ended with them in the next one, until they are gone.
+fn give_up(args: &Args, found: &Found, visitor: &mut Visitor) -> Outcome {
+    let deadline = Instant::now() + CHANGE_WAIT;
+    // The view in which a member has given them up.
+    let mut given_up_in: Option<u64> = None;
+    let mut said = String::new();
+    loop {
+        let answers = ask_all(visitor)?;
+        let view = newest(&answers);
+        let is_over = |view: &&Value| !members_of(view).iter().any(|id| args.lost.contains(id));
+        if let Some(view) = view.filter(is_over) {
+            return tell(args, found, view);
+        }
+        let number = view.and_then(|view| view["view"].as_u64());
+        let asked = view.and_then(|view| view["id"].as_u64());
+        let mut why = match (view, given_up_in) {
+            (None, _) => "no member on this host answers".to_string(),
+            (_, Some(_)) => {
+                "the other members that are left have not followed yet; one of them may hear one that is given up: see \
+                             `spindle status` on its host"
+                    .to_string()
+            }
+            _ => "it is not blocked now".to_string(),
+        };
+        // In a view that has just begun no member is missed yet.
+        let is_blocked = view.is_some_and(|view| view["blocked"] == true);
+        if let Some(asked) = asked.map(MemberId).filter(|_| given_up_in != number && is_blocked) {
+            let lost = args.lost.iter().copied().map(MemberId).collect();
+            let answer = visitor.ask(&[asked], Request::Recover(lost))?.remove(&asked);
+            match answer.as_ref().map(|answer| (answer["refused"].as_str(), answer["passing"] == true)) {
+                Some((None, _)) => given_up_in = number,
+                Some((Some(refusal), false)) if given_up_in.is_none() => {
+                    return Err(Failure::new(FAILED, format_args!("member {asked} refuses: {refusal}")));
+                }
+                Some((Some(refusal), _)) => why = format!("member {asked} refuses for now: {refusal}"),
+                None => why = format!("member {asked} did not answer within {ANSWER_WAIT:?}"),
+            }
+        }
+        if Instant::now() >= deadline {
+            let message = format!("group {} has not gone on after {CHANGE_WAIT:?}: {why}", found.group);
+            return Err(Failure::new(FAILED, message));
+        }
+        if given_up_in.is_none() && why != said && !args.json {
+            // Not if standard error is gone.
+            let _ = writeln!(stderr().lock(), "{why}");
+            said = why;
+        }
+        thread::sleep(ASK_EVERY);
+    }
+}
+
+fn tell(args: &Args, found: &Found, view: &Value) -> Outcome {
+    let members = members_of(view);
+    let line = match args.json {
+        true => json!({"event": "recovered", "lost": args.lost, "view": view["view"], "members": members}).to_string(),
+        false => format!("group {} continues in view {}: {}", found.group, view["view"], list(&members)),
+    };
+    Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
+}
+
+/// The members of the view that are not lost.
+fn left(view: &Value, lost: &[u64]) -> Vec<u64> {
+    members_of(view).into_iter().filter(|id| !lost.contains(id)).collect()
+}
+
+fn list(ids: &[u64]) -> String {
+    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
+    ids.join(", ")
+}

@@ -1,0 +1,514 @@
+//! Following a group from outside, from view to view: what observers and learners have in common.
+//!
+//! [`Follow`] asks the members for the newest view and for their memory in it, and goes with them to the next view. It says which view is
+//! followed; the driver holds the rows, reads them with an [`Observer`](crate::Observer), and reports what it finds. No member waits for a process that
+//! follows: if the members pass over a view before their rows are here, it continues with the newest.
+//!
+//! One view leads to the next like this:
+//!
+//! 1. The observer has yielded everything of the view: [`Follow::end`].
+//! 2. [`Follow::look`] says when the rows of all members are here that belong to the next view, or to the newest. The driver maps them.
+//! 3. [`Follow::arrive`] says whether they are complete, and how the view begins: [`ViewStart`].
+use super::{ASK_EVERY, News, Refusal, Roster};
+use crate::ids::Time;
+use crate::membership::Decision;
+use crate::view::View;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// After so long without a word from other hosts the group counts as gone.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long a view may continue after the stream from one of its members was lost.
+const CUT_MAX: Duration = Duration::from_secs(3);
+/// How long the rows of a view may be on their way while the members are in a newer one already.
+const PARTS_WAIT: Duration = Duration::from_millis(200);
+
+/// How a view that is followed begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ViewStart {
+    /// It is the one behind the last, and is followed from its beginning.
+    Next,
+    /// It is the newest, and is followed from its present.
+    Newest,
+}
+
+/// Why the group can't be followed any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FollowError {
+    /// All members of the group are gone.
+    GroupGone,
+    /// A member refuses this process.
+    Refused(Refusal),
+}
+
+/// The rows of a view that is about to begin, as the driver finds them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowsState {
+    /// All of them are here.
+    Complete,
+    /// Some have yet to fill.
+    Filling,
+    /// A stream that was to fill one has ended.
+    Broken,
+}
+
+/// A process that follows a group.
+#[derive(Debug)]
+pub struct Follow {
+    digest: u64,
+    /// How many members it would found the group with; 1 if it minds no number.
+    founders: u32,
+    /// The group that is followed; 0: not known yet.
+    incarnation: u128,
+    followed: Option<Followed>,
+    /// The view that is about to begin, and since when its rows are here as far as they are.
+    arriving: Option<(Arc<View>, Time)>,
+    /// The newest view that a member has told of, if it is newer than the one that is followed.
+    told: Option<View>,
+    asked: Option<Time>,
+    /// When anything was heard last.
+    heard: Time,
+}
+
+/// The newest view that has begun.
+#[derive(Debug)]
+struct Followed {
+    view: Arc<View>,
+    /// Once it is followed to its end: the one that was decided on, and since when that is waited for.
+    next: Option<(Arc<View>, Time)>,
+    /// Since when a member's stream has been down.
+    cut: Option<Time>,
+    /// A member has ended: all may have, and another group of this name may have been founded since.
+    is_doubtful: bool,
+}
+
+impl Follow {
+    /// A process that shows the members `digest` as its configuration's, and would found the group with so many.
+    pub fn new(digest: u64, founders: u32, now: Time) -> Follow {
+        let (followed, arriving, told, asked) = Default::default();
+        Follow { digest, founders, incarnation: 0, followed, arriving, told, asked, heard: now }
+    }
+
+    /// The group that is followed; 0: not known yet.
+    pub fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
+    /// Whether a view is being followed; if not, the next one has yet to begin.
+    pub fn is_following(&self) -> bool {
+        self.followed.as_ref().is_some_and(|followed| followed.next.is_none())
+    }
+
+    /// The newest view that has begun.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.followed.as_ref().map(|followed| &followed.view)
+    }
+
+    /// The view behind the one that was followed to its end.
+    pub fn next(&self) -> Option<&Arc<View>> {
+        self.followed.as_ref().and_then(|followed| Some(&followed.next.as_ref()?.0))
+    }
+
+    /// The newest view that a member has told of and that has not begun here.
+    pub fn told(&self) -> Option<&View> {
+        self.told.as_ref()
+    }
+
+    /// Whether it is time to [ask](Self::ask).
+    pub fn is_due(&self, now: Time) -> bool {
+        self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY)
+    }
+
+    /// Asks at the next opportunity, whenever it did last.
+    pub fn ask_again(&mut self) {
+        self.asked = None;
+    }
+
+    /// Asks for the newest view and its members' rows, if none is being followed, or not for certain; or to be let in, if it `wants_in`. `here` are the members on this
+    /// host, by its directory.
+    ///
+    /// # Errors
+    /// [`FollowError::GroupGone`].
+    pub fn ask<W>(
+        &mut self,
+        here: &[crate::MemberId],
+        wants_in: bool,
+        roster: &mut Roster<W>,
+        now: Time,
+    ) -> Result<(), FollowError> {
+        self.asked = Some(now);
+        let is_silent = self.incarnation != 0 && now.since(self.heard) > SILENCE_MAX;
+        if here.is_empty() && (roster.book().is_none() || is_silent) {
+            return Err(FollowError::GroupGone);
+        }
+        let is_certain =
+            self.followed.as_ref().is_some_and(|followed| followed.next.is_none() && !followed.is_doubtful);
+        if wants_in || !is_certain {
+            roster.ask_afar(self.digest, self.founders, !wants_in, now);
+            for member in here {
+                roster.ask(*member, self.digest, self.founders, !wants_in, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that something has come from a member.
+    pub fn note_life(&mut self, now: Time) {
+        self.heard = now;
+    }
+
+    /// Takes in what has happened. Returns news that is not about the views alone.
+    ///
+    /// # Errors
+    /// [`FollowError::Refused`]; [`FollowError::GroupGone`] if it is another group of the same name by now.
+    pub fn hear<W>(&mut self, news: News, roster: &mut Roster<W>, now: Time) -> Result<Option<News>, FollowError> {
+        self.note_life(now);
+        match news {
+            News::Refused(why) if !matches!(why, Refusal::NoState(_)) => return Err(FollowError::Refused(why)),
+            News::View { incarnation, view, .. } => {
+                self.hear_of(incarnation, view, roster)?;
+                return Ok(None);
+            }
+            News::Died(id) => {
+                // It may have been the last one. Members may tell again and again of other processes that have ended.
+                if let Some(followed) = self.followed.as_mut().filter(|followed| followed.view.rank_of(id).is_some()) {
+                    followed.is_doubtful = true;
+                    self.ask_again();
+                }
+            }
+            _ => {}
+        }
+        Ok(Some(news))
+    }
+
+    fn hear_of<W>(&mut self, incarnation: u128, view: View, roster: &mut Roster<W>) -> Result<(), FollowError> {
+        if self.incarnation == 0 {
+            self.incarnation = incarnation;
+            roster.set_incarnation(incarnation);
+        }
+        if incarnation != self.incarnation {
+            // All of the group that was followed are dead, and another has been founded.
+            return Err(FollowError::GroupGone);
+        }
+        let arriving = self.arriving.as_ref().map(|(view, _)| view.id);
+        let newest = self.told.as_ref().map(|told| told.id).max(self.view().map(|view| view.id)).max(arriving);
+        if newest.is_none_or(|newest| newest < view.id) {
+            self.told = Some(view);
+        }
+        Ok(())
+    }
+
+    /// A stream from a member of the view that is followed has ended.
+    pub fn note_cut(&mut self, now: Time) {
+        if let Some(followed) = &mut self.followed {
+            followed.cut.get_or_insert(now);
+        }
+    }
+
+    /// Whether a member's stream has ended, and no view without it has come since.
+    pub fn is_cut_off(&self, now: Time) -> bool {
+        let is_cut = |followed: &Followed| {
+            followed.next.is_none() && followed.cut.is_some_and(|since| now.since(since) > CUT_MAX)
+        };
+        self.followed.as_ref().is_some_and(is_cut)
+    }
+
+    /// Whether the members are in a newer view than the one that comes next, and the rows of that one are not here.
+    pub fn is_passed_over<W>(&self, roster: &Roster<W>, now: Time) -> bool {
+        let Some((next, since)) = self.followed.as_ref().and_then(|followed| followed.next.as_ref()) else {
+            return false;
+        };
+        let is_newer = self.told.as_ref().is_some_and(|told| told.id > next.id);
+        is_newer && now.since(*since) >= PARTS_WAIT && self.arriving.is_none() && !has_all_of(next, roster)
+    }
+
+    /// Says which view is about to begin, once the rows of all its members are here: the next, or the newest if that one was passed over or is the first.
+    /// Returns it once, with the rows, for the driver to map. To be called until then, while no view is [followed](Self::is_following) and none arrives.
+    pub fn look<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<(Arc<View>, Vec<Option<W>>)> {
+        if self.arriving.is_some() {
+            return None;
+        }
+        let view = self.next_view(roster, now)?;
+        let rows = view.members.iter().map(|id| roster.take_part(view.id, *id)).collect();
+        self.told.take_if(|told| told.id <= view.id);
+        self.arriving = Some((Arc::clone(&view), now));
+        Some((view, rows))
+    }
+
+    fn next_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<Arc<View>> {
+        if let Some(followed) = &self.followed {
+            let next = Arc::clone(&followed.next.as_ref()?.0);
+            roster.visit(&next);
+            if has_all_of(&next, roster) {
+                return Some(next);
+            }
+            if !self.is_passed_over(roster, now) {
+                return None;
+            }
+        }
+        // A view of this process itself is not for following.
+        let told = self.told.as_ref().filter(|told| told.rank_of(roster.me()).is_none())?;
+        roster.pass_over_until(told.id);
+        roster.visit(told);
+        has_all_of(told, roster).then(|| Arc::new(told.clone()))
+    }
+
+    /// The view that is about to begin, whose rows the driver has mapped.
+    pub fn arriving(&self) -> Option<&Arc<View>> {
+        self.arriving.as_ref().map(|(view, _)| view)
+    }
+
+    /// Begins the view that is about to begin, if its rows are in this state. If they never fill the view is given up: the driver drops what it has of it
+    /// once [none arrives](Self::arriving) any more.
+    pub fn arrive<W>(&mut self, rows: RowsState, roster: &mut Roster<W>, now: Time) -> Option<ViewStart> {
+        let (_, since) = self.arriving.as_ref()?;
+        if rows != RowsState::Complete {
+            if rows == RowsState::Broken || now.since(*since) > CUT_MAX {
+                // A member has ended, or does not answer. The members tell what has come of it.
+                self.arriving = None;
+                self.ask_again();
+            }
+            return None;
+        }
+        let (view, _) = self.arriving.take()?;
+        roster.begin(&view, now);
+        let is_next = |followed: &Followed| followed.next.as_ref().is_some_and(|(next, _)| next.id == view.id);
+        let start = match self.followed.as_ref().is_some_and(is_next) {
+            true => ViewStart::Next,
+            false => ViewStart::Newest,
+        };
+        self.followed = Some(Followed { view, next: None, cut: None, is_doubtful: false });
+        Some(start)
+    }
+
+    /// The view that is followed has ended by this decision, and everything of it was yielded. Returns the next view.
+    ///
+    /// # Panics
+    /// If no view is followed.
+    pub fn end<W>(&mut self, decision: &Decision, roster: &mut Roster<W>, now: Time) -> Arc<View> {
+        let followed = self.followed.as_mut().filter(|followed| followed.next.is_none());
+        let next = Arc::new(decision.next.clone());
+        roster.note_joined(next.id, &decision.joined);
+        followed.expect("a view is followed").next = Some((Arc::clone(&next), now));
+        // Newcomers do not know of this process.
+        self.ask_again();
+        next
+    }
+}
+
+fn has_all_of<W>(view: &View, roster: &Roster<W>) -> bool {
+    view.members.iter().all(|id| roster.has_parts(view.id, *id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Birth, Letter, Me, Order};
+    use crate::ids::{MemberId, ViewId};
+    use crate::membership::Ballot;
+    use crate::view::SubgroupSpec;
+    use alloc::vec;
+
+    const MS: Duration = Duration::from_millis(1);
+    const GROUP: u128 = 7;
+
+    fn me(id: u64) -> Me {
+        Me { id: MemberId(id), pid: id as u32, birth: Birth::default() }
+    }
+
+    fn view(id: u64, members: &[u64]) -> View {
+        let members: Vec<MemberId> = members.iter().copied().map(MemberId).collect();
+        View { id: ViewId(id), members, nonvoters: vec![], subgroups: Vec::<SubgroupSpec>::new() }
+    }
+
+    fn told(id: u64, members: &[u64]) -> News {
+        News::View { incarnation: GROUP, view: view(id, members), decision: vec![] }
+    }
+
+    fn decision(id: u64, members: &[u64]) -> Decision {
+        let (ballot, joined, trims) = (Ballot { round: 1, leader: crate::Rank(0) }, vec![], Default::default());
+        Decision { ballot, next: view(id, members), joined, trims }
+    }
+
+    /// Process 9 of the members' host.
+    struct Case {
+        follow: Follow,
+        roster: Roster<u64>,
+        now: Time,
+    }
+
+    impl Case {
+        fn new() -> Case {
+            let now = Time(0);
+            Case { follow: Follow::new(4, 1, now), roster: Roster::new(me(9), 1, None), now }
+        }
+
+        fn hear(&mut self, news: News) -> Result<Option<News>, FollowError> {
+            self.follow.hear(news, &mut self.roster, self.now)
+        }
+
+        /// These members hand over their rows of a view.
+        fn hand_over(&mut self, view: u64, members: &[u64]) {
+            for id in members {
+                self.roster.handed_over(GROUP, ViewId(view), me(*id), *id);
+            }
+        }
+
+        fn look(&mut self) -> Option<u64> {
+            Some(self.follow.look(&mut self.roster, self.now)?.0.id.0)
+        }
+
+        fn arrive(&mut self, rows: RowsState) -> Option<ViewStart> {
+            self.follow.arrive(rows, &mut self.roster, self.now)
+        }
+
+        /// Follows a view of members 1 and 2.
+        fn following(id: u64) -> Case {
+            let mut case = Case::new();
+            case.hear(told(id, &[1, 2])).unwrap();
+            case.hand_over(id, &[1, 2]);
+            assert_eq!((case.look(), case.arrive(RowsState::Complete)), (Some(id), Some(ViewStart::Newest)));
+            case
+        }
+
+        fn end(&mut self, next: u64, members: &[u64]) {
+            self.follow.end(&decision(next, members), &mut self.roster, self.now);
+        }
+    }
+
+    #[test]
+    fn a_view_begins_once_all_of_its_rows_are_here() {
+        let mut case = Case::new();
+        case.hear(told(3, &[1, 2])).unwrap();
+        assert_eq!(case.follow.incarnation(), GROUP);
+        case.hand_over(3, &[1]);
+        assert_eq!(case.look(), None);
+        case.hand_over(3, &[2]);
+        let (view, rows) = case.follow.look(&mut case.roster, case.now).unwrap();
+        assert_eq!((view.id, rows), (ViewId(3), vec![Some(1), Some(2)]));
+        assert_eq!((case.look(), case.arrive(RowsState::Filling)), (None, None));
+        assert!(!case.follow.is_following());
+        assert_eq!(case.arrive(RowsState::Complete), Some(ViewStart::Newest));
+        assert!(case.follow.is_following() && case.follow.arriving().is_none());
+    }
+
+    #[test]
+    fn the_next_view_is_followed_from_its_beginning() {
+        let mut case = Case::following(3);
+        case.end(4, &[1, 2, 5]);
+        assert!(!case.follow.is_following() && case.follow.is_due(case.now), "newcomers have to be asked");
+        case.hand_over(4, &[1, 2, 5]);
+        assert_eq!((case.look(), case.arrive(RowsState::Complete)), (Some(4), Some(ViewStart::Next)));
+    }
+
+    #[test]
+    fn a_view_that_is_passed_over_is_waited_for_no_more() {
+        let mut case = Case::following(3);
+        case.end(4, &[1, 2, 5]);
+        case.hand_over(4, &[1, 2]);
+        case.hear(told(6, &[1, 2])).unwrap();
+        case.hand_over(6, &[1, 2]);
+        assert!(!case.follow.is_passed_over(&case.roster, case.now) && case.look().is_none());
+        case.now += PARTS_WAIT;
+        assert!(case.follow.is_passed_over(&case.roster, case.now));
+        assert_eq!((case.look(), case.arrive(RowsState::Complete)), (Some(6), Some(ViewStart::Newest)));
+        // A row that comes in time is worth the wait.
+        let mut case = Case::following(3);
+        case.end(4, &[1, 2, 5]);
+        case.hear(told(6, &[1, 2])).unwrap();
+        case.hand_over(4, &[1, 2, 5]);
+        case.now += PARTS_WAIT;
+        assert!(!case.follow.is_passed_over(&case.roster, case.now));
+        assert_eq!(case.look(), Some(4));
+    }
+
+    /// Its row would be missing for ever.
+    #[test]
+    fn no_view_of_its_own_is_followed() {
+        let mut case = Case::new();
+        case.hear(told(3, &[1, 9])).unwrap();
+        case.hand_over(3, &[1, 9]);
+        assert_eq!(case.look(), None);
+    }
+
+    #[test]
+    fn another_group_of_the_same_name_is_not_followed() {
+        let mut case = Case::following(3);
+        let other = News::View { incarnation: 8, view: view(1, &[4]), decision: vec![] };
+        assert_eq!(case.hear(other), Err(FollowError::GroupGone));
+        assert_eq!(case.hear(News::Refused(Refusal::Config(3))), Err(FollowError::Refused(Refusal::Config(3))));
+        let no_state = News::Refused(Refusal::NoState(MemberId(2)));
+        assert_eq!(case.hear(no_state.clone()), Ok(Some(no_state)), "that is for learners to judge");
+    }
+
+    #[test]
+    fn it_asks_while_it_follows_no_view_or_wants_in() {
+        let asked = |case: &mut Case, wants_in| {
+            while case.roster.next_order().is_some() {}
+            case.follow.ask(&[MemberId(1)], wants_in, &mut case.roster, case.now).unwrap();
+            let orders: Vec<Order> = core::iter::from_fn(|| case.roster.next_order()).collect();
+            orders.into_iter().find_map(|order| match order {
+                Order::Near { letter: Letter::Ask { observer, .. }, .. } => Some(observer),
+                _ => None,
+            })
+        };
+        let mut case = Case::new();
+        assert!(case.follow.is_due(case.now));
+        assert_eq!(asked(&mut case, false), Some(true));
+        assert!(!case.follow.is_due(case.now + ASK_EVERY - MS) && case.follow.is_due(case.now + ASK_EVERY));
+        let mut case = Case::following(3);
+        assert_eq!((asked(&mut case, false), asked(&mut case, true)), (None, Some(false)));
+        assert!(!case.follow.is_due(case.now));
+        case.hear(News::Died(MemberId(77))).unwrap();
+        assert!(!case.follow.is_due(case.now), "it was no member");
+        case.hear(News::Died(MemberId(2))).unwrap();
+        assert!(case.follow.is_due(case.now), "it may have been the last one");
+        // Track record 124: a group was followed whose members were all dead, beside another one of its name.
+        assert_eq!(asked(&mut case, false), Some(true));
+        let gone = case.follow.ask(&[], false, &mut case.roster, case.now);
+        assert_eq!(gone, Err(FollowError::GroupGone));
+    }
+
+    #[test]
+    fn a_lost_stream_counts_after_a_while_unless_the_view_changes() {
+        let mut case = Case::following(3);
+        case.follow.note_cut(case.now);
+        assert!(!case.follow.is_cut_off(case.now + CUT_MAX) && case.follow.is_cut_off(case.now + CUT_MAX + MS));
+        case.end(4, &[1, 2]);
+        assert!(!case.follow.is_cut_off(case.now + CUT_MAX + MS));
+    }
+
+    #[test]
+    fn rows_that_never_fill_are_given_up() {
+        for (rows, wait) in [(RowsState::Broken, Duration::ZERO), (RowsState::Filling, CUT_MAX + MS)] {
+            let mut case = Case::new();
+            case.hear(told(3, &[1, 2])).unwrap();
+            case.hand_over(3, &[1, 2]);
+            case.follow.ask(&[MemberId(1)], false, &mut case.roster, case.now).unwrap();
+            assert_eq!(case.look(), Some(3));
+            case.now += wait;
+            assert_eq!(case.arrive(rows), None);
+            assert!(case.follow.arriving().is_none() && case.follow.is_due(case.now));
+        }
+    }
+
+    /// Track record 120: the rows of a view whose stream had broken were taken no more, so it was followed only if the members changed it.
+    #[test]
+    fn a_view_whose_rows_were_given_up_begins_when_they_come_again() {
+        let mut first = Case::new();
+        first.hear(told(3, &[1, 2])).unwrap();
+        let mut next = Case::following(3);
+        next.end(4, &[1, 2]);
+        for (mut case, id, start) in [(first, 3, ViewStart::Newest), (next, 4, ViewStart::Next)] {
+            case.hand_over(id, &[1, 2]);
+            assert_eq!((case.look(), case.arrive(RowsState::Broken)), (Some(id), None));
+            case.hear(told(id, &[1, 2])).unwrap();
+            case.hand_over(id, &[1, 2]);
+            assert_eq!((case.look(), case.arrive(RowsState::Complete)), (Some(id), Some(start)));
+            // What comes too late is no part of a view to come.
+            case.hand_over(id, &[1]);
+            assert!(!case.roster.has_parts(ViewId(id), MemberId(1)));
+        }
+    }
+}

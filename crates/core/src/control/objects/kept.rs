@@ -1,0 +1,159 @@
+//! The objects that a member has delivered and keeps for processes that follow, as a ring keeps what was delivered in its other half
+//! ([ADR 0025](../../../../../docs/adr/0025-members-keep-large-messages-for-those-who-follow.md)).
+//!
+//! No process waits for what is kept: it is the object itself, so its sender can't use that memory again so long, and takes new memory instead
+//! (INV-LENT). Nothing is kept unless a process follows. Objects that are given up are returned, for the driver to drop.
+use crate::control::Wanted;
+use crate::ids::{Time, ViewId};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Objects that a member keeps, at most.
+const KEPT_MAX: usize = 128;
+/// Their bytes, at most; the newest is kept however long it is.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+/// How long a member that has finished waits for processes that follow and may want objects of it, at most: until they go.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+/// The objects that one member keeps, of the view that runs and of those before. `O` is the driver's handle of an object.
+#[derive(Debug)]
+pub struct Kept<O> {
+    /// Whether a process follows.
+    is_on: bool,
+    /// With their lengths in bytes.
+    objects: BTreeMap<(ViewId, Wanted), (O, u64)>,
+    /// The oldest first.
+    order: VecDeque<(ViewId, Wanted)>,
+    bytes: u64,
+}
+
+impl<O> Default for Kept<O> {
+    fn default() -> Kept<O> {
+        let (objects, order) = Default::default();
+        Kept { is_on: false, objects, order, bytes: 0 }
+    }
+}
+
+impl<O> Kept<O> {
+    /// Notes whether a process follows. If not, nothing is kept: returns what was.
+    pub fn set_on(&mut self, is_on: bool) -> Vec<O> {
+        self.is_on = is_on;
+        if is_on {
+            return Vec::new();
+        }
+        self.order.clear();
+        self.bytes = 0;
+        core::mem::take(&mut self.objects).into_values().map(|(object, _)| object).collect()
+    }
+
+    /// Whether a process follows.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Keeps an object of `view` that this member forgets otherwise. Returns what is given up for that, which is the object itself if no process follows.
+    pub fn keep(&mut self, view: ViewId, wanted: Wanted, object: O, bytes: u64) -> Vec<O> {
+        if !self.is_on {
+            return Vec::from([object]);
+        }
+        let mut given_up = Vec::new();
+        let key = (view, wanted);
+        self.bytes += bytes;
+        match self.objects.insert(key, (object, bytes)) {
+            None => self.order.push_back(key),
+            Some((same, bytes)) => {
+                self.bytes -= bytes;
+                given_up.push(same);
+            }
+        }
+        while self.order.len() > 1 && (self.order.len() > KEPT_MAX || self.bytes > KEPT_BYTES_MAX) {
+            let oldest = self.order.pop_front().and_then(|oldest| self.objects.remove(&oldest));
+            self.bytes -= oldest.as_ref().map_or(0, |(_, bytes)| *bytes);
+            given_up.extend(oldest.map(|(oldest, _)| oldest));
+        }
+        given_up
+    }
+
+    /// Returns the object, if it is kept.
+    pub fn find(&self, view: ViewId, wanted: &Wanted) -> Option<&O> {
+        self.objects.get(&(view, *wanted)).map(|(object, _)| object)
+    }
+
+    /// Whether a member that has finished at `since` stays, because a process that follows may want what is kept here.
+    pub fn delays_the_end(&self, since: Time, now: Time) -> bool {
+        !self.order.is_empty() && now.since(since) < KEPT_FOR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Rank, SubgroupId};
+    use alloc::vec;
+
+    fn wanted(number: u64) -> Wanted {
+        Wanted { subgroup: SubgroupId(0), sender: Rank(1), number }
+    }
+
+    fn kept() -> Kept<u64> {
+        let mut kept = Kept::default();
+        kept.set_on(true);
+        kept
+    }
+
+    fn put(kept: &mut Kept<u64>, number: u64, bytes: u64) -> Vec<u64> {
+        kept.keep(ViewId(1), wanted(number), number, bytes)
+    }
+
+    fn numbers(kept: &Kept<u64>) -> Vec<u64> {
+        assert!(kept.objects.keys().eq(kept.order.iter()), "one after the other, as their numbers are");
+        assert_eq!(kept.bytes, kept.objects.values().map(|(_, bytes)| bytes).sum::<u64>());
+        kept.order.iter().map(|(_, wanted)| wanted.number).collect()
+    }
+
+    #[test]
+    fn the_oldest_are_given_up_first_for_their_number_and_for_their_bytes() {
+        let mut kept = kept();
+        let count = KEPT_MAX as u64;
+        assert!((0..count).all(|number| put(&mut kept, number, 10).is_empty()));
+        assert_eq!((put(&mut kept, count, 10), numbers(&kept)), (vec![0], (1..=count).collect()));
+        assert_eq!((put(&mut kept, count, 10), kept.order.len()), (vec![count], KEPT_MAX), "the same again");
+        assert_eq!(put(&mut kept, count + 1, KEPT_BYTES_MAX - 15).len(), KEPT_MAX - 1);
+        assert_eq!(numbers(&kept), [count, count + 1]);
+        assert_eq!(put(&mut kept, count + 2, KEPT_BYTES_MAX + 1), [count, count + 1]);
+        assert_eq!(numbers(&kept), [count + 2], "the newest is kept however long it is");
+    }
+
+    #[test]
+    fn objects_of_ended_views_are_kept_beside_those_of_the_same_names() {
+        let mut kept = kept();
+        assert!(put(&mut kept, 3, 1).is_empty());
+        assert!(kept.keep(ViewId(2), wanted(3), 33, 1).is_empty());
+        let find = |view| kept.find(ViewId(view), &wanted(3)).copied();
+        assert_eq!([1, 2, 3].map(find), [Some(3), Some(33), None]);
+        assert_eq!(kept.find(ViewId(1), &wanted(4)), None);
+    }
+
+    #[test]
+    fn nothing_is_kept_unless_a_process_follows() {
+        let mut kept = kept();
+        put(&mut kept, 3, 1);
+        put(&mut kept, 4, 1);
+        assert!(kept.is_on() && kept.set_on(true).is_empty() && kept.find(ViewId(1), &wanted(3)).is_some());
+        assert_eq!(kept.set_on(false), [3, 4]);
+        assert!(!kept.is_on() && kept.find(ViewId(1), &wanted(3)).is_none() && kept.bytes == 0);
+        assert_eq!((put(&mut kept, 5, 1), numbers(&kept)), (vec![5], vec![]));
+    }
+
+    #[test]
+    fn a_member_that_has_finished_stays_a_while_for_what_it_keeps() {
+        let (mut kept, since) = (kept(), Time(5));
+        assert!(!kept.delays_the_end(since, since));
+        put(&mut kept, 3, 1);
+        assert!(kept.delays_the_end(since, since + (KEPT_FOR - Duration::from_nanos(1))));
+        assert!(!kept.delays_the_end(since, since + KEPT_FOR));
+        kept.set_on(false);
+        assert!(!kept.delays_the_end(since, since), "the last process that followed has gone");
+    }
+}

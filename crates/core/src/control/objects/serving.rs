@@ -1,0 +1,81 @@
+//! The order in which a member sends the objects that it keeps to the processes that ask for them.
+use super::TARGET;
+use crate::control::Wanted;
+use crate::ids::{MemberId, ViewId};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use tracing::info;
+
+/// Processes that are served at once, at most. The others wait for their turn.
+const SERVED_MAX: usize = 8;
+/// Processes that wait, at most. One that is turned away hears nothing, and asks another member.
+const WAITING_MAX: usize = 64;
+
+/// The objects that a process wants of a member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ObjectOrder {
+    /// The process.
+    pub from: MemberId,
+    /// The view.
+    pub view: ViewId,
+    /// To be repeated in the answer.
+    pub reply: u64,
+    /// Which.
+    pub objects: Vec<Wanted>,
+}
+
+/// The processes that wait for objects of one member.
+#[derive(Debug, Default)]
+pub struct Serving {
+    waiting: VecDeque<ObjectOrder>,
+}
+
+impl Serving {
+    /// Takes an order. A process that asks again does not wait for what it has asked for before.
+    pub fn ask(&mut self, order: ObjectOrder) {
+        self.waiting.retain(|waiting| waiting.from != order.from);
+        match self.waiting.len() < WAITING_MAX {
+            true => self.waiting.push_back(order),
+            false => {
+                info!(target: TARGET, follower = order.from.0, waiting = WAITING_MAX, "too many followers wait for objects")
+            }
+        }
+    }
+
+    /// Returns the next order to carry out, while so many are being `served`.
+    pub fn next(&mut self, served: usize) -> Option<ObjectOrder> {
+        if served < SERVED_MAX { self.waiting.pop_front() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(from: u64, reply: u64) -> ObjectOrder {
+        ObjectOrder { from: MemberId(from), view: ViewId(1), reply, objects: Vec::new() }
+    }
+
+    #[test]
+    fn a_process_that_asks_again_does_not_wait_for_what_it_asked_for_before() {
+        let mut serving = Serving::default();
+        (0..2 * WAITING_MAX as u64).for_each(|from| serving.ask(order(from, 1)));
+        assert_eq!(serving.waiting.len(), WAITING_MAX);
+        serving.ask(order(3, 2));
+        assert_eq!(serving.waiting.len(), WAITING_MAX);
+        assert!(serving.waiting.iter().filter(|order| order.from == MemberId(3)).all(|order| order.reply == 2));
+    }
+
+    #[test]
+    fn orders_are_carried_out_one_after_the_other_and_few_at_once() {
+        let mut serving = Serving::default();
+        (0..20).for_each(|from| serving.ask(order(from, 1)));
+        let mut served: Vec<ObjectOrder> = Vec::new();
+        while let Some(order) = serving.next(served.len()) {
+            served.push(order);
+        }
+        assert_eq!(served, (0..SERVED_MAX as u64).map(|from| order(from, 1)).collect::<Vec<_>>());
+        assert_eq!(serving.next(SERVED_MAX), None);
+        assert_eq!(serving.next(SERVED_MAX - 1), Some(order(SERVED_MAX as u64, 1)));
+    }
+}

@@ -1,0 +1,295 @@
+//! The memory of one member, view after view.
+//!
+//! A row stands at a place of a [`Chunk`], which each peer of this machine maps once. With the place a peer gets a *lease*: the writing end of a pipe. It keeps
+//! that as long as it reads there. When all copies of the lease are closed, also those in letters that were not read, the kernel says so at the other end.
+//! Only then the place is another row's. No peer has to say anything for that, and one that is stopped, or was left out, reads what it has read before.
+use crate::mesh::MeshError;
+use crate::region::{Chunk, OwnRegion, page_bytes};
+use crate::shm::MemberBell;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use spindle_core::{Layout, Rank};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+/// Rows that a chunk has places for, if they are small: those of a view that ends, of the one that runs, of the next, and one more.
+const PLACES: u64 = 4;
+/// Larger rows have chunks of their own, which take no more addresses than needed.
+const SMALL_BYTES_MAX: u64 = 16 << 20;
+/// A chunk of one row has a part more than that, as the next view's may be longer.
+const SPARE_PART: u64 = 8;
+
+/// The memory of one member: its rows, and the doorbell by which it is woken in all views.
+#[derive(Debug)]
+pub struct Arena {
+    bell: MemberBell,
+    /// With the places of rows in them.
+    chunks: Vec<(Chunk, Vec<Place>)>,
+}
+
+/// Where a row stands, or has stood.
+#[derive(Debug)]
+struct Place {
+    range: Range<u64>,
+    /// It is used here as long as this lives.
+    row: Weak<OwnRegion>,
+    /// Its other ends are closed when no peer uses it.
+    lease: OwnedFd,
+}
+
+/// A row, as peers get it.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    pub(crate) chunk: OwnedFd,
+    pub(crate) at: u64,
+    pub(crate) lease: OwnedFd,
+}
+
+impl Arena {
+    /// That of the member that is woken by `bell`, without rows.
+    pub fn new(bell: MemberBell) -> Arena {
+        Arena { bell, chunks: vec![] }
+    }
+
+    /// The doorbell that wakes the member.
+    pub fn bell(&self) -> &MemberBell {
+        &self.bell
+    }
+
+    /// Bytes of all its chunks. Less of that is memory.
+    pub fn size(&self) -> u64 {
+        self.chunks.iter().map(|(chunk, _)| chunk.size()).sum()
+    }
+
+    /// Makes the row of `me`, all zero.
+    pub(crate) fn row(&mut self, layout: &Layout, me: Rank) -> Result<(Arc<OwnRegion>, Lent), MeshError> {
+        let size = layout.row(me);
+        let of = |source| MeshError::Region { rank: me, part: "row", source };
+        let os = |call| move |errno: Errno| MeshError::Os { call, source: errno.into() };
+        for (_, places) in &mut self.chunks {
+            places.retain(|place| place.row.strong_count() > 0 || !is_closed(&place.lease));
+        }
+        let bytes = size.size.next_multiple_of(page_bytes());
+        if !self.chunks.iter().any(|(chunk, places)| free(chunk, places, bytes).is_some()) {
+            let wished = if bytes > SMALL_BYTES_MAX { bytes + bytes / SPARE_PART } else { bytes * PLACES };
+            let chunk = Chunk::create("spindle-rows", wished.next_multiple_of(page_bytes()));
+            // Where files or address spaces are limited, one row may be possible.
+            let chunk = chunk.or_else(|_| Chunk::create("spindle-rows", bytes)).map_err(of)?;
+            self.chunks.push((chunk, vec![]));
+        }
+        let found =
+            self.chunks.iter_mut().find_map(|(chunk, places)| Some((free(chunk, places, bytes)?, chunk, places)));
+        let (at, chunk, places) = found.expect("a chunk has room");
+        let (lease, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(os("pipe2"))?;
+        let clone = |fd: &OwnedFd| fd.try_clone().map_err(|source| MeshError::Os { call: "dup", source });
+        let lent = Lent { chunk: clone(chunk.fd())?, at, lease: theirs };
+        // SAFETY: the range is that of no place, and a place is forgotten when no region of it lives, and all copies of its lease are closed, which every
+        // peer keeps that reads it.
+        let row = unsafe { chunk.region(&format!("spindle-row-{me}"), at, size.size, size.control) };
+        let row = Arc::new(row.map_err(of)?);
+        places.push(Place { range: at..at + bytes, row: Arc::downgrade(&row), lease });
+        places.sort_by_key(|place| place.range.start);
+        // Chunks that are empty now are more than are needed, or too small.
+        self.chunks.retain(|(_, places)| !places.is_empty());
+        Ok((row, lent))
+    }
+}
+
+/// Where the first `bytes` are that no row has.
+fn free(chunk: &Chunk, places: &[Place], bytes: u64) -> Option<u64> {
+    let starts = places.iter().map(|place| place.range.start).chain([chunk.size()]);
+    let ends = [0].into_iter().chain(places.iter().map(|place| place.range.end));
+    ends.zip(starts).find(|(end, start)| end.saturating_add(bytes) <= *start).map(|(end, _)| end)
+}
+
+/// Whether all other ends of this pipe are closed.
+fn is_closed(lease: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(lease, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A failure tells nothing.
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fabric;
+    use crate::conformance::view;
+    use crate::mesh::{Mesh, Peer};
+    use crate::region::{PeerRegion, RegionError};
+    use crate::shm::{OwnRow, PeerParts};
+    use rustix::cmsg_space;
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use spindle_core::Rows;
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    const ME: Rank = Rank(0);
+
+    fn layout(window: u64) -> Layout {
+        Layout::new(&view(2, window)).unwrap()
+    }
+
+    fn arena() -> Arena {
+        Arena::new(MemberBell::create().unwrap())
+    }
+
+    fn row(layout: &Layout, arena: &mut Arena) -> (OwnRow, PeerParts) {
+        OwnRow::create(layout, ME, arena).unwrap()
+    }
+
+    /// All of a row, as a peer sees it.
+    fn peer(layout: &Layout, parts: &PeerParts) -> PeerRegion {
+        parts.try_clone().unwrap().open_row(layout, ME).unwrap()
+    }
+
+    fn words(region: &PeerRegion) -> Vec<u64> {
+        (0..region.size()).step_by(8).map(|at| region.load(at)).collect()
+    }
+
+    fn fill(row: &OwnRow, word: u64) {
+        (0..row.row.size()).step_by(8).for_each(|at| row.row.store(at, word));
+    }
+
+    #[test]
+    fn the_place_of_a_row_that_nothing_uses_is_the_next_rows_and_holds_zeros() {
+        let (layout, mut arena) = (layout(8), arena());
+        let (first, parts) = row(&layout, &mut arena);
+        fill(&first, 7);
+        let seen = peer(&layout, &parts);
+        let (second, other) = row(&layout, &mut arena);
+        assert_ne!(parts.at, other.at, "the first one's place is used");
+        drop((first, parts));
+        let (third, again) = row(&layout, &mut arena);
+        assert_ne!(again.at, 0, "a peer reads there");
+        assert!(words(&seen).iter().all(|word| *word == 7));
+        drop((seen, third, again));
+        let (fourth, parts) = row(&layout, &mut arena);
+        assert_eq!(parts.at, 0);
+        assert!(words(&peer(&layout, &parts)).iter().all(|word| *word == 0));
+        fill(&fourth, 8);
+        assert!(words(&peer(&layout, &other)).iter().all(|word| *word == 0));
+        assert!(words(&peer(&layout, &parts)).iter().all(|word| *word == 8));
+        drop((second, other));
+    }
+
+    #[test]
+    fn a_row_that_is_used_here_keeps_its_place() {
+        let (layout, mut arena) = (layout(8), arena());
+        let (first, parts) = row(&layout, &mut arena);
+        drop(parts);
+        let (_second, parts) = row(&layout, &mut arena);
+        assert_ne!(parts.at, 0);
+        drop(first);
+        assert_eq!(row(&layout, &mut arena).1.at, 0);
+    }
+
+    /// Its addressee, if it ever reads it, reads the row of that view.
+    #[test]
+    fn a_row_in_a_letter_that_was_not_read_keeps_its_place() {
+        let (layout, mut arena) = (layout(8), arena());
+        let (first, parts) = row(&layout, &mut arena);
+        let (from, to) = UnixStream::pair().unwrap();
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [parts.lease.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        sendmsg(&from, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+        drop((first, parts, from));
+        assert_ne!(row(&layout, &mut arena).1.at, 0);
+        drop(to);
+        assert_eq!(row(&layout, &mut arena).1.at, 0);
+    }
+
+    /// A reader that was given out before the row came reads it where it saw zeros, and may outlive all else of the view.
+    #[test]
+    fn a_row_that_came_late_keeps_its_place_as_long_as_it_is_read() {
+        let (layout, mut ours) = (layout(8), arena());
+        let (first, parts) = row(&layout, &mut ours);
+        let (theirs, _) = OwnRow::create(&layout, Rank(1), &mut arena()).unwrap();
+        let mut mesh = Mesh::new(&layout, theirs, [(ME, None)]).unwrap();
+        let reader = mesh.reader();
+        mesh.attach(&layout, ME, Peer::Here(parts)).unwrap();
+        first.row.store(0, 7);
+        drop((first, mesh));
+        assert_ne!(row(&layout, &mut ours).1.at, 0);
+        assert_eq!(reader.load(ME, 0), 7);
+        drop(reader);
+        assert_eq!(row(&layout, &mut ours).1.at, 0);
+    }
+
+    #[test]
+    fn a_peer_maps_the_memory_of_all_views_once() {
+        let (layout, mut arena) = (layout(8), arena());
+        let rows = [(); 3].map(|()| row(&layout, &mut arena));
+        let seen = rows.each_ref().map(|(_, parts)| peer(&layout, parts));
+        let start = |region: &PeerRegion| std::ptr::from_ref(region.word_to_load(0)) as u64;
+        for ((_, parts), seen_at) in rows.iter().zip(seen.each_ref().map(start)) {
+            assert_eq!(seen_at - start(&seen[0]), parts.at);
+        }
+        // The next view's region keeps what the one before has mapped.
+        let (_, parts) = row(&layout, &mut arena);
+        let [.., last] = seen;
+        assert_eq!(start(&peer(&layout, &parts)) - start(&last), parts.at - rows[2].1.at);
+    }
+
+    /// As if many members and subgroups came and went.
+    #[test]
+    fn rows_of_all_sizes_come_and_go_for_years_in_memory_that_stays_bounded() {
+        let mut arena = arena();
+        let layouts = [1, 8, 30, 100, 500].map(layout);
+        let longest = layouts.iter().map(|layout| layout.row(ME).size).max().unwrap();
+        let (mut random, mut live) = (1_u64, Vec::new());
+        for number in 1..5_000_u64 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let layout = &layouts[(random >> 33) as usize % layouts.len()];
+            let (own, parts) = row(layout, &mut arena);
+            let seen = peer(layout, &parts);
+            assert!(words(&seen).iter().all(|word| *word == 0), "row {number}");
+            fill(&own, number);
+            live.push((number, own, seen));
+            if live.len() > (random >> 50) as usize % 4 {
+                live.remove((random >> 40) as usize % live.len());
+            }
+            for (number, _, seen) in &live {
+                assert!(words(seen).iter().all(|word| word == number), "row {number} was overwritten");
+            }
+            assert!(arena.size() <= 40 * longest, "{} bytes for rows of {longest} at most", arena.size());
+        }
+    }
+
+    /// They have chunks of their own, and take turns in them.
+    #[test]
+    fn large_rows_use_the_memory_of_those_before_them() {
+        let view = crate::conformance::view(2, 1 << 20);
+        let (layout, mut arena) = (Layout::new(&view).unwrap(), arena());
+        assert!(layout.row(ME).size > SMALL_BYTES_MAX);
+        let (mut last, mut seen) = (row(&layout, &mut arena), Vec::new());
+        for _ in 0..4 {
+            let next = row(&layout, &mut arena);
+            let file = rustix::fs::fstat(&next.1.row).unwrap();
+            seen.push(file.st_ino);
+            last = next;
+        }
+        drop(last);
+        assert!(seen[0] == seen[2] && seen[1] == seen[3] && seen[0] != seen[1], "{seen:?}");
+    }
+
+    #[test]
+    fn a_place_that_is_none_is_refused() {
+        let (layout, mut arena) = (layout(8), arena());
+        let (_own, parts) = row(&layout, &mut arena);
+        for at in [8, 4096 * 1024, u64::MAX, u64::MAX - 4095] {
+            let wrong = PeerParts { at, ..parts.try_clone().unwrap() };
+            let error = wrong.check(&layout, ME).unwrap_err();
+            assert!(matches!(error, MeshError::Region { source: RegionError::Place { .. }, .. }), "{error}");
+            wrong.open_row(&layout, ME).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A process before it is in a group: its start, what it looks for, and how it goes away again.
+use super::host::Standing;
+use super::learning::App;
+use super::plan::MS;
+use super::process::{Phase, Process, birth};
+use super::subgroups::first_view;
+use super::views::{DIGEST, Next};
+use super::world::{Broken, Checked, Event, World};
+use spindle_core::control::{
+    Address, Book, Bootstrapping, Card, Found, Me, News, Refusal, Roster, Seeds, Seek, Setup, Wants,
+};
+use spindle_core::ids::VISITOR_IDS_FROM;
+use spindle_core::{MemberId, Time, limits};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl World<'_> {
+    /// Starts a process in a place, with this id if it is given.
+    pub(super) fn start(&mut self, place: usize, id: Option<MemberId>) -> Checked {
+        if self.places[place].process.is_some() || self.places[place].is_over {
+            return Ok(());
+        }
+        let plan = &self.scene.places[place];
+        let (host, is_seed, is_unreachable) = (plan.host as usize, plan.is_seed, plan.is_unreachable);
+        let number = self.processes.len();
+        let kept = id.or(self.places[place].last_id);
+        let id = match kept {
+            Some(id) => id,
+            None if plan.is_observer => MemberId(VISITOR_IDS_FROM + 100 + place as u64),
+            None if self.scene.is_afar || !self.scene.seed.is_multiple_of(3) => MemberId(1 + place as u64),
+            None if self.broken == Broken::IdsGivenAgain => self.hosts[host].lowest(),
+            None => self.hosts[host].unused(),
+        };
+        if !self.hosts[host].bind(id, number) {
+            // Another process has the id. It may be one that got it since from its host.
+            if !self.scene.is_afar {
+                self.places[place].last_id = None;
+            }
+            self.push(self.now + 100 * MS, Event::Start { place, id: None });
+            return Ok(());
+        }
+        self.outcome.counts.restarts += u64::from(self.places[place].last_id.is_some());
+        self.places[place].process = Some(number);
+        self.places[place].last_id = Some(id);
+        self.hosts[host].living.insert(number);
+        let port = match (is_seed, is_unreachable) {
+            (true, _) => 7411,
+            // A process that advertises a wrong address does so again when it is restarted.
+            (false, true) => 7412,
+            (false, false) => 8000 + number,
+        };
+        let is_observer = plan.is_observer;
+        let address: Address = format!("10.0.{host}.{}:{port}", place + 1).parse().expect("an address");
+        self.listeners.insert(address.clone(), (host, Some(number)));
+        if is_unreachable {
+            self.unreachable.insert(address.clone());
+        }
+        self.process_places.push(place);
+        let me = Me { id, pid: 100 + number as u32, birth: birth(number) };
+        let card = Card { id, host: host as u128, address: address.clone(), rack: None };
+        let nonce = u128::from(self.random.word());
+        let mut process = self.new_process((number, place, host), me, card, address);
+        process.nonce = nonce;
+        self.note(|| format!("process {number} starts in place {place} on host {host}, as member {id}"));
+        if is_observer {
+            self.begin_watching(&mut process);
+        } else if self.scene.is_afar {
+            process.boot = Some(self.begin_boot(&process));
+        } else if let Standing::Joiner(_) = self.stand(&mut process) {
+            match self.scene.learns {
+                true => self.begin_learning(&mut process),
+                false => process.phase = Phase::Seeks(Seek::joiner(self.wants())),
+            }
+        }
+        self.add_process(process);
+        self.wake(number, self.now + 1_000);
+        Ok(())
+    }
+
+    pub(super) fn wants(&self) -> Wants {
+        Wants { digest: DIGEST, members: self.scene.members, learns: self.scene.learns }
+    }
+
+    fn new_process(
+        &mut self,
+        (number, place, host): (usize, usize, usize),
+        me: Me,
+        card: Card,
+        address: Address,
+    ) -> Process {
+        let book =
+            self.scene.is_afar.then(|| Book::new(card.clone(), Seeds::new(self.seeds(), None, address.clone()), true));
+        let (mailbox, heard, deaths, outbox, tries, held, watched, posts) = Default::default();
+        let room = limits::MEMBERS_MAX as u32;
+        let seek = match self.scene.is_afar {
+            true => Seek::afar(self.wants(), room),
+            false => Seek::founder(self.wants(), self.scene.members),
+        };
+        Process {
+            number,
+            place,
+            host,
+            me,
+            nonce: 0,
+            address,
+            card,
+            is_alive: true,
+            paused_since: 0,
+            paused_until: 0,
+            started: self.now,
+            roster: Roster::new(me, 1 + number as u32, book),
+            boot: None,
+            phase: Phase::Seeks(seek),
+            mailbox,
+            heard,
+            deaths,
+            is_displaced: false,
+            outbox,
+            tries,
+            held,
+            watched,
+            posts,
+            inlets: BTreeSet::new(),
+            table: None,
+            made: None,
+            over: vec![],
+            unsent: BTreeMap::new(),
+            sends_at: self.now,
+            is_told: false,
+            waits: None,
+            is_refused: false,
+            is_leaving: false,
+            probes: BTreeMap::new(),
+            orders: (0, 0),
+            app: App::default(),
+            guests: vec![],
+            sending: vec![],
+            pledged: vec![],
+            incoming: vec![],
+            troubled: 0,
+        }
+    }
+
+    fn seeds(&self) -> Vec<Address> {
+        let seeds = self.scene.places.iter().enumerate().filter(|(_, place)| place.is_seed);
+        seeds
+            .map(|(number, place)| format!("10.0.{}.{}:7411", place.host, number + 1).parse().expect("an address"))
+            .collect()
+    }
+
+    fn begin_boot(&mut self, process: &Process) -> Bootstrapping {
+        let durable = self.scene.places[process.place].is_durable;
+        let belongs = self.places[process.place].belongs.take();
+        let mut record = if durable { self.places[process.place].disk.clone() } else { Default::default() };
+        record.belongs = belongs.or(record.belongs);
+        self.places[process.place].knows = record.belongs;
+        if self.broken == Broken::BelongsForgotten {
+            record = Default::default();
+        }
+        let random = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
+        let me = process.roster.as_process();
+        let setup = Setup { me, members: self.scene.members, random, durable, record };
+        Bootstrapping::new(setup, DIGEST, false, Time(self.now))
+    }
+
+    /// A process looks for its group.
+    pub(super) fn seek(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+        let now = Time(self.now);
+        let Phase::Seeks(seek) = &mut process.phase else { return Ok(u64::MAX) };
+        if process.is_leaving {
+            return self.go_away(process);
+        }
+        let mut found = None;
+        let may_ask = self.broken != Broken::AsksOnce || self.now < process.started + 100 * MS;
+        if (seek.is_due(now) && may_ask) || self.broken == Broken::AsksAlways {
+            let here = self.hosts[process.host].members();
+            if let Some(boot) = &mut process.boot {
+                boot.hold(!here.is_empty());
+            }
+            found = seek.ask(&here, &mut process.roster, now);
+        }
+        let found = match found {
+            Some(found) => Some(found),
+            None => seek.step(news, &mut process.roster, now),
+        };
+        let found = found.or_else(|| {
+            let begun = process.boot.as_mut()?.take_begun()?;
+            process.roster.hear_of_founders(&begun.members);
+            Some(begun.into())
+        });
+        process.is_told |= !seek.take_heard().is_empty();
+        self.carry_out(process)?;
+        match found {
+            Some(Found::Refused(why)) => return self.refused(process, why),
+            Some(Found::Gone) => {
+                if self.stand(process) == Standing::Founder {
+                    process.phase = Phase::Seeks(Seek::founder(self.wants(), self.scene.members));
+                }
+            }
+            Some(Found::Group) => {
+                self.begin_learning(process);
+                return Ok(self.now + 1_000);
+            }
+            Some(Found::View { incarnation, view }) if self.enter(process, incarnation) => {
+                self.note(|| {
+                    format!("process {} is let in to view {} of group {incarnation:032x}", process.number, view.id)
+                });
+                self.outcome.counts.joins += 1;
+                process.roster.set_incarnation(incarnation);
+                return self.begin_first(process, view, &[]);
+            }
+            Some(Found::Founders { incarnation, members })
+                if incarnation.is_none_or(|incarnation| self.enter(process, incarnation)) =>
+            {
+                if let Some(incarnation) = incarnation {
+                    process.roster.set_incarnation(incarnation);
+                }
+                let view = first_view(&self.scene.subgroups, members);
+                let Phase::Seeks(seek) = &process.phase else { unreachable!("it seeks") };
+                seek.founds(&view, &mut process.roster, now);
+                self.carry_out(process)?;
+                return self.begin_first(process, view, &[]);
+            }
+            Some(Found::View { .. } | Found::Founders { .. }) | None => {}
+        }
+        // What it asks next, and whether a founder's mind has changed.
+        Ok(self.now + if self.broken == Broken::AsksAlways { MS / 100 } else { 10 * MS })
+    }
+
+    pub(super) fn enter(&mut self, process: &Process, incarnation: u128) -> bool {
+        let (id, number, host) = (process.me.id, process.number, &mut self.hosts[process.host]);
+        match self.scene.is_afar {
+            _ if self.broken == Broken::LockIgnored => true,
+            true => host.enter_afar(id, number, incarnation),
+            false => host.enter(id, number, incarnation),
+        }
+    }
+
+    pub(super) fn refused(&mut self, process: &mut Process, why: Refusal) -> Next {
+        self.note(|| format!("process {} is refused: {why}", process.number));
+        self.outcome.counts.refusals += 1;
+        process.is_refused = true;
+        if let Refusal::InUse(_) = why {
+            let id = self.new_id(process.place);
+            self.places[process.place].last_id = Some(id);
+        }
+        self.go_away(process)
+    }
+
+    /// A process that is no member ends, and tells so those that may wait for it.
+    pub(super) fn go_away(&mut self, process: &mut Process) -> Next {
+        for (id, letter) in process.roster.farewell() {
+            process.roster.post(id, letter);
+        }
+        process.phase = Phase::Out;
+        self.push(self.now + 2 * MS, Event::Exit { process: process.number });
+        Ok(u64::MAX)
+    }
+}

@@ -1,0 +1,452 @@
+//! Processes that join with the state of the group's application, and the members that send it.
+//!
+//! The state of an application is what it has delivered since the group was founded: per subgroup, how many messages, and a digest of them in their order.
+use super::ledger::Ledger;
+use super::network::{Connection, Load};
+use super::plan::{MS, S};
+use super::process::{Near, Phase, Process};
+use super::subgroups::is_common;
+use super::views::Next;
+use super::watching::{Following, PAUSE_NS};
+use super::world::{Checked, World};
+use crate::Violation;
+use crate::checkers::Invariant;
+use crate::random::mix;
+use spindle_core::control::{Bootstrapping, Learn, LearnError, Letter, News, Purpose, Restored, ViewStart};
+use spindle_core::{MemberId, Rank, SubgroupId, SubgroupSpec, Time, View, ViewId};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+const STATE: Invariant = Invariant(22, "state at the first view");
+
+/// A state takes so long at its source.
+const SEND_NS: u64 = 300 * MS;
+/// A state of which nothing comes for so long has broken off.
+const PATIENCE_NS: u64 = 5 * S;
+
+/// By the subgroup's name: how many messages were delivered, and their digest.
+type Delivered = BTreeMap<String, (u64, u64)>;
+
+/// What an application has delivered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct App {
+    delivered: Delivered,
+}
+
+impl App {
+    pub(super) fn apply(&mut self, view: &View, subgroup: u32, message: (u32, u32)) {
+        let name = &view.subgroups[subgroup as usize].name;
+        if !self.delivered.contains_key(name) {
+            self.delivered.insert(name.clone(), (0, 0));
+        }
+        let (count, digest) = self.delivered.get_mut(name).expect("it is there");
+        *count += 1;
+        *digest = mix(*digest ^ (u64::from(message.0) << 32 | u64::from(message.1)));
+    }
+
+    /// The states of the subgroups of everyone, with a total order, if `id` is in the view.
+    fn of(&self, view: &View, id: MemberId, founded: &[SubgroupSpec]) -> Delivered {
+        let specs = view.rank_of(id).into_iter().flat_map(|rank| view.subgroups_of(rank).map(|(_, spec)| spec));
+        let names = specs.filter(|spec| is_common(founded, &spec.name)).map(|spec| &spec.name);
+        names.map(|name| (name.clone(), self.delivered.get(name).copied().unwrap_or_default())).collect()
+    }
+}
+
+/// The states of all members at the ends of views, as the first that has ended each had it.
+#[derive(Debug, Default)]
+pub(super) struct States {
+    ends: BTreeMap<(u128, u64), (usize, Delivered)>,
+}
+
+impl States {
+    /// A process has delivered all of a view: it has the state that all have who did, but those that were given up.
+    fn ends(&mut self, key: (u128, u64), process: usize, state: Delivered, ledger: &Ledger) -> Checked {
+        if ledger.is_given_up(process) {
+            return Ok(());
+        }
+        self.ends.retain(|of, (process, _)| *of != key || !ledger.is_given_up(*process));
+        let (other, known) = self.ends.entry(key).or_insert_with(|| (process, state.clone()));
+        let differs = |(name, had): (&String, &(u64, u64))| known.get(name).is_some_and(|known| known != had);
+        match state.iter().any(differs) {
+            true => STATE.broken(format!(
+                "process {process} has the state {state:?} at the end of view {}, process {other} had {known:?}",
+                key.1
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A state as it was between two deliveries.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    places: Vec<Option<u64>>,
+    app: App,
+}
+
+/// A state that a member sends.
+#[derive(Debug)]
+pub(super) struct Sending {
+    connection: usize,
+    due: u64,
+}
+
+/// A state that waits for its connection.
+#[derive(Debug)]
+pub(super) struct Pledged {
+    to: MemberId,
+    view: ViewId,
+    snapshot: Rc<Snapshot>,
+}
+
+/// A state that comes.
+#[derive(Debug)]
+struct Coming {
+    connection: usize,
+    view: ViewId,
+    source: MemberId,
+    since: u64,
+    head: Option<Rc<Snapshot>>,
+    has_body: bool,
+}
+
+/// What is applied in order.
+#[derive(Debug)]
+enum Item {
+    Message(SubgroupId, Rank, u64, (u32, u32)),
+    Changed(Arc<View>),
+}
+
+/// A process that learns.
+#[derive(Debug)]
+pub(super) struct Learning {
+    learn: Learn,
+    following: Following,
+    /// What may found a group, once this process is in one.
+    boot: Option<Bootstrapping>,
+    coming: Option<Coming>,
+    /// The view in which the state was taken that is being restored.
+    taken: Option<Arc<View>>,
+    restored: Option<Restored>,
+    queue: VecDeque<Item>,
+}
+
+/// What has come of a step.
+enum Step {
+    Waits(u64),
+    Failed(LearnError),
+    Enters(View, Vec<(SubgroupId, Rank, u64)>),
+}
+
+impl World<'_> {
+    /// There is a group, whose state comes first.
+    pub(super) fn begin_learning(&mut self, process: &mut Process) {
+        let now = Time(self.now);
+        let failed = self.places[process.place].failed_source.take();
+        self.note(|| format!("process {} learns", process.number));
+        process.phase = Phase::Learns(Box::new(Learning {
+            learn: Learn::new(failed, now),
+            following: Following::new(self.scene.members, now),
+            boot: process.boot.take(),
+            coming: None,
+            taken: None,
+            restored: None,
+            queue: VecDeque::new(),
+        }));
+    }
+
+    /// A learner does what there is to do.
+    pub(super) fn learn(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+        let Phase::Learns(mut learning) = std::mem::replace(&mut process.phase, Phase::Out) else {
+            return Ok(u64::MAX);
+        };
+        let step = if process.is_leaving { None } else { Some(self.learn_more(process, &mut learning, news)?) };
+        if let Some(Step::Waits(wake_at)) = step {
+            process.phase = Phase::Learns(learning);
+            return Ok(wake_at);
+        }
+        self.stop_following(process.number, &mut learning.following);
+        if let Some(coming) = learning.coming.take() {
+            self.close_side(coming.connection, process.number);
+        }
+        match step {
+            Some(Step::Enters(view, known)) => {
+                let incarnation = learning.following.follow.incarnation();
+                if self.enter(process, incarnation) {
+                    self.note(|| format!("process {} is let in to view {} with the state", process.number, view.id));
+                    self.outcome.counts.joins += 1;
+                    self.outcome.counts.learned += u64::from(learning.learn.has_state());
+                    process.boot = learning.boot.take();
+                    return self.begin_first(process, view, &known);
+                }
+            }
+            Some(Step::Failed(why)) => {
+                self.note(|| format!("process {} learns no more: {why:?}", process.number));
+                // It may have been admitted.
+                self.excused.insert(process.me.id, self.now);
+                match why {
+                    LearnError::Refused(why) => return self.refused(process, why),
+                    LearnError::Source => self.outcome.counts.transfers_lost += 1,
+                    LearnError::PassedOver => self.outcome.counts.passed_over += 1,
+                    LearnError::Lapped => {
+                        self.outcome.counts.lapped += 1;
+                        self.places[process.place].is_lapped = true;
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        // It was no member.
+        process.roster.set_incarnation(0);
+        self.go_away(process)
+    }
+
+    fn learn_more(
+        &mut self,
+        process: &mut Process,
+        learning: &mut Learning,
+        news: Vec<News>,
+    ) -> Result<Step, Violation> {
+        let now = Time(self.now);
+        self.apply_learned(process, learning);
+        let Learning { learn, following, restored, queue, .. } = learning;
+        if learn.is_catching_up() && restored.is_some() {
+            learn.note_waiting(queue.len());
+        }
+        if learn.is_due(&mut following.follow, now) {
+            let here = self.hosts[process.host].members();
+            if let Err(why) = learn.ask(&here, &mut following.follow, &mut process.roster, now) {
+                return Ok(Step::Failed(why));
+            }
+        }
+        self.carry_out(process)?;
+        for one in news {
+            match learn.hear(one, &mut following.follow, &mut process.roster, now) {
+                Ok(Some(News::Waits { .. })) => process.is_told = true,
+                Ok(_) => {}
+                Err(why) => return Ok(Step::Failed(why)),
+            }
+        }
+        self.progress_following(process.number, following);
+        if let Some(why) = self.look_for_the_state(process, learning) {
+            return Ok(Step::Failed(why));
+        }
+        let Learning { learn, following, .. } = learning;
+        if let Some(view) = learn.founded(&following.follow, &process.roster) {
+            return Ok(Step::Enters(view, vec![]));
+        }
+        if following.follow.is_cut_off(now) {
+            return Ok(Step::Failed(LearnError::CutOff));
+        }
+        if let Err(why) = learn.check(&following.follow, &process.roster, now) {
+            return Ok(Step::Failed(why));
+        }
+        if let Some(start) = self.begin_following(process, following)? {
+            let places = following.places();
+            if start == ViewStart::Newest {
+                self.ledger.forgets(process.number);
+            }
+            match learn.begin(start, places, &mut following.follow, now) {
+                Ok(true) => learning.queue.clear(),
+                Ok(false) => {}
+                Err(why) => return Ok(Step::Failed(why)),
+            }
+        }
+        loop {
+            match self.next_seen(&mut learning.following) {
+                Ok(Some((seen, message))) => {
+                    let follow = &learning.following.follow;
+                    let key = (follow.incarnation(), follow.view().expect("it is followed").id.0);
+                    self.ledger.learns(key, process.number, seen.subgroup.0, message);
+                    learning.queue.push_back(Item::Message(seen.subgroup, seen.sender, seen.round, message));
+                }
+                Ok(None) => break,
+                Err(_) => return Ok(Step::Failed(LearnError::Lapped)),
+            }
+        }
+        if let Some((old, next)) = self.end_following(process, &mut learning.following) {
+            let is_in = match learning.learn.end(&next, &process.roster) {
+                Ok(is_in) => is_in,
+                Err(why) => return Ok(Step::Failed(why)),
+            };
+            self.apply_learned(process, learning);
+            if learning.restored.is_some() {
+                let key = (learning.following.follow.incarnation(), old.id.0);
+                let state = process.app.of(&next, process.me.id, &self.scene.subgroups);
+                if !self.scene.errs {
+                    self.states.ends(key, process.number, state, &self.ledger)?;
+                }
+            }
+            if is_in {
+                return Ok(Step::Enters((*next).clone(), learning.following.known_in(&next)));
+            }
+            if learning.learn.has_state() {
+                learning.queue.push_back(Item::Changed(next));
+            }
+        }
+        self.carry_out(process)?;
+        // Seldom, the process gets no time for a while.
+        let longest = if self.random.one_in(500) { 400 * MS } else { PAUSE_NS.1 };
+        Ok(Step::Waits(self.now + self.random.range(PAUSE_NS.0, longest)))
+    }
+
+    /// Applies what has come behind the state.
+    fn apply_learned(&mut self, process: &mut Process, learning: &mut Learning) {
+        let Some(restored) = &mut learning.restored else { return };
+        for item in learning.queue.drain(..) {
+            match item {
+                Item::Message(subgroup, sender, round, message) if restored.lacks(subgroup, sender, round) => {
+                    process.app.apply(restored.view(), subgroup.0, message);
+                }
+                Item::Message(..) => {}
+                Item::Changed(view) => restored.begin(view),
+            }
+        }
+    }
+
+    /// Takes the state over that comes. An error if it broke off.
+    fn look_for_the_state(&mut self, process: &mut Process, learning: &mut Learning) -> Option<LearnError> {
+        let (now, number) = (Time(self.now), process.number);
+        for (view, source, connection) in std::mem::take(&mut process.incoming) {
+            if learning.taken.is_some() || !learning.learn.state_comes(view, source, &learning.following.follow) {
+                self.close_side(connection, number);
+                continue;
+            }
+            let coming = Coming { connection, view, source, since: self.now, head: None, has_body: false };
+            if let Some(before) = learning.coming.replace(coming) {
+                self.close_side(before.connection, number);
+            }
+        }
+        let coming = learning.coming.as_mut()?;
+        let is_open = self.receive_state(number, coming);
+        if let (Some(head), None) = (&coming.head, &learning.taken) {
+            let follow = &mut learning.following.follow;
+            learning.taken = learning.learn.state_opened(coming.view, &head.places, follow, now);
+            if learning.taken.is_none() {
+                let connection = coming.connection;
+                learning.coming = None;
+                self.close_side(connection, number);
+                return None;
+            }
+        }
+        let coming = learning.coming.as_mut()?;
+        match (&learning.taken, coming.has_body) {
+            (Some(view), true) => {
+                let head = coming.head.as_ref().expect("it came before");
+                process.app = head.app.clone();
+                learning.restored = Some(Restored::new(Arc::clone(view), head.places.clone()));
+                self.outcome.counts.transfers += 1;
+                let (connection, source, view) = (coming.connection, coming.source, coming.view);
+                self.note(|| format!("process {number} has the state of member {source} in view {view}"));
+                learning.coming = None;
+                self.close_side(connection, number);
+                self.apply_learned(process, learning);
+            }
+            _ if is_open && self.now < coming.since + PATIENCE_NS => {}
+            (Some(_), false) => {
+                self.places[process.place].failed_source = Some(coming.source);
+                return Some(LearnError::Source);
+            }
+            (None, _) => {
+                let connection = coming.connection;
+                learning.coming = None;
+                learning.learn.state_failed(&mut learning.following.follow, now);
+                self.close_side(connection, number);
+            }
+        }
+        None
+    }
+
+    /// Takes in what has come of a state. Returns whether its connection stands.
+    fn receive_state(&mut self, number: usize, coming: &mut Coming) -> bool {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(coming.connection) else { return false };
+        let end = connection.end_of(number);
+        let is_open = connection.ends[end].is_open;
+        while is_open && connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now) {
+            match connection.ends[1 - end].out.pop_front().expect("it is there").load {
+                Load::StateHead(head) => (coming.head, coming.since) = (Some(head), now),
+                Load::StateBody => coming.has_body = true,
+                Load::Reset => return false,
+                _ => {}
+            }
+        }
+        is_open
+    }
+
+    /// A member gives its application's state to a process that wants it.
+    pub(super) fn give_state(&mut self, process: &mut Process) -> Checked {
+        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else { return Ok(()) };
+        if !member.has_state_requests() {
+            return Ok(());
+        }
+        // Some applications can't tell what they have taken.
+        let is_known = self.scene.members < 2 || !self.random.one_in(8);
+        let to = member.next_state(is_known, &mut process.roster);
+        let (view, from) = (table.view.id, process.me.id);
+        if let Some(to) = to {
+            let ids = (0..table.view.subgroups.len() as u32).map(SubgroupId);
+            let places = ids.map(|id| member.engine().delivered(id)).collect();
+            let snapshot = Rc::new(Snapshot { places, app: process.app.clone() });
+            self.note(|| format!("process {} gives its state in view {view} to {to}", process.number));
+            let far = process.roster.book().and_then(|book| book.far(to)).cloned();
+            if let Some(address) = far {
+                process.pledged.push(Pledged { to, view, snapshot });
+                self.begin_attempt(process.number, address, Some(to), Purpose::State { view });
+            } else if let Some(learner) = self.mailbox_of(process, to) {
+                let host = process.host;
+                let silence_ns = self.scene.suspect_after_ns;
+                let card = |card: &spindle_core::control::Card, nonce| (card.clone(), nonce);
+                let mine = card(&process.card, process.nonce);
+                let theirs = self.processes[learner].as_deref().map(|other| card(&other.card, other.nonce));
+                let cards = [mine.clone(), theirs.unwrap_or(mine)];
+                let ends = [(process.number, host), (learner, host)];
+                let connection = self.connections.add(Connection::new(ends, cards, silence_ns));
+                let letter = Letter::State { view, from };
+                let near =
+                    Near { letter: letter.encode().into(), enclosure: [].into(), row: Some((connection, learner)) };
+                process.outbox.push_back((to, near));
+                self.send_state(process, connection, snapshot);
+            }
+        }
+        self.carry_out(process)
+    }
+
+    /// The connection stands over which this process sends a state to `to`.
+    pub(super) fn send_pledged(&mut self, process: &mut Process, to: MemberId, view: ViewId, connection: usize) {
+        let found = process.pledged.iter().position(|pledged| pledged.to == to && pledged.view == view);
+        match found.map(|at| process.pledged.swap_remove(at)) {
+            Some(pledged) => self.send_state(process, connection, pledged.snapshot),
+            None => self.close_side(connection, process.number),
+        }
+    }
+
+    fn send_state(&mut self, process: &mut Process, connection: usize, snapshot: Rc<Snapshot>) {
+        self.send_over(connection, 0, Load::StateHead(snapshot), false);
+        let due = self.now + self.random.range(MS / 10, SEND_NS);
+        process.sending.push(Sending { connection, due });
+    }
+
+    /// Sends the rest of the states that are under way. Returns when to come again.
+    pub(super) fn send_states(&mut self, process: &mut Process) -> u64 {
+        let now = self.now;
+        let due = process.sending.extract_if(.., |sending| sending.due <= now).collect::<Vec<_>>();
+        for Sending { connection, .. } in due {
+            self.send_over(connection, 0, Load::StateBody, false);
+        }
+        process.sending.iter().map(|sending| sending.due).min().unwrap_or(u64::MAX)
+    }
+
+    /// A member has ended a view, with the state of all that have.
+    pub(super) fn check_state(&mut self, process: &Process, key: (u128, u64), view: &View) -> Checked {
+        match self.scene.learns {
+            true => {
+                let state = process.app.of(view, process.me.id, &self.scene.subgroups);
+                self.states.ends(key, process.number, state, &self.ledger)
+            }
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A step of a member: it hears, its applications send, and its engine is polled.
+use super::plan::MS;
+use super::process::{Phase, Process};
+use super::recovery::MISTAKE;
+use super::rows::Board;
+use super::streams::RETIRED_NS;
+use super::subgroups::{LONG_BYTES, UNSENT_MAX, Unsent, decode};
+use super::views::Next;
+use super::world::{Broken, Checked, World};
+use spindle_core::control::{Heard, News, Request};
+use spindle_core::layout::membership;
+use spindle_core::{MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, View};
+use std::sync::Arc;
+
+impl World<'_> {
+    /// A member does what there is to do.
+    pub(super) fn take_part(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+        let now = Time(self.now);
+        self.check_mailbox(process)?;
+        self.attach_arrivals(process);
+        let is_heard = |news: &News| {
+            self.broken != Broken::ViewsUntold || !matches!(news, News::Requests { what: Request::View, .. })
+        };
+        let news: Vec<News> = news.into_iter().filter(is_heard).collect();
+        for news in news {
+            let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+                unreachable!("a member")
+            };
+            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![] };
+            match member.hear(news, &board, &mut process.roster, now) {
+                Some(Heard::Answer { to, reply, refused }) => {
+                    if reply == MISTAKE && refused.is_none() && !std::mem::replace(&mut self.is_mistaken, true) {
+                        self.outcome.counts.mistakes += 1;
+                    }
+                    process.roster.answer(to, reply, "{}");
+                    if let Some(why) = refused {
+                        self.note(|| format!("member {} refuses: {why}", process.me.id));
+                        self.refusal = why.to_string();
+                    }
+                }
+                Some(Heard::Evicted) => return self.leave_group(process, "was left out of a view"),
+                // No process asks for objects: messages are small here.
+                Some(Heard::Send(_) | Heard::Other(_)) | None => {}
+            }
+            self.carry_out(process)?;
+        }
+        let downs = self.progress(process);
+        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        for rank in member.newly_ended(&mut process.roster, now) {
+            member.suspect(rank);
+        }
+        for (view, rank, id) in downs {
+            match view == member.view().id {
+                true => {
+                    if self.broken == Broken::BreakIsDeath {
+                        member.engine_mut().member_died(rank);
+                    }
+                    member.stream_down(rank, false, now);
+                }
+                false => member.old_stream_down(view, id, now),
+            }
+        }
+        if self.broken != Broken::RedialForgotten {
+            member.step(&mut process.roster, now);
+        }
+        if process.is_leaving && self.broken != Broken::LeaverKept {
+            member.leave();
+        }
+        let (goes, gives_up) = (member.is_leaving() && member.next().is_none(), member.gives_up());
+        if goes && gives_up {
+            self.give_up_waiting(process);
+        }
+        let has_unsent = process.has_unsent();
+        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        if goes {
+            member.go(has_unsent);
+        }
+        let is_last = process.is_leaving && member.view().members.len() == 1 && !has_unsent;
+        if is_last && member.next().is_none() {
+            return self.leave_group(process, "has left as the last member");
+        }
+        self.carry_out(process)?;
+        self.look_after_retired(process);
+        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        if member.next().is_some() {
+            return self.install_next(process);
+        }
+        self.serve_guests(process, false);
+        self.heed_observers(process);
+        self.give_state(process)?;
+        self.send(process)?;
+        self.poll(process)
+    }
+
+    /// Polls the engine.
+    fn poll(&mut self, process: &mut Process) -> Next {
+        let now = Time(self.now);
+        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+            unreachable!("a member")
+        };
+        for (rank, near) in (0..).map(Rank).zip(&table.near) {
+            let is_dying =
+                near.is_some_and(|near| self.processes[near].as_deref().is_some_and(|other| !other.is_alive));
+            if is_dying && self.broken != Broken::DeathsUntold {
+                member.suspect(rank);
+            }
+        }
+        if self.broken == Broken::EvictsFreely && process.number == 0 && self.random.one_in(200) && table.near.len() > 1
+        {
+            member.engine_mut().evict(Rank(u32::from(table.places.me == Rank(0))));
+        }
+        let (mut posts, mut delivered) = (vec![], vec![]);
+        let mut again = 1 + self.random.below(3);
+        let progress = loop {
+            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts };
+            let progress = member.engine_mut().poll(now, &mut board, &mut |subgroup: SubgroupId,
+                                                                           batch: &mut spindle_core::Batch<
+                '_,
+                Board<'_>,
+            >| {
+                batch.for_each(|message| delivered.push((subgroup.0, decode(message.payload))));
+            });
+            again -= 1;
+            if !progress.worked || again == 0 {
+                break progress;
+            }
+        };
+        member.after_poll(&mut process.roster, now);
+        let key = (table.incarnation, table.view.id.0);
+        if self.broken == Broken::OrderSwapped && process.number == 1 && delivered.len() > 1 {
+            delivered.swap(0, 1);
+        }
+        let fifo = |subgroup: u32| table.view.subgroups[subgroup as usize].order == Order::Fifo;
+        if self.broken == Broken::LastForgotten && *member.engine().state() == State::Ended {
+            delivered.retain(|(subgroup, _)| !fifo(*subgroup));
+        }
+        if self.broken == Broken::MessageSkipped && self.random.one_in(50) {
+            delivered.pop();
+        }
+        // Before what is delivered of the view's end.
+        if let Some(decision) = member.engine().decision() {
+            let next = decision.next.clone();
+            if self.ledger.sees(key.0, &next)? {
+                self.recent_views.push(self.now);
+                self.decided(key.0, &table.view, &next)?;
+            }
+        }
+        for (subgroup, message) in delivered {
+            self.ledger.delivers(key, process.number, subgroup, message, self.now)?;
+            if self.scene.learns {
+                process.app.apply(&table.view, subgroup, message);
+            }
+        }
+        let state = member.engine().state().clone();
+        let is_suspected = |row: &usize| self.store.row(*row).word(membership::SUSPECTED) >> table.places.me.0 & 1 == 1;
+        let ends = self.broken == Broken::EndsWhenSuspected && table.places.rows.iter().flatten().any(is_suspected);
+        if ends && state == State::Running {
+            return self.leave_group(process, "is suspected");
+        }
+        self.send_posts(process, posts);
+        self.carry_out(process)?;
+        match state {
+            State::Running => {
+                let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+                let patience = member.patience(&process.roster, now).map_or(u64::MAX, |wait| (now + wait).0);
+                let wake_at = progress.wake_at.map_or(u64::MAX, |at| at.0);
+                let wake_at = if progress.worked { self.now + self.random.range(300, 3_000) } else { wake_at };
+                let retired = process.over.iter().map(|over| over.since + RETIRED_NS).min().unwrap_or(u64::MAX);
+                let sends_at = if process.is_leaving { u64::MAX } else { process.sends_at };
+                let wake_at = wake_at.min(patience).min(sends_at).min(retired.max(self.now + 10 * MS));
+                Ok(wake_at.max(self.now + 200))
+            }
+            State::Finished => self.leave_group(process, "has finished"),
+            State::Ended => self.end_view(process),
+            State::Evicted => self.leave_group(process, "was evicted"),
+        }
+    }
+
+    /// A view was decided. A member that is left out has asked for it, or something has gone wrong with it.
+    fn decided(&mut self, of: u128, old: &View, next: &View) -> Checked {
+        let gone: Vec<MemberId> = old.members.iter().copied().filter(|id| !next.members.contains(id)).collect();
+        for id in gone {
+            self.check_eviction(of, id)?;
+            // The next process with this id has no excuse.
+            self.excused.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// The applications of a process send.
+    fn send(&mut self, process: &mut Process) -> Checked {
+        if process.sends_at <= self.now && !process.is_leaving {
+            process.sends_at = self.now + self.random.range(self.scene.send_every_ns / 2, 2 * self.scene.send_every_ns);
+            self.add_message(process);
+        }
+        let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else { unreachable!("a member") };
+        let row = table.places.rows[table.places.me.index()].expect("its own");
+        let key = (table.incarnation, table.view.id.0);
+        for (name, unsent) in &mut process.unsent {
+            let Some(id) = table.view.subgroup(name) else { continue };
+            let Some(claims) = member.engine().claims(id) else { continue };
+            let longest = table.view.subgroups[id.index()].message_bytes_max as usize;
+            while let Some(first) = unsent.front_mut() {
+                if !first.again {
+                    first.bytes.truncate(longest);
+                }
+                let len = first.bytes.len() as u64;
+                let claim = if first.again { claims.claim_again(None, len) } else { claims.claim(len) };
+                let Ok(claim) = claim else { break };
+                let ring = *claims.ring();
+                self.store.row_mut(row).fill(claim.payload_offset(&ring), &first.bytes);
+                claims.commit(claim, first.kind, len, |position, header| {
+                    self.store.row_mut(row).set(ring.offset(position), header);
+                });
+                self.ledger.commits(key, process.number as u32, id.0, first.number());
+                unsent.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// An application has a message for one of its subgroups, or gives one up half-way.
+    fn add_message(&mut self, process: &mut Process) {
+        let Some(table) = &process.table else { unreachable!("a member") };
+        let (view, me, number) = (Arc::clone(&table.view), table.places.me, process.number as u32);
+        let sends = |spec: &&SubgroupSpec| spec.senders.contains(&me) || spec.keeps(me);
+        let specs: Vec<&SubgroupSpec> = view.subgroups.iter().filter(sends).collect();
+        if specs.is_empty() {
+            return;
+        }
+        let mut spec = specs[self.random.below(specs.len() as u64) as usize];
+        let lacks = |spec: &&&SubgroupSpec| spec.is_available() && !process.probes.contains_key(&spec.name);
+        if self.is_calm
+            && let Some(unproved) = specs.iter().find(lacks)
+        {
+            spec = unproved;
+        }
+        if process.unsent_in(&spec.name).len() >= UNSENT_MAX {
+            return;
+        }
+        let len = self.random.range(0, LONG_BYTES) as usize;
+        if self.random.one_in(10) {
+            process.unsent_in(&spec.name).push_back(Unsent::void(len));
+            return;
+        }
+        let sent = self.ledger.sends(number, &spec.name);
+        process.unsent_in(&spec.name).push_back(Unsent::message((number, sent), len));
+        if self.is_calm && spec.is_available() && !process.probes.contains_key(&spec.name) {
+            process.probes.insert(spec.name.clone(), sent);
+        }
+    }
+
+    /// A view has begun. Messages that wait for a subgroup with too few members are kept; those for one in which the member sends no more are given up.
+    pub(super) fn settle(&mut self, process: &mut Process, view: &View) {
+        let me = view.rank_of(process.me.id).expect("it is in the view");
+        let forgets = self.broken == Broken::KeptForgotten;
+        // Messages of the view before prove nothing about this one, and those that wait are of this one.
+        process.probes.retain(|name, _| process.unsent.get(name).is_some_and(|unsent| !unsent.is_empty()));
+        process.unsent.retain(|name, unsent| {
+            let spec = view.subgroup(name).map(|id| &view.subgroups[id.index()]);
+            let is_sender = spec.is_some_and(|spec| spec.senders.contains(&me));
+            let is_kept = spec.is_some_and(|spec| spec.keeps(me));
+            if is_sender || (is_kept && !forgets) {
+                return true;
+            }
+            for number in unsent.iter().filter_map(Unsent::number).filter(|_| !is_kept) {
+                self.ledger.gives_up(process.number as u32, name, number);
+            }
+            false
+        });
+    }
+
+    /// A member is about to go: what waits for subgroups with too few members is given up.
+    fn give_up_waiting(&mut self, process: &mut Process) {
+        let Some(table) = &process.table else { unreachable!("a member") };
+        let view = &table.view;
+        process.unsent.retain(|name, unsent| {
+            let spec = view.subgroup(name).map(|id| &view.subgroups[id.index()]);
+            if spec.is_some_and(|spec| spec.senders.contains(&table.places.me)) {
+                return true;
+            }
+            for number in unsent.iter().filter_map(Unsent::number) {
+                self.ledger.gives_up(process.number as u32, name, number);
+            }
+            false
+        });
+    }
+}

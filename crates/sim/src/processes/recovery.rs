@@ -1,0 +1,82 @@
+//! An operator of groups that have lost their quorum. It knows which processes have ended, and gives up no other.
+use super::plan::MS;
+use super::process::{Near, Phase, Process};
+use super::world::{Event, OPERATOR, World};
+use spindle_core::MemberId;
+use spindle_core::control::{Letter, Request};
+
+/// How often the operator asks.
+const ASK_NS: u64 = 500 * MS;
+/// The number of a request to give up members that may live.
+pub(super) const MISTAKE: u64 = 2;
+
+impl World<'_> {
+    /// Looks whether a group has lost its quorum, and asks a member to go on without those that have ended when it is time. Whether there is such a group,
+    /// and an operator.
+    pub(super) fn recover(&mut self) -> bool {
+        let Some(after) = self.scene.recovers_ns else { return false };
+        if self.scene.errs && !self.is_mistaken && self.now >= after.max(self.asks_at) {
+            self.err();
+        }
+        let living: Vec<&Process> =
+            self.processes.iter().flatten().map(|process| &**process).filter(|process| process.is_alive).collect();
+        let newest = self.newest_view(&living).filter(|_| !self.ledger.may_be_two);
+        let lost = newest.filter(|(of, newest)| !self.has_quorum(&living, *of, newest));
+        let Some((of, newest)) = lost else {
+            if self.lost_since.take().is_some_and(|_| self.asks_at > 0) {
+                self.outcome.counts.recoveries += 1;
+                self.recovered_at = self.now;
+                self.asks_at = 0;
+            }
+            return false;
+        };
+        // A process that waits for its first view has begun none, and waits again.
+        let is_member =
+            |process: &&&Process| process.roster.incarnation() == of && matches!(process.phase, Phase::Member(_));
+        let members: Vec<&Process> = living.iter().filter(is_member).copied().collect();
+        let is_gone = |id: &MemberId| !members.iter().any(|process| process.me.id == *id);
+        let gone: Vec<MemberId> = newest.members.iter().copied().filter(is_gone).collect();
+        let votes =
+            |process: &&Process| newest.rank_of(process.me.id).is_some_and(|rank| !newest.nonvoters.contains(&rank));
+        if !members.iter().any(votes) {
+            // No member is left that could go on, or all are in earlier views.
+            return members.iter().any(|process| process.table.as_ref().is_some_and(|table| table.view.id < newest.id));
+        }
+        let asked: Vec<usize> = members.iter().map(|process| process.number).collect();
+        if self.now >= *self.lost_since.get_or_insert(self.now) + after && self.now >= self.asks_at {
+            let number = self.random.pick(&asked);
+            self.asks_at = self.now + ASK_NS;
+            self.ask_to_give_up(number, 1, gone);
+        }
+        true
+    }
+
+    fn ask_to_give_up(&mut self, number: usize, reply: u64, lost: Vec<MemberId>) {
+        self.note(|| format!("an operator asks process {number} to give up {lost:?}"));
+        let letter = Letter::Request { from: OPERATOR, reply, what: Request::Recover(lost) };
+        let near = Near { letter: letter.encode().into(), enclosure: [].into(), row: None };
+        self.push(self.now, Event::Mail { process: number, near });
+    }
+
+    /// Asks a member that is blocked to give up whom it does not hear.
+    fn err(&mut self) {
+        let living = self.processes.iter().flatten().filter(|process| process.is_alive);
+        let blocked: Vec<usize> = living
+            .filter(|process| matches!(&process.phase, Phase::Member(member) if member.engine().is_blocked()))
+            .map(|process| process.number)
+            .collect();
+        if blocked.is_empty() {
+            return;
+        }
+        let number = self.random.pick(&blocked);
+        let Some(Phase::Member(member)) = self.processes[number].as_deref().map(|process| &process.phase) else {
+            return;
+        };
+        let (view, engine) = (member.view(), member.engine());
+        let unheard = view.ranks().filter(|rank| engine.suspects(*rank)).map(|rank| view.members[rank.index()]);
+        let lost: Vec<MemberId> = unheard.collect();
+        self.asks_at = self.now + ASK_NS;
+        self.excused.extend(lost.iter().map(|id| (*id, self.now)));
+        self.ask_to_give_up(number, MISTAKE, lost);
+    }
+}

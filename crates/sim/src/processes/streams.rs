@@ -1,0 +1,260 @@
+//! The memory of a process's views: rows of this host, streams that fill copies of others, and the streams of views that are over.
+use super::network::Load;
+use super::plan::S;
+use super::process::{Over, Phase, Process, Table, Way};
+use super::rows::{Places, Post};
+use super::world::{Broken, World};
+use spindle_core::{Layout, MemberId, Rank, Time, View, ViewId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Streams of a view that is over are kept so long.
+pub(super) const RETIRED_NS: u64 = 2 * S;
+/// A near peer is woken within this time.
+const BELL_NS: (u64, u64) = (500, 20_000);
+
+impl World<'_> {
+    /// Makes the table of a view, with the rows that have come. Returns whose they are.
+    pub(super) fn take_rows(&mut self, process: &mut Process, view: &Arc<View>, layout: &Layout) -> BTreeSet<MemberId> {
+        let me = view.rank_of(process.me.id).expect("it is in the view");
+        let count = view.members.len();
+        let mut rows = vec![None; count];
+        rows[me.index()] = Some(process.made.take().expect("its row is made").row);
+        let table = Table {
+            incarnation: process.roster.incarnation(),
+            view: Arc::clone(view),
+            places: Places { me, rows, far: 0 },
+            streams: vec![None; count],
+            near: vec![None; count],
+            continued: 0,
+            sizes: layout.rows().iter().map(|row| (row.size, row.control)).collect(),
+        };
+        let before = process.table.replace(table);
+        process.over.extend(before.map(|table| Over { table, since: self.now }));
+        let mut here = BTreeSet::new();
+        for (rank, id) in view.ranks().zip(view.members.iter().copied()).filter(|(rank, _)| *rank != me) {
+            if let Some(way) = process.roster.take_part(view.id, id) {
+                let table = process.table.as_mut().expect("it is there");
+                self.attach(process.number, table, rank, way);
+                here.insert(id);
+            }
+        }
+        here
+    }
+
+    /// Attaches a way to a member. What had arrived over an old stream is applied, and nothing after that.
+    fn attach(&mut self, number: usize, table: &mut Table, rank: Rank, way: Way) {
+        match way {
+            Way::Near(row, owner) => {
+                table.places.rows[rank.index()] = Some(row);
+                table.near[rank.index()] = Some(owner);
+                // It may sleep, and was not rung for what was posted before.
+                let at = self.now + self.random.range(BELL_NS.0, BELL_NS.1);
+                self.wake(owner, at);
+            }
+            Way::Stream(connection) => {
+                let is_again = table.places.far >> rank.0 & 1 == 1;
+                if table.places.rows[rank.index()].is_none() {
+                    let (size, control) = table.sizes[rank.index()];
+                    table.places.rows[rank.index()] = Some(self.store.add(size, control));
+                }
+                table.places.far |= 1 << rank.0;
+                if let Some(old) = table.streams[rank.index()].replace(connection) {
+                    self.drain(table, rank, old, number);
+                    if let Some(end) = self.connections.get(old).map(|found| found.end_of(number)) {
+                        self.close(old, end);
+                    }
+                }
+                let mine = table.places.rows[table.places.me.index()].expect("its own");
+                let row = self.store.snapshot(mine);
+                let resumes = self.broken == Broken::ResumesWithoutRow && is_again;
+                if let Some(end) =
+                    self.connections.get(connection).map(|found| found.end_of(number)).filter(|_| !resumes)
+                {
+                    self.send_over(connection, end, Load::Row(row), false);
+                }
+            }
+        }
+    }
+
+    /// Applies what has arrived over a stream. Returns whether it stands.
+    fn drain(&mut self, table: &Table, rank: Rank, number: usize, process: usize) -> bool {
+        let now = self.now;
+        let row = table.places.rows[rank.index()].expect("a stream fills it");
+        let Some(connection) = self.connections.get_mut(number) else { return false };
+        let end = connection.end_of(process);
+        if !connection.ends[end].is_open {
+            return false;
+        }
+        if connection.ends[end].turned.is_some() && self.broken != Broken::TurnIgnored {
+            return true;
+        }
+        while connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now) {
+            match connection.ends[1 - end].out.pop_front().expect("it is there").load {
+                Load::Row(posted) => self.store.apply(row, &posted),
+                Load::Posts(posts) => posts.iter().for_each(|posted| self.store.apply(row, posted)),
+                Load::Fin => connection.ends[end].has_fin = true,
+                Load::Turn(view) => {
+                    connection.ends[end].turned = Some(view);
+                    if self.broken != Broken::TurnIgnored {
+                        return true;
+                    }
+                }
+                Load::Reset => {
+                    connection.ends[end].is_open = false;
+                    return false;
+                }
+                Load::Letter(..) | Load::StateHead(_) | Load::StateBody => {}
+            }
+        }
+        true
+    }
+
+    /// Applies what has arrived over all streams. Returns the members whose streams have ended, with the views.
+    pub(super) fn progress(&mut self, process: &mut Process) -> Vec<(ViewId, Rank, MemberId)> {
+        let number = process.number;
+        let mut downs = vec![];
+        let mut over = std::mem::take(&mut process.over);
+        let mut table = process.table.take();
+        for table in table.iter_mut().chain(over.iter_mut().map(|over| &mut over.table)) {
+            for rank in table.view.ranks() {
+                if let Some(connection) = table.streams[rank.index()]
+                    && !self.drain(table, rank, connection, number)
+                {
+                    table.streams[rank.index()] = None;
+                    downs.push((table.view.id, rank, table.view.members[rank.index()]));
+                }
+            }
+        }
+        (process.over, process.table) = (over, table);
+        downs
+    }
+
+    /// Lets the streams to members that stay continue in the next view, which is decided.
+    pub(super) fn continue_streams(&mut self, process: &mut Process) {
+        let (Phase::Member(member), Some(mut table)) = (&process.phase, process.table.take()) else {
+            unreachable!("a member")
+        };
+        let next = Arc::clone(member.next().expect("a view follows").view());
+        let mut continuing = vec![];
+        for (rank, id) in member.staying(&process.roster) {
+            let Some(stream) = table.streams[rank.index()] else { continue };
+            let Some(connection) = self.connections.get_mut(stream) else { continue };
+            let end = connection.end_of(process.number);
+            if !connection.ends[end].is_open {
+                continue;
+            }
+            continuing.push(id);
+            let has_turned = std::mem::replace(&mut connection.ends[end].has_turned, true);
+            let turned = connection.ends[end].turned;
+            if !has_turned {
+                self.send_over(stream, end, Load::Turn(next.id), false);
+            }
+            if turned == Some(next.id) || (has_turned && self.broken == Broken::ContinuesEarly) {
+                let connection = self.connections.get_mut(stream).expect("it is there");
+                (connection.ends[end].has_turned, connection.ends[end].turned) = (false, None);
+                table.streams[rank.index()] = None;
+                table.continued |= 1 << rank.0;
+                process.roster.keep_continued(next.id, id, Way::Stream(stream));
+                self.outcome.counts.continued += 1;
+            }
+        }
+        process.roster.continue_streams(continuing);
+        process.table = Some(table);
+    }
+
+    pub(super) fn attach_arrivals(&mut self, process: &mut Process) {
+        let now = Time(self.now);
+        for arrival in process.roster.take_arrivals() {
+            let Phase::Member(member) = &mut process.phase else { return };
+            let over = process.over.iter_mut().map(|over| &mut over.table);
+            let table = process.table.iter_mut().chain(over).find(|table| table.view.id == arrival.view);
+            let found = table.and_then(|table| Some((table.view.rank_of(arrival.from)?, table)));
+            let Some((rank, table)) = found.filter(|(rank, table)| *rank != table.places.me) else { continue };
+            if let Way::Near(..) = arrival.way
+                && table.places.rows[rank.index()].is_some()
+            {
+                continue;
+            }
+            self.attach(process.number, table, rank, arrival.way);
+            member.stream_up(arrival.view, arrival.from, &mut process.roster, now);
+        }
+    }
+
+    /// The streams of views that are over are kept until both sides have said that nothing follows, or for a while.
+    pub(super) fn look_after_retired(&mut self, process: &mut Process) {
+        let number = process.number;
+        let mut closed = vec![];
+        for table in process.over.iter_mut().map(|over| &mut over.table) {
+            for rank in 0..table.streams.len() {
+                let found = table.streams[rank].and_then(|stream| Some((stream, self.connections.get(stream)?)));
+                // Its peer needs nothing more of this view.
+                if let Some((stream, found)) = found
+                    && found.ends[found.end_of(number)].turned.is_some()
+                {
+                    closed.push(stream);
+                    table.streams[rank] = None;
+                    table.continued |= 1 << rank;
+                }
+            }
+        }
+        let longest = self.scene.suspect_after_ns.max(RETIRED_NS);
+        process.over.retain(|over| {
+            let is_cut = over
+                .table
+                .view
+                .ranks()
+                .filter(|rank| over.table.places.far & !over.table.continued & 1 << rank.0 != 0)
+                .any(|rank| over.table.streams[rank.index()].is_none());
+            let has_fin = |stream: &usize| {
+                self.connections.get(*stream).is_none_or(|found| found.ends[found.end_of(number)].has_fin)
+            };
+            let is_done = !is_cut && over.table.streams.iter().flatten().all(has_fin);
+            let stays = !is_done && self.now < over.since + if is_cut { longest } else { RETIRED_NS };
+            if !stays {
+                closed.extend(over.table.streams.iter().flatten().copied());
+            }
+            stays
+        });
+        let over: Vec<ViewId> = process.over.iter().map(|over| over.table.view.id).collect();
+        if let Phase::Member(member) = &mut process.phase {
+            member.retain_old(|view| over.contains(&view));
+        }
+        for connection in closed {
+            if let Some(end) = self.connections.get(connection).map(|found| found.end_of(number)) {
+                self.close(connection, end);
+            }
+        }
+    }
+
+    /// Sends what a poll has posted.
+    pub(super) fn send_posts(&mut self, process: &mut Process, posts: Vec<Post>) {
+        self.serve_guests(process, !posts.is_empty());
+        let Some(table) = &process.table else { return };
+        let mut bells = 0u64;
+        let mut far: BTreeMap<usize, Vec<_>> = BTreeMap::new();
+        for Post { peers, content, quiet } in posts {
+            if !quiet {
+                bells |= peers;
+            }
+            if let Some(content) = content {
+                for rank in (0..table.streams.len()).filter(|rank| peers & table.places.far & 1 << rank != 0) {
+                    far.entry(rank).or_default().push(content.clone());
+                }
+            }
+        }
+        for (rank, near) in table.near.iter().enumerate() {
+            if let Some(near) = near.filter(|_| bells >> rank & 1 == 1) {
+                let at = self.now + self.random.range(BELL_NS.0, BELL_NS.1);
+                self.wake(near, at);
+            }
+        }
+        for (rank, posts) in far {
+            if let Some(connection) = table.streams[rank]
+                && let Some(end) = self.connections.get(connection).map(|found| found.end_of(process.number))
+            {
+                self.send_over(connection, end, Load::Posts(posts), bells >> rank & 1 == 0);
+            }
+        }
+    }
+}

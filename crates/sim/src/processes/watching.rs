@@ -1,0 +1,439 @@
+//! Processes that follow the group from outside: the rows that they read, and observers.
+//!
+//! An observer is a visitor with a place of its own. It reads the rows of this host where they are, and copies that members of other hosts send it.
+use super::network::Load;
+use super::plan::MS;
+use super::process::{Phase, Process, Way};
+use super::rows::{Board, Places};
+use super::subgroups::decode;
+use super::views::{DIGEST, Next};
+use super::world::{Event, World};
+use crate::Violation;
+use spindle_core::control::{Follow, FollowError, Letter, News, Request, RowsState, ViewStart};
+use spindle_core::{Lapped, Layout, Observer, Order, Rank, Seen, SubgroupId, SubgroupSpec, Time, View};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The pauses of a process that follows, whom no member wakes.
+pub(super) const PAUSE_NS: (u64, u64) = (MS, 10 * MS);
+
+/// Behind so many rows that a process has not read, posts melt together.
+const UNREAD_MAX: usize = 64;
+
+/// A message of the ledger.
+type Sent = (u32, u32);
+
+/// The rows of a view.
+#[derive(Debug)]
+struct Watched {
+    places: Places,
+    streams: Vec<Option<usize>>,
+    /// Streams that have brought a row.
+    filled: u64,
+}
+
+/// What the driver of a process holds that follows.
+#[derive(Debug)]
+pub(super) struct Following {
+    pub(super) follow: Follow,
+    followed: Option<(Observer, Watched)>,
+    arriving: Option<Watched>,
+}
+
+/// An observer.
+#[derive(Debug)]
+pub(super) struct Watching {
+    following: Following,
+    /// By subgroup of the view that is followed.
+    checks: Vec<Check>,
+    /// The view that they are about.
+    before: Option<Arc<View>>,
+    /// Messages that it was told, or told to have missed, since all is calm.
+    pub(super) heard: u64,
+}
+
+/// How far an observer is in the order of a subgroup.
+#[derive(Clone, Debug, Default)]
+struct Check {
+    /// Messages of the order that lie behind, as far as that is known.
+    at: usize,
+    /// It was told that it has missed some behind that.
+    may_skip: bool,
+    /// In a Fifo subgroup, the last message of each sender behind which it has missed none.
+    last: BTreeMap<u32, u32>,
+}
+
+/// A stream over which a process of another host follows a view.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) view: spindle_core::ViewId,
+    pub(super) connection: usize,
+    pub(super) is_served: bool,
+}
+
+impl Following {
+    pub(super) fn new(members: u32, now: Time) -> Following {
+        Following { follow: Follow::new(DIGEST, members, now), followed: None, arriving: None }
+    }
+
+    pub(super) fn places(&self) -> Vec<u64> {
+        let Some((observer, _)) = &self.followed else { return vec![] };
+        (0..observer.view().subgroups.len() as u32).map(|id| observer.place(SubgroupId(id))).collect()
+    }
+
+    /// The first rounds of the view behind the one that has ended that were yielded already.
+    pub(super) fn known_in(&self, next: &View) -> Vec<(SubgroupId, Rank, u64)> {
+        let Some((observer, _)) = &self.followed else { return vec![] };
+        observer.successor(next.clone()).expect("a view of the simulator").known().collect()
+    }
+}
+
+impl World<'_> {
+    /// Applies what has come for the rows of a view. Returns whether anything has, and whether a stream has ended.
+    fn fill(&mut self, number: usize, watched: &mut Watched) -> (bool, bool) {
+        let now = self.now;
+        let (mut came, mut down) = (false, false);
+        for rank in 0..watched.streams.len() {
+            let Some(stream) = watched.streams[rank] else { continue };
+            let row = watched.places.rows[rank].expect("a stream fills it");
+            let mut is_open = false;
+            if let Some(connection) = self.connections.get_mut(stream) {
+                let end = connection.end_of(number);
+                is_open = connection.ends[end].is_open;
+                while is_open && connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now) {
+                    match connection.ends[1 - end].out.pop_front().expect("it is there").load {
+                        Load::Row(posted) => {
+                            self.store.apply(row, &posted);
+                            watched.filled |= 1 << rank;
+                            came = true;
+                        }
+                        Load::Reset => is_open = false,
+                        _ => {}
+                    }
+                }
+            }
+            if !is_open {
+                self.close_side(stream, number);
+                watched.streams[rank] = None;
+                down = true;
+            }
+        }
+        (came, down)
+    }
+
+    /// Closes the side of a process.
+    pub(super) fn close_side(&mut self, connection: usize, number: usize) {
+        if let Some(end) = self.connections.get(connection).map(|found| found.end_of(number)) {
+            self.close(connection, end);
+        }
+    }
+
+    fn drop_rows(&mut self, number: usize, watched: Option<Watched>) {
+        for stream in watched.into_iter().flat_map(|watched| watched.streams).flatten() {
+            self.close_side(stream, number);
+        }
+    }
+
+    /// Follows no more.
+    pub(super) fn stop_following(&mut self, number: usize, following: &mut Following) {
+        let (followed, arriving) = (following.followed.take(), following.arriving.take());
+        self.drop_rows(number, followed.map(|(_, watched)| watched));
+        self.drop_rows(number, arriving);
+    }
+
+    /// Applies what has come of the view that is followed.
+    pub(super) fn progress_following(&mut self, number: usize, following: &mut Following) {
+        let now = Time(self.now);
+        let Some((_, watched)) = &mut following.followed else { return };
+        let (came, down) = self.fill(number, watched);
+        if came {
+            following.follow.note_life(now);
+        }
+        if down {
+            following.follow.note_cut(now);
+        }
+    }
+
+    /// Begins a view once its rows are here.
+    pub(super) fn begin_following(
+        &mut self,
+        process: &mut Process,
+        following: &mut Following,
+    ) -> Result<Option<ViewStart>, Violation> {
+        let now = Time(self.now);
+        if let Some((view, ways)) = following.follow.look(&mut process.roster, now) {
+            let layout = Layout::new(&view).expect("a view of the simulator");
+            let mut watched = Watched {
+                places: Places { me: Rank(0), rows: vec![], far: 0 },
+                streams: vec![None; ways.len()],
+                filled: 0,
+            };
+            for (rank, way) in ways.into_iter().enumerate() {
+                let row = match way.expect("all have come") {
+                    Way::Near(row, _) => {
+                        watched.filled |= 1 << rank;
+                        row
+                    }
+                    Way::Stream(connection) => {
+                        watched.streams[rank] = Some(connection);
+                        let row = layout.row(Rank(rank as u32));
+                        self.store.add(row.size, row.control)
+                    }
+                };
+                watched.places.rows.push(Some(row));
+            }
+            following.arriving = Some(watched);
+        }
+        self.carry_out(process)?;
+        let Some(watched) = &mut following.arriving else { return Ok(None) };
+        let (_, down) = self.fill(process.number, watched);
+        let state = match watched.filled.count_ones() as usize == watched.streams.len() {
+            true => RowsState::Complete,
+            false if down => RowsState::Broken,
+            false => RowsState::Filling,
+        };
+        let start = following.follow.arrive(state, &mut process.roster, now);
+        self.carry_out(process)?;
+        if following.follow.arriving().is_some() {
+            return Ok(None);
+        }
+        let watched = following.arriving.take();
+        let Some(start) = start else {
+            self.drop_rows(process.number, watched);
+            return Ok(None);
+        };
+        let watched = watched.expect("it was arriving");
+        if down {
+            following.follow.note_cut(now);
+        }
+        let view = Arc::clone(following.follow.view().expect("it has begun"));
+        let incarnation = following.follow.incarnation();
+        if self.ledger.sees(incarnation, &view)? {
+            self.recent_views.push(self.now);
+        }
+        let last = following.followed.take();
+        let observer = match &last {
+            Some((last, _)) if start == ViewStart::Next => last.successor((*view).clone()),
+            _ => {
+                let board = Board { store: &mut self.store, places: &watched.places, posts: &mut vec![] };
+                Observer::new((*view).clone(), &board)
+            }
+        };
+        self.drop_rows(process.number, last.map(|(_, watched)| watched));
+        following.followed = Some((observer.expect("a view of the simulator"), watched));
+        self.note(|| format!("process {} follows view {}: {start:?}", process.number, view.id));
+        Ok(Some(start))
+    }
+
+    /// The next message.
+    pub(super) fn next_seen(&mut self, following: &mut Following) -> Result<Option<(Seen, Sent)>, Lapped> {
+        let Some((observer, watched)) = following.followed.as_mut().filter(|_| following.follow.is_following()) else {
+            return Ok(None);
+        };
+        let board = Board { store: &mut self.store, places: &watched.places, posts: &mut vec![] };
+        let seen = observer.next(&board)?;
+        Ok(seen.map(|seen| (seen, decode(observer.payload()))))
+    }
+
+    /// The change of the view, if all of it was yielded.
+    pub(super) fn end_following(
+        &mut self,
+        process: &mut Process,
+        following: &mut Following,
+    ) -> Option<(Arc<View>, Arc<View>)> {
+        let (observer, watched) = following.followed.as_ref().filter(|_| following.follow.is_following())?;
+        let board = Board { store: &mut self.store, places: &watched.places, posts: &mut vec![] };
+        let decision = observer.decision().filter(|_| observer.is_at_end(&board))?;
+        let old = Arc::clone(following.follow.view()?);
+        let next = following.follow.end(decision, &mut process.roster, Time(self.now));
+        Some((old, next))
+    }
+
+    /// An observer does what there is to do.
+    pub(super) fn watch_group(&mut self, process: &mut Process, news: Vec<News>) -> Next {
+        let Phase::Watches(mut watching) = std::mem::replace(&mut process.phase, Phase::Out) else {
+            return Ok(u64::MAX);
+        };
+        match self.look_on(process, &mut watching, news)? {
+            Ok(wake_at) => {
+                process.phase = Phase::Watches(watching);
+                Ok(wake_at)
+            }
+            Err(why) => {
+                self.note(|| format!("process {} observes no more: {why}", process.number));
+                if let Some(view) = watching.following.follow.view().filter(|_| self.random.one_in(2)) {
+                    for id in &view.members {
+                        let what = Request::Forget;
+                        process.roster.post(*id, Letter::Request { from: process.me.id, reply: 0, what });
+                    }
+                }
+                self.stop_following(process.number, &mut watching.following);
+                self.push(self.now + 2 * MS, Event::Exit { process: process.number });
+                Ok(u64::MAX)
+            }
+        }
+    }
+
+    fn look_on(
+        &mut self,
+        process: &mut Process,
+        watching: &mut Watching,
+        news: Vec<News>,
+    ) -> Result<Result<u64, String>, Violation> {
+        let now = Time(self.now);
+        let following = &mut watching.following;
+        for one in news {
+            match following.follow.hear(one, &mut process.roster, now) {
+                Ok(_) => {}
+                Err(FollowError::GroupGone) => return Ok(Err("another group was founded".into())),
+                Err(FollowError::Refused(why)) => return Ok(Err(why.to_string())),
+            }
+        }
+        self.progress_following(process.number, following);
+        loop {
+            match self.next_seen(following) {
+                Ok(Some((seen, message))) => {
+                    self.outcome.counts.observed += 1;
+                    watching.heard += u64::from(self.is_calm);
+                    let view = following.follow.view().expect("it is followed");
+                    let key = (following.follow.incarnation(), view.id.0);
+                    let check = &mut watching.checks[seen.subgroup.index()];
+                    if view.subgroups[seen.subgroup.index()].order == Order::Fifo {
+                        let last = check.last.insert(message.0, message.1);
+                        self.ledger.observes_fifo(key, process.number, seen.subgroup.0, last, message)?;
+                        continue;
+                    }
+                    let at = (check.at, check.may_skip);
+                    let found = self.ledger.observes(key, process.number, seen.subgroup.0, at, message)?;
+                    if let Some(at) = found {
+                        (check.at, check.may_skip) = (at, false);
+                    }
+                }
+                Ok(None) => break,
+                Err(lapped) => {
+                    let Some((observer, watched)) = &mut following.followed else { break };
+                    let board = Board { store: &mut self.store, places: &watched.places, posts: &mut vec![] };
+                    let before = observer.place(lapped.subgroup);
+                    let gaps = observer.go_on(&lapped, &board);
+                    let after = observer.place(lapped.subgroup);
+                    let number = process.number;
+                    self.note(|| format!("observer {number} was {lapped:?} from {before} to {after}: {gaps:?}"));
+                    if !gaps.is_empty() {
+                        self.outcome.counts.gaps += 1;
+                        watching.heard += u64::from(self.is_calm);
+                        let check = &mut watching.checks[lapped.subgroup.index()];
+                        check.may_skip = true;
+                        check.last.clear();
+                    }
+                }
+            }
+        }
+        if let Some((old, next)) = self.end_following(process, following) {
+            let key = (following.follow.incarnation(), old.id.0);
+            let is_total = |spec: &SubgroupSpec| spec.order == Order::Total;
+            let mut all = watching.checks.iter().zip(&old.subgroups);
+            if all.all(|(check, spec)| !check.may_skip || !is_total(spec)) {
+                let counts = watching.checks.iter().map(|check| check.at).collect();
+                self.ledger.observed(key, process.number, counts)?;
+            }
+            if next.members.is_empty() {
+                return Ok(Err("the last member has left".into()));
+            }
+        }
+        if following.follow.is_cut_off(now) {
+            return Ok(Err("the connection to a member is lost".into()));
+        }
+        if let Some(start) = self.begin_following(process, following)? {
+            let view = following.follow.view().expect("it has begun");
+            let may_skip = start == ViewStart::Newest;
+            let old = std::mem::take(&mut watching.checks);
+            let mut lasts: BTreeMap<&str, BTreeMap<u32, u32>> = BTreeMap::new();
+            if let Some(before) = watching.before.as_ref().filter(|_| !may_skip) {
+                lasts = before
+                    .subgroups
+                    .iter()
+                    .map(|spec| spec.name.as_str())
+                    .zip(old.into_iter().map(|check| check.last))
+                    .collect();
+            }
+            let check = |spec: &SubgroupSpec| Check {
+                at: 0,
+                may_skip,
+                last: lasts.remove(spec.name.as_str()).unwrap_or_default(),
+            };
+            watching.checks = view.subgroups.iter().map(check).collect();
+            watching.before = Some(Arc::clone(view));
+        }
+        if following.follow.is_due(now) {
+            let here = self.hosts[process.host].members();
+            if following.follow.ask(&here, false, &mut process.roster, now).is_err() {
+                return Ok(Err("the group has gone".into()));
+            }
+        }
+        self.carry_out(process)?;
+        Ok(Ok(self.now + self.random.range(PAUSE_NS.0, PAUSE_NS.1)))
+    }
+
+    /// Begins to observe.
+    pub(super) fn begin_watching(&mut self, process: &mut Process) {
+        let following = Following::new(1, Time(self.now));
+        process.phase = Phase::Watches(Box::new(Watching { following, checks: vec![], before: None, heard: 0 }));
+    }
+
+    /// Serves the processes that follow a member's view over streams. `posted`: there is something new.
+    pub(super) fn serve_guests(&mut self, process: &mut Process, posted: bool) {
+        let number = process.number;
+        let Some(table) = process.table.as_ref().filter(|_| !process.guests.is_empty()) else { return };
+        let (view, mine) = (table.view.id, table.places.rows[table.places.me.index()].expect("its own"));
+        let mut gone = vec![];
+        let now = self.now;
+        for (at, guest) in process.guests.iter_mut().enumerate() {
+            let is_open = self.connections.get(guest.connection).is_some_and(|connection| {
+                let end = connection.end_of(number);
+                let is_reset = connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now);
+                connection.ends[end].is_open && !is_reset
+            });
+            if !is_open || (guest.view < view && !guest.is_served) {
+                gone.push(at);
+            } else if guest.view == view && (posted || !guest.is_served) {
+                guest.is_served = true;
+                let connection = self.connections.get_mut(guest.connection).expect("it is open");
+                let end = connection.end_of(number);
+                if connection.ends[end].out.len() >= UNREAD_MAX {
+                    connection.ends[end].out.pop_back();
+                }
+                let row = self.store.snapshot(mine);
+                self.send_over(guest.connection, end, Load::Row(row), false);
+            }
+        }
+        for at in gone.into_iter().rev() {
+            let guest = process.guests.swap_remove(at);
+            self.close_side(guest.connection, number);
+        }
+    }
+
+    /// Whether the group is followed, which needs what was delivered for a while yet.
+    pub(super) fn heed_observers(&self, process: &mut Process) {
+        let is_observed = !process.roster.observers().is_empty() || process.guests.iter().any(|guest| guest.is_served);
+        if let Phase::Member(member) = &mut process.phase {
+            member.engine_mut().set_observed(is_observed);
+        }
+    }
+
+    /// What an observer lacks to be told all that the members of the newest view deliver.
+    pub(super) fn check_observer(watching: &Watching, newest: &View) -> Option<String> {
+        let follow = &watching.following.follow;
+        match follow.view().filter(|_| follow.is_following()) {
+            Some(view) if view.id == newest.id && watching.heard > 0 => None,
+            Some(view) if view.id == newest.id => Some("has been told nothing in the newest view".into()),
+            _ => {
+                let (next, told) = (follow.next().map(|view| view.id), follow.told().map(|view| view.id));
+                let follows = follow.view().map(|view| view.id);
+                Some(format!(
+                    "does not follow view {}, but {follows:?}, before {next:?}, and was told of {told:?}",
+                    newest.id
+                ))
+            }
+        }
+    }
+}

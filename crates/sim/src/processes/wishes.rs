@@ -1,0 +1,168 @@
+//! Changes of subgroups that members wish for while the group runs.
+use super::plan::Fault;
+use super::process::{Phase, Process};
+use super::subgroups::{LONG_BYTES, SHORT_BYTES, total};
+use super::world::{Broken, World};
+use crate::random::Random;
+use spindle_core::{Change, MemberId, Order, Rule, SubgroupSpec, View, ViewId};
+use std::convert::Infallible;
+
+/// A change that a member wishes for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// A new subgroup.
+    Create(SubgroupSpec),
+    /// Other sizes, and perhaps another rule for its members, for a subgroup that there is.
+    Alter {
+        /// Its name.
+        name: String,
+        /// Its window.
+        window: u64,
+        /// Its longest message.
+        message_bytes_max: u64,
+        /// The rule.
+        rule: Option<Rule>,
+    },
+    /// No such subgroup any more.
+    Drop(String),
+    /// A member more in a subgroup whose members are listed.
+    Enter(String, MemberId),
+    /// A member less in it.
+    Exit(String, MemberId),
+}
+
+/// A wish that a member's engine has accepted.
+#[derive(Clone, Debug)]
+pub(super) struct Wished {
+    process: usize,
+    of: u128,
+    /// The view in which it was not fulfilled.
+    view: ViewId,
+    change: Change,
+}
+
+/// The wishes of a seed, with their times: of members of the first `places`, before `calm_ns`, for the subgroups that a group is founded with or others.
+pub(super) fn drawn(seed: u64, founded: &[SubgroupSpec], places: u32, calm_ns: u64) -> Vec<(u64, Fault)> {
+    let mut random = Random::new(seed, 25);
+    let random = &mut random;
+    let amount = if random.one_in(2) { 0 } else { random.range(1, 8) };
+    let wish = |_| {
+        let at = random.below(calm_ns);
+        let place = random.below(places.into()) as u32;
+        (at, Fault::Wish { place, wish: one(random, founded, places) })
+    };
+    (0..amount).map(wish).collect()
+}
+
+fn one(random: &mut Random, founded: &[SubgroupSpec], places: u32) -> Wish {
+    let new = random.pick(&["x", "y"]);
+    let id = MemberId(random.range(1, u64::from(places) + 1));
+    match random.below(8) {
+        0..=2 => {
+            let order = random.pick(&[Order::Total, Order::Fifo]);
+            let spec =
+                SubgroupSpec { order, member_rule: rule(random, places), window: random.range(1, 5), ..total(new) };
+            Wish::Create(spec)
+        }
+        3 | 4 => {
+            let spec = &founded[random.below(founded.len() as u64) as usize];
+            let rule = match spec.member_rule {
+                Rule::Shard { set, .. } if random.one_in(2) => {
+                    Some(Rule::Shard { set, least: random.range(1, 4) as u32, most: random.range(3, 9) as u32 })
+                }
+                _ => None,
+            };
+            let message_bytes_max = random.range(SHORT_BYTES as u64, LONG_BYTES + 1);
+            Wish::Alter { name: spec.name.clone(), window: random.range(1, 6), message_bytes_max, rule }
+        }
+        5 => Wish::Alter {
+            name: new.into(),
+            window: random.range(1, 6),
+            message_bytes_max: LONG_BYTES,
+            rule: Some(rule(random, places)),
+        },
+        6 => {
+            // The first stays, so that all members hear each other.
+            let dropped = founded[1..].iter().map(|spec| spec.name.as_str()).chain(["x", "y"]).collect::<Vec<_>>();
+            Wish::Drop(random.pick(&dropped).into())
+        }
+        _ if random.one_in(2) => Wish::Enter(new.into(), id),
+        _ => Wish::Exit(new.into(), id),
+    }
+}
+
+fn rule(random: &mut Random, places: u32) -> Rule {
+    match random.below(4) {
+        0 => Rule::First(random.range(1, 4) as u32),
+        1 | 2 => Rule::Only((1..=u64::from(places)).filter(|_| random.one_in(2)).map(MemberId).collect()),
+        _ => Rule::Everyone,
+    }
+}
+
+impl Wish {
+    /// As a change of this view; `None` if it has no such subgroup.
+    fn in_view(&self, view: &View) -> Option<Change> {
+        Some(match self {
+            Wish::Create(spec) => Change::Create(spec.clone()),
+            Wish::Alter { name, window, message_bytes_max, rule } => {
+                let known = &view.subgroups[view.subgroup(name)?.index()];
+                let member_rule = rule.clone().unwrap_or_else(|| known.member_rule.clone());
+                let (window, message_bytes_max) = (*window, *message_bytes_max);
+                Change::Alter(SubgroupSpec { window, message_bytes_max, member_rule, ..known.clone() })
+            }
+            Wish::Drop(name) => Change::Drop(name.clone()),
+            Wish::Enter(name, id) => Change::Enter { name: name.clone(), id: *id },
+            Wish::Exit(name, id) => Change::Exit { name: name.clone(), id: *id },
+        })
+    }
+}
+
+impl World<'_> {
+    /// The application of a member wishes for a change.
+    pub(super) fn wish(&mut self, place: u32, wish: &Wish) {
+        let Some(number) = self.places[place as usize].process else { return };
+        let is_lost = self.broken == Broken::WishesLost;
+        let Some(process) = self.living(number) else { return };
+        let of = process.roster.incarnation();
+        let Phase::Member(member) = &mut process.phase else { return };
+        let newest = member.newest().clone();
+        let Some(change) = wish.in_view(&newest) else { return };
+        let view = newest.id;
+        let is_accepted = match is_lost {
+            true => newest.wants(&change),
+            false => member.wish(change.clone(), |_| Ok::<_, Infallible>(())).unwrap_or(false),
+        };
+        if is_accepted {
+            self.outcome.counts.wishes += 1;
+            self.note(|| format!("process {number} wishes in view {view}: {change:?}"));
+            self.wished.push(Wished { process: number, of, view, change });
+            self.wake(number, self.now);
+        }
+    }
+
+    /// A wish of a process that no view has settled, if there is one.
+    pub(super) fn unsettled(&self, process: &Process) -> Option<String> {
+        let is_its = |wished: &&Wished| wished.process == process.number && !process.is_leaving;
+        let mut wished = self.wished.iter().filter(is_its);
+        let open = wished.find(|wished| !self.ledger.has_settled(wished.of, wished.view, &wished.change));
+        open.map(|wished| format!("waits for {:?} since view {}", wished.change, wished.view))
+    }
+}
+
+/// Whether `later`, which comes some time after `view`, settles what `change` is about: it is as wanted, or other than it was.
+pub(super) fn settles(view: &View, later: &View, change: &Change) -> bool {
+    let of = |view: &View| view.subgroup(change.name()).map(|id| view.subgroups[id.index()].clone());
+    let lists = |spec: &SubgroupSpec, id| match &spec.member_rule {
+        Rule::Only(ids) => Some(ids.contains(id)),
+        _ => None,
+    };
+    match (change, of(later)) {
+        (Change::Enter { id, .. }, Some(spec)) => lists(&spec, id) != Some(false),
+        (Change::Exit { id, .. }, Some(spec)) => lists(&spec, id) != Some(true),
+        (_, spec) => {
+            let bare =
+                |spec: SubgroupSpec| SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, ..spec };
+            spec.map(bare) != of(view).map(bare)
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Everything that arrives for a process: control messages of its host and of others, streams, memory, and the ends of processes. The roster hears of
+//! them, and descriptors and streams go to the layers that wait for them.
+use super::links::is_sent;
+use super::ways::{Mail, Ways};
+use super::{BulkLink, BulkWay, Crew, News, STARVED_PAUSE, lock};
+use crate::network::dial_error;
+use crate::state::Way;
+use spindle_core::control::{self, Letter, Me, Purpose};
+use spindle_core::{MemberId, ViewId};
+use spindle_fabric::mail::disclose;
+use spindle_fabric::net::Event;
+use spindle_fabric::tcp::Connection;
+use spindle_fabric::{Peer, PeerParts};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes of an encoded view, at most: far more than a view of all limits takes.
+const VIEW_BYTES_MAX: u64 = 64 << 20;
+/// Events of other hosts that are taken in at one look, at most.
+pub(super) const NET_EVENTS_MAX: usize = 256;
+
+impl Crew {
+    /// Takes in what has happened. Bounded work: the rest is announced again.
+    pub(crate) fn news(&mut self) -> Vec<News> {
+        let mut news = vec![];
+        let told = self.notices.take();
+        let starved = self.starved_until.take_if(|until| *until <= Instant::now()).is_some();
+        if told.displaced {
+            self.restore();
+        }
+        // Before the deaths: what the dead have sent is here.
+        if told.mail || starved || !told.deaths.is_empty() {
+            self.read(&mut news);
+        }
+        if told.net {
+            self.read_net(&mut news);
+        }
+        self.read_board();
+        for (id, watch) in told.deaths {
+            if let Ways::Mail(mail) = &mut self.ways
+                && mail.is_death(id, watch)
+            {
+                self.roster.watched_ended(id);
+            }
+        }
+        for (to, letter, pipe) in told.pipes {
+            if let Ways::Mail(mail) = &mut self.ways {
+                let _ = mail.outbox.push(to, letter, &pipe.map(Arc::new));
+            }
+        }
+        self.gather(&mut news);
+        self.step_bootstrap();
+        self.flush();
+        self.gather(&mut news);
+        news
+    }
+
+    /// As [`news`](Self::news), with the letters that are here and were not announced yet.
+    pub(crate) fn news_now(&mut self) -> Vec<News> {
+        self.notices.note_mail();
+        self.news()
+    }
+
+    /// Passes on what the roster has found out. Messages about the founding are taken in here.
+    pub(super) fn gather(&mut self, news: &mut Vec<News>) {
+        self.carry_out();
+        let now = self.now();
+        for one in self.roster.take_news() {
+            if let control::News::Founding { from, nonce, config, words } = &one {
+                if let Some(bootstrap) = &mut self.bootstrap {
+                    bootstrap.hear(*from, *nonce, *config, words, now);
+                }
+            } else {
+                news.push(News::Control(one));
+            }
+        }
+    }
+
+    /// Reads what is in the mailbox.
+    fn read(&mut self, news: &mut Vec<News>) {
+        loop {
+            let Ways::Mail(mail) = &mut self.ways else { return };
+            let Some((letter, fds)) = mail.mailbox.receive() else {
+                if mail.mailbox.is_starved() {
+                    self.starved_until = Some(Instant::now() + STARVED_PAUSE);
+                } else {
+                    mail.watch.mail_read();
+                }
+                return;
+            };
+            self.take(letter, fds, news);
+        }
+    }
+
+    /// Takes in a letter of this host, with its descriptors.
+    pub(super) fn take(&mut self, letter: Letter, fds: Vec<OwnedFd>, news: &mut Vec<News>) {
+        match letter {
+            Letter::Parts { incarnation, view, from, pid, birth, at, bytes, address, rack, .. } => {
+                if self.take_memory(incarnation, view, Me { id: from, pid, birth }, at..at.saturating_add(bytes), fds) {
+                    self.roster.learn_near(from, address, rack);
+                }
+            }
+            Letter::State { view, from } => {
+                if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
+                    news.push(News::State { view, from, way: Way::Pipe(pipe) });
+                }
+            }
+            Letter::Objects { from, reply } => {
+                if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
+                    news.push(News::Objects { from, reply, way: Way::Pipe(pipe) });
+                }
+            }
+            Letter::Bulk { incarnation, view, from, number } => {
+                if let Some(socket) = fds.into_iter().next() {
+                    let link = BulkLink { number, from, way: BulkWay::Lend(socket) };
+                    self.bulk_links.keep(self.roster.incarnation(), incarnation, view, link);
+                }
+            }
+            letter => {
+                let disclosed = match (&letter, fds.first()) {
+                    (Letter::View { bytes, .. }, Some(fd)) => disclose(fd, *bytes, VIEW_BYTES_MAX).ok(),
+                    _ => None,
+                };
+                self.hear(letter, None, &disclosed.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Takes in a letter without descriptors, from `sender` with its process if that has sent it over the net.
+    fn hear(&mut self, letter: Letter, sender: Option<(control::Card, u128)>, enclosure: &[u8]) {
+        let now = self.now();
+        self.roster.hear(letter, sender, enclosure, now);
+        self.carry_out();
+    }
+
+    /// Takes in the memory of a process of this host, and the descriptor that tells when it ends. Returns whether it was taken.
+    fn take_memory(
+        &mut self,
+        incarnation: u128,
+        view: ViewId,
+        from: Me,
+        range: Range<u64>,
+        mut fds: Vec<OwnedFd>,
+    ) -> bool {
+        let event = if fds.len() > 4 { fds.pop() } else { None };
+        let Ok([row, bell, pidfd, lease]) = <[OwnedFd; 4]>::try_from(fds) else { return false };
+        let (at, bytes) = (range.start, range.end - range.start);
+        let way = Peer::Here(PeerParts { row, at, bytes, lease, bell, event });
+        if !self.roster.handed_over(incarnation, view, from, way) {
+            return false;
+        }
+        if self.roster.begin_watch(from.id)
+            && let Ways::Mail(mail) = &mut self.ways
+            && mail.watch(from.id, pidfd).is_err()
+        {
+            self.roster.not_taken(view, from.id);
+        }
+        true
+    }
+
+    /// Takes in what other members of this process have left.
+    fn read_board(&mut self) {
+        let Ways::Local(board) = &self.ways else { return };
+        let board = Arc::clone(board);
+        for (view, from, parts) in board.take(self.me) {
+            let from = Me { id: from, ..self.roster.process() };
+            self.roster.handed_over(self.roster.incarnation(), view, from, Peer::Here(parts));
+        }
+        for id in lock(&board.gone).iter().copied() {
+            if self.roster.is_member(id) && !self.roster.is_dead(id) {
+                self.roster.has_ended(id);
+            }
+        }
+    }
+
+    /// Takes in what came from other hosts. The rest is announced again.
+    fn read_net(&mut self, news: &mut Vec<News>) {
+        for _ in 0..NET_EVENTS_MAX {
+            let Ways::Mail(Mail { net: Some(net), .. }) = &mut self.ways else { return };
+            let Some(event) = net.next() else { return };
+            self.take_event(event, news);
+        }
+        self.notices.tell_of_net();
+    }
+
+    fn take_event(&mut self, event: Event, news: &mut Vec<News>) {
+        match event {
+            Event::Letter { from, process, letter, enclosure } => {
+                self.hear(letter, Some((from, process)), &enclosure);
+            }
+            Event::Stream { with, process, purpose, stream, dialled } => {
+                let now = self.now();
+                if self.roster.recognises(&with, &purpose, now) {
+                    self.take_stream(with.id, process, purpose, stream, dialled, news);
+                }
+            }
+            Event::Failed { address, purpose, why } => {
+                if is_sent(&purpose) {
+                    let is_it = |id: &MemberId| self.roster.book().is_some_and(|book| book.far(*id) == Some(&address));
+                    // Its thread waits no longer.
+                    self.senders.retain(|(id, of), _| *of != purpose || !is_it(id));
+                }
+                self.roster.not_dialled(&address, &purpose, &dial_error(&why));
+            }
+            Event::Reached { address, with } => self.roster.reached(&address, &with),
+            Event::Delayed { address, why } => self.roster.delayed(&address, why),
+            Event::LookedUp { address, found } => {
+                self.roster.looked_up(&address, found.as_deref().map_err(ToString::to_string));
+            }
+            Event::Lost { with } => self.roster.lost(&with),
+            Event::Ended { with, incarnation, view, answer_within } => {
+                let now = self.now();
+                self.roster.seems_ended(with.id, incarnation, view, answer_within, now);
+            }
+            Event::Answers { with, process } => self.roster.answers(&with, process),
+            _ => {}
+        }
+        self.carry_out();
+    }
+
+    fn take_stream(
+        &mut self,
+        with: MemberId,
+        process: u128,
+        purpose: Purpose,
+        stream: Connection,
+        dialled: bool,
+        news: &mut Vec<News>,
+    ) {
+        match purpose {
+            Purpose::Part { incarnation, view } => {
+                self.roster.keep_stream((incarnation, view), (with, process), Peer::There(stream));
+            }
+            Purpose::Guest { incarnation, view } if dialled => {
+                self.roster.keep_guest_stream(incarnation, view, with, Peer::There(stream));
+            }
+            Purpose::Guest { incarnation, view } if incarnation == self.incarnation() => {
+                news.push(News::Guest { view, stream });
+            }
+            purpose if dialled && is_sent(&purpose) => {
+                if let Some(sender) = self.senders.remove(&(with, purpose)) {
+                    // It may have ended, when this took too long.
+                    let _ = sender.send(stream);
+                }
+            }
+            Purpose::Objects { reply, .. } => {
+                news.push(News::Objects { from: with, reply, way: Way::Stream(stream) });
+            }
+            Purpose::State { view } => news.push(News::State { view, from: with, way: Way::Stream(stream) }),
+            Purpose::Bulk { incarnation, view, number } => {
+                let link = BulkLink { number, from: with, way: BulkWay::Stream(stream) };
+                self.bulk_links.keep(self.roster.incarnation(), incarnation, view, link);
+            }
+            // No other kind is passed on.
+            _ => {}
+        }
+    }
+}

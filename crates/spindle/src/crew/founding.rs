@@ -1,0 +1,75 @@
+//! The founding of a group between hosts: passes on control messages between [`Bootstrapping`] and the seeds.
+use super::Crew;
+use crate::bootstrap::Bootstrapping;
+use crate::data_dir::DataDirError;
+use spindle_core::control::{Founding, To, Waits};
+
+impl Crew {
+    /// From now on this process takes part in founding a group, or is a member that others find.
+    pub(crate) fn set_bootstrap(&mut self, bootstrap: Bootstrapping) {
+        self.bootstrap = Some(bootstrap);
+    }
+
+    /// From now on it does not.
+    pub(crate) fn take_bootstrap(&mut self) -> Option<Bootstrapping> {
+        self.bootstrap.take()
+    }
+
+    pub(crate) fn bootstrap(&mut self) -> Option<&mut Bootstrapping> {
+        self.bootstrap.as_mut()
+    }
+
+    /// The conditions that this process waits for.
+    pub(crate) fn waits(&self) -> Option<Waits> {
+        self.bootstrap.as_ref()?.waits()
+    }
+
+    /// This process is a member of the group now, which it has not founded.
+    ///
+    /// # Errors
+    /// That could not be written down.
+    pub(crate) fn has_joined(&mut self) -> Result<(), DataDirError> {
+        let (incarnation, now) = (self.incarnation(), self.now());
+        if let Some(bootstrap) = &mut self.bootstrap {
+            bootstrap.joined(incarnation, now);
+        }
+        self.step_bootstrap();
+        self.bootstrap.as_mut().and_then(Bootstrapping::take_failure).map_or(Ok(()), Err)
+    }
+
+    /// Makes [`news`](Self::news) be looked for if something has to be sent to the seeds.
+    pub(crate) fn look_at_bootstrap(&self) {
+        if self.bootstrap.as_ref().is_some_and(|bootstrap| bootstrap.patience(self.now()).is_zero()) {
+            self.notices.note();
+        }
+    }
+
+    /// Lets it go on, and sends what it wants sent.
+    pub(super) fn step_bootstrap(&mut self) {
+        let Some(mut bootstrap) = self.bootstrap.take() else { return };
+        let now = self.now();
+        if let Some(book) = self.roster.book() {
+            bootstrap.step(book.seeds(), now);
+        }
+        while let Some((to, letter)) = bootstrap.next_letter(now) {
+            match to {
+                To::Seed(seed) => {
+                    let address = self.roster.book().and_then(|book| book.seeds().list().get(seed as usize)).cloned();
+                    if let Some(address) = address {
+                        self.roster.write_to(address, None, letter);
+                    }
+                }
+                To::Process(process) => self.roster.post(process.id, letter),
+            }
+        }
+        self.bootstrap = Some(bootstrap);
+        self.carry_out();
+    }
+
+    /// The group that this process is to begin, if it has just been founded.
+    pub(crate) fn take_begun(&mut self) -> Option<Founding> {
+        let begun = self.bootstrap.as_mut()?.take_begun()?;
+        self.roster.hear_of_founders(&begun.members);
+        Some(begun)
+    }
+}

@@ -1,0 +1,83 @@
+//! Ways for long data: to the members of bulk groups, and to processes that get a state or objects.
+use super::ways::{Mail, Ways};
+use super::{Crew, lock};
+use spindle_core::control::{Letter, Purpose};
+use spindle_core::{MemberId, ViewId};
+use spindle_fabric::tcp::Connection;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+/// The way to another member of a bulk group.
+#[derive(Debug)]
+pub(crate) struct BulkLink {
+    /// Which group of the view.
+    pub(crate) number: u64,
+    /// The member that has made it.
+    pub(crate) from: MemberId,
+    pub(crate) way: BulkWay,
+}
+
+#[derive(Debug)]
+pub(crate) enum BulkWay {
+    /// The head of this host lends objects through this socket.
+    Lend(OwnedFd),
+    Stream(Connection),
+}
+
+impl Crew {
+    /// The ways in bulk groups of `view` that others have handed over.
+    pub(crate) fn take_bulk_links(&mut self, view: ViewId) -> Vec<BulkLink> {
+        let incarnation = self.incarnation();
+        if let Ways::Local(board) = &self.ways
+            && let Some(links) = lock(&board.bulk_links).get_mut(&self.me)
+        {
+            for (view, link) in links.drain(..) {
+                self.bulk_links.keep(incarnation, incarnation, view, link);
+            }
+        }
+        self.bulk_links.take(incarnation, view)
+    }
+
+    /// Hands a process of this machine the socket through which I lend in a bulk group.
+    pub(crate) fn send_bulk_link(&mut self, to: MemberId, view: ViewId, number: u64, socket: OwnedFd) {
+        let (incarnation, from) = (self.incarnation(), self.me);
+        match &mut self.ways {
+            Ways::Local(board) => {
+                let link = (view, BulkLink { number, from, way: BulkWay::Lend(socket) });
+                board.leave(to, || lock(&board.bulk_links).entry(to).or_default().push(link));
+            }
+            Ways::Mail(mail) => {
+                let letter = Letter::Bulk { incarnation, view, from, number };
+                // Full: a process that takes no letters is suspected soon.
+                let _ = mail.outbox.push(to, letter, &[Arc::new(socket)]);
+            }
+        }
+    }
+
+    /// Makes the stream to a process on another host in a bulk group. It comes as those that others make. To be called until it is there.
+    pub(crate) fn make_bulk_stream(&mut self, to: MemberId, view: ViewId, number: u64) {
+        let incarnation = self.incarnation();
+        let Some(address) = self.roster.book().and_then(|book| book.far(to)).cloned() else { return };
+        if let Ways::Mail(Mail { net: Some(net), .. }) = &mut self.ways {
+            net.dial_bulk(address, to, incarnation, view, number);
+        }
+    }
+
+    /// Makes a stream to `to` for what this process sends there, which the answer yields when it is there.
+    pub(crate) fn dial_for(&mut self, to: MemberId, purpose: Purpose) -> Receiver<Connection> {
+        let (tell, told) = channel();
+        if let Some(net) = self.net()
+            && let Some(address) = self.roster.book().and_then(|book| book.far(to))
+        {
+            net.endpoint().dial(address, Some(to), purpose);
+            self.senders.insert((to, purpose), tell);
+        }
+        told
+    }
+}
+
+/// Whether a stream of this kind is dialled by the process that sends over it.
+pub(super) fn is_sent(purpose: &Purpose) -> bool {
+    matches!(purpose, Purpose::State { .. } | Purpose::Objects { .. })
+}

@@ -1,0 +1,84 @@
+//! Joining with the state of the application: a thread follows the group, and this one applies what that brings.
+use super::Candidate;
+use crate::Handler;
+use crate::crew::{Crew, after};
+use crate::error::JoinError;
+use crate::following::Follower;
+use crate::gathering::Gathering;
+use crate::learning::{Admitted, Item, Learner, Queue};
+use spindle_core::Message;
+use spindle_core::control::Restored;
+use spindle_fabric::Arena;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+impl Candidate<'_> {
+    /// Joins as a process that has found members, and wants their application's state.
+    pub(super) fn learn<H: Handler>(&mut self, crew: Crew, handler: &mut H) -> Result<Admitted, JoinError> {
+        let queue = Arc::new(Queue::default());
+        let seen = Arc::new(Mutex::new(self.seen.clone()));
+        let (dir, group) = (self.dir.clone(), self.group.clone());
+        let bytes_max = self.config.object_bytes_max;
+        let follower = Follower::new(crew, self.digest, self.config.members, bytes_max, (dir, group));
+        let begin = (Arena::new(self.bell.clone()), self.config.terms());
+        let learner = Learner::new(follower, begin, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
+        let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());
+        let thread = thread.map_err(JoinError::Thread)?;
+        let learned = self.apply(handler, &queue, &seen);
+        queue.stop.store(true, Ordering::Release);
+        let _ = thread.join();
+        learned
+    }
+
+    /// Applies what the follower brings, until it says that this process is let in.
+    fn apply<H: Handler>(
+        &mut self,
+        handler: &mut H,
+        queue: &Queue,
+        seen: &Mutex<Gathering>,
+    ) -> Result<Admitted, JoinError> {
+        // Nothing is applied before the state.
+        let mut restored: Option<Restored> = None;
+        loop {
+            let here = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.show(here);
+            let tick = self.tick()?;
+            let item = queue.take(tick);
+            let came = item.is_some();
+            match item {
+                None => {}
+                Some(Item::State { state: mut taken, source, view }) => {
+                    self.has_restored = true;
+                    if let Err(error) = handler.restore(&mut taken) {
+                        if !taken.broken {
+                            return Err(JoinError::Restore(error));
+                        }
+                        self.failed_source = Some(source);
+                        return Err(JoinError::Source(error));
+                    }
+                    queue.restored.store(true, Ordering::Release);
+                    restored = Some(Restored::new(view, taken.places));
+                }
+                Some(Item::Message { subgroup, sender, round, payload }) => {
+                    if let Some(restored) = restored.as_ref().filter(|state| state.lacks(subgroup, sender, round)) {
+                        handler.learn(restored.view(), subgroup, &Message { sender, round, payload: &payload });
+                    }
+                }
+                Some(Item::Changed(change)) => {
+                    if let Some(restored) = &mut restored {
+                        restored.begin(Arc::clone(&change.new));
+                        handler.view_changed(&change);
+                    }
+                }
+                Some(Item::Admitted(admitted)) => return Ok(*admitted),
+                Some(Item::Failed(error)) => return Err(self.note_left_out(error)),
+            }
+            if came {
+                // The time is that of a wait, not of a transfer.
+                self.deadline = after(Instant::now(), self.config.gather_timeout);
+            }
+        }
+    }
+}

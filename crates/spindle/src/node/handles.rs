@@ -1,0 +1,73 @@
+//! The handles that a node gives out, one for each subgroup and direction, and wishes about subgroups.
+use super::Node;
+use crate::error::HandleError;
+use crate::line::Line;
+use crate::publisher::Publisher;
+use crate::receiver::Receiver;
+use spindle_core::{Change, Rank, SubgroupId, View};
+use spindle_fabric::region::check_room;
+use std::sync::Arc;
+
+impl Node {
+    /// The way to send in `subgroup`, given out once, before the first poll. A publisher that is not taken by then counts as
+    /// dropped: this member sends nothing there. In a subgroup that was created later it may be taken at any time; until then, or
+    /// until [`seal`](Self::seal), the group does not finish.
+    ///
+    /// # Errors
+    /// [`HandleError`].
+    pub fn publisher(&mut self, subgroup: &str) -> Result<Publisher, HandleError> {
+        find(self.member.view(), self.rank(), subgroup)?;
+        let name = subgroup.to_string();
+        let line = self.lines.iter_mut().find(|line| line.name == subgroup).expect("a line for each subgroup");
+        match line.publisher() {
+            Some(publisher) => Ok(publisher),
+            None if line.is_taken() => Err(HandleError::Taken { what: "publisher", name }),
+            None if self.running => Err(HandleError::Running { name }),
+            None => Err(HandleError::NoSender { name }),
+        }
+    }
+
+    /// Asks for no more publishers: the ones that were not taken count as dropped.
+    pub fn seal(&mut self) {
+        self.lines.iter_mut().for_each(Line::seal);
+    }
+
+    /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
+    /// If changes contradict each other the one of the older member counts; [`Handler::view_changed`](crate::Handler::view_changed) tells what came of it.
+    ///
+    /// # Errors
+    /// [`HandleError::Memory`]: a view that was agreed on and fits into the memory of no member would end all members.
+    pub fn wish(&mut self, change: Change) -> Result<bool, HandleError> {
+        self.member.wish(change, |bytes| {
+            let check = check_room("the members' rows", bytes);
+            check.map_err(|why| HandleError::Memory { bytes, why: why.to_string() })
+        })
+    }
+
+    /// The deliveries of `subgroup`, for another thread than the one that polls; before the first poll. The handler gets
+    /// nothing of this subgroup then.
+    ///
+    /// # Errors
+    /// [`HandleError`].
+    pub fn receiver(&mut self, subgroup: &str) -> Result<Receiver, HandleError> {
+        let id = find(self.member.view(), self.rank(), subgroup)?;
+        let name = subgroup.to_string();
+        let line = self.lines.iter_mut().find(|line| line.name == subgroup).expect("a line for each subgroup");
+        if line.has_receiver() {
+            return Err(HandleError::Taken { what: "receiver", name });
+        }
+        if self.running {
+            return Err(HandleError::Running { name });
+        }
+        let view = Arc::clone(self.member.view());
+        Ok(line.receiver(id, self.member.engine_mut(), &self.fabric, &view))
+    }
+}
+
+fn find(view: &View, me: Rank, name: &str) -> Result<SubgroupId, HandleError> {
+    let found = view.subgroups_of(me).find(|(_, spec)| spec.name == name);
+    found.map(|(id, _)| id).ok_or_else(|| {
+        let known: Vec<&str> = view.subgroups_of(me).map(|(_, spec)| spec.name.as_str()).collect();
+        HandleError::NoSuchSubgroup { name: name.to_string(), known: known.join(", ") }
+    })
+}

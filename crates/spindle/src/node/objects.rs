@@ -1,0 +1,47 @@
+//! Messages that no ring holds, as far as a node has to look after them: the bulk groups of the view, and objects whose messages are delivered.
+use super::Node;
+use crate::error::Ended;
+use crate::line::Line;
+use std::sync::Arc;
+
+impl Node {
+    /// Forgets the objects of messages that are delivered: others' here, my own everywhere.
+    #[cold]
+    pub(super) fn look_after_objects(&mut self, worked: bool) {
+        self.lines.iter_mut().for_each(|line| line.look_after_objects(self.member.engine(), &self.kept));
+        if !worked {
+            return;
+        }
+        let view = Arc::clone(self.member.view());
+        let engine = self.member.engine();
+        for (id, spec) in view.subgroups_of(engine.me()) {
+            for (sender, member) in spec.senders.iter().enumerate().filter(|(_, member)| **member != self.rank()) {
+                let place = engine.layout().row(*member).place(id);
+                let ring = place.and_then(|place| place.ring).expect("it sends there");
+                let rounds = engine.delivered_rounds(id, sender);
+                let is_read = !self.lines[self.by_id[id.index()]].delivers_to_nobody();
+                self.kept.keep(id, *member, || self.fabric.forget_objects(*member, &ring, is_read.then_some(rounds)));
+            }
+        }
+    }
+
+    /// Opens bulk groups for subgroups in which this member has objects, and takes part in those of others.
+    pub(super) fn open_large(&mut self) -> Result<(), Ended> {
+        let view = Arc::clone(self.member.view());
+        if let Err(why) = self.large.look(view.id, &self.crew) {
+            return Err(self.broken(Ended::Stuck(why)));
+        }
+        if self.member.engine().is_wedged() {
+            return Ok(());
+        }
+        for rank in self.large.overdue(self.rank(), &self.crew) {
+            self.member.suspect(rank);
+        }
+        let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
+        self.large.open(&mut self.crew, &view, self.member.engine(), &self.fabric, wanted);
+        if !self.crew.is_calm() {
+            self.crew.flush_now();
+        }
+        Ok(())
+    }
+}
