@@ -2,7 +2,7 @@
 //!
 //! A view's peers have the one or the other. Guests have streams, so both may be there at once; then one sleep serves both, as what the
 //! streams wait for is one of the things that the connections wait for.
-use crate::ofi::OfiLinks;
+use crate::ofi::OfiMeeting;
 use crate::region::{CopyRegion, OwnRegion};
 use crate::tcp::{Connection, Down, Links, Traffic};
 use spindle_core::{Layout, Rank, ViewId};
@@ -12,17 +12,20 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The target of events of ways to other machines.
+pub(crate) const TARGET: &str = "spindle::net";
+
 /// Streams, if there are any, and connections, if there are any.
 #[derive(Debug, Default)]
 pub(crate) struct Far {
     streams: Option<Links>,
-    ofi: Option<OfiLinks>,
+    ofi: Option<OfiMeeting>,
 }
 
 impl Far {
-    pub(crate) fn new(streams: Option<Links>, ofi: Option<OfiLinks>) -> io::Result<Far> {
+    pub(crate) fn new(streams: Option<Links>, ofi: Option<OfiMeeting>) -> io::Result<Far> {
         if let (Some(streams), Some(ofi)) = (&streams, &ofi) {
-            ofi.wake_by(streams.fd())?;
+            ofi.links().wake_by(streams.fd())?;
         }
         Ok(Far { streams, ofi })
     }
@@ -52,7 +55,7 @@ impl Far {
                 let peers = layout.rows().iter().map(|_| None).collect();
                 let streams = Links::new(layout, Some(own), Some(bell), peers).map_err(|(_, source)| source)?;
                 if let Some(ofi) = &self.ofi {
-                    ofi.wake_by(streams.fd())?;
+                    ofi.links().wake_by(streams.fd())?;
                 }
                 none.insert(streams)
             }
@@ -104,12 +107,13 @@ impl Far {
 
     #[cfg(test)]
     pub(crate) fn copy(&self, rank: Rank) -> Arc<CopyRegion> {
-        self.streams.as_ref().and_then(|streams| streams.copy(rank)).expect("it has a stream").clone()
+        let stream = self.streams.as_ref().and_then(|streams| streams.copy(rank));
+        stream.or_else(|| self.ofi.as_ref()?.copy(rank)).expect("it is on another machine").clone()
     }
 
     /// How many peers were cut off in the middle of a stream.
     pub(crate) fn cut(&self) -> u32 {
-        self.streams.as_ref().map_or(0, Links::cut)
+        self.streams.as_ref().map_or(0, Links::cut) + self.ofi.as_ref().map_or(0, OfiMeeting::cut)
     }
 
     pub(crate) fn guests(&self) -> usize {
@@ -118,17 +122,17 @@ impl Far {
 
     /// How many ways there are still.
     pub(crate) fn open(&self) -> u32 {
-        self.streams.as_ref().map_or(0, Links::open) + self.ofi.as_ref().map_or(0, OfiLinks::open)
+        self.streams.as_ref().map_or(0, Links::open) + self.ofi.as_ref().map_or(0, |ofi| ofi.links().connected())
     }
 
     pub(crate) fn is_open(&self, rank: Rank) -> bool {
         self.streams.as_ref().is_some_and(|streams| streams.is_open(rank))
-            || self.ofi.as_ref().is_some_and(|ofi| ofi.is_open(rank))
+            || self.ofi.as_ref().is_some_and(|ofi| ofi.links().is_open(rank))
     }
 
     pub(crate) fn traffic(&self, rank: Rank) -> Option<Traffic> {
         let streams = self.streams.as_ref().and_then(|streams| streams.traffic(rank));
-        streams.or_else(|| self.ofi.as_ref()?.traffic(rank))
+        streams.or_else(|| self.ofi.as_ref()?.links().traffic(rank))
     }
 
     pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
@@ -136,8 +140,20 @@ impl Far {
         streams.or_else(|| self.ofi.as_mut()?.next_down())
     }
 
+    /// A peer whose connection is made again.
+    pub(crate) fn next_up(&mut self) -> Option<Rank> {
+        self.ofi.as_mut()?.next_up()
+    }
+
+    /// Ends the connection to `rank` as a network would.
+    #[cfg(test)]
+    pub(crate) fn shut(&mut self, rank: Rank) {
+        self.ofi.as_mut().expect("it is connected through libfabric").links_mut().shut_rank(rank);
+    }
+
     pub(crate) fn is_flushed(&self) -> bool {
-        self.streams.as_ref().is_none_or(Links::is_flushed) && self.ofi.as_ref().is_none_or(OfiLinks::is_flushed)
+        self.streams.as_ref().is_none_or(Links::is_flushed)
+            && self.ofi.as_ref().is_none_or(|ofi| ofi.links().is_flushed())
     }
 
     /// Whether the peers' systems have confirmed all that was handed to this one. Connections of libfabric don't say.
@@ -154,7 +170,7 @@ impl Far {
     #[inline]
     pub(crate) fn post(&mut self, row: &OwnRegion, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
         if let Some(ofi) = &mut self.ofi {
-            ofi.post(peers, words.clone(), frames.clone());
+            ofi.links_mut().post(peers, words.clone(), frames.clone());
         }
         if let Some(streams) = &mut self.streams {
             streams.post(row, peers, words, frames);
@@ -167,7 +183,7 @@ impl Far {
             streams.flush(row);
         }
         if let Some(ofi) = &mut self.ofi {
-            ofi.flush();
+            ofi.links_mut().flush();
         }
     }
 
@@ -179,7 +195,7 @@ impl Far {
             (sent, arrived) = streams.progress(row);
         }
         if let Some(ofi) = &mut self.ofi {
-            let (more_sent, more_arrived) = ofi.progress();
+            let (more_sent, more_arrived) = ofi.advance();
             (sent, arrived) = (sent | more_sent, arrived | more_arrived);
         }
         (sent, arrived)
@@ -188,7 +204,7 @@ impl Far {
     /// Waits until something can be done or the bell rings, `at_most` that long. Whether something has arrived.
     pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
         match (&mut self.ofi, &self.streams) {
-            (Some(ofi), _) => ofi.wait(at_most),
+            (Some(ofi), _) => ofi.rest(at_most),
             (None, Some(streams)) => streams.wait(at_most),
             (None, None) => false,
         }
@@ -200,14 +216,14 @@ impl Far {
             streams.finish();
         }
         if let Some(ofi) = &mut self.ofi {
-            ofi.finish();
+            ofi.links_mut().finish();
         }
     }
 
     /// Nothing is waited for any more, not even for what is under way.
     pub(crate) fn give_up(&mut self) {
         if let Some(ofi) = &mut self.ofi {
-            ofi.give_up();
+            ofi.links_mut().give_up();
         }
     }
 

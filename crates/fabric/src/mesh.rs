@@ -206,7 +206,10 @@ impl Mesh {
         let mut streams = Vec::with_capacity(layout.rows().len());
         let mut lives = Vec::new();
         let event = || bell.event().expect("a member with peers on other machines needs a bell with an eventfd");
-        let mut ofi = meeting.map(|meeting| meeting.links(event())).transpose()?;
+        let mut ofi = meeting;
+        if let Some(ofi) = &mut ofi {
+            ofi.begin(event())?;
+        }
         for (rank, peer) in (0..).map(Rank).zip(by_rank(layout, me, peers)?) {
             let bytes = layout.row(rank).size;
             let of = |source| MeshError::Region { rank, part: "row", source };
@@ -214,7 +217,7 @@ impl Mesh {
             if peer.is_some()
                 && let Some(ofi) = &mut ofi
             {
-                ofi.forget(rank);
+                ofi.leave_out(rank);
             }
             rows.push(match peer {
                 _ if rank == me => Held::Own(row.clone()),
@@ -258,7 +261,7 @@ impl Mesh {
     /// has applied. It sends the rest, and its control block as a whole, when the peer has stated the same, or at once over the first stream. Frames of a
     /// ring are posted in their order for that, as the engine does.
     ///
-    /// Connections of libfabric don't resume yet: they end for the view, and the peer of one is not attached again.
+    /// A connection of libfabric that breaks is [made again](Self::next_up) by itself, and its peer is not attached.
     ///
     /// # Errors
     /// [`MeshError::Attached`], [`MeshError::Region`], [`MeshError::NoEvent`], [`MeshError::TooLong`], [`MeshError::Os`]. A row that had not come has not come
@@ -333,9 +336,15 @@ impl Mesh {
     }
 
     /// A peer on another machine whose connection has ended, and the reason. Each end is reported once. If it was [a stream](Self::is_stream) the peer may be
-    /// [attached](Self::attach) again; until then nothing arrives from it, and what is posted waits.
+    /// [attached](Self::attach) again; until then nothing arrives from it, and what is posted waits. A connection of libfabric that was broken, rather than
+    /// [closed](Down::Closed), is made again.
     pub fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.far.next_down()
+    }
+
+    /// A peer whose connection through libfabric had [ended](Self::next_down) and was made again, and continues. Each time is reported once.
+    pub fn next_up(&mut self) -> Option<Rank> {
+        self.far.next_up()
     }
 
     /// Whether there is a way to `peer` on another machine, which is open.
@@ -459,6 +468,11 @@ impl Mesh {
     }
 
     /// Where what arrives from `rank` is put.
+    #[cfg(test)]
+    pub(crate) fn shut(&mut self, rank: Rank) {
+        self.far.shut(rank);
+    }
+
     #[cfg(test)]
     pub(crate) fn copy(&self, rank: Rank) -> Arc<CopyRegion> {
         self.far.copy(rank)

@@ -6,6 +6,8 @@ mod hosts;
 
 use hosts::{World, chat, finish, start};
 use rcgen::{CertificateParams, KeyPair};
+use rustix::net::{self, AddressFamily, Shutdown};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use spindle::{Config, Identity, JoinError, OfiError, OfiOptions, Security, Transport};
 use std::mem::ManuallyDrop;
 use std::net::{IpAddr, Ipv4Addr};
@@ -136,5 +138,51 @@ fn a_host_that_is_killed_is_noticed_by_its_connections_and_another_joins() {
     chat(&members, 50, "three");
     let said = |lines: Vec<String>| lines.into_iter().filter(|line| line.starts_with("noise")).collect::<Vec<_>>();
     assert_eq!(said(members[0].log.lines()), said(members[1].log.lines()));
+    finish(members);
+}
+
+/// Breaks all connections of this process over TCP: those of libfabric, as letters go through paths here. Returns how many ends it has broken, at least one of
+/// each.
+fn break_all() -> usize {
+    let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let numbers = descriptors.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let sockets = numbers.filter_map(|number| pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()).ok());
+    let is_broken = |socket: &_| {
+        let peer = net::getpeername(socket);
+        peer.is_ok_and(|peer| peer.is_some_and(|peer| peer.address_family() == AddressFamily::INET))
+            && net::shutdown(socket, Shutdown::Both).is_ok()
+    };
+    sockets.filter(|socket| is_broken(socket)).count()
+}
+
+/// Connections that break are made again, and lose nothing. No member loses its place.
+#[test]
+fn connections_that_break_cost_no_view_change() {
+    const ALONE: &str = "SPINDLE_HOSTS_OFI_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        if is_here() {
+            let alone = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "connections_that_break_cost_no_view_change"])
+                .env(ALONE, "1")
+                .output()
+                .unwrap();
+            assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
+        }
+        return;
+    }
+    let world = World::new("ofi-broken", 3);
+    let starting: Vec<_> = (0..3).map(|i| start(world.seed(i as u32, i, 3))).collect();
+    let members: Vec<_> = starting.into_iter().map(|member| member.recv().unwrap().unwrap()).collect();
+    chat(&members, 50, "whole");
+    for round in 0..10 {
+        // Some of them may not have been made again since the last time.
+        let ends = break_all();
+        assert!(round > 0 || ends >= 3, "{ends}");
+        chat(&members, 50, &format!("round {round}:"));
+    }
+    for member in &members {
+        assert!(member.log.lines().iter().all(|line| !line.starts_with("view")), "{:?}", member.log.lines());
+    }
     finish(members);
 }

@@ -6,6 +6,8 @@
 //! head  = offset / 8 (32 bits) length / 8 (32) | messages taken in (64) | kind (8) bytes written so far (56)      24 bytes
 //! ```
 //!
+//! The first message of each side states, for each ring of the reader's row, the `PUBLISHED` that its writer has applied.
+//!
 //! All is little-endian. A hello has to fit what InfiniBand's connection manager carries.
 use crate::tcp::Down;
 use spindle_core::{Rank, RowLayout, ViewId};
@@ -14,7 +16,7 @@ use std::fmt;
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 52;
 /// The first bytes of every hello; the last of them is the version.
-const MAGIC: [u8; 4] = *b"SpO\x01";
+const MAGIC: [u8; 4] = *b"SpO\x02";
 /// Bytes of the head of a message.
 pub(super) const HEAD_BYTES: u64 = 24;
 
@@ -145,6 +147,8 @@ pub(super) enum Kind {
     Credit = 1,
     /// It is the last.
     Last = 2,
+    /// It states what its writer has applied of the reader's row, and takes a place.
+    Applied = 3,
 }
 
 /// How a message begins. Words of the control block follow.
@@ -173,10 +177,12 @@ impl Head {
             0 => Some(Kind::Post),
             1 => Some(Kind::Credit),
             2 => Some(Kind::Last),
+            3 => Some(Kind::Applied),
             _ => None,
         };
+        let may_have = |kind| kind == Kind::Applied || at + len <= control_bytes;
         match kind {
-            Some(kind) if at + len <= control_bytes && bytes == HEAD_BYTES + len => {
+            Some(kind) if may_have(kind) && bytes == HEAD_BYTES + len => {
                 Ok(Head { at, len, taken, kind, written: last >> 8 })
             }
             _ => Err(Down::Garbage { at, len, control_bytes, row_bytes }),
@@ -233,8 +239,14 @@ mod tests {
     fn heads_survive_encoding_and_nonsense_is_refused() {
         let decode = |words, bytes| Head::decode(words, bytes, 512, 4096);
         let words = |head: Head| head.encode().map(u64::from_le_bytes);
-        for (at, len, kind) in [(0, 0, Kind::Credit), (8, 504, Kind::Post), (504, 8, Kind::Last), (512, 0, Kind::Post)]
-        {
+        let heads = [
+            (0, 0, Kind::Credit),
+            (8, 504, Kind::Post),
+            (504, 8, Kind::Last),
+            (512, 0, Kind::Post),
+            (0, 1024, Kind::Applied),
+        ];
+        for (at, len, kind) in heads {
             let head = Head { at, len, taken: u64::MAX, kind, written: 1 << 40 };
             assert_eq!(decode(words(head), HEAD_BYTES + len).unwrap(), head);
             for bytes in [0, HEAD_BYTES + len - 1, HEAD_BYTES + len + 8] {
@@ -247,6 +259,6 @@ mod tests {
             let error = decode(words(head), HEAD_BYTES + len).unwrap_err();
             assert!(matches!(error, Down::Garbage { at: a, len: l, .. } if (a, l) == (at, len)), "{error}");
         }
-        assert!(decode([0, 0, 3], HEAD_BYTES).is_err());
+        assert!(decode([0, 0, 4], HEAD_BYTES).is_err());
     }
 }

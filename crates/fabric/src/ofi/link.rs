@@ -11,14 +11,17 @@ use super::error::{Failure, OfiError};
 use super::ffi::{FI_COMPLETION, FI_EAGAIN, FI_INJECT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_RECV, FI_REMOTE_WRITE, FI_SEND};
 use super::hello::{HEAD_BYTES, Head, Kind, Target};
 use super::objects::{Adapter, Endpoint, Piece, Registered};
+use crate::far::TARGET;
 use crate::region::{CopyRegion, OwnRegion};
 use crate::tcp::backlog::{Backlog, Image};
+use crate::tcp::resume::{Posted, announcements};
 use crate::tcp::{Down, Traffic};
 use spindle_core::{Rank, RowLayout};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
+use tracing::info;
 
 /// Messages with posts that a peer may have got and not taken in.
 const POSTS_MAX: u64 = 16;
@@ -89,6 +92,12 @@ pub(super) struct Link {
     sent_bytes: u64,
     received_bytes: u64,
     their_written_bytes: u64,
+    /// Whether posts pass it by: what the peer has applied of my row is not known yet.
+    is_mute: bool,
+    /// What this member had applied of the peer's row before, until that is stated.
+    applied: Option<Box<[u64]>>,
+    /// What the peer states, until it is [used](Self::catch_up).
+    heard: Option<Box<[u64]>>,
     last: Last,
     /// The peer has said its last message: what ends the connection after it takes nothing away.
     has_heard_all: bool,
@@ -141,15 +150,15 @@ impl Operation {
 }
 
 impl Link {
-    /// A link to `rank`, the `turn`th of the member's links, to a peer whose row is `theirs`, over `endpoint`, for a row of which `mine` bytes are words. It is not connected yet.
-    /// `row_memory` is the registration of my rings, if they need one.
+    /// A link to `rank`, the `turn`th of the member's links, to a peer whose row is `theirs` and comes into `copy`, over `endpoint`, for the row `mine`. It is not
+    /// connected yet. `row_memory` is the registration of my rings, if they need one.
     pub(super) fn new(
         adapter: &Arc<Adapter>,
         (rank, turn): (Rank, u16),
         endpoint: Endpoint,
         copy: Arc<CopyRegion>,
         theirs: &RowLayout,
-        mine: u64,
+        mine: &RowLayout,
         row_memory: Option<Arc<Registered>>,
     ) -> Result<Link, OfiError> {
         let mode = adapter.info().memory_mode();
@@ -162,15 +171,15 @@ impl Link {
         let copy_memory = if rings.is_empty() {
             None
         } else {
-            for at in rings.clone().step_by(PAGE_BYTES) {
-                copy.store_words(at, &[0; 8]);
-            }
             let (memory, start, bytes) = (copy.clone(), copy.place(&rings), rings.end - rings.start);
             // SAFETY: the place is inside the copy, which is kept.
             let registered = unsafe { adapter.register(memory, start, bytes, FI_REMOTE_WRITE, key(rank, 1), bound) };
             Some(registered.map_err(failed("the copy of the row of", bytes))?)
         };
-        let slot_bytes = (HEAD_BYTES + mine.max(theirs.control)).next_multiple_of(64);
+        let applied: Box<[u64]> = announcements(theirs).iter().map(|at| copy.load(*at)).collect();
+        let statement_bytes = 8 * applied.len().max(announcements(mine).len()) as u64;
+        let body_bytes = mine.control.max(theirs.control).max(statement_bytes);
+        let slot_bytes = (HEAD_BYTES + body_bytes).next_multiple_of(64);
         let bytes = slot_bytes * (RECEIVES + SENDS);
         let slab = CopyRegion::on_heap(&format!("the messages of member {rank}"), bytes);
         let slab = Arc::new(slab.map_err(|source| OfiError::Region { rank, source })?);
@@ -208,6 +217,9 @@ impl Link {
             sent_bytes: 0,
             received_bytes: 0,
             their_written_bytes: 0,
+            is_mute: false,
+            applied: Some(applied),
+            heard: None,
             last: Last::NotYet,
             has_heard_all: false,
             ended: None,
@@ -226,8 +238,42 @@ impl Link {
         self.turn
     }
 
-    pub(super) fn copy(&self) -> &Arc<CopyRegion> {
-        &self.copy
+    /// Another connection had carried posts to the peer before: nothing is sent until the peer has stated what it has of them.
+    pub(super) fn mute(&mut self) {
+        self.is_mute = true;
+    }
+
+    /// Prepares what the peer lacks, by its own statement.
+    ///
+    /// # Errors
+    /// It can't have applied that.
+    pub(super) fn catch_up(&mut self, posted: &[Posted], row: &OwnRegion, image: &Image) -> Result<(), Down> {
+        let Some(applied) = self.heard.take() else { return Ok(()) };
+        if applied.len() != posted.len() {
+            let (at, len) = (0, 8 * applied.len() as u64);
+            let (control_bytes, row_bytes) = (self.theirs.control, self.theirs.size);
+            return Err(Down::Garbage { at, len, control_bytes, row_bytes });
+        }
+        let mut lacking_bytes = 0;
+        for (ring, applied) in posted.iter().zip(&applied) {
+            let lacking = ring.lacking(*applied, row, image)?;
+            // Over a first connection all is on its way that the peer lacks.
+            for range in lacking.into_iter().filter(|_| self.is_mute) {
+                lacking_bytes += range.end - range.start;
+                self.backlog.add_range(range);
+            }
+        }
+        if std::mem::take(&mut self.is_mute) {
+            let control_bytes = image.bytes().len() as u64;
+            self.backlog.add_control(&(0..control_bytes));
+            info!(target: TARGET, rank = self.rank.0, lacking_bytes, control_bytes, "connection is resumed");
+        }
+        Ok(())
+    }
+
+    /// Whether this member has said its last message, and nothing is under way.
+    pub(super) fn has_said_all(&self) -> bool {
+        self.last == Last::Sent && self.is_flushed()
     }
 
     /// Where the peer may write.
@@ -263,7 +309,7 @@ impl Link {
 
     /// Whether nothing waits and nothing is under way.
     pub(super) fn is_flushed(&self) -> bool {
-        self.is_empty() && self.in_flight == 0
+        self.is_empty() && self.in_flight == 0 && !self.is_mute
     }
 
     pub(super) fn is_under_way(&self) -> bool {
@@ -271,13 +317,14 @@ impl Link {
     }
 
     pub(super) fn has_something_to_send(&self) -> bool {
-        !self.is_empty() || self.last == Last::Wanted || !self.unposted.is_empty() || self.owes_credit()
+        let is_due = self.owes_credit() || self.applied.is_some();
+        !self.is_empty() || self.wants_to_end() || !self.unposted.is_empty() || is_due
     }
 
     /// Whether it could not send, and nothing is under way whose end would say when it can.
     pub(super) fn is_held(&self) -> bool {
-        let wants = !self.batch.is_empty() || !self.unposted.is_empty() || self.owes_credit();
-        (wants || self.last == Last::Wanted && self.is_empty()) && self.in_flight == 0 && self.ended.is_none()
+        let wants = !self.batch.is_empty() || !self.unposted.is_empty() || self.owes_credit() || self.applied.is_some();
+        (wants || self.wants_to_end() && self.is_empty()) && self.in_flight == 0 && self.ended.is_none()
     }
 
     /// Whether nothing more is to come, and nothing is under way either.
@@ -307,7 +354,7 @@ impl Link {
 
     /// Lets what was posted wait; whether anybody wants it still.
     pub(super) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) -> bool {
-        let wanted = self.ended.is_none() && self.last == Last::NotYet;
+        let wanted = self.ended.is_none() && self.last == Last::NotYet && !self.is_mute;
         if wanted {
             self.backlog.add_range(frames);
             self.backlog.add_control(words);
@@ -332,6 +379,9 @@ impl Link {
         }
         let before = self.sent_bytes;
         self.post_receives()?;
+        if !self.state_applied(from.limits)? {
+            return Ok(self.sent_bytes > before);
+        }
         while !self.batch.is_empty() || self.begin_batch(from.image) {
             if !self.send_batch(from)? {
                 return Ok(self.sent_bytes > before);
@@ -340,7 +390,7 @@ impl Link {
         if self.owes_credit() {
             self.send_alone(Kind::Credit, from.limits)?;
         }
-        if self.last == Last::Wanted && self.is_empty() && self.send_alone(Kind::Last, from.limits)? {
+        if self.wants_to_end() && self.is_empty() && self.send_alone(Kind::Last, from.limits)? {
             self.last = Last::Sent;
         }
         Ok(self.sent_bytes > before)
@@ -356,8 +406,31 @@ impl Link {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
+    /// States what this member had applied of the peer's row before this connection. Whether that is on its way. It takes one of the peer's places
+    /// for posts.
+    fn state_applied(&mut self, limits: &Limits) -> Result<bool, Failure> {
+        let Some(applied) = &self.applied else { return Ok(true) };
+        if self.in_flight >= limits.queue {
+            return Ok(false);
+        }
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let bytes: Vec<u8> = applied.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.slab.fill(self.slot(slot).start + HEAD_BYTES, &bytes);
+        let is_sent = self.send_message(slot, &(0..bytes.len() as u64), Kind::Applied, limits)?;
+        if is_sent {
+            (self.applied, self.posts) = (None, self.posts + 1);
+        } else {
+            self.free.push(slot);
+        }
+        Ok(is_sent)
+    }
+
     fn is_empty(&self) -> bool {
         self.backlog.is_empty() && self.batch.is_empty()
+    }
+
+    fn wants_to_end(&self) -> bool {
+        self.last == Last::Wanted && !self.is_mute
     }
 
     fn owes_credit(&self) -> bool {
@@ -472,12 +545,18 @@ impl Link {
         let head = Head::decode(words, bytes, self.theirs.control, self.theirs.size)?;
         // SAFETY: inside the slab, which lives; the slot is complete and not given back yet.
         let body = unsafe { self.slab.span().bytes(place.start + HEAD_BYTES, head.len) };
-        self.copy.store_words(head.at, body);
+        match head.kind {
+            Kind::Applied => {
+                let words = body.chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("it has 8")));
+                self.heard = Some(words.collect());
+            }
+            Kind::Post | Kind::Credit | Kind::Last => self.copy.store_words(head.at, body),
+        }
         self.received_bytes += bytes;
         self.their_written_bytes = self.their_written_bytes.max(head.written);
         // One that says more than is true gets more than it has places for.
         self.acknowledged = self.acknowledged.max(head.taken.min(self.posts));
-        self.taken += u64::from(head.kind == Kind::Post);
+        self.taken += u64::from(matches!(head.kind, Kind::Post | Kind::Applied));
         self.has_heard_all |= head.kind == Kind::Last;
         self.unposted.push(slot);
         match self.post_receives() {

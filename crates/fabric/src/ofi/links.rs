@@ -12,8 +12,10 @@ use super::hello::Kind;
 use super::link::{Limits, Link, Operation, PAGE_BYTES, RECEIVES, Source, key};
 use super::objects::{Adapter, Completion, Endpoint, EndpointId, Event, Registered};
 use super::provider;
+use crate::far::TARGET;
 use crate::region::{CopyRegion, OwnRegion};
 use crate::tcp::backlog::Image;
+use crate::tcp::resume::Posted;
 use crate::tcp::{Down, Traffic};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
@@ -28,9 +30,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
-
-/// The target of events of connections through libfabric.
-const TARGET: &str = "spindle::net";
 
 /// Operations of one connection under way.
 pub(super) const SENDS_MAX: u64 = 128;
@@ -62,23 +61,38 @@ pub(crate) struct OfiLinks {
     row: Arc<OwnRegion>,
     mine: RowLayout,
     image: Image,
+    /// The rings of my row.
+    posted: Box<[Posted]>,
     /// How many links there are, and how many of them are about to be closed.
     open: u32,
     ending: u32,
     /// Links that there have been.
     turns: u16,
+    /// Whether nothing more is posted.
+    is_finished: bool,
     /// Whether nothing is waited for any more.
     given_up: bool,
     /// Whether a link may be able to send that has not tried.
     untried: bool,
     looks: u32,
     limits: Limits,
-    down: VecDeque<(Rank, Down)>,
+    ended: VecDeque<Ended>,
+    /// Events of calls, and of links that are not connected.
+    events: VecDeque<Event>,
     /// Waits while completions can be read, or the bell rings, or there is news of events.
     epoll: OwnedFd,
     /// The same, but for completions, of which there has to be news.
     news: OwnedFd,
     adapter: Arc<Adapter>,
+}
+
+/// A connection that has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) rank: Rank,
+    pub(super) down: Down,
+    /// Whether it ended before all was said on both sides.
+    pub(super) is_cut: bool,
 }
 
 /// What ended a sleep.
@@ -122,20 +136,24 @@ impl OfiLinks {
             inject_bytes: info.inject_bytes() as u64,
         };
         let mine = layout.row(me).clone();
+        let image = Image::of(&row);
         let mut links = OfiLinks {
             links: layout.rows().iter().map(|_| None).collect(),
             row_memory: None,
-            image: Image::of(&row),
+            posted: Posted::all(&mine, &image),
+            image,
             row,
             mine,
             open: 0,
             ending: 0,
             turns: 0,
+            is_finished: false,
             given_up: false,
             untried: false,
             looks: 0,
             limits,
-            down: VecDeque::new(),
+            ended: VecDeque::new(),
+            events: VecDeque::new(),
             epoll,
             news,
             adapter,
@@ -165,13 +183,15 @@ impl OfiLinks {
         registered.map(Some).map_err(|source| OfiError::Registration { what: "my row".to_string(), bytes, source })
     }
 
-    /// Makes a link to `rank` over `endpoint`, not connected yet.
+    /// Makes a link to `rank` over `endpoint`, not connected yet. One that `resumes` what another began sends nothing of my row before the peer has
+    /// stated what it has.
     pub(super) fn link(
         &mut self,
         rank: Rank,
         endpoint: Endpoint,
         copy: Arc<CopyRegion>,
         theirs: &RowLayout,
+        resumes: bool,
     ) -> Result<&mut Link, OfiError> {
         let row_memory = match self.adapter.info().memory_mode() & FI_MR_ENDPOINT {
             0 => self.row_memory.clone(),
@@ -179,26 +199,42 @@ impl OfiLinks {
         };
         self.turns = self.turns.wrapping_add(1);
         let id = (rank, self.turns);
-        let link = Link::new(&self.adapter, id, endpoint, copy, theirs, self.mine.control, row_memory)?;
+        let mut link = Link::new(&self.adapter, id, endpoint, copy, theirs, &self.mine, row_memory)?;
+        if resumes {
+            link.mute();
+        }
+        if self.is_finished {
+            link.finish();
+        }
         self.open += 1;
         Ok(self.links[rank.index()].insert(link))
     }
 
-    /// Closes what has not come to be.
-    pub(super) fn forget_unconnected(&mut self) {
-        for rank in (0..self.links.len() as u32).map(Rank) {
-            if self.links[rank.index()].as_ref().is_some_and(|link| !link.is_connected()) {
-                self.forget(rank);
-            }
-        }
+    /// Closes the link to `rank`, if there is one, after what had arrived. Nothing is told of it.
+    #[cold]
+    pub(super) fn replace(&mut self, rank: Rank) {
+        self.look();
+        self.forget(rank);
+        self.ended.retain(|ended| ended.rank != rank);
     }
 
     /// Closes the link to `rank`, of which nothing is told.
     pub(crate) fn forget(&mut self, rank: Rank) {
         if let Some(link) = self.links[rank.index()].take() {
+            self.forget_events(link.endpoint().id());
             self.open -= 1;
             self.ending -= u32::from(link.close().is_some());
         }
+    }
+
+    /// Another endpoint may have the place of this one, which is about to be closed.
+    fn forget_events(&mut self, closing: EndpointId) {
+        self.events.retain(|event| match event {
+            Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
+                *endpoint != closing
+            }
+            Event::Request { .. } | Event::Other => true,
+        });
     }
 
     /// Lets sleeps end when `bell` is ready.
@@ -207,11 +243,6 @@ impl OfiLinks {
             epoll::add(epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
         }
         Ok(())
-    }
-
-    /// Where the row of `rank` is copied to, if it has a link.
-    pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
-        self.links[rank.index()].as_ref().map(Link::copy)
     }
 
     /// The link over `endpoint`, and whose it is.
@@ -223,9 +254,14 @@ impl OfiLinks {
         Some((Rank(rank), link.as_mut()?))
     }
 
-    /// How many connections there are still.
-    pub(crate) fn open(&self) -> u32 {
+    /// How many connections there are, those that are being made included.
+    pub(super) fn open(&self) -> u32 {
         self.open
+    }
+
+    /// How many connections there are still.
+    pub(crate) fn connected(&self) -> u32 {
+        self.links.iter().flatten().filter(|link| link.is_connected()).count() as u32
     }
 
     /// Whether there is a connection to `rank`.
@@ -233,7 +269,7 @@ impl OfiLinks {
     /// # Panics
     /// If it is not of this view.
     pub(crate) fn is_open(&self, rank: Rank) -> bool {
-        self.links[rank.index()].is_some()
+        self.links[rank.index()].as_ref().is_some_and(Link::is_connected)
     }
 
     /// What went over the connection to `rank`, if there is one. What a peer writes into my memory is known when it tells.
@@ -244,9 +280,19 @@ impl OfiLinks {
         self.links[rank.index()].as_ref().map(Link::traffic)
     }
 
-    /// A peer from whom nothing more will arrive, and why; each is told once.
-    pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
-        self.down.pop_front()
+    /// A connection that has ended; each is told once.
+    pub(super) fn next_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
+    }
+
+    /// An event of a call, or of a link that is not connected.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether there is an [event](Self::next_event), or a connection that has [ended](Self::next_ended).
+    pub(super) fn has_news(&self) -> bool {
+        !self.events.is_empty() || !self.ended.is_empty()
     }
 
     /// Whether everything has left my memory.
@@ -260,6 +306,9 @@ impl OfiLinks {
     /// # Panics
     /// If a peer is not of this view, or a range not inside the row.
     pub(crate) fn post(&mut self, peers: &[Rank], words: Range<u64>, frames: Range<u64>) {
+        if !frames.is_empty() {
+            self.posted.iter_mut().for_each(|ring| ring.note(&frames, &self.image));
+        }
         if !words.is_empty() {
             self.image.update(&self.row, &words);
         }
@@ -287,25 +336,25 @@ impl OfiLinks {
         moved
     }
 
-    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived, or somebody
-    /// [has gone](Self::next_down).
+    /// Sends what can be sent and takes in what has arrived; whether something was sent, and whether something arrived, or there are
+    /// [news](Self::has_news).
     pub(crate) fn progress(&mut self) -> (bool, bool) {
         let mut sent = self.flush();
         let mut arrived = self.look();
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(EVENTS_EVERY) {
-            self.look_at_events();
+            let _ = self.look_at_events();
         }
         if self.ending > 0 {
             arrived |= self.close_ended();
         }
         sent |= self.flush();
         // Who went while this member slept has not been asked for yet.
-        (sent, arrived || !self.down.is_empty())
+        (sent, arrived || self.has_news())
     }
 
-    /// Waits until something has arrived or the bell rings, `at_most` that long, and does meanwhile what there is to do. Whether something
-    /// has arrived.
+    /// Waits until something has arrived, the bell rings or there are [news](Self::has_news), `at_most` that long, and does meanwhile what there is
+    /// to do. Whether something has arrived.
     pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
         let (start, mut for_nothing) = (Instant::now(), 0);
         loop {
@@ -321,13 +370,18 @@ impl OfiLinks {
             if woken == Woken::Bell {
                 return false;
             }
-            self.look_at_events();
+            let _ = self.look_at_events();
             let (_, arrived) = self.progress();
             for_nothing += 1;
             if arrived || start.elapsed() >= at_most {
                 return arrived;
             }
         }
+    }
+
+    /// A link may be able to send that could not before.
+    pub(super) fn try_all(&mut self) {
+        self.untried = true;
     }
 
     /// Lets connections be closed as they are.
@@ -338,7 +392,7 @@ impl OfiLinks {
     /// Tells all peers that nothing more comes, once everything that waits has left.
     pub(crate) fn finish(&mut self) {
         self.links.iter_mut().flatten().for_each(Link::finish);
-        self.untried = true;
+        (self.is_finished, self.untried) = (true, true);
         self.flush();
     }
 
@@ -440,6 +494,10 @@ impl OfiLinks {
         match (completion, operation) {
             (Completion::Done { bytes, .. }, Operation::Receive(slot)) => match link.take_in(slot, bytes as u64) {
                 Ok(Kind::Credit) => {}
+                Ok(Kind::Applied) => {
+                    let caught_up = link.catch_up(&self.posted, &self.row, &self.image);
+                    ended = caught_up.err().map(|down| (down, true));
+                }
                 Ok(Kind::Post) => arrived = true,
                 Ok(Kind::Last) => ended = Some((Down::Closed, false)),
                 Err(down) => ended = Some((down, true)),
@@ -465,28 +523,35 @@ impl OfiLinks {
         arrived
     }
 
-    fn look_at_events(&mut self) {
+    /// Takes the events that there are: notes which connections have ended, and keeps [the others](Self::next_event).
+    ///
+    /// # Errors
+    /// The queue is of no use any more.
+    pub(super) fn look_at_events(&mut self) -> Result<(), Failure> {
         for _ in 0..EVENTS_MAX {
-            let Ok(Some(event)) = self.adapter.event() else { return };
+            let Some(event) = self.adapter.event()? else { break };
             match event {
-                Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => self.shut(endpoint),
-                // Who calls now is too late.
-                Event::Request { .. } | Event::Connected { .. } | Event::Other => {}
+                Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } if self.shut(endpoint) => {}
+                event => self.events.push_back(event),
             }
         }
+        Ok(())
     }
 
-    /// Notes that the other side of a connection has gone.
-    pub(super) fn shut(&mut self, endpoint: EndpointId) {
-        let found = self.links.iter_mut().flatten().find(|link| link.endpoint().id() == endpoint);
+    /// Notes that the other side of a connection has gone. Whether there was that connection.
+    pub(super) fn shut(&mut self, endpoint: EndpointId) -> bool {
+        let is_it = |link: &&mut Link| link.is_connected() && link.endpoint().id() == endpoint;
+        let found = self.links.iter_mut().flatten().find(is_it);
+        let is_known = found.is_some();
         if let Some(link) = found {
             self.ending += u32::from(link.end(gone(), true));
         }
+        is_known
     }
 
     /// As [`shut`](Self::shut), for the connection to `rank`.
     #[cfg(test)]
-    pub(super) fn shut_rank(&mut self, rank: Rank) {
+    pub(crate) fn shut_rank(&mut self, rank: Rank) {
         let endpoint = self.links[rank.index()].as_ref().expect("it has one").endpoint().id();
         self.shut(endpoint);
     }
@@ -506,13 +571,16 @@ impl OfiLinks {
             let Some(link) = self.links[rank.index()].take_if(|link| link.is_over()) else { continue };
             self.open -= 1;
             self.ending -= 1;
-            let down = link.close();
-            match &down {
-                Some(Down::Closed) | None => debug!(target: TARGET, rank = rank.0, "connection is closed"),
-                Some(down) => warn!(target: TARGET, rank = rank.0, reason = %down, "connection is broken"),
-            }
-            self.down.extend(down.map(|down| (rank, down)));
             closed = true;
+            self.forget_events(link.endpoint().id());
+            let has_said_all = link.has_said_all();
+            let Some(down) = link.close() else { continue };
+            match &down {
+                Down::Closed => debug!(target: TARGET, rank = rank.0, "connection is closed"),
+                down => warn!(target: TARGET, rank = rank.0, reason = %down, "connection is broken"),
+            }
+            let is_cut = matches!(down, Down::Os { .. }) && !has_said_all;
+            self.ended.push_back(Ended { rank, down, is_cut });
         }
         closed
     }

@@ -1,7 +1,7 @@
 //! Members with RDMA hardware: frames are written by one side into the other's memory, through libfabric.
 //!
-//! A [`Mesh`](crate::Mesh) is [made over](crate::Mesh::over) the connections of a view (`links.rs`), which an [`OfiPort`] and an
-//! [`OfiMeeting`] make (`port.rs`). libfabric is loaded when it is asked for (`library.rs`), through own definitions of its
+//! A [`Mesh`](crate::Mesh) is [made over](crate::Mesh::over) the connections of a view (`links.rs`), which an [`OfiMeeting`] makes at an [`OfiPort`], and
+//! makes again when they break. libfabric is loaded when it is asked for (`library.rs`), through own definitions of its
 //! interface (`ffi.rs`); `objects.rs` closes its objects in the right order. What there is on a machine, [`available`] says.
 //!
 //! - *Frames* go by one-sided writes from my row into the peers' copies of it, without a copy on the way.
@@ -9,8 +9,7 @@
 //! - *The target drives progress*: words are applied, and some providers move frames, when the peer's engine calls
 //!   [`progress`](crate::Fabric::progress).
 //!
-//! A connection that has failed is not made again within the view. Nothing here is encrypted, and whoever can reach the network of the
-//! hardware is trusted as members are.
+//! Nothing here is encrypted, and whoever can reach the network of the hardware is trusted as members are.
 mod error;
 mod ffi;
 mod hello;
@@ -18,6 +17,7 @@ mod info;
 mod library;
 mod link;
 mod links;
+mod meeting;
 mod objects;
 mod port;
 mod provider;
@@ -26,6 +26,6 @@ mod tests;
 
 pub use error::{Failure, OfiError};
 pub use hello::{Mismatch, Purpose};
-pub(crate) use links::OfiLinks;
-pub use port::{OfiAddress, OfiMeeting, OfiPort};
+pub use meeting::OfiMeeting;
+pub use port::{OfiAddress, OfiPort};
 pub use provider::{OfiOptions, Provider, available};

@@ -4,7 +4,6 @@
 use super::error::OfiError;
 use super::ffi::{FI_EOVERRUN, FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
 use super::hello::{Head, Hello, Kind, Mismatch, Target};
-use super::links::OfiLinks;
 use super::objects::{Adapter, Completion, Endpoint, Event, Listener, Piece};
 use super::provider;
 use super::{OfiAddress, OfiMeeting, OfiOptions, OfiPort, Purpose, available};
@@ -15,6 +14,7 @@ use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, la
 use crate::mesh::{Mesh, Peer, Watched};
 use crate::region::CopyRegion;
 use crate::shm::{MemberBell, OwnRow, PeerParts};
+use crate::tcp::resuming::Pair;
 use crate::tcp::{Down, SocketOptions, SocketStream};
 use spindle_core::{Layout, Rank, Rows, Table, ViewId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -392,10 +392,10 @@ fn garbage_for_a_greeting_is_refused() {
         assert!(start.elapsed() < PATIENCE, "the member is not let in");
         std::thread::yield_now();
     }
-    // Nobody comes twice.
+    // A member that calls again has lost its connection.
     let endpoint = stranger.call(&address, &good.encode());
-    let event = stranger.event(|| assert!(forming.progress().unwrap()));
-    assert!(matches!(event, Event::Failed { .. } | Event::Shutdown { .. }), "{event:?}");
+    let event = stranger.event(|| _ = forming.progress().unwrap());
+    assert!(matches!(event, Event::Connected { .. }), "{event:?}");
     drop(endpoint);
 }
 
@@ -681,7 +681,7 @@ fn a_peer_that_ends_is_told() {
 }
 
 /// The connections of all members of a view, without the fabric above them.
-fn bare(layout: &Layout) -> Vec<OfiLinks> {
+fn bare(layout: &Layout) -> Vec<OfiMeeting> {
     let members = layout.rows().len() as u32;
     let ports: Vec<OfiPort> = (0..members).map(|_| port(members - 1)).collect();
     let addresses: Vec<OfiAddress> = ports.iter().map(|port| port.address().clone()).collect();
@@ -697,15 +697,19 @@ fn bare(layout: &Layout) -> Vec<OfiLinks> {
     }
     // Nothing is ever written to it.
     let (bell, _other) = UnixStream::pair().unwrap();
-    forming.into_iter().map(|forming| forming.meeting.links(bell.as_fd()).unwrap()).collect()
+    let begin = |mut forming: Forming| {
+        forming.meeting.begin(bell.as_fd()).unwrap();
+        forming.meeting
+    };
+    forming.into_iter().map(begin).collect()
 }
 
-/// The first end that `links` tell of.
-fn first_end(links: &mut OfiLinks) -> (Rank, Down) {
+/// The first end that `member` tells of.
+fn first_end(member: &mut OfiMeeting) -> (Rank, Down) {
     let start = Instant::now();
     loop {
-        links.progress();
-        if let Some(down) = links.next_down() {
+        member.advance();
+        if let Some(down) = member.next_down() {
             return down;
         }
         assert!(start.elapsed() < PATIENCE, "nobody has noticed");
@@ -721,27 +725,28 @@ fn an_end_in_order_is_told_from_a_break() {
     }
     let layout = layout(2);
     for (in_order, is_told_first) in [(true, false), (true, true), (false, false), (false, true)] {
-        let mut links = bare(&layout);
-        let (mut far, mut near) = (links.pop().unwrap(), links.pop().unwrap());
+        let mut members = bare(&layout);
+        let (mut far, mut near) = (members.pop().unwrap(), members.pop().unwrap());
         if in_order {
-            far.finish();
+            far.links_mut().finish();
             let start = Instant::now();
-            while !far.is_flushed() {
+            while !far.links().is_flushed() {
                 assert!(start.elapsed() < PATIENCE, "the last message does not leave");
-                far.progress();
+                far.advance();
             }
         } else {
-            far.give_up();
+            far.links_mut().give_up();
         }
         if is_told_first {
             // As by an event that overtakes the completion.
-            near.shut_rank(Rank(1));
+            near.links_mut().shut_rank(Rank(1));
         } else {
             drop(far);
         }
         let (rank, why) = first_end(&mut near);
         assert_eq!((rank, matches!(why, Down::Closed)), (Rank(1), in_order), "told first: {is_told_first}: {why}");
-        assert!(near.open() == 0 && near.next_down().is_none());
+        assert!(near.links().connected() == 0 && near.next_down().is_none());
+        assert_eq!(near.cut(), u32::from(!in_order));
     }
 }
 
@@ -751,17 +756,17 @@ fn an_overrun_breaks_all_connections() {
     if !is_here("tcp") {
         return;
     }
-    let mut links = bare(&layout(3));
-    let near = &mut links[0];
-    assert_eq!(near.open(), 2);
+    let mut members = bare(&layout(3));
+    let near = &mut members[0];
+    assert_eq!(near.links().connected(), 2);
     // A provider has no operation to name, so it names none.
-    assert!(!near.take(Completion::Failed { context: 0, code: FI_EOVERRUN }));
+    assert!(!near.links_mut().take(Completion::Failed { context: 0, code: FI_EOVERRUN }));
     let mut ended = [first_end(near), first_end(near)];
     ended.sort_by_key(|(rank, _)| *rank);
     for ((rank, why), expected) in ended.iter().zip([Rank(1), Rank(2)]) {
         assert!(*rank == expected && matches!(why, Down::Os { .. }), "{rank}: {why}");
     }
-    assert!(near.open() == 0 && near.next_down().is_none());
+    assert!(near.next_down().is_none());
 }
 
 /// Who asks for the dead only when there was progress hears of those that went while it slept.
@@ -994,4 +999,75 @@ fn engines_agree_over_libfabric() {
     if is_here("tcp") {
         shared::engines_agree(1..4, |_, layout| connect(layout, "tcp"));
     }
+}
+
+/// Connections break at any time, at either end, while a ring is written and read. Nothing is lost, and nothing is written twice.
+#[test]
+fn connections_may_break_at_any_time_and_any_number_of_times() {
+    if !is_here("tcp") {
+        return;
+    }
+    let kinds = [connect, connect_as_hardware];
+    for seed in 0..40 {
+        let case = format!("seed {seed}");
+        let mut random = Random(seed);
+        let connect = |layout: &Layout| kinds[seed as usize % 2](layout, "tcp").try_into().unwrap();
+        let mut pair = Pair::of(connect);
+        let (mut breaks, mut resumed) = (0, 0);
+        for _ in 0..1500 {
+            match random.below(9) {
+                0..3 => pair.append(1 + random.below(5)),
+                3 => pair.announce(),
+                4 => _ = pair.writer.progress(),
+                5..8 => pair.read(random.below(2) == 0, &case),
+                _ if random.below(8) == 0 => {
+                    let (mesh, other) =
+                        if random.below(2) == 0 { (&mut pair.writer, 1) } else { (&mut pair.reader, 0) };
+                    if mesh.is_connected(Rank(other)) {
+                        mesh.shut(Rank(other));
+                        breaks += 1;
+                    }
+                }
+                _ => {}
+            }
+            for mesh in [&mut pair.writer, &mut pair.reader] {
+                while let Some((_, why)) = mesh.next_down() {
+                    assert!(matches!(why, Down::Os { .. }), "{case}: {why}");
+                }
+                while mesh.next_up().is_some() {
+                    resumed += 1;
+                }
+            }
+        }
+        // Until both ends have noticed the last break.
+        let (start, mut last) = (Instant::now(), Instant::now());
+        while last.elapsed() < Duration::from_millis(10) {
+            assert!(start.elapsed() < PATIENCE, "{case}: not connected again");
+            pair.writer.progress();
+            pair.read(true, &case);
+            let is_down = pair.writer.next_down().or_else(|| pair.reader.next_down()).is_some();
+            if is_down || !pair.writer.is_connected(Rank(1)) || !pair.reader.is_connected(Rank(0)) {
+                last = Instant::now();
+            }
+        }
+        pair.finish(&case);
+        assert!(breaks > 0 && resumed > 0, "{case}: {breaks} breaks, {resumed} times resumed");
+    }
+}
+
+/// A peer that has ended is called in vain, and its host says so.
+#[test]
+fn calls_to_a_process_that_has_ended_are_refused() {
+    if !is_here("tcp") {
+        return;
+    }
+    let mut members = bare(&layout(2));
+    let mut far = members.pop().unwrap();
+    let near = &mut members[0];
+    far.links_mut().give_up();
+    drop(far);
+    assert!(matches!(first_end(near), (Rank(1), Down::Os { .. })));
+    let (rank, why) = first_end(near);
+    assert!(rank == Rank(1) && matches!(why, Down::Refused), "{why}");
+    assert!(near.cut() == 1 && near.next_up().is_none());
 }

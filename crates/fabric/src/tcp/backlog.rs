@@ -80,7 +80,7 @@ impl Image {
     }
 
     /// All of it.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 

@@ -63,6 +63,9 @@ pub enum Down {
         /// The view that was decided.
         next: ViewId,
     },
+    /// The host of the peer refuses connections, and so its process has ended, by the word of its host.
+    #[error("its host refuses connections: its process has ended")]
+    Refused,
     /// The connection failed.
     #[error("{call} failed: {source}")]
     Os {

@@ -6,6 +6,7 @@ use super::inbox::{self, Inbox};
 use super::resume::{Posted, announcements};
 use super::stream::{Connection, again, is_confirmed};
 use super::wire::{self, TURN_BYTES};
+use crate::far::TARGET;
 use crate::region::{CopyRegion, OwnRegion};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
@@ -20,9 +21,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
-
-/// The target of events of streams between members.
-const TARGET: &str = "spindle::net";
 
 /// Up to so many connections are read from without asking first which of them have something.
 const UNASKED_MAX: u32 = 2;

@@ -15,9 +15,9 @@ mod error;
 mod guest;
 mod inbox;
 mod links;
-mod resume;
+pub(crate) mod resume;
 #[cfg(test)]
-mod resuming;
+pub(crate) mod resuming;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// One ring of my row, and how far it was posted.
 #[derive(Debug)]
-pub(super) struct Posted {
+pub(crate) struct Posted {
     ring: Ring,
     /// Offsets of the words that announce it and give it free.
     published: u64,
@@ -24,7 +24,7 @@ pub(super) struct Posted {
 
 impl Posted {
     /// The rings of `row`, announced up to what `image` shows.
-    pub(super) fn all(row: &RowLayout, image: &Image) -> Box<[Posted]> {
+    pub(crate) fn all(row: &RowLayout, image: &Image) -> Box<[Posted]> {
         let rings = row.places().filter_map(|place| Some((place.ring?, place.entry)));
         let posted = rings.map(|(ring, at)| {
             let (published, freed) = (at + entry::PUBLISHED, at + entry::FREED);
@@ -34,7 +34,7 @@ impl Posted {
     }
 
     /// Notes that `frames` of the row were posted. In this ring they follow the frames that were posted before.
-    pub(super) fn note(&mut self, frames: &Range<u64>, image: &Image) {
+    pub(crate) fn note(&mut self, frames: &Range<u64>, image: &Image) {
         let Ring { at, capacity, .. } = self.ring;
         let (start, end) = (frames.start.max(at), frames.end.min(at + self.ring.size()));
         if start >= end || start >= at + capacity {
@@ -53,7 +53,7 @@ impl Posted {
     ///
     /// # Errors
     /// [`Down::Ahead`]: it can't have.
-    pub(super) fn lacking(&self, applied: u64, row: &OwnRegion, image: &Image) -> Result<[Range<u64>; 2], Down> {
+    pub(crate) fn lacking(&self, applied: u64, row: &OwnRegion, image: &Image) -> Result<[Range<u64>; 2], Down> {
         let Ring { at, capacity, .. } = self.ring;
         let published = image.word(self.published);
         if applied > published || !applied.is_multiple_of(GRANULE_BYTES) {
@@ -74,6 +74,6 @@ impl Posted {
 }
 
 /// Offsets of the words of `row` that announce its rings.
-pub(super) fn announcements(row: &RowLayout) -> Box<[u64]> {
+pub(crate) fn announcements(row: &RowLayout) -> Box<[u64]> {
     row.places().filter(|place| place.ring.is_some()).map(|place| place.entry + entry::PUBLISHED).collect()
 }

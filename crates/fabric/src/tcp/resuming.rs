@@ -91,10 +91,10 @@ fn row(layout: &Layout, me: Rank) -> OwnRow {
 }
 
 /// A member that appends to its ring, and one that reads it, and what each knows.
-struct Pair {
+pub(crate) struct Pair {
     layout: Layout,
-    writer: Mesh,
-    reader: Mesh,
+    pub(crate) writer: Mesh,
+    pub(crate) reader: Mesh,
     copy: Arc<CopyRegion>,
     ring: Ring,
     entry: u64,
@@ -110,10 +110,17 @@ struct Pair {
 
 impl Pair {
     fn new([near, far]: [Connection; 2]) -> Pair {
-        let layout = Layout::new(&view(2, 4)).unwrap();
         let there = |rank, stream| [(rank, Some(Peer::There(stream)))];
-        let writer = Mesh::new(&layout, row(&layout, Rank(0)), there(Rank(1), near)).unwrap();
-        let reader = Mesh::new(&layout, row(&layout, Rank(1)), there(Rank(0), far)).unwrap();
+        Pair::of(|layout| {
+            let writer = Mesh::new(layout, row(layout, Rank(0)), there(Rank(1), near)).unwrap();
+            [writer, Mesh::new(layout, row(layout, Rank(1)), there(Rank(0), far)).unwrap()]
+        })
+    }
+
+    /// Two members that `connect` connects.
+    pub(crate) fn of(connect: impl FnOnce(&Layout) -> [Mesh; 2]) -> Pair {
+        let layout = Layout::new(&view(2, 4)).unwrap();
+        let [writer, reader] = connect(&layout);
         let place = *layout.row(Rank(0)).places().next().unwrap();
         let acknowledged = layout.row(Rank(1)).places().next().unwrap().entry + entry::DELIVERED;
         let copy = reader.copy(Rank(0));
@@ -131,7 +138,7 @@ impl Pair {
     }
 
     /// Appends `words`, in twos as frames have them, or as many as there is room for.
-    fn append(&mut self, words: u64) {
+    pub(crate) fn append(&mut self, words: u64) {
         let free = self.writer.load(Rank(1), self.acknowledged);
         self.writer.store(self.entry + entry::FREED, free);
         let room = free / 8 + self.words() - self.written;
@@ -150,7 +157,7 @@ impl Pair {
     }
 
     /// Announces what was appended, and then two words of which the second speaks of the first.
-    fn announce(&mut self) {
+    pub(crate) fn announce(&mut self) {
         self.announced = self.written;
         self.writer.store(self.entry + entry::PUBLISHED, self.announced * 8);
         self.writer.post(&BOTH, self.entry..self.entry + 64);
@@ -161,7 +168,7 @@ impl Pair {
     }
 
     /// Looks at everything that the reader may look at, and acknowledges it.
-    fn read(&mut self, acknowledges: bool, case: &str) {
+    pub(crate) fn read(&mut self, acknowledges: bool, case: &str) {
         self.reader.progress();
         let reader = &self.reader;
         let published = reader.load(Rank(0), self.entry + entry::PUBLISHED) / 8;
@@ -190,7 +197,7 @@ impl Pair {
         self.reader.attach(&self.layout, Rank(0), Peer::There(far)).unwrap();
     }
 
-    fn finish(&mut self, case: &str) {
+    pub(crate) fn finish(&mut self, case: &str) {
         let start = Instant::now();
         self.announce();
         while self.count < self.written || self.writer.load(Rank(1), self.acknowledged) < 8 * self.written {

@@ -47,14 +47,25 @@ impl Node {
         while let Some((rank, why)) = self.fabric.next_down() {
             self.stream_down(rank, &why);
         }
+        while let Some(rank) = self.fabric.next_up() {
+            if self.fabric.is_connected(rank) {
+                let view = self.member.view();
+                let (view, from) = (view.id, view.members[rank.index()]);
+                self.crew.act(|roster, now| self.member.stream_up(view, from, roster, now));
+            }
+        }
     }
 
     #[cold]
     fn stream_down(&mut self, rank: Rank, why: &Down) {
-        let is_nonsense =
-            matches!(why, Down::Garbage { .. } | Down::NoHello { .. } | Down::Ahead { .. } | Down::Astray { .. });
-        // It breaks the protocol, or will never be heard again in this view.
-        let for_good = is_nonsense || !self.fabric.is_stream(rank);
+        // It breaks the protocol, or will never be heard again in this view. A connection of libfabric that is closed in order is not made again.
+        let for_good = match why {
+            Down::Garbage { .. } | Down::NoHello { .. } | Down::Ahead { .. } | Down::Astray { .. } | Down::Refused => {
+                true
+            }
+            Down::Closed => !self.fabric.is_stream(rank),
+            _ => false,
+        };
         self.crew.act(|_, now| self.member.stream_down(rank, for_good, now));
         self.has_chores = true;
     }

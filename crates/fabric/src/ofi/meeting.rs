@@ -1,0 +1,451 @@
+//! The connections between the members of a view: how they come about, and how they are made again.
+//!
+//! Of two members the one of the lower rank calls. Each tells the other, along with the call and with the answer, who it is, which view it
+//! means, and where its copy of the other's row is (`hello.rs`). A call that is none of this view's is refused and counts for nothing; a first call
+//! of one's own that fails is told, and may be tried again. Addresses travel by other means.
+//!
+//! A meeting goes on for as long as its view. A connection that breaks is called again by the same member, after pauses that double, and continues with what the
+//! peer [has not applied](crate::tcp) (docs/adr/0029). Another call of a peer replaces its connection: its end may have broken without a word to this one.
+use super::error::{Failure, OfiError};
+use super::hello::{Hello, Mismatch, Purpose};
+use super::info::Info;
+use super::link::{Link, PAGE_BYTES};
+use super::links::{EVENTS_MAX, Ended, OfiLinks};
+use super::objects::{Endpoint, EndpointId, Event};
+use super::port::{OfiAddress, OfiPort};
+use super::provider::of as failed_at;
+use crate::far::TARGET;
+use crate::region::CopyRegion;
+use crate::tcp::Down;
+use spindle_core::{Layout, Rank, RowLayout};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::debug;
+
+/// How long a meeting sleeps at once while connections are made: not all providers tell of them by a descriptor.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// The first pause before a connection that broke is called again, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(4);
+const PAUSE_MAX: Duration = Duration::from_millis(64);
+/// A call that has no answer after so long counts as lost.
+const CALL_MAX: Duration = Duration::from_millis(500);
+/// The number of refused calls in a row that tell of the end of the peer's process: its host answers, and nothing listens there.
+const REFUSALS: u32 = 2;
+
+/// A member and its peers, as far as they are connected.
+#[derive(Debug)]
+pub struct OfiMeeting {
+    // Closed from the top.
+    links: OfiLinks,
+    port: OfiPort,
+    /// By rank.
+    peers: Box<[Peer]>,
+    layout: Layout,
+    me: Rank,
+    purpose: Purpose,
+    refused: Vec<Mismatch>,
+    down: VecDeque<(Rank, Down)>,
+    up: VecDeque<Rank>,
+    /// Whether a connection is to be made again.
+    is_broken: bool,
+}
+
+/// What is known of a peer.
+#[derive(Debug)]
+struct Peer {
+    seat: Seat,
+    /// Where it was called.
+    address: Option<OfiAddress>,
+    /// What comes of its row, from the first connection on.
+    copy: Option<Arc<CopyRegion>>,
+    /// Whether it has been connected.
+    has_met: bool,
+    /// The next pause, and the calls that were refused in a row.
+    pause: Duration,
+    refusals: u32,
+}
+
+/// How far it is with one peer.
+#[derive(Debug)]
+enum Seat {
+    /// Nobody is expected.
+    Empty,
+    /// It will call.
+    Expected,
+    /// It was called then and has not answered.
+    Called(Instant),
+    /// It has called, and was answered.
+    Answered,
+    /// It is connected.
+    Taken,
+    /// Its connection has broken, and it is called again then.
+    Broken(Instant),
+    /// Its connection has ended for good.
+    Over,
+}
+
+impl Seat {
+    /// Whether a connection is to come about.
+    fn is_open(&self) -> bool {
+        !matches!(self, Seat::Empty | Seat::Taken | Seat::Over)
+    }
+}
+
+impl OfiMeeting {
+    pub(super) fn new(port: OfiPort, links: OfiLinks, layout: Layout, me: Rank, purpose: Purpose) -> OfiMeeting {
+        let peer = |_: &RowLayout| Peer {
+            seat: Seat::Empty,
+            address: None,
+            copy: None,
+            has_met: false,
+            pause: PAUSE_MIN,
+            refusals: 0,
+        };
+        let peers = layout.rows().iter().map(peer).collect();
+        let (refused, down, up) = Default::default();
+        OfiMeeting { links, port, peers, layout, me, purpose, refused, down, up, is_broken: false }
+    }
+
+    /// Where this member listens, for its peers.
+    pub fn address(&self) -> &OfiAddress {
+        self.port.address()
+    }
+
+    /// From now on `peer`, which has a lower rank, may call. Others are refused.
+    ///
+    /// # Panics
+    /// If it has a higher rank, which has to be [called](Self::call).
+    pub fn expect(&mut self, peer: Rank) {
+        assert!(peer < self.me, "of two members the lower rank calls");
+        let seat = &mut self.peers[peer.index()].seat;
+        if matches!(seat, Seat::Empty) {
+            *seat = Seat::Expected;
+        }
+    }
+
+    /// Calls `peer`, which has a higher rank, unless that is done already; again if an earlier call has failed.
+    ///
+    /// # Errors
+    /// There is no room, no memory, or none that can be registered, or the address leads nowhere.
+    ///
+    /// # Panics
+    /// If it is not of the view, or has a lower rank, and so is to be [expected](Self::expect).
+    pub fn call(&mut self, peer: Rank, address: &OfiAddress) -> Result<(), OfiError> {
+        assert!(peer > self.me, "of two members the lower rank calls");
+        if !matches!(self.peers[peer.index()].seat, Seat::Empty) {
+            return Ok(());
+        }
+        self.begin_call(peer, address)
+    }
+
+    fn begin_call(&mut self, peer: Rank, address: &OfiAddress) -> Result<(), OfiError> {
+        let info = self.port.adapter.info();
+        let (name, format) = (info.provider(), info.address_format());
+        if !address.is_of(format) {
+            return Err(OfiError::Address { address: address.to_string(), provider: name });
+        }
+        if self.links.open() >= self.port.room {
+            let (what, allowed, needed) = ("a port", self.port.room.into(), u64::from(self.port.room) + 1);
+            return Err(OfiError::Limit { provider: name, what, allowed, needed });
+        }
+        let endpoint = self.port.adapter.endpoint_to(address.parts().1).map_err(failed_at(&name))?;
+        let (link, hello) = self.link(peer, endpoint)?;
+        if let Err(source) = link.endpoint().connect(address.parts().1, &hello.encode()) {
+            self.links.forget(peer);
+            return Err(OfiError::Refused { rank: peer, address: address.to_string(), source });
+        }
+        let known = &mut self.peers[peer.index()];
+        (known.seat, known.address) = (Seat::Called(Instant::now()), Some(address.clone()));
+        Ok(())
+    }
+
+    fn link(&mut self, rank: Rank, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
+        let theirs = self.layout.row(rank);
+        let known = &mut self.peers[rank.index()];
+        let copy = match &mut known.copy {
+            Some(copy) => copy,
+            none @ None => {
+                let copy = CopyRegion::on_heap(&format!("the copy of the row of member {rank}"), theirs.size);
+                let copy = copy.map_err(|source| OfiError::Region { rank, source })?;
+                // Providers may want memory to be there before it is registered.
+                (theirs.control..theirs.size).step_by(PAGE_BYTES).for_each(|at| copy.store_words(at, &[0; 8]));
+                none.insert(Arc::new(copy))
+            }
+        };
+        let link = self.links.link(rank, endpoint, Arc::clone(copy), theirs, known.has_met)?;
+        let hello = Hello::new(self.purpose, self.me, self.layout.row(self.me), theirs, link.mine());
+        Ok((link, hello))
+    }
+
+    /// Whether `peer` is connected, or has been.
+    ///
+    /// # Panics
+    /// If it is not of the view.
+    pub fn is_connected(&self, peer: Rank) -> bool {
+        self.peers[peer.index()].has_met
+    }
+
+    /// Goes on, and says whether everybody is connected who was called or is expected. It waits for nothing.
+    ///
+    /// # Errors
+    /// A peer that was called refuses, or is not the one that was meant: it is called no more, unless [told to](Self::call). Or the network
+    /// fails. The meeting goes on.
+    pub fn progress(&mut self) -> Result<bool, OfiError> {
+        let looked = self.links.look_at_events();
+        self.attend()?;
+        looked.map_err(failed_at(&self.port.adapter.info().provider()))?;
+        // Providers connect while they are asked for completions, and some peers have begun to post already.
+        self.links.look();
+        Ok(!self.peers.iter().any(|peer| peer.seat.is_open()))
+    }
+
+    /// Goes on until everybody is connected who was called or is expected, `at_most` that long.
+    ///
+    /// # Errors
+    /// As [`progress`](Self::progress), and [`OfiError::TimedOut`].
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), OfiError> {
+        let start = Instant::now();
+        while !self.progress()? {
+            let left = at_most.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                let waiting = |(rank, peer): (u32, &Peer)| peer.seat.is_open().then_some(rank);
+                let missing = (0..).zip(&self.peers).filter_map(waiting).collect();
+                return Err(OfiError::TimedOut { missing, waited: at_most });
+            }
+            self.links.nap(left.min(LOOK_AGAIN));
+        }
+        Ok(())
+    }
+
+    /// Calls that were refused, and why.
+    pub fn refused(&self) -> &[Mismatch] {
+        &self.refused
+    }
+
+    /// From now on the connections are those of a view that has begun. What makes `bell` readable ends their waits as well. Peers that were never connected
+    /// are left out.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub(crate) fn begin(&mut self, bell: BorrowedFd<'_>) -> Result<(), OfiError> {
+        for rank in (0..self.peers.len() as u32).map(Rank) {
+            if !self.is_connected(rank) {
+                self.leave_out(rank);
+            }
+        }
+        self.links.wake_by(bell).map_err(|source| OfiError::Os { call: "epoll_ctl", source })
+    }
+
+    /// Ends the connection to `rank`, of which nothing is told.
+    pub(crate) fn leave_out(&mut self, rank: Rank) {
+        self.links.forget(rank);
+        let known = &mut self.peers[rank.index()];
+        (known.seat, known.copy, known.has_met) = (Seat::Empty, None, false);
+    }
+
+    /// The connections that there are.
+    pub(crate) fn links(&self) -> &OfiLinks {
+        &self.links
+    }
+
+    /// The same, to post, to flush and to finish.
+    pub(crate) fn links_mut(&mut self) -> &mut OfiLinks {
+        &mut self.links
+    }
+
+    /// Where the row of `rank` is copied to, if it was ever connected.
+    pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
+        self.peers[rank.index()].copy.as_ref()
+    }
+
+    /// A peer whose connection has ended, and why; each end is told once.
+    pub(crate) fn next_down(&mut self) -> Option<(Rank, Down)> {
+        self.down.pop_front()
+    }
+
+    /// A peer that is connected again; each time is told once.
+    pub(crate) fn next_up(&mut self) -> Option<Rank> {
+        self.up.pop_front()
+    }
+
+    /// How many peers were cut off: their connections ended before all was said, and are made again.
+    pub(crate) fn cut(&self) -> u32 {
+        self.peers.iter().filter(|peer| peer.has_met && peer.seat.is_open()).count() as u32
+    }
+
+    /// Sends what can be sent, takes in what has arrived, and goes on with connections that are made again. Whether something was sent, and whether something
+    /// arrived, or there is something [to tell](Self::next_down).
+    pub(crate) fn advance(&mut self) -> (bool, bool) {
+        let (sent, arrived) = self.links.progress();
+        if self.is_broken || self.links.has_news() {
+            // What fails is tried again.
+            let _ = self.attend();
+        }
+        (sent, arrived || !self.down.is_empty() || !self.up.is_empty())
+    }
+
+    /// Waits until something has arrived or the bell rings, `at_most` that long. Whether something has arrived.
+    pub(crate) fn rest(&mut self, at_most: Duration) -> bool {
+        let at_most = if self.is_broken { at_most.min(LOOK_AGAIN) } else { at_most };
+        self.links.wait(at_most)
+    }
+
+    /// Heeds what has happened to connections, and calls the peers for which it is time.
+    #[cold]
+    fn attend(&mut self) -> Result<(), OfiError> {
+        let mut outcome = Ok(());
+        for _ in 0..EVENTS_MAX {
+            let Some(event) = self.links.next_event() else { break };
+            let heeded = match event {
+                Event::Request { info, data } => self.answer(&info, &data),
+                Event::Connected { endpoint, data } => self.connected(endpoint, &data),
+                Event::Failed { endpoint, code } => self.lost(endpoint, code),
+                Event::Shutdown { endpoint } => self.lost(endpoint, libc::ECONNRESET),
+                Event::Other => Ok(()),
+            };
+            outcome = outcome.and(heeded);
+        }
+        while let Some(Ended { rank, down, is_cut }) = self.links.next_ended() {
+            let known = &mut self.peers[rank.index()];
+            known.pause = PAUSE_MIN;
+            known.seat = match is_cut {
+                true if rank < self.me => Seat::Expected,
+                true => Seat::Broken(Instant::now()),
+                false => Seat::Over,
+            };
+            self.down.push_back((rank, down));
+        }
+        let broken = |peer: &Peer| peer.has_met && peer.seat.is_open();
+        self.is_broken = self.peers.iter().any(broken);
+        if self.is_broken {
+            self.call_again();
+        }
+        outcome
+    }
+
+    fn call_again(&mut self) {
+        let now = Instant::now();
+        for rank in (0..self.peers.len() as u32).map(Rank) {
+            let known = &self.peers[rank.index()];
+            match known.seat {
+                Seat::Called(since) if known.has_met && now.duration_since(since) >= CALL_MAX => {
+                    self.links.forget(rank);
+                    self.pause(rank);
+                }
+                Seat::Broken(at) if at <= now => {
+                    let Some(address) = known.address.clone() else { continue };
+                    if let Err(error) = self.begin_call(rank, &address) {
+                        debug!(target: TARGET, rank = rank.0, %error, "peer is not called");
+                        self.pause(rank);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Calls `rank` again after a pause.
+    fn pause(&mut self, rank: Rank) {
+        let known = &mut self.peers[rank.index()];
+        known.seat = Seat::Broken(Instant::now() + known.pause);
+        known.pause = (2 * known.pause).min(PAUSE_MAX);
+    }
+
+    fn answer(&mut self, request: &Info, data: &[u8]) -> Result<(), OfiError> {
+        let failed = failed_at(&self.port.adapter.info().provider());
+        let may_call = |peer: &Peer| match peer.seat {
+            Seat::Expected | Seat::Answered | Seat::Taken => true,
+            Seat::Empty | Seat::Called(_) | Seat::Broken(_) | Seat::Over => false,
+        };
+        let read = Hello::read(data, self.purpose, self.me, self.layout.rows());
+        let (rank, target) = match read {
+            Ok((rank, target)) if rank < self.me && may_call(&self.peers[rank.index()]) => (rank, target),
+            read => {
+                self.refuse(request, read.map_or_else(|why| why, |(got, _)| Mismatch::From { expected: None, got }));
+                return Ok(());
+            }
+        };
+        // It does not call while its end stands.
+        self.links.replace(rank);
+        self.peers[rank.index()].seat = Seat::Expected;
+        if self.links.open() >= self.port.room {
+            self.refuse(request, Mismatch::From { expected: None, got: rank });
+            return Ok(());
+        }
+        let endpoint = self.port.adapter.endpoint_for(request).map_err(&failed)?;
+        let (link, hello) = self.link(rank, endpoint)?;
+        link.aim(target);
+        if let Err(source) = link.endpoint().accept(&hello.encode()) {
+            self.links.forget(rank);
+            return Err(failed(source));
+        }
+        self.peers[rank.index()].seat = Seat::Answered;
+        Ok(())
+    }
+
+    fn refuse(&mut self, request: &Info, why: Mismatch) {
+        debug!(target: TARGET, reason = %why, "call is refused");
+        // Nobody may fill the memory with calls.
+        if self.refused.len() < EVENTS_MAX as usize {
+            self.refused.push(why);
+        }
+        // It may have hung up already.
+        let _ = self.port.listener.reject(request);
+    }
+
+    fn connected(&mut self, endpoint: EndpointId, data: &[u8]) -> Result<(), OfiError> {
+        let Some((rank, link)) = self.links.find(endpoint) else { return Ok(()) };
+        let known = &mut self.peers[rank.index()];
+        if let Seat::Called(_) = known.seat {
+            let why = match Hello::read(data, self.purpose, self.me, self.layout.rows()) {
+                Ok((from, target)) if from == rank => {
+                    link.aim(target);
+                    None
+                }
+                Ok((got, _)) => Some(Mismatch::From { expected: Some(rank), got }),
+                Err(source) => Some(source),
+            };
+            if let Some(source) = why {
+                self.links.forget(rank);
+                if known.has_met {
+                    self.pause(rank);
+                } else {
+                    known.seat = Seat::Empty;
+                }
+                return Err(OfiError::Stranger { rank, source });
+            }
+        }
+        link.set_connected();
+        (known.seat, known.refusals) = (Seat::Taken, 0);
+        if std::mem::replace(&mut known.has_met, true) {
+            self.up.push_back(rank);
+        }
+        self.links.try_all();
+        Ok(())
+    }
+
+    /// A connection has failed before it was made.
+    fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
+        let Some((rank, _)) = self.links.find(endpoint) else { return Ok(()) };
+        self.links.forget(rank);
+        let known = &mut self.peers[rank.index()];
+        let was_called = matches!(known.seat, Seat::Called(_));
+        if known.has_met && was_called {
+            known.refusals = if code == libc::ECONNREFUSED { known.refusals + 1 } else { 0 };
+            if known.refusals == REFUSALS {
+                self.down.push_back((rank, Down::Refused));
+            }
+            self.pause(rank);
+            return Ok(());
+        }
+        known.seat = if was_called { Seat::Empty } else { Seat::Expected };
+        if known.has_met {
+            return Ok(());
+        }
+        let called = known.address.as_ref().filter(|_| was_called);
+        let address = called.map_or("the place that it called from".to_string(), OfiAddress::to_string);
+        Err(OfiError::Refused { rank, address, source: Failure { call: "connecting", code } })
+    }
+}
