@@ -172,7 +172,7 @@ fn bootstrap(session: &Session<'_>) -> Result<String> {
 }
 
 /// So many seeds of whole processes, and what has to happen in them at least.
-const PROCESSES: [(&str, u64); 20] = [
+const PROCESSES: [(&str, u64); 23] = [
     ("seeds", 10_000),
     ("foundings", 8_000),
     ("joins", 18_000),
@@ -183,6 +183,9 @@ const PROCESSES: [(&str, u64); 20] = [
     ("leaves", 1_000),
     ("views", 24_000),
     ("continued", 100_000),
+    ("full", 3_000),
+    ("look_ups", 50_000),
+    ("moved", 300),
     ("fifo", 3_000_000),
     ("unavailable", 900),
     ("available_again", 1_500),

@@ -71,8 +71,8 @@ pub(crate) struct Args {
     /// elapsed_s and failures; of one seed: seed, foundings, joins, evictions, restarts, conflicts, united, lost, forgotten, messages, events,
     /// virtual_ns, trace_hash and failures.
     ///
-    /// With --processes: seeds, foundings, joins, evictions, leaves, refusals, kills, restarts, partitions, heals, breaks, views, deliveries,
-    /// fifo, unavailable, available_again, wishes, changes, learned, transfers, transfers_lost, continued, passed_over, lapped, observed, gaps, faults,
+    /// With --processes: seeds, foundings, joins, evictions, recoveries, mistakes, leaves, refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks,
+    /// views, deliveries, fifo, unavailable, available_again, wishes, changes, learned, transfers, transfers_lost, continued, passed_over, lapped, observed, gaps, faults,
     /// united, lost, events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and elapsed_s, trace_hash and
     /// failures.
     #[arg(long)]

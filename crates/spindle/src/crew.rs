@@ -60,6 +60,8 @@ pub(crate) struct Crew {
     handovers: BTreeMap<ViewId, Handover>,
     /// When to read on, if there was no descriptor left for what is in the mailbox.
     starved_until: Option<Instant>,
+    /// Processes of this host that have ended, and the watches that told so. The roster hears of them once all that they had sent is read.
+    deaths: Vec<(MemberId, Option<u64>)>,
     /// Threads that wait for a stream: for a state, or for objects.
     senders: BTreeMap<(MemberId, Purpose), Sender<Connection>>,
     /// Ways in bulk groups that others have handed over.
@@ -101,7 +103,7 @@ impl Crew {
 
     fn with(ways: Ways, me: Process, book: Option<Book>, notices: Arc<Notices>) -> Crew {
         let Process { id: me, nonce } = me;
-        let (handovers, starved_until, senders, bulk_links, bootstrap) = Default::default();
+        let (handovers, starved_until, deaths, senders, bulk_links, bootstrap) = Default::default();
         Crew {
             owner: Owner::new(),
             ways,
@@ -110,6 +112,7 @@ impl Crew {
             origin: Instant::now(),
             handovers,
             starved_until,
+            deaths,
             senders,
             bulk_links,
             bootstrap,

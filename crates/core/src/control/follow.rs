@@ -9,10 +9,12 @@
 //! 1. The observer has yielded everything of the view: [`Follow::end`].
 //! 2. [`Follow::look`] says when the rows of all members are here that belong to the next view, or to the newest. The driver maps them.
 //! 3. [`Follow::arrive`] says whether they are complete, and how the view begins: [`ViewStart`].
-use super::{ASK_EVERY, News, Refusal, Roster};
-use crate::ids::Time;
+use super::{ASK_EVERY, INSTALL_LOOK, News, Refusal, Roster};
+use crate::ids::{Time, ViewId};
 use crate::membership::Decision;
 use crate::view::View;
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -67,6 +69,8 @@ pub struct Follow {
     /// The newest view that a member has told of, if it is newer than the one that is followed.
     told: Option<View>,
     asked: Option<Time>,
+    /// When streams were made last, by view. An attempt may fail at once, for want of descriptors say.
+    visited: BTreeMap<ViewId, Time>,
     /// When anything was heard last.
     heard: Time,
 }
@@ -86,8 +90,8 @@ struct Followed {
 impl Follow {
     /// A process that shows the members `digest` as its configuration's, and would found the group with so many.
     pub fn new(digest: u64, founders: u32, now: Time) -> Follow {
-        let (followed, arriving, told, asked) = Default::default();
-        Follow { digest, founders, incarnation: 0, followed, arriving, told, asked, heard: now }
+        let (followed, arriving, told, asked, visited) = Default::default();
+        Follow { digest, founders, incarnation: 0, followed, arriving, told, asked, visited, heard: now }
     }
 
     /// The group that is followed; 0: not known yet.
@@ -239,19 +243,28 @@ impl Follow {
     fn next_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<Arc<View>> {
         if let Some(followed) = &self.followed {
             let next = Arc::clone(&followed.next.as_ref()?.0);
-            roster.visit(&next);
             if has_all_of(&next, roster) {
                 return Some(next);
             }
             if !self.is_passed_over(roster, now) {
+                self.visit(&next, roster, now);
                 return None;
             }
         }
         // A view of this process itself is not for following.
-        let told = self.told.as_ref().filter(|told| told.rank_of(roster.me()).is_none())?;
+        let told = Arc::new(self.told.clone().filter(|told| told.rank_of(roster.me()).is_none())?);
         roster.pass_over_until(told.id);
-        roster.visit(told);
-        has_all_of(told, roster).then(|| Arc::new(told.clone()))
+        self.visit(&told, roster, now);
+        has_all_of(&told, roster).then_some(told)
+    }
+
+    /// Makes the streams to the members of a view that are not here, at most every [`INSTALL_LOOK`].
+    fn visit<W>(&mut self, view: &View, roster: &mut Roster<W>, now: Time) {
+        self.visited.retain(|_, at| now.since(*at) < INSTALL_LOOK);
+        if let Entry::Vacant(visit) = self.visited.entry(view.id) {
+            visit.insert(now);
+            roster.visit(view);
+        }
     }
 
     /// The view that is about to begin, whose rows the driver has mapped.

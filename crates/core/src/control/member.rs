@@ -34,6 +34,8 @@ const TARGET: &str = "spindle::view";
 const TELLERS: u32 = 3;
 /// A member whose connections have all ended may take so long for a sign of life where no silence is suspected.
 const CUT_MAX: Duration = Duration::from_secs(2);
+/// How often a group that has recovered looks for members that it gave up.
+const MEET_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads words of a row in the view before.
 pub type Words = Box<dyn Fn(Rank, u64) -> u64 + Send>;
@@ -413,7 +415,7 @@ impl Member {
                 return None;
             }
             Request::Evict(id) => self.evict(id, roster.me()),
-            Request::Recover(lost) => refused = self.recover(&lost, rows).err(),
+            Request::Recover(lost) => refused = self.recover(&lost, roster, rows).err(),
             Request::View => {
                 roster.tell_view(self.newest(), [from]);
                 return None;
@@ -443,9 +445,12 @@ impl Member {
     ///
     /// # Errors
     /// The reason, if they are not given up.
-    pub fn recover(&mut self, lost: &[MemberId], rows: &impl Rows) -> Result<(), Unrecoverable> {
+    pub fn recover<W>(&mut self, lost: &[MemberId], roster: &Roster<W>, rows: &impl Rows) -> Result<(), Unrecoverable> {
         if self.next.is_some() {
             return Err(Unrecoverable::Changing);
+        }
+        if let Some(id) = lost.iter().find(|id| **id != roster.me() && roster.runs_here(**id)) {
+            return Err(Unrecoverable::Here(*id));
         }
         let rank = |id: &MemberId| self.rank_of(*id).ok_or(Unrecoverable::Stranger(*id));
         let ranks = lost.iter().map(rank).collect::<Result<Vec<_>, _>>()?;
@@ -557,6 +562,10 @@ impl Member {
         if self.seeks && now.since(self.sought) >= ASK_EVERY {
             self.seek_absent(roster, now);
         }
+        if self.is_recovered() && now.since(self.asked) >= MEET_EVERY {
+            self.asked = now;
+            roster.ask_view_afar(now);
+        }
         for (view, id) in self.redials.due(now) {
             debug!(target: "spindle::net", me = roster.me().0, view = view.0, member = id.0, "stream is dialled again");
             roster.redial(view, id);
@@ -586,7 +595,13 @@ impl Member {
     pub fn patience<W>(&self, roster: &Roster<W>, now: Time) -> Option<Duration> {
         let joins = self.joins.patience(now).filter(|_| self.lets_in());
         let seeks = self.seeks.then_some(ASK_EVERY);
-        self.redials.patience(now).into_iter().chain(joins).chain(seeks).chain(roster.patience(now)).min()
+        let meets = self.is_recovered().then(|| (self.asked + MEET_EVERY).since(now));
+        self.redials.patience(now).into_iter().chain(joins).chain(seeks).chain(meets).chain(roster.patience(now)).min()
+    }
+
+    /// Whether members were given up that may live, and have nothing of this group's views. The member that leads looks for them where the seeds are.
+    fn is_recovered(&self) -> bool {
+        self.view.id.era() > 0 && self.engine.leader() == self.engine.me()
     }
 
     /// Whether something waits for its time.

@@ -596,6 +596,11 @@ impl<W> Roster<W> {
         self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.births.contains_key(&id)
     }
 
+    /// Whether `id` is a process of this host of whose end the kernel has not told.
+    pub fn runs_here(&self, id: MemberId) -> bool {
+        self.births.contains_key(&id) && !self.dead.contains(&id)
+    }
+
     /// Members wait for no observer: one for which letters have lain for long is forgotten with them. It asks again when it looks. `holds` says for which
     /// processes letters wait to be taken.
     pub fn forget_the_deaf(&mut self, holds: impl Fn(MemberId) -> bool, now: Time) {
@@ -878,7 +883,9 @@ impl<W> Roster<W> {
                 |process: &HostProcess| process.host == here && process.id != me && view.members.contains(&process.id);
             for HostProcess { id, pid, birth, .. } in processes.into_iter().filter(is_here) {
                 let is_another = self.births.get(&id).is_some_and(|known| *known != (pid, birth));
-                if is_another && is_ahead && follows {
+                // Or another that waited with that id, when this one did too.
+                let waits = self.begun.0 == 0 && !self.has_parts(view.id, id);
+                if is_another && is_ahead && (follows || waits) {
                     self.dead.remove(&id);
                     self.pids.insert(id, pid);
                     self.instances.insert(id, Instance::Near(pid));
@@ -989,10 +996,11 @@ impl<W> Roster<W> {
     /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
     fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: Part<W>) -> bool {
         let oldest = self.parts.keys().next().map_or(view, |(oldest, _)| *oldest);
-        // A process that waits to be let in does not know yet which group it will be.
+        // A process that waits to be let in does not know yet which group it will be, nor in which view. A process that is late hands over its memory for a view
+        // that is long over.
         let is_mine = [incarnation, 0].contains(&self.incarnation);
-        let is_kept =
-            is_mine && view > self.begun && view.ahead_of(oldest) <= VIEWS_AHEAD_MAX && self.parts.len() < PARTS_MAX;
+        let is_near = self.begun.0 == 0 || view.ahead_of(oldest) <= VIEWS_AHEAD_MAX;
+        let is_kept = is_mine && view > self.begun && is_near && self.parts.len() < PARTS_MAX;
         if is_kept {
             self.parts.insert((view, from), (incarnation, part));
         }
@@ -1621,6 +1629,11 @@ mod tests {
         }
         assert!(!roster.handed_over(7, ViewId(newest + 2), me(2), ()), "too far ahead");
         assert!(!roster.handed_over(8, ViewId(10), me(3), ()), "of another group");
+        // A process that waits has had nothing but what a late member handed over for a view that is long over.
+        let mut waiting = Roster::new(me(9), 1, None);
+        for view in [2, newest + 2] {
+            assert!(waiting.handed_over(7, ViewId(view), me(2), ()), "of view {view}");
+        }
     }
 
     /// Track record: a member of this host whose address had vanished for a moment, and of which nothing was known, never got this member's memory for

@@ -30,6 +30,9 @@ pub enum Unrecoverable {
     /// The member that is asked is named itself.
     #[error("member {0} was asked, and is named itself; ask a member that is to go on")]
     Myself(MemberId),
+    /// A process that is named runs on the host of the asked member, by the word of its kernel.
+    #[error("member {0} is named, and its process runs on this host; end it first, with SIGKILL if it hangs")]
+    Here(MemberId),
     /// A member that is named lives: the asked one hears it.
     #[error("member {0} is named, and is heard; only members that are lost for good can be given up")]
     Heard(MemberId),
@@ -174,7 +177,8 @@ impl Membership {
                 return Err(Unrecoverable::HeardBy { lost: id(heard), by: id(rank) });
             }
         }
-        match (self.hears_quorum(), is_led, self.wedged) {
+        // Without a vote it can't end the view itself, though it may know of deaths that the voters can't know of.
+        match (self.hears_quorum() && self.is_voter(), is_led, self.wedged) {
             (true, ..) => Err(Unrecoverable::Quorum),
             (_, false, _) => Err(Unrecoverable::NoVoter),
             (.., false) => Err(Unrecoverable::Changing),

@@ -50,6 +50,8 @@ pub struct Mailbox {
     bytes: Vec<u8>,
     dropped: Dropped,
     starved: bool,
+    /// Whether the last look found nothing.
+    drained: bool,
     /// At hand, so that who has no descriptor left can tell who lives.
     probe: Probe,
     _cleaners_out: Option<OwnedFd>,
@@ -356,6 +358,12 @@ impl Mailbox {
         self.starved
     }
 
+    /// Whether the last [`receive`](Self::receive) found nothing in the mailbox. If a process had ended by then, all of its letters were received: not so
+    /// if the mailbox [is starved](Self::is_starved), or was full of garbage.
+    pub fn is_drained(&self) -> bool {
+        self.drained
+    }
+
     /// Sends without waiting.
     ///
     /// # Errors
@@ -419,6 +427,8 @@ impl Mailbox {
     /// answer is `None` although there may be more; the descriptor stays readable then.
     pub fn receive(&mut self) -> Option<(Letter, Vec<OwnedFd>)> {
         let was_starved = std::mem::take(&mut self.starved);
+        self.drained = false;
+        let mut empty = 0;
         // The oldest first: what was sent before.
         for socket in 0..=self.old.len() {
             for _ in 0..GARBAGE_PER_LOOK {
@@ -440,10 +450,14 @@ impl Mailbox {
                         self.starved = true;
                         return None;
                     }
-                    Look::Empty => break,
+                    Look::Empty => {
+                        empty += 1;
+                        break;
+                    }
                 }
             }
         }
+        self.drained = empty > self.old.len();
         None
     }
 
@@ -550,12 +564,12 @@ impl Mailbox {
         spot.remove()?;
         let (socket, made) = bind_at(&spot)?;
         let (bytes, dropped) = (vec![0; LETTER_BYTES_MAX], Dropped::default());
-        let (starved, probe, old, peers) = (false, Probe::new()?, vec![], Mutex::default());
+        let (starved, drained, probe, old, peers) = (false, false, Probe::new()?, vec![], Mutex::default());
         let _cleaners_out = keep_cleaners_out(&place.dir);
         let name = if id.0 < VISITOR_IDS_FROM { place.key.wait(id)? } else { None };
         let state = Mutex::new(State { made, member: None, name });
         let spot = Arc::new(Address { place: place.clone(), id, owner: Owner::new(), state });
-        Ok(Self { spot, id, socket, old, peers, given, bytes, dropped, starved, probe, _cleaners_out })
+        Ok(Self { spot, id, socket, old, peers, given, bytes, dropped, starved, drained, probe, _cleaners_out })
     }
 
     fn found_under(&self, lock: &Lock, Census { addressees, members }: Census) -> Result<Standing, MailError> {

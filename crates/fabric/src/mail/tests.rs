@@ -1171,7 +1171,7 @@ fn poor(mailbox: &mut Mailbox) {
     for room in 1..4 {
         for _ in 0..100 {
             assert!(mailbox.receive().is_none());
-            assert!(mailbox.is_starved());
+            assert!(mailbox.is_starved() && !mailbox.is_drained());
         }
         // The descriptors that it took of the four were closed again.
         let room_left = (0..).map_while(|_| eventfd(0, EventfdFlags::CLOEXEC).ok()).collect::<Vec<_>>().len();
@@ -1186,6 +1186,7 @@ fn poor(mailbox: &mut Mailbox) {
         assert_eq!((fds.len(), mailbox.is_starved()), (4, false));
     }
     assert_eq!(mailbox.dropped(), Dropped::default());
+    assert!(!mailbox.is_drained() && mailbox.receive().is_none() && mailbox.is_drained());
     say("received both");
 }
 

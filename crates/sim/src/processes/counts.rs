@@ -45,6 +45,12 @@ counts! {
     partitions,
     /// Times at which links were mended.
     heals,
+    /// Times at which a process had no room for descriptors.
+    full,
+    /// Look-ups of the seeds' name.
+    look_ups,
+    /// Seeds that were started again with another address.
+    moved,
     /// Connections that broke.
     breaks,
     /// Streams that continued in the next view.

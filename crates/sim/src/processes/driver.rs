@@ -67,7 +67,9 @@ impl World<'_> {
             self.restore(process);
         }
         // Before the deaths: what the dead have sent is here.
-        while let Some(near) = process.mailbox.pop_front() {
+        // A letter with memory waits until there is room for its descriptors, and all that follow it.
+        let has_room = process.full_until <= self.now;
+        while let Some(near) = process.mailbox.pop_front_if(|near| has_room || near.row.is_none()) {
             self.read(process, &near);
         }
         self.carry_out(process)?;
@@ -82,7 +84,8 @@ impl World<'_> {
             self.hear_of_net(process, heard);
             self.carry_out(process)?;
         }
-        while let Some((id, of)) = process.deaths.pop_front() {
+        let is_read = process.mailbox.is_empty() || self.broken == Broken::DeathsBeforeLetters;
+        while let Some((id, of)) = process.deaths.pop_front_if(|_| is_read) {
             // By now another process with this id may be watched.
             if process.watched.get(&id) == Some(&of) {
                 process.watched.remove(&id);
@@ -244,9 +247,11 @@ impl World<'_> {
                 });
                 match owner {
                     Some(owner) if self.hosts[process.host].living.contains(&owner) => self.watch(process, id, owner),
-                    Some(_) => {
+                    Some(owner) => {
                         process.roster.unwatched(id);
-                        process.roster.has_ended(id);
+                        process.watched.insert(id, owner);
+                        process.deaths.push_back((id, owner));
+                        self.wake(process.number, self.now + 1_000);
                     }
                     None => process.roster.unwatched(id),
                 }
@@ -271,7 +276,7 @@ impl World<'_> {
             }
             Order::Restore if self.broken == Broken::RestoreForgotten => {}
             Order::Restore => self.restore(process),
-            Order::LookUp(_) => {}
+            Order::LookUp(name) => self.look_up(process.number, name),
             Order::Probe(ids) => {
                 let gone: Vec<MemberId> =
                     ids.into_iter().filter(|id| self.mailbox_of(process, *id).is_none()).collect();

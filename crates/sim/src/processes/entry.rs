@@ -1,7 +1,7 @@
 //! A process before it is in a group: its start, what it looks for, and how it goes away again.
 use super::host::Standing;
 use super::learning::App;
-use super::plan::MS;
+use super::plan::{MS, Name};
 use super::process::{Phase, Process, birth};
 use super::subgroups::first_view;
 use super::views::{DIGEST, Next};
@@ -49,7 +49,10 @@ impl World<'_> {
             (false, false) => 8000 + number,
         };
         let is_observer = plan.is_observer;
-        let address: Address = format!("10.0.{host}.{}:{port}", place + 1).parse().expect("an address");
+        let address = match self.scene.name {
+            Some(name) if is_seed => self.begin_seed(place, name),
+            _ => format!("10.0.{host}.{}:{port}", place + 1).parse().expect("an address"),
+        };
         self.listeners.insert(address.clone(), (host, Some(number)));
         if is_unreachable {
             self.unreachable.insert(address.clone());
@@ -87,8 +90,7 @@ impl World<'_> {
         card: Card,
         address: Address,
     ) -> Process {
-        let book =
-            self.scene.is_afar.then(|| Book::new(card.clone(), Seeds::new(self.seeds(), None, address.clone()), true));
+        let book = self.scene.is_afar.then(|| Book::new(card.clone(), self.seeds(address.clone()), true));
         let (mailbox, heard, deaths, outbox, tries, held, watched, posts) = Default::default();
         let room = limits::MEMBERS_MAX as u32;
         let seek = match self.scene.is_afar {
@@ -106,6 +108,7 @@ impl World<'_> {
             is_alive: true,
             paused_since: 0,
             paused_until: 0,
+            full_until: 0,
             started: self.now,
             roster: Roster::new(me, 1 + number as u32, book),
             boot: None,
@@ -140,11 +143,48 @@ impl World<'_> {
         }
     }
 
-    fn seeds(&self) -> Vec<Address> {
+    fn seeds(&self, me: Address) -> Seeds {
         let seeds = self.scene.places.iter().enumerate().filter(|(_, place)| place.is_seed);
-        seeds
-            .map(|(number, place)| format!("10.0.{}.{}:7411", place.host, number + 1).parse().expect("an address"))
-            .collect()
+        if self.scene.name.is_some() {
+            let name = "seeds.test:7411".parse().expect("a name");
+            return Seeds::new(vec![name], Some(seeds.count() as u32), me);
+        }
+        let address = |(number, place): (usize, &super::plan::Place)| {
+            format!("10.0.{}.{}:7411", place.host, number + 1).parse().expect("an address")
+        };
+        Seeds::new(seeds.map(address).collect(), None, me)
+    }
+
+    /// The address of a seed that starts, for which the seeds' name stands soon.
+    fn begin_seed(&mut self, place: usize, name: Name) -> Address {
+        let before = self.process_places.iter().filter(|of| **of == place).count();
+        let host = self.scene.places[place].host;
+        let network = if name.moves { before } else { 0 };
+        self.outcome.counts.moved += u64::from(network > 0);
+        let address: Address = format!("10.{network}.{host}.{}:7411", place + 1).parse().expect("an address");
+        let at = self.now + self.random.range(1, name.late_ns);
+        self.push(at, Event::Renamed { address: address.clone(), is_there: true });
+        address
+    }
+
+    /// A process asks what the seeds' name stands for.
+    pub(super) fn look_up(&mut self, process: usize, asked: Address) {
+        let Some(name) = self.scene.name else { return };
+        self.outcome.counts.look_ups += 1;
+        let at = self.now + self.random.range(1, name.look_up_ns);
+        self.push(at, Event::LookedUp { process, name: asked });
+    }
+
+    /// It is answered, now and then with an error.
+    pub(super) fn answer_look_up(&mut self, number: usize, name: Address) {
+        let fails = !self.is_calm && self.random.one_in(10);
+        let found: Vec<Address> = self.named.iter().cloned().collect();
+        let now = self.now;
+        if let Some(process) = self.living(number) {
+            let found = if fails { Err("no answer".into()) } else { Ok(&found[..]) };
+            process.roster.looked_up(&name, found);
+            self.wake(number, now);
+        }
     }
 
     fn begin_boot(&mut self, process: &Process) -> Bootstrapping {

@@ -114,8 +114,13 @@ impl Ledger {
     pub(super) fn begins(&mut self, of: u128, view: &View, process: usize, id: MemberId) -> Result<bool, Violation> {
         self.groups.entry(of).or_insert(Lived { first: u64::MAX, last: 0 });
         let is_new = self.sees(of, view)?;
-        if self.divided.get(&of).is_some_and(|(old, next)| *old < view.id.0 && view.id.0 < *next) {
-            self.given_up.insert(process);
+        if let Some((old, next)) = self.divided.get(&of).copied() {
+            // It begins the view that a recovery has ended, without it, already.
+            let goes_on = |viewed: &Viewed| viewed.view.members.contains(&id);
+            let is_lost = view.id.0 == old && !self.views.get(&(of, next)).is_none_or(goes_on);
+            if is_lost || (old < view.id.0 && view.id.0 < next) {
+                self.given_up.insert(process);
+            }
         }
         let rank = view.rank_of(id);
         let is_in = |name: &str| {

@@ -44,6 +44,9 @@ impl World<'_> {
             self.attempts.remove(&number);
             return;
         }
+        if self.full_until(attempt.process) > self.now {
+            return self.push(self.now + 20_000, Event::Failed { number, refused: false });
+        }
         let gives_up = attempt.began + CONNECT_NS;
         let Some((to, listener)) = self.listeners.get(&attempt.address).copied() else {
             return self.push(self.now + 50_000, Event::Failed { number, refused: true });
@@ -58,13 +61,17 @@ impl World<'_> {
         let Some(target) = listener else {
             return self.push(self.now + trip, Event::Failed { number, refused: true });
         };
-        let paused_until = self.paused_until(target);
+        let paused_until = self.paused_until(target).max(self.full_until(target));
         if paused_until > self.now + CONNECT_NS {
             // Its system accepts, and nothing answers.
             return self.push(self.now + trip + CONNECT_NS, Event::Failed { number, refused: false });
         }
         let answers = paused_until.max(self.now + trip + trip / 2);
         self.push(answers, Event::Accepted { number });
+    }
+
+    fn full_until(&self, process: usize) -> u64 {
+        self.processes[process].as_deref().map_or(0, |process| process.full_until)
     }
 
     fn paused_until(&self, process: usize) -> u64 {

@@ -68,6 +68,13 @@ pub enum Fault {
         /// The change.
         wish: Wish,
     },
+    /// A process has no room for another descriptor: it neither connects nor accepts, and takes no memory of others.
+    Full {
+        /// Its place.
+        place: u32,
+        /// For how long.
+        ns: u64,
+    },
     /// The addresses of all processes of a host vanish from its directory.
     Vanish {
         /// Which.
@@ -92,6 +99,17 @@ pub struct Place {
     pub is_observer: bool,
 }
 
+/// A name that stands for all seeds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Name {
+    /// How long an answer takes at most.
+    pub look_up_ns: u64,
+    /// How long it takes until answers know that a seed has started, or ended.
+    pub late_ns: u64,
+    /// A seed that is started again has another address.
+    pub moves: bool,
+}
+
 /// All that a run depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
@@ -103,6 +121,8 @@ pub struct Scene {
     pub is_afar: bool,
     /// The places, the seeds first.
     pub places: Vec<Place>,
+    /// The name by which processes know the seeds; `None`: by their addresses.
+    pub name: Option<Name>,
     /// How many members found the group.
     pub members: u32,
     /// The delay from each host to each other, in ns.
@@ -190,9 +210,22 @@ impl Scene {
             let of = Of { hosts, places: count, suspect_after_ns };
             fault(random, kind, &of, &mut |delay, fault| faults.push((at + delay, fault)));
         }
+        let mut room = Random::new(seed, 26);
+        for _ in 0..[0, 0, 0, 0, 1, 3][room.below(6) as usize] {
+            let longest = [100 * MS, 3 * S, 20 * S][room.below(3) as usize];
+            let (at, ns) = (room.below(calm_ns), room.range(MS, longest));
+            faults.push((at, Fault::Full { place: room.below(count.into()) as u32, ns }));
+        }
         faults.sort_by_key(|(at, _)| *at);
+        let mut names = Random::new(seed, 25);
+        let is_named = is_afar && names.one_in(4);
+        let name = is_named.then(|| Name {
+            look_up_ns: names.range(MS, 3 * S),
+            late_ns: names.range(MS, 5 * S),
+            moves: names.one_in(2),
+        });
         let over = |(at, fault): &(u64, Fault)| match fault {
-            Fault::Cut { ns, .. } | Fault::Pause { ns, .. } => at + ns,
+            Fault::Cut { ns, .. } | Fault::Pause { ns, .. } | Fault::Full { ns, .. } => at + ns,
             Fault::Kill { down_ns, .. } | Fault::Leave { down_ns, .. } => at + down_ns.unwrap_or(0),
             Fault::Break { .. } | Fault::Evict { .. } | Fault::Vanish { .. } | Fault::Wish { .. } => *at,
         };
@@ -236,6 +269,7 @@ impl Scene {
             hosts,
             is_afar,
             places,
+            name,
             members,
             delays,
             jitter_ns,

@@ -121,6 +121,8 @@ pub(super) struct Process {
     pub(super) is_alive: bool,
     pub(super) paused_since: u64,
     pub(super) paused_until: u64,
+    /// Until when it has no room for descriptors.
+    pub(super) full_until: u64,
     pub(super) started: u64,
     pub(super) roster: Roster<Way>,
     pub(super) boot: Option<Bootstrapping>,

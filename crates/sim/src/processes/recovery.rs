@@ -39,8 +39,17 @@ impl World<'_> {
         let votes =
             |process: &&Process| newest.rank_of(process.me.id).is_some_and(|rank| !newest.nonvoters.contains(&rank));
         if !members.iter().any(votes) {
-            // No member is left that could go on, or all are in earlier views.
-            return members.iter().any(|process| process.table.as_ref().is_some_and(|table| table.view.id < newest.id));
+            // No member is left that could go on, or all are about to begin that view. After a mistake one with an id in it may be in a group of its own.
+            let is_behind = |process: &&Process| {
+                let Phase::Member(member) = &process.phase else { return false };
+                let decided = member.engine().decision().map(|decision| decision.next.id);
+                let next = member.next().map(|next| next.view().id).or(decided);
+                let view = member.view().id;
+                newest.rank_of(process.me.id).is_some()
+                    && view < newest.id
+                    && (!self.is_mistaken || next == Some(newest.id))
+            };
+            return members.iter().any(is_behind);
         }
         let asked: Vec<usize> = members.iter().map(|process| process.number).collect();
         if self.now >= *self.lost_since.get_or_insert(self.now) + after && self.now >= self.asks_at {

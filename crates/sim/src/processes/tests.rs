@@ -34,6 +34,7 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
         hosts,
         is_afar: true,
         places,
+        name: None,
         members: 3,
         delays: vec![vec![delay_ns; hosts as usize]; hosts as usize],
         jitter_ns: 0,
@@ -180,7 +181,7 @@ fn a_seed_means_the_same_run_for_ever() {
     assert_eq!(hashes, PINNED);
 }
 
-const PINNED: [u64; 3] = [1485008956694780842, 5511002179103172409, 14367244117165451609];
+const PINNED: [u64; 3] = [1485008956694780842, 5491559851039418541, 14367244117165451609];
 
 #[test]
 fn broken_drivers_are_noticed() {

@@ -109,6 +109,16 @@ pub(super) enum Event {
     Exit {
         process: usize,
     },
+    /// The seeds' name stands for an address more, or no more.
+    Renamed {
+        address: Address,
+        is_there: bool,
+    },
+    /// A process is answered what the seeds' name stands for.
+    LookedUp {
+        process: usize,
+        name: Address,
+    },
     Fault(usize),
     Mend(usize),
     Tick,
@@ -228,6 +238,8 @@ broken! {
     AsksAlways,
     /// The kernel's word about deaths is not passed on.
     DeathsUntold,
+    /// The kernel's word about a death is passed on before the letters that the dead process had sent.
+    DeathsBeforeLetters,
     /// A process without an address counts as dead.
     MissingIsDead,
     /// A member whose stream has ended counts as dead.
@@ -285,6 +297,8 @@ pub(super) struct World<'s> {
     pub(super) mail_due: BTreeMap<(usize, usize), u64>,
     /// The places of processes, by number.
     pub(super) process_places: Vec<usize>,
+    /// What the seeds' name stands for.
+    pub(super) named: BTreeSet<Address>,
     /// Addresses to which no other host can connect.
     pub(super) unreachable: BTreeSet<Address>,
     pub(super) ledger: Ledger,
@@ -338,6 +352,7 @@ impl<'s> World<'s> {
             lives,
             process_places: vec![],
             mail_due: BTreeMap::new(),
+            named: BTreeSet::new(),
             unreachable: BTreeSet::new(),
             ledger,
             states: States::default(),
@@ -474,6 +489,14 @@ impl<'s> World<'s> {
                 }
             }
             Event::Exit { process } => self.exit(process),
+            Event::Renamed { address, is_there: true } => drop(self.named.insert(address)),
+            // A process may have started at the address again.
+            Event::Renamed { address, is_there: false } => {
+                if self.listeners.get(&address).is_some_and(|(_, listener)| listener.is_none()) {
+                    self.named.remove(&address);
+                }
+            }
+            Event::LookedUp { process, name } => self.answer_look_up(process, name),
             Event::Fault(number) => self.go_wrong(number),
             Event::Mend(number) => self.mend_links(number),
             Event::Tick => {
@@ -569,6 +592,20 @@ impl<'s> World<'s> {
                 }
             }
             Fault::Wish { place, wish } => self.wish(place, &wish),
+            Fault::Full { place, ns } => {
+                let until = self.now + ns;
+                self.trouble_host(self.scene.places[place as usize].host as usize, until);
+                // Others may have no way to it, or it none to them.
+                self.suspended = self.suspended.max(until);
+                if let Some(number) = self.places[place as usize].process
+                    && let Some(process) = self.living(number)
+                {
+                    process.full_until = process.full_until.max(until);
+                    self.outcome.counts.full += 1;
+                    self.trouble(number, until);
+                    self.wake(number, until);
+                }
+            }
             Fault::Vanish { host } => {
                 self.hosts[host as usize].vanish();
                 let living: Vec<usize> = self.hosts[host as usize].living.iter().copied().collect();
@@ -706,6 +743,10 @@ impl<'s> World<'s> {
         if let Some((_, listener)) = self.listeners.get_mut(&address).filter(|(_, listener)| *listener == Some(number))
         {
             *listener = None;
+            if let Some(name) = self.scene.name.filter(|_| self.scene.places[place].is_seed) {
+                let at = self.now + self.random.range(1, name.late_ns);
+                self.push(at, Event::Renamed { address, is_there: false });
+            }
         }
         for (connection, end) in self.connections.open_of(number) {
             let side = &mut self.connections.get_mut(connection).expect("it is open").ends[end];

@@ -30,21 +30,15 @@ impl Crew {
         if told.displaced {
             self.restore();
         }
-        // Before the deaths: what the dead have sent is here.
-        if told.mail || starved || !told.deaths.is_empty() {
+        self.deaths.extend(told.deaths.into_iter().map(|(id, watch)| (id, Some(watch))));
+        if told.mail || starved || !self.deaths.is_empty() {
             self.read(&mut news);
         }
         if told.net {
             self.read_net(&mut news);
         }
         self.read_board();
-        for (id, watch) in told.deaths {
-            if let Ways::Mail(mail) = &mut self.ways
-                && mail.is_death(id, watch)
-            {
-                self.roster.watched_ended(id);
-            }
-        }
+        self.tell_deaths();
         for (to, letter, pipe) in told.pipes {
             if let Ways::Mail(mail) = &mut self.ways {
                 let _ = mail.outbox.push(to, letter, &pipe.map(Arc::new));
@@ -74,6 +68,22 @@ impl Crew {
                 }
             } else {
                 news.push(News::Control(one));
+            }
+        }
+    }
+
+    /// Passes on which processes have ended, behind what they have sent: a row that is on its way to this process is no row of zeros.
+    fn tell_deaths(&mut self) {
+        let Ways::Mail(mail) = &mut self.ways else { return };
+        if self.deaths.is_empty() || !mail.mailbox.is_drained() {
+            return;
+        }
+        for (id, watch) in self.deaths.drain(..) {
+            match watch {
+                None => self.roster.has_ended(id),
+                Some(watch) if mail.is_death(id, watch) => self.roster.watched_ended(id),
+                // Another process with the id is watched by now.
+                Some(_) => {}
             }
         }
     }

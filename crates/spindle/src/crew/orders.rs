@@ -118,7 +118,9 @@ impl Crew {
             Fate::Unknown => self.roster.unwatched(id),
             Fate::Ended => {
                 self.roster.unwatched(id);
-                self.roster.has_ended(id);
+                self.deaths.push((id, None));
+                self.notices.note_mail();
+                self.notices.note();
             }
         }
     }
