@@ -116,6 +116,11 @@ impl Far {
         self.streams.as_ref().map_or(0, Links::cut) + self.ofi.as_ref().map_or(0, OfiMeeting::cut)
     }
 
+    /// Whether there are connections that are made again.
+    pub(crate) fn is_calling(&self) -> bool {
+        self.ofi.as_ref().is_some_and(|ofi| ofi.cut() > 0)
+    }
+
     pub(crate) fn guests(&self) -> usize {
         self.streams.as_ref().map_or(0, Links::guests)
     }
@@ -149,6 +154,12 @@ impl Far {
     #[cfg(test)]
     pub(crate) fn shut(&mut self, rank: Rank) {
         self.ofi.as_mut().expect("it is connected through libfabric").links_mut().shut_rank(rank);
+    }
+
+    /// How many connections of libfabric were begun.
+    #[cfg(test)]
+    pub(crate) fn turns(&self) -> u16 {
+        self.ofi.as_ref().expect("it is connected through libfabric").links().turns()
     }
 
     pub(crate) fn is_flushed(&self) -> bool {

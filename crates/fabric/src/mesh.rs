@@ -467,12 +467,19 @@ impl Mesh {
         self.far.post(&self.row, peers, words, frames);
     }
 
-    /// Where what arrives from `rank` is put.
+    /// Ends the connection to `rank` as a network would.
     #[cfg(test)]
     pub(crate) fn shut(&mut self, rank: Rank) {
         self.far.shut(rank);
     }
 
+    /// How many connections of libfabric were begun.
+    #[cfg(test)]
+    pub(crate) fn turns(&self) -> u16 {
+        self.far.turns()
+    }
+
+    /// Where what arrives from `rank` is put.
     #[cfg(test)]
     pub(crate) fn copy(&self, rank: Rank) -> Arc<CopyRegion> {
         self.far.copy(rank)
@@ -626,6 +633,11 @@ impl Retired {
     /// Whether there is an open way that needs [progress](Self::progress), rather than peers alone that were cut off.
     pub fn is_open(&self) -> bool {
         !self.told || self.far.open() > 0
+    }
+
+    /// Whether connections are made again, which needs [progress](Self::progress), too: no sleep over another view ends for them.
+    pub fn is_calling(&self) -> bool {
+        self.far.is_calling()
     }
 
     /// Whether peers were cut off in the middle of their streams. They may be [attached](Self::attach) again, and lack the end of the view till then.

@@ -280,7 +280,7 @@ impl Node {
         let poll = self.poll(handler);
         if matches!(poll, Ok(Poll::Idle)) && !called() {
             let wake_in = self.wake_at.map(|at| at.since(self.clock.now));
-            let retired = self.over.iter().any(Over::is_open).then_some(RETIRED_LOOK);
+            let retired = self.over.iter().any(Over::needs_looks).then_some(RETIRED_LOOK);
             let opening = self.large.is_pending().then_some(LINK_LOOK);
             let waits = [
                 wake_in,

@@ -271,11 +271,6 @@ impl Link {
         Ok(())
     }
 
-    /// Whether this member has said its last message, and nothing is under way.
-    pub(super) fn has_said_all(&self) -> bool {
-        self.last == Last::Sent && self.is_flushed()
-    }
-
     /// Where the peer may write.
     pub(super) fn mine(&self) -> Target {
         let none = Target { address: 0, key: 0 };
@@ -318,18 +313,19 @@ impl Link {
 
     pub(super) fn has_something_to_send(&self) -> bool {
         let is_due = self.owes_credit() || self.applied.is_some();
-        !self.is_empty() || self.wants_to_end() || !self.unposted.is_empty() || is_due
+        self.connected && (!self.is_empty() || self.wants_to_end() || !self.unposted.is_empty() || is_due)
     }
 
     /// Whether it could not send, and nothing is under way whose end would say when it can.
     pub(super) fn is_held(&self) -> bool {
         let wants = !self.batch.is_empty() || !self.unposted.is_empty() || self.owes_credit() || self.applied.is_some();
-        (wants || self.wants_to_end() && self.is_empty()) && self.in_flight == 0 && self.ended.is_none()
+        let can_send = self.connected && (self.ended.is_none() || self.owes_last());
+        can_send && (wants || self.wants_to_end() && self.is_empty()) && self.in_flight == 0
     }
 
-    /// Whether nothing more is to come, and nothing is under way either.
+    /// Whether nothing more is to come, and nothing is under way or owed either.
     pub(super) fn is_over(&self) -> bool {
-        self.ended.is_some() && (self.broken || self.in_flight == 0)
+        self.ended.is_some() && (self.broken || self.in_flight == 0 && !self.owes_last())
     }
 
     /// Ends the connection, and says why nothing more was to come. That is an end in order if the peer's last message is here, although the
@@ -342,9 +338,21 @@ impl Link {
         }
     }
 
+    /// Closes the connection as if nothing had come of what was not taken in.
+    #[cfg(test)]
+    pub(super) fn lose(mut self) -> Option<Down> {
+        self.end(super::links::gone(), true);
+        self.close()
+    }
+
     /// Notes why nothing more is to come, of which the first reason counts: whether this is it. If it is `broken`, nothing of what is under
     /// way will end.
+    ///
+    /// A link that is not connected does not break: an event tells how its call has ended, or the call takes too long.
     pub(super) fn end(&mut self, down: Down, broken: bool) -> bool {
+        if !self.connected && matches!(down, Down::Os { .. }) {
+            return false;
+        }
         self.broken |= broken;
         self.backlog.clear();
         let first = self.ended.is_none();
@@ -362,6 +370,17 @@ impl Link {
         wanted
     }
 
+    /// The peer has said its last message and needs nothing more. Its connection ends when it has my last message, from which it knows that its own has
+    /// arrived. Whether this is the first reason for an end.
+    pub(super) fn end_in_order(&mut self) -> bool {
+        if let Some((slot, _)) = self.batch.message.take() {
+            self.free.push(slot);
+        }
+        self.batch.ranges.clear();
+        self.finish();
+        self.end(Down::Closed, false)
+    }
+
     /// From now on there is only what waits, and then the last message.
     pub(super) fn finish(&mut self) {
         if self.last == Last::NotYet {
@@ -374,7 +393,7 @@ impl Link {
     /// # Errors
     /// Nothing can be sent any more.
     pub(super) fn send(&mut self, from: Source<'_>) -> Result<bool, Failure> {
-        if !self.connected || self.ended.is_some() {
+        if !self.connected || self.ended.is_some() && !self.owes_last() {
             return Ok(false);
         }
         let before = self.sent_bytes;
@@ -430,11 +449,17 @@ impl Link {
     }
 
     fn wants_to_end(&self) -> bool {
-        self.last == Last::Wanted && !self.is_mute
+        self.last == Last::Wanted && (!self.is_mute || self.has_heard_all)
     }
 
+    /// Whether the peer has said its last message and waits for mine.
+    fn owes_last(&self) -> bool {
+        self.has_heard_all && self.last == Last::Wanted && !self.broken
+    }
+
+    /// Nothing follows the last message: the system cuts a connection off that is closed before everything was read.
     fn owes_credit(&self) -> bool {
-        self.taken - self.told >= CREDIT_STEP
+        self.last != Last::Sent && self.taken - self.told >= CREDIT_STEP
     }
 
     /// Takes over what waits, if the peer has a place for a message and I have; whether there is something now.

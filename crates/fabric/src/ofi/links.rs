@@ -91,8 +91,6 @@ pub(crate) struct OfiLinks {
 pub(super) struct Ended {
     pub(super) rank: Rank,
     pub(super) down: Down,
-    /// Whether it ended before all was said on both sides.
-    pub(super) is_cut: bool,
 }
 
 /// What ended a sleep.
@@ -210,12 +208,15 @@ impl OfiLinks {
         Ok(self.links[rank.index()].insert(link))
     }
 
-    /// Closes the link to `rank`, if there is one, after what had arrived. Nothing is told of it.
+    /// Closes the link to `rank`, if there is one, after what had arrived. Whether it was connected, and its end is not [told](Self::next_ended) and will not be.
     #[cold]
-    pub(super) fn replace(&mut self, rank: Rank) {
+    pub(super) fn replace(&mut self, rank: Rank) -> bool {
         self.look();
+        let was_connected = self.is_open(rank);
         self.forget(rank);
+        let ended = self.ended.len();
         self.ended.retain(|ended| ended.rank != rank);
+        was_connected || self.ended.len() < ended
     }
 
     /// Closes the link to `rank`, of which nothing is told.
@@ -252,6 +253,11 @@ impl OfiLinks {
             .find(|(_, link)| link.as_ref().is_some_and(|link| link.endpoint().id() == endpoint));
         let (rank, link) = found?;
         Some((Rank(rank), link.as_mut()?))
+    }
+
+    /// Whether nothing more is posted.
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished
     }
 
     /// How many connections there are, those that are being made included.
@@ -359,7 +365,7 @@ impl OfiLinks {
         let (start, mut for_nothing) = (Instant::now(), 0);
         loop {
             let left = at_most.saturating_sub(start.elapsed());
-            let woken = if self.untried {
+            let woken = if self.untried || self.ending > 0 {
                 self.rest(&self.epoll, left.min(TRY_AGAIN))
             } else if for_nothing < FOR_NOTHING_MAX {
                 self.rest(&self.epoll, left)
@@ -499,7 +505,7 @@ impl OfiLinks {
                     ended = caught_up.err().map(|down| (down, true));
                 }
                 Ok(Kind::Post) => arrived = true,
-                Ok(Kind::Last) => ended = Some((Down::Closed, false)),
+                Ok(Kind::Last) => self.ending += u32::from(link.end_in_order()),
                 Err(down) => ended = Some((down, true)),
             },
             (Completion::Done { .. }, _) => {}
@@ -528,7 +534,9 @@ impl OfiLinks {
     /// # Errors
     /// The queue is of no use any more.
     pub(super) fn look_at_events(&mut self) -> Result<(), Failure> {
-        for _ in 0..EVENTS_MAX {
+        // Callers may not fill the memory: what does not fit waits at the provider.
+        let room = (EVENTS_MAX as usize).saturating_sub(self.events.len());
+        for _ in 0..room {
             let Some(event) = self.adapter.event()? else { break };
             match event {
                 Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } if self.shut(endpoint) => {}
@@ -552,8 +560,27 @@ impl OfiLinks {
     /// As [`shut`](Self::shut), for the connection to `rank`.
     #[cfg(test)]
     pub(crate) fn shut_rank(&mut self, rank: Rank) {
-        let endpoint = self.links[rank.index()].as_ref().expect("it has one").endpoint().id();
-        self.shut(endpoint);
+        self.shut(self.endpoint(rank));
+    }
+
+    /// As [`shut_rank`](Self::shut_rank), and what has arrived is lost.
+    #[cfg(test)]
+    pub(super) fn lose(&mut self, rank: Rank) {
+        let link = self.links[rank.index()].take().expect("it has one");
+        self.forget_events(link.endpoint().id());
+        self.open -= 1;
+        self.ended.extend(link.lose().map(|down| Ended { rank, down }));
+    }
+
+    #[cfg(test)]
+    pub(super) fn endpoint(&self, rank: Rank) -> EndpointId {
+        self.links[rank.index()].as_ref().expect("it has one").endpoint().id()
+    }
+
+    /// How many links there have been.
+    #[cfg(test)]
+    pub(crate) fn turns(&self) -> u16 {
+        self.turns
     }
 
     /// Closes connections that have ended, after taking in what had arrived before; whether there were any.
@@ -573,14 +600,12 @@ impl OfiLinks {
             self.ending -= 1;
             closed = true;
             self.forget_events(link.endpoint().id());
-            let has_said_all = link.has_said_all();
             let Some(down) = link.close() else { continue };
             match &down {
                 Down::Closed => debug!(target: TARGET, rank = rank.0, "connection is closed"),
                 down => warn!(target: TARGET, rank = rank.0, reason = %down, "connection is broken"),
             }
-            let is_cut = matches!(down, Down::Os { .. }) && !has_said_all;
-            self.ended.push_back(Ended { rank, down, is_cut });
+            self.ended.push_back(Ended { rank, down });
         }
         closed
     }
@@ -597,7 +622,7 @@ impl OfiLinks {
 }
 
 /// The peer has gone. Without its last message that is no end in order.
-fn gone() -> Down {
+pub(super) fn gone() -> Down {
     Down::Os { call: "receiving", source: io::ErrorKind::ConnectionReset.into() }
 }
 

@@ -5,12 +5,13 @@
 //! of one's own that fails is told, and may be tried again. Addresses travel by other means.
 //!
 //! A meeting goes on for as long as its view. A connection that breaks is called again by the same member, after pauses that double, and continues with what the
-//! peer [has not applied](crate::tcp) (docs/adr/0029). Another call of a peer replaces its connection: its end may have broken without a word to this one.
+//! peer [has not applied](crate::tcp) (docs/adr/0029). Another call of a peer replaces its connection: its end may have broken without a word to this one. A peer
+//! whose connection has ended in order may call again, too: it has not learned that.
 use super::error::{Failure, OfiError};
 use super::hello::{Hello, Mismatch, Purpose};
 use super::info::Info;
 use super::link::{Link, PAGE_BYTES};
-use super::links::{EVENTS_MAX, Ended, OfiLinks};
+use super::links::{EVENTS_MAX, Ended, OfiLinks, gone};
 use super::objects::{Endpoint, EndpointId, Event};
 use super::port::{OfiAddress, OfiPort};
 use super::provider::of as failed_at;
@@ -26,12 +27,14 @@ use tracing::debug;
 
 /// How long a meeting sleeps at once while connections are made: not all providers tell of them by a descriptor.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// The same while calls of peers are waited for.
+const LOOK_FOR_CALLS: Duration = Duration::from_millis(10);
 /// The first pause before a connection that broke is called again, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(4);
 const PAUSE_MAX: Duration = Duration::from_millis(64);
-/// A call that has no answer after so long counts as lost.
+/// A call or an answer counts as lost if no connection comes of it in this time.
 const CALL_MAX: Duration = Duration::from_millis(500);
-/// The number of refused calls in a row that tell of the end of the peer's process: its host answers, and nothing listens there.
+/// The number of refused calls in a row that tell that the peer takes no more part in the view: its host answers, and nothing listens there.
 const REFUSALS: u32 = 2;
 
 /// A member and its peers, as far as they are connected.
@@ -48,6 +51,8 @@ pub struct OfiMeeting {
     refused: Vec<Mismatch>,
     down: VecDeque<(Rank, Down)>,
     up: VecDeque<Rank>,
+    /// Whether there is something in `up` that [`advance`](Self::advance) has not reported.
+    is_up: bool,
     /// Whether a connection is to be made again.
     is_broken: bool,
 }
@@ -70,26 +75,26 @@ struct Peer {
 /// How far it is with one peer.
 #[derive(Debug)]
 enum Seat {
-    /// Nobody is expected.
+    /// Nobody is expected: not yet, or no more.
     Empty,
     /// It will call.
     Expected,
     /// It was called then and has not answered.
     Called(Instant),
-    /// It has called, and was answered.
-    Answered,
-    /// It is connected.
-    Taken,
+    /// It has called, and was answered then.
+    Answered(Instant),
+    /// It has been connected since then.
+    Taken(Instant),
     /// Its connection has broken, and it is called again then.
     Broken(Instant),
-    /// Its connection has ended for good.
+    /// Its connection has ended in order.
     Over,
 }
 
 impl Seat {
     /// Whether a connection is to come about.
     fn is_open(&self) -> bool {
-        !matches!(self, Seat::Empty | Seat::Taken | Seat::Over)
+        !matches!(self, Seat::Empty | Seat::Taken(_) | Seat::Over)
     }
 }
 
@@ -104,8 +109,8 @@ impl OfiMeeting {
             refusals: 0,
         };
         let peers = layout.rows().iter().map(peer).collect();
-        let (refused, down, up) = Default::default();
-        OfiMeeting { links, port, peers, layout, me, purpose, refused, down, up, is_broken: false }
+        let (refused, down, up, is_up, is_broken) = Default::default();
+        OfiMeeting { links, port, peers, layout, me, purpose, refused, down, up, is_up, is_broken }
     }
 
     /// Where this member listens, for its peers.
@@ -276,28 +281,40 @@ impl OfiMeeting {
     }
 
     /// Sends what can be sent, takes in what has arrived, and goes on with connections that are made again. Whether something was sent, and whether something
-    /// arrived, or there is something [to tell](Self::next_down).
+    /// arrived, or there is something [to tell](Self::next_down). A connection that is [made again](Self::next_up) counts once.
     pub(crate) fn advance(&mut self) -> (bool, bool) {
         let (sent, arrived) = self.links.progress();
         if self.is_broken || self.links.has_news() {
             // What fails is tried again.
             let _ = self.attend();
         }
-        (sent, arrived || !self.down.is_empty() || !self.up.is_empty())
+        let is_up = std::mem::take(&mut self.is_up);
+        (sent, arrived || is_up || !self.down.is_empty())
     }
 
     /// Waits until something has arrived or the bell rings, `at_most` that long. Whether something has arrived.
     pub(crate) fn rest(&mut self, at_most: Duration) -> bool {
-        let at_most = if self.is_broken { at_most.min(LOOK_AGAIN) } else { at_most };
+        let at_most = if self.is_broken { at_most.min(self.patience()) } else { at_most };
         self.links.wait(at_most)
+    }
+
+    /// How long a sleep may be while connections are made again.
+    fn patience(&self) -> Duration {
+        let now = Instant::now();
+        let waits = self.peers.iter().filter(|peer| peer.has_met).filter_map(|peer| match peer.seat {
+            Seat::Broken(at) => Some(at.saturating_duration_since(now)),
+            Seat::Called(_) | Seat::Answered(_) => Some(LOOK_AGAIN),
+            Seat::Expected => Some(LOOK_FOR_CALLS),
+            Seat::Empty | Seat::Taken(_) | Seat::Over => None,
+        });
+        waits.min().unwrap_or(Duration::MAX)
     }
 
     /// Heeds what has happened to connections, and calls the peers for which it is time.
     #[cold]
     fn attend(&mut self) -> Result<(), OfiError> {
         let mut outcome = Ok(());
-        for _ in 0..EVENTS_MAX {
-            let Some(event) = self.links.next_event() else { break };
+        while let Some(event) = self.links.next_event() {
             let heeded = match event {
                 Event::Request { info, data } => self.answer(&info, &data),
                 Event::Connected { endpoint, data } => self.connected(endpoint, &data),
@@ -307,14 +324,12 @@ impl OfiMeeting {
             };
             outcome = outcome.and(heeded);
         }
-        while let Some(Ended { rank, down, is_cut }) = self.links.next_ended() {
-            let known = &mut self.peers[rank.index()];
-            known.pause = PAUSE_MIN;
-            known.seat = match is_cut {
-                true if rank < self.me => Seat::Expected,
-                true => Seat::Broken(Instant::now()),
-                false => Seat::Over,
-            };
+        while let Some(Ended { rank, down }) = self.links.next_ended() {
+            match down {
+                Down::Os { .. } => self.broken(rank),
+                Down::Closed => self.peers[rank.index()].seat = Seat::Over,
+                _ => self.peers[rank.index()].seat = Seat::Empty,
+            }
             self.down.push_back((rank, down));
         }
         let broken = |peer: &Peer| peer.has_met && peer.seat.is_open();
@@ -332,17 +347,51 @@ impl OfiMeeting {
             match known.seat {
                 Seat::Called(since) if known.has_met && now.duration_since(since) >= CALL_MAX => {
                     self.links.forget(rank);
-                    self.pause(rank);
+                    self.call_failed(rank, libc::ETIMEDOUT);
+                }
+                Seat::Answered(since) if known.has_met && now.duration_since(since) >= CALL_MAX => {
+                    self.links.forget(rank);
+                    self.peers[rank.index()].seat = Seat::Expected;
                 }
                 Seat::Broken(at) if at <= now => {
                     let Some(address) = known.address.clone() else { continue };
                     if let Err(error) = self.begin_call(rank, &address) {
                         debug!(target: TARGET, rank = rank.0, %error, "peer is not called");
-                        self.pause(rank);
+                        match error {
+                            OfiError::Refused { source, .. } => self.call_failed(rank, source.code),
+                            _ => self.pause(rank),
+                        }
                     }
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// The connection to `rank` has broken. It is made again at once if it was there for long, and after a pause if not.
+    fn broken(&mut self, rank: Rank) {
+        let known = &mut self.peers[rank.index()];
+        let was_long = matches!(known.seat, Seat::Taken(since) if since.elapsed() > PAUSE_MAX);
+        if rank < self.me {
+            known.seat = Seat::Expected;
+        } else if was_long {
+            (known.seat, known.pause) = (Seat::Broken(Instant::now()), PAUSE_MIN);
+        } else {
+            self.pause(rank);
+        }
+    }
+
+    /// A call of `rank`, which had been connected, has failed with `code`.
+    fn call_failed(&mut self, rank: Rank, code: i32) {
+        self.pause(rank);
+        let known = &mut self.peers[rank.index()];
+        known.refusals = if code == libc::ECONNREFUSED { known.refusals + 1 } else { 0 };
+        if known.refusals == REFUSALS {
+            self.down.push_back((rank, Down::Refused));
+        }
+        if known.refusals >= REFUSALS && self.links.is_finished() {
+            // It has closed its port, and so needs no end of this view.
+            known.seat = Seat::Over;
         }
     }
 
@@ -356,8 +405,9 @@ impl OfiMeeting {
     fn answer(&mut self, request: &Info, data: &[u8]) -> Result<(), OfiError> {
         let failed = failed_at(&self.port.adapter.info().provider());
         let may_call = |peer: &Peer| match peer.seat {
-            Seat::Expected | Seat::Answered | Seat::Taken => true,
-            Seat::Empty | Seat::Called(_) | Seat::Broken(_) | Seat::Over => false,
+            // One whose connection has ended in order has not heard so.
+            Seat::Expected | Seat::Answered(_) | Seat::Taken(_) | Seat::Over => true,
+            Seat::Empty | Seat::Called(_) | Seat::Broken(_) => false,
         };
         let read = Hello::read(data, self.purpose, self.me, self.layout.rows());
         let (rank, target) = match read {
@@ -368,20 +418,26 @@ impl OfiMeeting {
             }
         };
         // It does not call while its end stands.
-        self.links.replace(rank);
+        if self.links.replace(rank) {
+            self.down.push_back((rank, gone()));
+        }
         self.peers[rank.index()].seat = Seat::Expected;
         if self.links.open() >= self.port.room {
             self.refuse(request, Mismatch::From { expected: None, got: rank });
             return Ok(());
         }
-        let endpoint = self.port.adapter.endpoint_for(request).map_err(&failed)?;
+        let endpoint = self.port.adapter.endpoint_for(request).map_err(|source| {
+            // Otherwise the call stays where it is for as long as the port. It may have hung up already.
+            let _ = self.port.listener.reject(request);
+            failed(source)
+        })?;
         let (link, hello) = self.link(rank, endpoint)?;
         link.aim(target);
         if let Err(source) = link.endpoint().accept(&hello.encode()) {
             self.links.forget(rank);
             return Err(failed(source));
         }
-        self.peers[rank.index()].seat = Seat::Answered;
+        self.peers[rank.index()].seat = Seat::Answered(Instant::now());
         Ok(())
     }
 
@@ -418,33 +474,35 @@ impl OfiMeeting {
             }
         }
         link.set_connected();
-        (known.seat, known.refusals) = (Seat::Taken, 0);
+        (known.seat, known.refusals) = (Seat::Taken(Instant::now()), 0);
         if std::mem::replace(&mut known.has_met, true) {
-            self.up.push_back(rank);
+            if !self.up.contains(&rank) {
+                self.up.push_back(rank);
+            }
+            self.is_up = true;
         }
         self.links.try_all();
         Ok(())
     }
 
-    /// A connection has failed before it was made.
-    fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
+    /// A connection has failed before it was made, or so it was when the event was taken.
+    pub(super) fn lost(&mut self, endpoint: EndpointId, code: i32) -> Result<(), OfiError> {
         let Some((rank, _)) = self.links.find(endpoint) else { return Ok(()) };
-        self.links.forget(rank);
-        let known = &mut self.peers[rank.index()];
-        let was_called = matches!(known.seat, Seat::Called(_));
-        if known.has_met && was_called {
-            known.refusals = if code == libc::ECONNREFUSED { known.refusals + 1 } else { 0 };
-            if known.refusals == REFUSALS {
-                self.down.push_back((rank, Down::Refused));
-            }
-            self.pause(rank);
+        let (known, is_callee) = (&mut self.peers[rank.index()], rank > self.me);
+        if let Seat::Taken(_) = known.seat {
+            self.links.shut(endpoint);
             return Ok(());
         }
-        known.seat = if was_called { Seat::Empty } else { Seat::Expected };
+        self.links.forget(rank);
+        if known.has_met && is_callee {
+            self.call_failed(rank, code);
+            return Ok(());
+        }
+        known.seat = if is_callee { Seat::Empty } else { Seat::Expected };
         if known.has_met {
             return Ok(());
         }
-        let called = known.address.as_ref().filter(|_| was_called);
+        let called = known.address.as_ref().filter(|_| is_callee);
         let address = called.map_or("the place that it called from".to_string(), OfiAddress::to_string);
         Err(OfiError::Refused { rank, address, source: Failure { call: "connecting", code } })
     }

@@ -63,8 +63,8 @@ pub enum Down {
         /// The view that was decided.
         next: ViewId,
     },
-    /// The host of the peer refuses connections, and so its process has ended, by the word of its host.
-    #[error("its host refuses connections: its process has ended")]
+    /// The host of the peer refuses connections of this view: the peer's process has ended, or the peer takes no more part in the view.
+    #[error("its host refuses connections: its process has ended, or takes no more part in this view")]
     Refused,
     /// The connection failed.
     #[error("{call} failed: {source}")]

@@ -11,7 +11,7 @@ use spindle_fabric::{Fabric, MeshError, Peer, Retired};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the streams of a view that is over are kept for what is on its way, at most.
+/// How long the ways of a view that is over are kept for what is on its way, at most. Ways that were all cut off begin anew when one is back.
 const RETIRED_MAX: Duration = Duration::from_secs(2);
 
 /// A stream whose bytes are not acknowledged for this part of the silence that is suspected counts as broken.
@@ -32,12 +32,14 @@ pub(super) struct Over {
     view: Arc<View>,
     ways: Retired,
     since: Instant,
+    /// Since when there has been an open way.
+    open_since: Instant,
 }
 
 impl Over {
-    /// Whether something is under way.
-    pub(super) fn is_open(&self) -> bool {
-        self.ways.is_open()
+    /// Whether something is under way, or connections are made again.
+    pub(super) fn needs_looks(&self) -> bool {
+        self.ways.is_open() || self.ways.is_calling()
     }
 }
 
@@ -146,7 +148,8 @@ impl Node {
     /// A view is over: the rest of what was posted in it is sent, and streams of it are dialled again.
     pub(super) fn retire(&mut self, view: &Arc<View>) {
         let ways = self.fabric.retire();
-        self.over.extend(ways.map(|ways| Over { view: Arc::clone(view), ways, since: Instant::now() }));
+        let since = Instant::now();
+        self.over.extend(ways.map(|ways| Over { view: Arc::clone(view), ways, since, open_since: since }));
         self.forget_old_streams();
     }
 
@@ -156,12 +159,15 @@ impl Node {
         // A peer that was cut off comes back within the time after which it would be suspected, or is missed.
         let longest = self.terms.suspect_after.unwrap_or_default().max(RETIRED_MAX);
         let member = &mut self.member;
-        self.over.retain_mut(|Over { view, ways, since }| {
+        self.over.retain_mut(|Over { view, ways, since, open_since }| {
             let is_done = ways.progress();
             while let Some((rank, _)) = ways.next_down() {
                 member.old_stream_down(view.id, view.members[rank.index()], now);
             }
-            !is_done && since.elapsed() < if ways.is_open() { RETIRED_MAX } else { longest }
+            if !ways.is_open() {
+                *open_since = Instant::now();
+            }
+            !is_done && since.elapsed() < longest && open_since.elapsed() < RETIRED_MAX
         });
         self.forget_old_streams();
     }
