@@ -19,12 +19,13 @@ const USAGE: &str = "\
 Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [--verbose]
        cargo xtask STEP [--verbose]
        cargo xtask instructions --bless
+       cargo xtask planted --bless
        cargo xtask scope --long
        cargo xtask loom --long
        cargo xtask miri --long
 
   --list       name the steps and what they check
-  --bless      write what is counted to benches/instructions.json
+  --bless      write what is found: benches/instructions.json, crates/sim/tests/planted.seeds
   --long       search what is too large for CI: up to hours
   --from STEP  start at this step
   --only STEP  run this step and no other; may be repeated
@@ -36,7 +37,7 @@ Usage: cargo xtask ci [--list] [--from STEP] [--only STEP]... [--skip STEP]... [
 enum Request {
     Help,
     List,
-    Bless,
+    Bless(&'static str),
     Chaos(chaos::Options),
     Long(&'static str),
     Run { steps: Vec<&'static str>, verbose: bool },
@@ -58,11 +59,8 @@ fn serve(request: &Request) -> Result<ExitCode> {
         Request::Help => println!("{USAGE}\n\n{}\n\n{}", chaos::USAGE, list()),
         Request::List => println!("{}", list()),
         Request::Chaos(options) => return chaos::run(options, &root()?),
-        Request::Bless => return runner::run(&[&BLESS], &root()?, false),
-        Request::Long(name) => {
-            let long: Vec<&Step> = LONG.iter().filter(|step| step.name == *name).collect();
-            return runner::run(&long, &root()?, true);
-        }
+        Request::Bless(name) => return runner::run(&named(BLESS, name), &root()?, true),
+        Request::Long(name) => return runner::run(&named(LONG, name), &root()?, true),
         Request::Run { steps, verbose } => {
             let chosen: Vec<&Step> = STEPS.iter().filter(|step| steps.contains(&step.name)).collect();
             return runner::run(&chosen, &root()?, *verbose);
@@ -90,8 +88,8 @@ fn parse(args: &[String]) -> Result<Request> {
         match arg.as_str() {
             "--verbose" | "-v" => verbose = true,
             "--help" | "-h" => return Ok(Request::Help),
-            "--bless" if command == BLESS.name => return Ok(Request::Bless),
-            "--long" if LONG.iter().any(|long| long.name == command) => return Ok(Request::Long(step(command)?.name)),
+            "--bless" if !named(BLESS, command).is_empty() => return Ok(Request::Bless(step(command)?.name)),
+            "--long" if !named(LONG, command).is_empty() => return Ok(Request::Long(step(command)?.name)),
             "--skip" if whole => skip.push(value()?.name),
             "--list" if whole => list = true,
             "--from" if whole => from = Some(value()?.name),
@@ -115,6 +113,10 @@ fn parse(args: &[String]) -> Result<Request> {
 
 fn step(name: &str) -> Result<&'static Step> {
     STEPS.iter().find(|step| step.name == name).with_context(|| format!("no step {name:?}; there are:\n{}", list()))
+}
+
+fn named(steps: &'static [Step], name: &str) -> Vec<&'static Step> {
+    steps.iter().filter(|step| step.name == name).collect()
 }
 
 fn list() -> String {
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(steps("ci --only docs --only fmt"), ["fmt", "docs"]);
         assert_eq!(steps("clippy"), ["clippy"]);
         assert_eq!(steps("ci --skip fmt --skip docs"), [&all[1..2], &all[3..]].concat());
-        assert_eq!(parsed("instructions --bless").unwrap(), Request::Bless);
+        assert_eq!(parsed("instructions --bless").unwrap(), Request::Bless("instructions"));
         for name in ["scope", "loom"] {
             assert_eq!(parsed(&format!("{name} --long")).unwrap(), Request::Long(name));
         }

@@ -115,9 +115,11 @@ pub(crate) const LONG: &[Step] = &[
     Step { name: "miri", about: "no undefined behaviour in the core", minutes: 240, run: long_miri },
 ];
 
-/// `instructions`, told to write what it finds.
-pub(crate) const BLESS: Step =
-    Step { name: "instructions", about: "writes benches/instructions.json", minutes: 15, run: instructions::bless };
+/// Steps that are told to write what they find.
+pub(crate) const BLESS: &[Step] = &[
+    Step { name: "instructions", about: "writes benches/instructions.json", minutes: 15, run: instructions::bless },
+    Step { name: "planted", about: "writes crates/sim/tests/planted.seeds", minutes: 60, run: bless_planted },
+];
 
 /// The command is left out: its binary is called as the library is, and the two would write the same pages.
 fn docs(session: &Session<'_>) -> Result<String> {
@@ -239,6 +241,13 @@ fn views(session: &Session<'_>) -> Result<String> {
         count("faults"),
         count("deliveries")
     ))
+}
+
+/// All seeds up to the first that shows a bug are played for each.
+fn bless_planted(session: &Session<'_>) -> Result<String> {
+    let args = ["--package=spindle-sim", "--test=planted", "--", "--nocapture", "--ignored", "bless"];
+    session.run(&mut with_cfg(session, "planted", &args)?)?;
+    Ok(String::new())
 }
 
 fn planted(session: &Session<'_>) -> Result<String> {

@@ -2,12 +2,13 @@
 pub use crate::processes::Broken;
 use crate::{Faults, Options, Summary, Violation, bootstrap, bulk, campaign, processes};
 use spindle_core::planted::{Bug, activate};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// A planted bug that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// The first seed that showed it, from 0: so many seeds were in vain.
+    /// The first of the seeds that shows it.
     pub seed: u64,
     /// How it showed.
     pub violation: Violation,
@@ -68,31 +69,31 @@ pub const SHOWN: [Bug; 6] = [
 ];
 
 /// Looks for a bug of the core, or for what drivers do wrong, with whole processes.
-pub fn hunt_in_processes(bug: Option<Bug>, broken: Broken, max_seeds: u64) -> Option<Found> {
+pub fn hunt_in_processes(bug: Option<Bug>, broken: Broken, seeds: Range<u64>) -> Option<Found> {
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     activate(bug);
     // A panic is no check.
     let is_checked = |(_, violation): &&(u64, Violation)| violation.number != 0;
     let goes_on = |summary: &processes::Summary| !summary.failures.iter().any(|failure| is_checked(&failure));
-    let summary = processes::campaign_with(broken, 0..max_seeds, 2, goes_on);
+    let summary = processes::campaign_with(broken, seeds, 2, goes_on);
     activate(None);
     let found = summary.failures.iter().find(is_checked).cloned();
     found.map(|(seed, violation)| Found { seed, violation })
 }
 
-/// Looks for `bug` with the seeds from 0, at most so many; `None` if none of them shows it. The answer is the same every
+/// Looks for `bug` with the `seeds`, in their order; `None` if none of them shows it. The answer is the same every
 /// time. Only one hunt runs at a time, as there is only one bug at a time in a process.
-pub fn hunt(bug: Bug, max_seeds: u64) -> Option<Found> {
+pub fn hunt(bug: Bug, seeds: Range<u64>) -> Option<Found> {
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     activate(Some(bug));
     let failures = if BULK.contains(&bug) {
-        bulk::campaign(0..max_seeds, |summary| summary.failures.is_empty()).failures
+        bulk::campaign(seeds, |summary| summary.failures.is_empty()).failures
     } else if BOOTSTRAP.contains(&bug) {
-        bootstrap::campaign(0..max_seeds, |summary| summary.failures.is_empty()).failures
+        bootstrap::campaign(seeds, |summary| summary.failures.is_empty()).failures
     } else {
-        let Summary { failures, .. } = campaign(0..max_seeds, 2, &options(bug), |summary| summary.failures.is_empty());
+        let Summary { failures, .. } = campaign(seeds, 2, &options(bug), |summary| summary.failures.is_empty());
         failures
     };
     activate(None);

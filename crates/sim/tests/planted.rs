@@ -1,15 +1,15 @@
 //! Every planted bug is found: `RUSTFLAGS='--cfg planted' cargo test --release -p spindle-sim --test planted`.
+//!
+//! `planted.seeds` has the first seed that shows each bug. That seed is played first. If it shows the bug, no seed before it has to be
+//! played: the first one that shows it is no later. If not, the seeds from 0 are. `cargo xtask planted --bless` plays them all, and writes the file.
 #![cfg(planted)]
 use spindle_core::planted::Bug;
-use spindle_sim::planted::{Broken, CONTROL, SHOWN, hunt, hunt_in_processes};
+use spindle_sim::planted::{Broken, CONTROL, Found, SHOWN, hunt, hunt_in_processes};
 use spindle_sim::{Options, campaign};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-const MEDIAN_MAX: u64 = 200;
-const WORST_MAX: u64 = 2_000;
-/// The same for bugs of the control plane.
-const CONTROL_MEDIAN_MAX: u64 = 300;
-const CONTROL_WORST_MAX: u64 = 4_000;
 
 /// They need several things to happen in one order within a few microseconds, which chance hardly ever brings about. The search
 /// through all orders finds them: `crates/core/tests/scope/planted.rs`.
@@ -28,10 +28,85 @@ const SEARCHED: [Bug; 12] = [
     Bug::RecoveryNotAdopted,
 ];
 
+/// How many seeds a bug of a layer may take.
+struct Limits {
+    median_max: u64,
+    worst_max: u64,
+}
+
+const CORE: Limits = Limits { median_max: 200, worst_max: 2_000 };
+const PROCESSES: Limits = Limits { median_max: 300, worst_max: 4_000 };
+
+/// A bug, or a driver that is broken.
+struct Hunt {
+    name: String,
+    bug: Option<Bug>,
+    broken: Broken,
+    in_processes: bool,
+}
+
+impl Hunt {
+    fn over(&self, seeds: Range<u64>) -> Option<Found> {
+        match self.bug {
+            Some(bug) if !self.in_processes => hunt(bug, seeds),
+            bug => hunt_in_processes(bug, self.broken, seeds),
+        }
+    }
+}
+
+/// Those of the core that seeds of one layer alone show.
+fn of_the_core() -> Vec<Hunt> {
+    let is_hunted = |bug: &&Bug| !SEARCHED.contains(bug) && !CONTROL.contains(bug);
+    let hunted = Bug::ALL.iter().filter(is_hunted);
+    let hunt = |bug: &Bug| Hunt { name: format!("{bug:?}"), bug: Some(*bug), broken: Broken::Not, in_processes: false };
+    hunted.map(hunt).collect()
+}
+
+/// Those of the control plane, and of drivers, that whole processes show.
+fn of_processes() -> Vec<Hunt> {
+    let drivers = Broken::ALL.iter().map(|broken| (format!("driver.{broken:?}"), None, *broken));
+    let bugs = CONTROL.iter().chain(&SHOWN).map(|bug| (format!("processes.{bug:?}"), Some(*bug), Broken::Not));
+    drivers.chain(bugs).map(|(name, bug, broken)| Hunt { name, bug, broken, in_processes: true }).collect()
+}
+
 /// There is one active bug in a process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first seed that showed each bug when that was written down.
+fn first_seeds() -> BTreeMap<&'static str, u64> {
+    let lines = include_str!("planted.seeds").lines().filter(|line| !line.starts_with('#'));
+    let entry = |line: &'static str| {
+        let (name, seed) = line.split_once(' ').expect("a name and a seed");
+        (name, seed.parse().expect("a seed"))
+    };
+    lines.map(entry).collect()
+}
+
+fn find_all(hunts: &[Hunt], limits: &Limits) {
+    let first = first_seeds();
+    let (mut seeds, mut missed) = (vec![], vec![]);
+    for hunt in hunts {
+        let known = first.get(&*hunt.name).filter(|seed| **seed < limits.worst_max);
+        let shown = known.and_then(|seed| hunt.over(*seed..seed + 1));
+        if shown.is_none() {
+            println!("{}: planted.seeds has no seed that shows it (`cargo xtask planted --bless`)", hunt.name);
+        }
+        match shown.or_else(|| hunt.over(0..limits.worst_max)) {
+            Some(Found { seed, violation }) => {
+                println!("{}: seed {seed}, {violation}", hunt.name);
+                seeds.push(seed + 1);
+            }
+            None => missed.push(&hunt.name),
+        }
+    }
+    seeds.sort_unstable();
+    let median = seeds[seeds.len() / 2];
+    println!("{} of {} found, median {median} seeds, worst {:?}", seeds.len(), hunts.len(), seeds.last());
+    assert!(missed.is_empty(), "not found in {} seeds: {missed:?}", limits.worst_max);
+    assert!(median <= limits.median_max, "median {median}");
 }
 
 #[test]
@@ -39,24 +114,7 @@ fn every_planted_bug_is_found() {
     let _alone = alone();
     let clean = campaign(0..200, 2, &Options::default(), |_| true);
     assert_eq!(clean.failures, [], "no bug is active");
-    let is_hunted = |bug: &Bug| !SEARCHED.contains(bug) && !CONTROL.contains(bug);
-    let hunted: Vec<Bug> = Bug::ALL.iter().copied().filter(is_hunted).collect();
-    let mut seeds = vec![];
-    let mut missed = vec![];
-    for &bug in &hunted {
-        match hunt(bug, WORST_MAX) {
-            Some(found) => {
-                println!("{bug:?}: seed {}, {}", found.seed, found.violation);
-                seeds.push(found.seed + 1);
-            }
-            None => missed.push(bug),
-        }
-    }
-    seeds.sort_unstable();
-    let median = seeds[seeds.len() / 2];
-    println!("{} of {} found, median {median} seeds, worst {:?}", seeds.len(), hunted.len(), seeds.last());
-    assert_eq!(missed, [], "not found in {WORST_MAX} seeds");
-    assert!(median <= MEDIAN_MAX, "median {median}");
+    find_all(&of_the_core(), &CORE);
 }
 
 /// Whole processes show what is wrong with the control plane, or with the driver that carries its orders out.
@@ -65,22 +123,30 @@ fn bugs_of_the_control_plane_are_found() {
     let _alone = alone();
     let clean = spindle_sim::processes::campaign(0..200, 2, |_| true);
     assert_eq!(clean.failures, [], "no bug is active");
-    let drivers = Broken::ALL.iter().map(|broken| (format!("{broken:?}"), None, *broken));
-    let bugs = CONTROL.iter().chain(&SHOWN).map(|bug| (format!("{bug:?}"), Some(*bug), Broken::Not));
-    let (mut seeds, mut missed) = (vec![], vec![]);
-    for (name, bug, broken) in drivers.chain(bugs) {
-        match hunt_in_processes(bug, broken, CONTROL_WORST_MAX) {
-            Some(found) => {
-                println!("{name}: seed {}, {}", found.seed, found.violation);
-                seeds.push(found.seed + 1);
+    find_all(&of_processes(), &PROCESSES);
+}
+
+#[test]
+#[ignore = "plays all seeds from 0 and writes planted.seeds: cargo xtask planted --bless"]
+fn bless() {
+    let _alone = alone();
+    let mut text =
+        String::from("# The first seed that shows each planted bug. Written by `cargo xtask planted --bless`.\n");
+    for (hunts, limits) in [(of_the_core(), CORE), (of_processes(), PROCESSES)] {
+        for hunt in hunts {
+            let began = std::time::Instant::now();
+            let found = hunt.over(0..limits.worst_max);
+            println!(
+                "{}: {:?} in {:.1} s",
+                hunt.name,
+                found.as_ref().map(|found| found.seed),
+                began.elapsed().as_secs_f64()
+            );
+            if let Some(found) = found {
+                writeln!(text, "{} {}", hunt.name, found.seed).expect("a string takes it");
             }
-            None => missed.push(name),
         }
     }
-    seeds.sort_unstable();
-    let median = seeds[seeds.len() / 2];
-    let all = seeds.len() + missed.len();
-    println!("{} of {all} found, median {median} seeds, all: {seeds:?}", seeds.len());
-    assert!(missed.is_empty(), "not found in {CONTROL_WORST_MAX} seeds: {missed:?}");
-    assert!(median <= CONTROL_MEDIAN_MAX, "median {median}");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/planted.seeds");
+    std::fs::write(path, text).expect("the file can be written");
 }
