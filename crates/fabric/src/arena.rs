@@ -23,7 +23,7 @@ pub struct Arena {
     mirror: Mirror,
 }
 
-/// What uses the place of a row.
+/// The uses of a row's place, here and in other processes.
 #[derive(Debug)]
 struct User {
     /// It is used here as long as this lives.

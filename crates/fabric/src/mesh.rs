@@ -249,7 +249,7 @@ impl Mesh {
             false => None,
         };
         let far = Far::new(streams, ofi).map_err(|source| os(("epoll_ctl", source)))?;
-        // Those of connections through libfabric are there as well.
+        // The copies of connections through libfabric were made before.
         mirror.trim();
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
         let (announced, lingering, arrived) = (None, vec![], false);

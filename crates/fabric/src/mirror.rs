@@ -1,6 +1,6 @@
 //! The memory of one process for copies of rows, view after view.
 //!
-//! A member has a copy of the row of each peer on another host, and so has an observer. A copy stands in a [`CopyChunk`]. When the last reader in this process has
+//! A member has a copy of the row of each peer on another host, and so has an observer. A copy is a range of a [`CopyChunk`]. When the last reader in this process has
 //! dropped it, which may be an application that reads messages of an old view, its place is free, and is cleared for another row.
 use crate::places::{Places, is_gone};
 use crate::region::{CopyChunk, CopyRegion, RegionError, page_bytes};
@@ -41,7 +41,7 @@ impl Mirror {
             copies.add(Arc::new(chunk), size);
         }
         let gap = copies.find(bytes).expect("a chunk has room");
-        // SAFETY: the range is that of no place, and a place is forgotten when its copy is gone. Whoever reads or writes a copy holds it.
+        // SAFETY: the range is that of no place, and a place is forgotten when its copy is gone. Readers and writers of a copy hold it.
         let copy = unsafe { copies.chunk_mut(gap).region(name, gap.at, len) };
         let copy = Arc::new(copy?);
         copies.take(gap, bytes, Arc::downgrade(&copy));

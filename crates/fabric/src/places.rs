@@ -111,7 +111,7 @@ impl<C, U> Places<C, U> {
 }
 
 impl<C, U> Room<C, U> {
-    /// What is free, in order.
+    /// The ranges that are free, in order.
     fn gaps(&self) -> impl Iterator<Item = Range<u64>> {
         let starts = self.places.iter().map(|(place, _)| place.start).chain([self.bytes]);
         let ends = [0].into_iter().chain(self.places.iter().map(|(place, _)| place.end));
@@ -119,7 +119,7 @@ impl<C, U> Room<C, U> {
     }
 }
 
-/// Whether nothing holds `user` any more. What others have done with it has happened then.
+/// Whether nothing holds `user` any more. All that other threads did with it has happened then.
 pub(crate) fn is_gone<T>(user: &Weak<T>) -> bool {
     if user.strong_count() > 0 {
         return false;

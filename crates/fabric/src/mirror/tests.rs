@@ -1,4 +1,11 @@
 use super::*;
+use crate::arena::Arena;
+use crate::conformance::view;
+use crate::fabric::Fabric;
+use crate::mesh::{Mesh, Peer};
+use crate::shm::{MemberBell, OwnRow};
+use crate::tcp::{SocketOptions, SocketStream, settle};
+use spindle_core::{Layout, Rank, Rows, Table};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -131,7 +138,7 @@ fn views_come_and_go_for_years_in_memory_that_stays_bounded() {
                 read.remove(chance.below(read.len() as u64) as usize);
             }
         }
-        // What was needed once is given back.
+        // The memory of long rows is given back.
         read.clear();
         let last = copy(&mirror, page_bytes());
         mirror.trim();
@@ -154,6 +161,47 @@ fn the_copies_of_the_same_rows_take_turns_in_the_same_memory() {
         }
         assert_eq!(places.len(), 6, "of {} copies at a time", 2 * last.len());
     }
+}
+
+/// Two members on different hosts go through views, in which each reads zeros before the other posts. Their applications still read the view before.
+#[test]
+#[cfg_attr(miri, ignore = "it has sockets")]
+fn the_copies_of_meshes_take_turns_in_the_memory_of_their_members() {
+    let usual = SocketOptions { send_buffer_bytes: None, receive_buffer_bytes: None, silence_ms: None };
+    let layout = Layout::new(&view(2, 64)).unwrap();
+    let mut arenas = [(); 2].map(|()| Arena::new(MemberBell::with_event().unwrap()));
+    let (mut last, mut places) = (None, BTreeSet::new());
+    for view in 1..8 {
+        let [near, far] = std::os::unix::net::UnixStream::pair().unwrap().into();
+        let mut meshes: Vec<_> = (0..)
+            .zip(arenas.iter_mut().zip([near, far]))
+            .map(|(rank, (arena, socket))| {
+                let stream = Peer::There(Box::new(SocketStream::new(socket, &usual).unwrap()));
+                let (own, _) = OwnRow::create(&layout, Rank(rank), arena).unwrap();
+                Mesh::new(&layout, own, [(Rank(1 - rank), Some(stream))]).unwrap()
+            })
+            .collect();
+        let size = layout.row(Rank(0)).size;
+        for (me, mesh) in (0..).zip(&mut meshes) {
+            assert!((0..size).step_by(8).all(|at| mesh.load(Rank(1 - me), at) == 0), "view {view}");
+            places.insert((me, place(&mesh.copy(Rank(1 - me)))));
+            (0..size).step_by(8).for_each(|at| mesh.store(at, view));
+            mesh.post(&[Rank(1 - me)], layout.row(Rank(me)).control..size);
+            mesh.post(&[Rank(1 - me)], 0..layout.row(Rank(me)).control);
+        }
+        settle(&mut meshes);
+        let readers = [meshes[0].reader(), meshes[1].reader()];
+        let shows = |readers: &[crate::Reader; 2], view| {
+            let reads = |me: usize| readers[me].load(Rank(1 - me as u32), size - 8) == view;
+            reads(0) && reads(1)
+        };
+        assert!(shows(&readers, view));
+        if let Some(last) = last.replace(readers) {
+            assert!(shows(&last, view - 1), "view {view}");
+        }
+    }
+    // Each member has two: for the newest view and for the one before.
+    assert_eq!(places.len(), 4);
 }
 
 /// How long it takes to make the copies of seven rows for a view, and to give up those of the view before: on the heap, and here.

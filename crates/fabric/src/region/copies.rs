@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-/// What was written is known for each so many bytes, the smallest page of all machines. No two copies have bytes in the same.
+/// A chunk notes writes by blocks of so many bytes, the smallest page of all machines. No two copies have bytes in the same block.
 const BLOCK_BYTES: u64 = HEAP_ALIGN as u64;
 
 /// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives, and perhaps a network card.
@@ -53,7 +53,7 @@ impl CopyRegion {
         self.span.len
     }
 
-    /// The memory that it is a range of, and where in that it begins. Hardware that is to write into the copy is given its [`place`](Self::place), also if it
+    /// The memory that it is a range of, and where in that it begins. Hardware that is to write into the copy is given its `place`, also if it
     /// knows the chunk.
     pub fn chunk(&self) -> (&CopyChunk, u64) {
         (&self.chunk, self.at)
@@ -140,7 +140,7 @@ impl CopyChunk {
         CopyChunk { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), memory, written }
     }
 
-    /// What no other chunk of this process has, not even one that is gone.
+    /// A number that no other chunk of this process has, not even one that is gone.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -284,7 +284,7 @@ mod tests {
             pages.iter().map(|run| run.start * BLOCK_BYTES..run.end * BLOCK_BYTES).collect()
         };
         let first = copy(&chunk, 50..190);
-        // Of the first page, of two from the middle of one on, and of 64 that are bits of two words.
+        // The first page, two from the end of one on, 64 that are bits of two words, and the last.
         first.store_words(8, &[1; 8]);
         first.fill(6 * BLOCK_BYTES - 1, &[1, 1]);
         let whole = 10 * BLOCK_BYTES..74 * BLOCK_BYTES;
@@ -294,6 +294,7 @@ mod tests {
         first.fill(140 * BLOCK_BYTES - 1, &[1]);
         let beside = copy(&chunk, 0..50);
         beside.fill(50 * BLOCK_BYTES - 1, &[7]);
+        beside.fill(0, &[7]);
         let all = 50 * BLOCK_BYTES..190 * BLOCK_BYTES;
         let written = runs(&[50..51, 55..57, 60..124, 189..190]);
         assert_eq!(chunk.take_written(&all), written);
@@ -303,7 +304,7 @@ mod tests {
         let second = copy(&chunk, 50..190);
         assert!(is_zero(&second));
         assert_eq!(beside.load(50 * BLOCK_BYTES - 8), 7 << 56, "what is beside it is another's");
-        assert_eq!(chunk.take_written(&(0..50 * BLOCK_BYTES)), runs(&[49..50]));
+        assert_eq!(chunk.take_written(&(0..50 * BLOCK_BYTES)), runs(&[0..1, 49..50]));
     }
 
     #[test]
