@@ -283,7 +283,7 @@ fn with_cfg(session: &Session<'_>, name: &str, args: &[&str]) -> Result<Command>
 
 /// Miri is a component of nightly toolchains, which nothing else here needs: where it is missing, this says so.
 fn miri(session: &Session<'_>) -> Result<String> {
-    with_miri(session, &["--package=spindle-fabric", "--lib", "--", "region::tests::", "pointers::"])
+    with_miri(session, &["--package=spindle-fabric", "--lib", "--", "region::", "mirror::", "pointers::"])
 }
 
 /// The core has no unsafe code: nothing is to be found there but a mistake of Miri's, or of the compiler's.

@@ -4,35 +4,28 @@
 //! that as long as it reads there. When all copies of the lease are closed, also those in letters that were not read, the kernel says so at the other end.
 //! Only then the place is another row's. No peer has to say anything for that, and one that is stopped, or was left out, reads what it has read before.
 use crate::mesh::MeshError;
+use crate::mirror::Mirror;
+use crate::places::{Places, is_gone};
 use crate::region::{Chunk, OwnRegion, page_bytes};
 use crate::shm::MemberBell;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use spindle_core::{Layout, Rank};
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-/// Rows that a chunk has places for, if they are small: those of a view that ends, of the one that runs, of the next, and one more.
-const PLACES: u64 = 4;
-/// Larger rows have chunks of their own, which take no more addresses than needed.
-const SMALL_BYTES_MAX: u64 = 16 << 20;
-/// A chunk of one row has a part more than that, as the next view's may be longer.
-const SPARE_PART: u64 = 8;
-
-/// The memory of one member: its rows, and the doorbell by which it is woken in all views.
+/// The memory of one member: its rows, its copies of those of other hosts, and the doorbell by which it is woken in all views.
 #[derive(Debug)]
 pub struct Arena {
     bell: MemberBell,
-    /// With the places of rows in them.
-    chunks: Vec<(Chunk, Vec<Place>)>,
+    rows: Places<Chunk, User>,
+    mirror: Mirror,
 }
 
-/// Where a row stands, or has stood.
+/// The uses of a row's place, here and in other processes.
 #[derive(Debug)]
-struct Place {
-    range: Range<u64>,
+struct User {
     /// It is used here as long as this lives.
     row: Weak<OwnRegion>,
     /// Its other ends are closed when no peer uses it.
@@ -50,7 +43,7 @@ pub(crate) struct Lent {
 impl Arena {
     /// That of the member that is woken by `bell`, without rows.
     pub fn new(bell: MemberBell) -> Arena {
-        Arena { bell, chunks: vec![] }
+        Arena { bell, rows: Places::default(), mirror: Mirror::default() }
     }
 
     /// The doorbell that wakes the member.
@@ -58,9 +51,14 @@ impl Arena {
         &self.bell
     }
 
-    /// Bytes of all its chunks. Less of that is memory.
+    /// The memory of its copies.
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    /// Bytes of all chunks of its rows. Less of that is memory.
     pub fn size(&self) -> u64 {
-        self.chunks.iter().map(|(chunk, _)| chunk.size()).sum()
+        self.rows.bytes()
     }
 
     /// Makes the row of `me`, all zero.
@@ -68,40 +66,30 @@ impl Arena {
         let size = layout.row(me);
         let of = |source| MeshError::Region { rank: me, part: "row", source };
         let os = |call| move |errno: Errno| MeshError::Os { call, source: errno.into() };
-        for (_, places) in &mut self.chunks {
-            places.retain(|place| place.row.strong_count() > 0 || !is_closed(&place.lease));
-        }
+        self.rows.retain(|user| !is_gone(&user.row) || !is_closed(&user.lease));
         let bytes = size.size.next_multiple_of(page_bytes());
-        if !self.chunks.iter().any(|(chunk, places)| free(chunk, places, bytes).is_some()) {
-            let wished = if bytes > SMALL_BYTES_MAX { bytes + bytes / SPARE_PART } else { bytes * PLACES };
-            let chunk = Chunk::create("spindle-rows", wished.next_multiple_of(page_bytes()));
+        if self.rows.find(bytes).is_none() {
+            let wished = Places::<Chunk, User>::chunk_bytes(bytes).next_multiple_of(page_bytes());
+            let chunk = Chunk::create("spindle-rows", wished);
             // Where files or address spaces are limited, one row may be possible.
             let chunk = chunk.or_else(|_| Chunk::create("spindle-rows", bytes)).map_err(of)?;
-            self.chunks.push((chunk, vec![]));
+            let size = chunk.size();
+            self.rows.add(chunk, size);
         }
-        let found =
-            self.chunks.iter_mut().find_map(|(chunk, places)| Some((free(chunk, places, bytes)?, chunk, places)));
-        let (at, chunk, places) = found.expect("a chunk has room");
+        let gap = self.rows.find(bytes).expect("a chunk has room");
         let (lease, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(os("pipe2"))?;
         let clone = |fd: &OwnedFd| fd.try_clone().map_err(|source| MeshError::Os { call: "dup", source });
-        let lent = Lent { chunk: clone(chunk.fd())?, at, lease: theirs };
+        let chunk = self.rows.chunk_mut(gap);
+        let lent = Lent { chunk: clone(chunk.fd())?, at: gap.at, lease: theirs };
         // SAFETY: the range is that of no place, and a place is forgotten when no region of it lives, and all copies of its lease are closed, which every
         // peer keeps that reads it.
-        let row = unsafe { chunk.region(&format!("spindle-row-{me}"), at, size.size, size.control) };
+        let row = unsafe { chunk.region(&format!("spindle-row-{me}"), gap.at, size.size, size.control) };
         let row = Arc::new(row.map_err(of)?);
-        places.push(Place { range: at..at + bytes, row: Arc::downgrade(&row), lease });
-        places.sort_by_key(|place| place.range.start);
+        self.rows.take(gap, bytes, User { row: Arc::downgrade(&row), lease });
         // Chunks that are empty now are more than are needed, or too small.
-        self.chunks.retain(|(_, places)| !places.is_empty());
+        self.rows.drop_empty(0);
         Ok((row, lent))
     }
-}
-
-/// Where the first `bytes` are that no row has.
-fn free(chunk: &Chunk, places: &[Place], bytes: u64) -> Option<u64> {
-    let starts = places.iter().map(|place| place.range.start).chain([chunk.size()]);
-    let ends = [0].into_iter().chain(places.iter().map(|place| place.range.end));
-    ends.zip(starts).find(|(end, start)| end.saturating_add(bytes) <= *start).map(|(end, _)| end)
 }
 
 /// Whether all other ends of this pipe are closed.
@@ -118,6 +106,7 @@ mod tests {
     use crate::Fabric;
     use crate::conformance::view;
     use crate::mesh::{Mesh, Peer};
+    use crate::places::SMALL_BYTES_MAX;
     use crate::region::{PeerRegion, RegionError};
     use crate::shm::{OwnRow, PeerParts};
     use rustix::cmsg_space;

@@ -15,10 +15,11 @@ use crate::bulk::Object;
 use crate::fabric::Fabric;
 use crate::far::Far;
 use crate::life::{LIFE, has_ended};
+use crate::mirror::Mirror;
 use crate::ofi::{OfiError, OfiMeeting};
 use crate::publisher::Publisher;
 use crate::reader::{Held, Reader, ReaderFrames};
-use crate::region::{CopyRegion, OwnRegion, RegionError, SharedRegion, VacantRegion};
+use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, PeerParts};
 use crate::tcp::{Connection, Down, Links, ROW_BYTES_MAX, Traffic};
 use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, ViewId};
@@ -199,7 +200,7 @@ impl Mesh {
         peers: impl IntoIterator<Item = (Rank, Option<Peer>)>,
         meeting: Option<OfiMeeting>,
     ) -> Result<Mesh, MeshError> {
-        let OwnRow { me, row, bell } = own;
+        let OwnRow { me, row, bell, mirror } = own;
         assert_eq!(row.size(), layout.row(me).size, "the row was made for another layout");
         let mut rows = Vec::with_capacity(layout.rows().len());
         let mut doorbells = Vec::with_capacity(layout.rows().len());
@@ -230,7 +231,7 @@ impl Mesh {
                 Some(Peer::There(connection)) => {
                     check_length([(me, row.size()), (rank, bytes)])?;
                     let name = format!("the copy of the row of member {rank}");
-                    let copy = Arc::new(CopyRegion::on_heap(&name, bytes).map_err(of)?);
+                    let copy = mirror.copy(&name, bytes).map_err(of)?;
                     stream = Some((connection, copy.clone()));
                     Held::Copy(copy)
                 }
@@ -248,6 +249,8 @@ impl Mesh {
             false => None,
         };
         let far = Far::new(streams, ofi).map_err(|source| os(("epoll_ctl", source)))?;
+        // The copies of connections through libfabric were made before.
+        mirror.trim();
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
         let (announced, lingering, arrived) = (None, vec![], false);
         let (rows, doorbells) = (Reader::of(rows), doorbells.into());
@@ -481,7 +484,7 @@ impl Mesh {
 
     /// Where what arrives from `rank` is put.
     #[cfg(test)]
-    pub(crate) fn copy(&self, rank: Rank) -> Arc<CopyRegion> {
+    pub(crate) fn copy(&self, rank: Rank) -> Arc<crate::region::CopyRegion> {
         self.far.copy(rank)
     }
 
@@ -508,14 +511,14 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The rows of all members, in the order of the ranks, or zeros of those that never came.
+    /// The rows of all members, in the order of the ranks, or zeros of those that never came. Copies are made in `mirror`.
     ///
     /// # Errors
     /// [`MeshError`].
     ///
     /// # Panics
     /// If there is not one entry for each member.
-    pub fn new(layout: &Layout, peers: Vec<Option<Peer>>) -> Result<Watched, MeshError> {
+    pub fn new(layout: &Layout, peers: Vec<Option<Peer>>, mirror: &Mirror) -> Result<Watched, MeshError> {
         assert_eq!(peers.len(), layout.rows().len(), "one entry for each member");
         let (mut rows, mut streams) = (Vec::with_capacity(peers.len()), Vec::with_capacity(peers.len()));
         for (rank, peer) in (0..).map(Rank).zip(peers) {
@@ -525,8 +528,7 @@ impl Watched {
             rows.push(match peer {
                 Some(Peer::Here(parts)) => Held::Peer(Arc::new(parts.open_row(layout, rank)?)),
                 Some(Peer::There(connection)) => {
-                    let copy = CopyRegion::on_heap(&format!("the copy of the row of member {rank}"), size);
-                    let copy = Arc::new(copy.map_err(of)?);
+                    let copy = mirror.copy(&format!("the copy of the row of member {rank}"), size).map_err(of)?;
                     stream = Some((connection, copy.clone()));
                     Held::Copy(copy)
                 }
@@ -534,6 +536,7 @@ impl Watched {
             });
             streams.push(stream);
         }
+        mirror.trim();
         let of = |source| MeshError::Region { rank: Rank(0), part: "row", source };
         let row = Arc::new(OwnRegion::on_heap("nobody's row", 8, 8).map_err(of)?);
         let links = match streams.iter().any(Option::is_some) {
@@ -917,7 +920,7 @@ mod tests {
             write(&mut mesh, 0, 3 * words / 2);
             mesh.add_guest(&layout, near).unwrap();
             assert_eq!(mesh.guests(), 1);
-            let mut watched = Watched::new(&layout, vec![Some(Peer::There(far))]).unwrap();
+            let mut watched = Watched::new(&layout, vec![Some(Peer::There(far))], &Mirror::new()).unwrap();
             let (mut written, mut seen, mut good, mut lapped, mut free) = (3 * words / 2, 0, 0, 0, 0);
             let start = Instant::now();
             while seen < total {

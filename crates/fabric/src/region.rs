@@ -2,7 +2,7 @@
 //!
 //! Read [`OwnRegion`] first, then [`PeerRegion`] (another process's, read-only) and [`SharedRegion`] (writable by all, for
 //! doorbells, atomics only). Regions may be ranges of one memfd, a chunk, which each process maps once. Where no memory can
-//! be shared, an [`OwnRegion`] stands on the heap, and each peer has a [`CopyRegion`] of it. The seals, which every opener
+//! be shared, each peer has a [`CopyRegion`] of an [`OwnRegion`]. The seals, which every opener
 //! checks, make the difference: the size never changes, so no access inside it can fault, and nobody but the creator ever
 //! gets a writable mapping of its row. A child that is forked from it has none ([`fork`](crate::fork)).
 //!
@@ -32,6 +32,9 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+mod copies;
+pub use copies::{CopyChunk, CopyRegion};
 
 /// Bytes reserved by one call: a signal interrupts and undoes only that much.
 const RESERVE_STEP_BYTES: u64 = 64 << 20;
@@ -150,14 +153,6 @@ type FileId = (u64, u64);
 
 /// The files of other processes that are mapped here to be read, or to be written. No other file has the id of one that is mapped.
 static MAPPED: Mutex<BTreeMap<(FileId, bool), Weak<Memory>>> = Mutex::new(BTreeMap::new());
-
-/// My copy of memory whose owner has no part of mine: one thread of this process fills it with what arrives, and perhaps a network card.
-#[derive(Debug)]
-pub struct CopyRegion {
-    span: Span,
-    /// Keeps `span` mapped, writable.
-    _memory: Arc<Memory>,
-}
 
 /// The address range of a row that has not come. It reads as zeros until the row takes the range over: as the owner's segment
 /// ([`map`](Self::map)) or as a copy ([`copy`](Self::copy)). Readers keep their addresses.
@@ -461,84 +456,13 @@ impl PeerRegion {
     }
 }
 
-impl CopyRegion {
-    /// A copy of `len` bytes, all zero, on this process's heap.
-    ///
-    /// # Errors
-    /// [`RegionError::NoMemory`], [`RegionError::TooLong`].
-    pub fn on_heap(name: &str, len: u64) -> Result<CopyRegion, RegionError> {
-        let memory = Memory::on_heap(name, len)?;
-        Ok(CopyRegion { span: memory.span, _memory: Arc::new(memory) })
-    }
-
-    /// Its bytes, in number.
-    pub fn size(&self) -> u64 {
-        self.span.len
-    }
-
-    /// The word at `at`, with acquire order.
-    ///
-    /// # Panics
-    /// If `at` is unaligned or outside.
-    #[inline]
-    pub(crate) fn load(&self, at: u64) -> u64 {
-        // SAFETY: the memory is mapped for as long as `self` is.
-        unsafe { self.span.load(at) }
-    }
-
-    /// Stores the words in `bytes` from `at` on, one after the other, each with release order. What is less than a word at the end
-    /// is left out.
-    ///
-    /// # Panics
-    /// If `at` is unaligned, or the words are not all inside.
-    #[inline]
-    pub(crate) fn store_words(&self, at: u64, bytes: &[u8]) {
-        let (words, _) = bytes.as_chunks::<8>();
-        for (at, word) in (at..).step_by(8).zip(words) {
-            // SAFETY: the memory is mapped, writable, for as long as `self` is.
-            unsafe { self.span.word(at) }.store(u64::from_le_bytes(*word), Ordering::Release);
-        }
-    }
-
-    /// Where bytes may be received that go to `range`: frames that are not announced yet, so that nobody reads there.
-    ///
-    /// # Panics
-    /// If the range is not inside.
-    #[inline]
-    pub(crate) fn place(&self, range: &Range<u64>) -> NonNull<u8> {
-        self.span.pointer(range.start, range.end.saturating_sub(range.start))
-    }
-
-    /// Copies bytes to `at`, as into a [`place`](Self::place).
-    ///
-    /// # Panics
-    /// If they are not all inside.
-    pub(crate) fn fill(&self, at: u64, bytes: &[u8]) {
-        let start = self.span.pointer(at, bytes.len() as u64);
-        // SAFETY: inside the mapping by the check, writable, and no part of `bytes`, which is borrowed from elsewhere: this region
-        // lends nothing for writing, and what it lends for reading is announced (INV-FRAME).
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
-    }
-
-    pub(crate) fn span(&self) -> Span {
-        self.span
-    }
-}
-
 impl VacantRegion {
     /// A range of `len` bytes, all zero.
     ///
     /// # Errors
     /// [`RegionError::Os`].
     pub(crate) fn new(name: &str, len: u64) -> Result<VacantRegion, RegionError> {
-        let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
-        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
-        let mapped = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len as usize, ProtFlags::READ, MapFlags::PRIVATE)
-        };
-        let base = NonNull::new(mapped.map_err(|errno| os(errno.into()))?.cast());
-        let base = base.ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
-        let memory = Arc::new(Memory::new(Span { base, len }, false));
+        let memory = Arc::new(Memory::anonymous(name, len, ProtFlags::READ)?);
         Ok(VacantRegion { memory, is_taken: Mutex::new(false) })
     }
 
@@ -611,7 +535,7 @@ impl VacantRegion {
         // SAFETY: the range is this region's own mapping, which is private and anonymous. It stays readable, and shows the same zeros.
         unsafe { rustix::mm::mprotect(span.base.as_ptr().cast(), span.len as usize, protection) }.map_err(os)?;
         *is_taken = true;
-        Ok(Some(CopyRegion { span, _memory: Arc::clone(&self.memory) }))
+        Ok(Some(CopyRegion::of(Arc::clone(&self.memory))))
     }
 
     pub(crate) fn span(&self) -> Span {
@@ -1058,6 +982,17 @@ impl Memory {
         Ok(Memory::new(Span { base, len }, false))
     }
 
+    /// Private memory of zeros, mapped.
+    fn anonymous(name: &str, len: u64, prot: ProtFlags) -> Result<Memory, RegionError> {
+        let os = |source| RegionError::Os { call: "mmap", name: name.to_string(), source };
+        let any = std::ptr::null_mut();
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        let mapped = unsafe { rustix::mm::mmap_anonymous(any, len as usize, prot, MapFlags::PRIVATE) };
+        let base = NonNull::new(mapped.map_err(|errno| os(errno.into()))?.cast());
+        let base = base.ok_or_else(|| os(io::Error::other("mapped at address 0")))?;
+        Ok(Memory::new(Span { base, len }, false))
+    }
+
     fn on_heap(name: &str, len: u64) -> Result<Memory, RegionError> {
         check_room(name, len)?;
         let none = || RegionError::NoMemory { name: name.to_string(), bytes: len, available: 0 };
@@ -1080,12 +1015,17 @@ impl Memory {
     /// the memory is reserved either way.
     fn prefault(&self, range: Range<u64>, advice: Advice) {
         let mut done = self.prefaulted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !done.iter().any(|done| done.start <= range.start && range.end <= done.end) {
+        if !covers(&done, &range) {
             let _ = self.advise(range.clone(), advice);
             done.retain(|done| done.end <= range.start || range.end <= done.start);
             done.push(range);
         }
     }
+}
+
+/// Whether one of `ranges` has all of `range`.
+fn covers(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
+    ranges.iter().any(|other| other.start <= range.start && range.end <= other.end)
 }
 
 impl Drop for Memory {
@@ -1229,29 +1169,6 @@ mod tests {
         assert_eq!(peer.load(LEN - 8), 0x0102_0304_0506_0708);
         own.store(64, u64::from_le_bytes(*b"hello, B"));
         assert_eq!(peer.bytes(64, 5), b"hello");
-    }
-
-    #[test]
-    fn a_copy_is_filled_by_words_and_by_bytes() {
-        let copy = CopyRegion::on_heap("test", LEN).unwrap();
-        let load = |at| {
-            // SAFETY: `copy` lives on.
-            unsafe { copy.span().load(at) }
-        };
-        copy.store_words(LEN - 16, &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9, 9]);
-        assert_eq!([load(LEN - 16), load(LEN - 8)], [1, 2]);
-        copy.fill(3, &[7; 7]);
-        assert_eq!([load(0), load(8)], [0x0707_0707_0700_0000, 0x0707]);
-        copy.fill(LEN, &[]);
-        copy.place(&(0..LEN));
-        let panics = |access: &dyn Fn()| {
-            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(access)).is_err());
-        };
-        panics(&|| copy.store_words(4, &[0; 8]));
-        panics(&|| copy.store_words(LEN - 8, &[0; 16]));
-        panics(&|| copy.fill(LEN - 1, &[0; 2]));
-        panics(&|| _ = copy.place(&(8..LEN + 1)));
-        panics(&|| _ = copy.place(&(u64::MAX - 1..u64::MAX)));
     }
 
     #[test]

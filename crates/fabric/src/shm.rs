@@ -7,6 +7,7 @@ use crate::arena::{Arena, Lent};
 use crate::bell::{BELL_BYTES, Bell, Doorbell, describe, is_event, new_event};
 use crate::life::LIFE;
 use crate::mesh::MeshError;
+use crate::mirror::Mirror;
 use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion, VacantRegion};
 use spindle_core::{Layout, Rank};
 use std::io;
@@ -29,6 +30,8 @@ pub struct OwnRow {
     pub(crate) me: Rank,
     pub(crate) row: Arc<OwnRegion>,
     pub(crate) bell: Bell,
+    /// For the copies of the peers' rows.
+    pub(crate) mirror: Mirror,
 }
 
 /// What one member gives to all others of its machine: its row to read and its doorbell to ring.
@@ -101,7 +104,7 @@ impl OwnRow {
         let event = bell.event.as_ref().map(clone).transpose()?;
         let parts = PeerParts { row: chunk, at, bytes: row.size(), lease, bell: clone(&bell.fd)?, event };
         let bell = Bell::of_member(row.clone(), bell.region.clone(), bell.event.clone());
-        Ok((OwnRow { me, row, bell }, parts))
+        Ok((OwnRow { me, row, bell, mirror: arena.mirror().clone() }, parts))
     }
 
     /// Its control block, which others may read already when the fabric can't be made.

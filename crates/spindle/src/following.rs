@@ -11,7 +11,7 @@ use crate::large::Ahead;
 use spindle_core::control::{self, Fetched, Follow, FollowError, Learn, Letter, Request, Roster, RowsState, ViewStart};
 use spindle_core::{Gap, Lapped, Layout, MemberId, Observer, Rank, Seen, SubgroupId, Time, View};
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir};
-use spindle_fabric::{Peer, Watched};
+use spindle_fabric::{Mirror, Peer, Watched};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub(crate) struct Follower {
     followed: Option<Followed>,
     /// The rows of the one that is about to begin.
     arriving: Option<Watched>,
+    /// The memory of its copies.
+    mirror: Mirror,
     /// What was read behind an object that has yet to come.
     ahead: Ahead,
     /// The newest message, if it was among that.
@@ -62,9 +64,9 @@ impl Follower {
         object_bytes_max: u64,
         (dir, group): (RuntimeDir, GroupName),
     ) -> Follower {
-        let (followed, arriving, ahead, payload) = Default::default();
+        let (followed, arriving, mirror, ahead, payload) = Default::default();
         let follow = Follow::new(digest, founders, crew.now());
-        Follower { crew, follow, dir, group, followed, arriving, ahead, payload, object_bytes_max }
+        Follower { crew, follow, dir, group, followed, arriving, mirror, ahead, payload, object_bytes_max }
     }
 
     pub(crate) fn me(&self) -> MemberId {
@@ -220,7 +222,7 @@ impl Follower {
     /// What the members have handed over is no memory of theirs, or the system has no room for it.
     pub(crate) fn begin(&mut self) -> Result<Option<ViewStart>, JoinError> {
         if let Some((view, parts)) = self.act(|follow, roster, now| follow.look(roster, now)) {
-            self.arriving = Some(Watched::new(&Layout::new(&view)?, parts)?);
+            self.arriving = Some(Watched::new(&Layout::new(&view)?, parts, &self.mirror)?);
         }
         let Some(rows) = &mut self.arriving else { return Ok(None) };
         rows.progress();

@@ -16,6 +16,7 @@ use super::objects::{Endpoint, EndpointId, Event};
 use super::port::{OfiAddress, OfiPort};
 use super::provider::of as failed_at;
 use crate::far::TARGET;
+use crate::mirror::Mirror;
 use crate::region::CopyRegion;
 use crate::tcp::Down;
 use spindle_core::{Layout, Rank, RowLayout};
@@ -48,6 +49,8 @@ pub struct OfiMeeting {
     layout: Layout,
     me: Rank,
     purpose: Purpose,
+    /// For the copies of the peers' rows.
+    mirror: Mirror,
     refused: Vec<Mismatch>,
     down: VecDeque<(Rank, Down)>,
     up: VecDeque<Rank>,
@@ -99,7 +102,14 @@ impl Seat {
 }
 
 impl OfiMeeting {
-    pub(super) fn new(port: OfiPort, links: OfiLinks, layout: Layout, me: Rank, purpose: Purpose) -> OfiMeeting {
+    pub(super) fn new(
+        port: OfiPort,
+        links: OfiLinks,
+        layout: Layout,
+        me: Rank,
+        purpose: Purpose,
+        mirror: Mirror,
+    ) -> OfiMeeting {
         let peer = |_: &RowLayout| Peer {
             seat: Seat::Empty,
             address: None,
@@ -110,7 +120,7 @@ impl OfiMeeting {
         };
         let peers = layout.rows().iter().map(peer).collect();
         let (refused, down, up, is_up, is_broken) = Default::default();
-        OfiMeeting { links, port, peers, layout, me, purpose, refused, down, up, is_up, is_broken }
+        OfiMeeting { links, port, peers, layout, me, purpose, mirror, refused, down, up, is_up, is_broken }
     }
 
     /// Where this member listens, for its peers.
@@ -172,11 +182,11 @@ impl OfiMeeting {
         let copy = match &mut known.copy {
             Some(copy) => copy,
             none @ None => {
-                let copy = CopyRegion::on_heap(&format!("the copy of the row of member {rank}"), theirs.size);
+                let copy = self.mirror.copy(&format!("the copy of the row of member {rank}"), theirs.size);
                 let copy = copy.map_err(|source| OfiError::Region { rank, source })?;
                 // Providers may want memory to be there before it is registered.
                 (theirs.control..theirs.size).step_by(PAGE_BYTES).for_each(|at| copy.store_words(at, &[0; 8]));
-                none.insert(Arc::new(copy))
+                none.insert(copy)
             }
         };
         let link = self.links.link(rank, endpoint, Arc::clone(copy), theirs, known.has_met)?;

@@ -147,6 +147,6 @@ impl OfiPort {
             "the row is of this view"
         );
         let links = OfiLinks::begin(self.adapter.clone(), layout, me, row)?;
-        Ok(OfiMeeting::new(self, links, layout.clone(), me, purpose))
+        Ok(OfiMeeting::new(self, links, layout.clone(), me, purpose, own.mirror.clone()))
     }
 }

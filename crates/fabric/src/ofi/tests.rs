@@ -12,6 +12,7 @@ use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
 use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, put, ring};
 use crate::mesh::{Mesh, Peer, Watched};
+use crate::mirror::Mirror;
 use crate::region::CopyRegion;
 use crate::shm::{MemberBell, OwnRow, PeerParts};
 use crate::tcp::resuming::Pair;
@@ -588,7 +589,7 @@ fn a_guest_has_a_stream_beside_connections() {
     let doorbell = fabrics[0].doorbell();
     assert!(doorbell.ring());
     assert!(fabrics[0].sleep(PATIENCE), "a guest that comes in between makes no difference to who rings");
-    let mut watched = Watched::new(&layout, vec![Some(Peer::There(far)), None]).unwrap();
+    let mut watched = Watched::new(&layout, vec![Some(Peer::There(far)), None], &Mirror::new()).unwrap();
     put(&mut fabrics[0], OTHER, 8);
     let start = Instant::now();
     while watched.rows().load(Rank(0), OTHER) != 8 {

@@ -6,6 +6,7 @@ use crate::conformance::{Harness, PATIENCE};
 use crate::fabric::Fabric;
 use crate::far::tests::{self as shared, COUNT, EVERYONE, OTHER, Random, down, layout, progress_until, ring};
 use crate::mesh::{Mesh, Peer, Retired, Watched};
+use crate::mirror::Mirror;
 use crate::net::test_authority::Authority;
 use crate::net::{Identity, TlsStream};
 use crate::shm::{MemberBell, OwnRow};
@@ -617,9 +618,12 @@ fn a_guest_gets_the_end_of_a_view() {
         }
         assert!(!retired.is_empty(), "{members} members");
         let rows = (0..members).map(|_| None);
-        let mut watched =
-            Watched::new(&layout, [Some(Peer::There(far as Connection))].into_iter().chain(rows.skip(1)).collect())
-                .unwrap();
+        let mut watched = Watched::new(
+            &layout,
+            [Some(Peer::There(far as Connection))].into_iter().chain(rows.skip(1)).collect(),
+            &Mirror::new(),
+        )
+        .unwrap();
         let start = Instant::now();
         let (rank, down) = loop {
             progress(&mut retired);
