@@ -191,7 +191,11 @@ impl Teller {
 
     #[cold]
     pub(super) fn evicted(&self, next: ViewId) {
-        warn!(target: TARGET, me = self.me.0, view = self.view.0, next_view = next.0, "this member is evicted");
+        let (me, view, next_view) = (self.me.0, self.view.0, next.0);
+        match next.era() > self.view.era() {
+            true => warn!(target: TARGET, me, view, next_view, "this member was given up by an operator's recovery"),
+            false => warn!(target: TARGET, me, view, next_view, "this member is evicted"),
+        }
     }
 
     /// Everything is delivered that belongs to the view.
