@@ -1,20 +1,13 @@
 //! `spindle member` on several hosts: here, in several runtime directories, with the network on loopback.
 mod common;
 
-use common::{Done, Running, Scratch, read};
+use common::{Done, Running, Scratch, read, seeds};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// So many addresses at which somebody can listen.
-fn seeds(count: u32) -> Vec<String> {
-    // Nobody else gets these ports for a while; each other one while all are held.
-    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
-}
 
 /// The members 1 to 3 of the group "wide", each on a host of its own and a seed, with pipes as inputs.
 struct Wide {
