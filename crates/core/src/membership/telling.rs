@@ -202,7 +202,7 @@ impl Teller {
     #[cold]
     pub(super) fn ended(&self, now: Time, wedged_at: Time) {
         let decided_at = self.decided_at.unwrap_or(now);
-        debug!(
+        info!(
             target: TARGET, me = self.me.0, view = self.view.0, agree_ms = ms(between(wedged_at, decided_at)),
             deliver_ms = ms(between(decided_at, now)), "view ended"
         );
