@@ -261,10 +261,8 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
     let mut target = metadata.target_directory;
     let mut command = session.command("cargo");
     command.args(["build", "--quiet", "--locked", "--release", "--package=spindle", "--example=chaos_member"]);
-    if options.hosts.is_some() {
-        // The operator's.
-        command.args(["--package=spindle-cli", "--bin=spindle"]);
-    }
+    // The operator's. On one host it is of no use, but without it the library would be built again, with other features.
+    command.args(["--package=spindle-cli", "--bin=spindle"]);
     if options.bug.is_some() {
         // As for the other builds with planted bugs: in a folder of its own, so that the others stay warm.
         target = target.join("planted");
