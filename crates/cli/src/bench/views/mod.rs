@@ -12,8 +12,9 @@
 //! `stop`, `leave`, `join`, and with `--state` `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
 //! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
 //! to that delivery, of the last of them); the kills have `process_end` (from the signal until the kernel tells that the process is gone)
-//! too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall; if the view changed nevertheless, because a
-//! busy machine kept a member silent for too long, that trial is made again with another group, and counted in `view_changes`); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
+//! too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall; if the view changed nevertheless, that trial is made again
+//! with another group, and counted in `view_changes`: with `--object` a member whose links for large messages broke is suspected after
+//! `suspect_after_ms`, and a busy machine may keep a member silent for as long); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
 //! most, and `bytes_per_second`, there.
 //!
 //! `join_with_state_mapped` is a join whose process had written the memory for its state before it asked, which is when its times begin;
@@ -42,7 +43,7 @@ use std::time::Duration;
 /// For how long large messages flow between two events, if there are some.
 const FLOW: Duration = Duration::from_millis(150);
 
-/// So many trials in which connections break may change the view nevertheless.
+/// So many trials in which connections break may change the view nevertheless, beside as many as there are trials.
 const VIEW_CHANGES_MAX: u32 = 10;
 
 /// Arguments of `spindle bench views`.
@@ -268,8 +269,8 @@ fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The stall when all connections between members break, as if a network had reset them. The view does not change, unless the machine is so busy that a
-/// member is suspected: then another group is founded.
+/// The stall when all connections between members break, as if a network had reset them. The view does not change, unless a member is lost to large
+/// messages for too long, or the machine is too busy: then another group is founded.
 fn break_connections(args: &Args) -> anyhow::Result<Event> {
     let mut crew = Crew::behind_gates(args)?;
     let (mut times, mut view_changes) = (Times::default(), 0);
@@ -287,7 +288,7 @@ fn break_connections(args: &Args) -> anyhow::Result<Event> {
         }
         view_changes += 1;
         ensure!(
-            view_changes <= VIEW_CHANGES_MAX,
+            view_changes <= VIEW_CHANGES_MAX + args.trials,
             "the view changed in {view_changes} trials in which connections broke, of {}: the machine has too much else to do, or --suspect-after \
              is too short",
             times.trials + view_changes
