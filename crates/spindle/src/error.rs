@@ -156,8 +156,8 @@ pub enum Ended {
         /// The view in which it learned of it.
         view: ViewId,
     },
-    /// An operator has said that this member is lost for good (`spindle recover`), and the others go on without it. What it has delivered since, and
-    /// what it had sent, they may have or not; it may join again, as a new member.
+    /// An operator has said that this member is lost for good (`spindle recover`), and the others continue without it. They may lack what it has delivered
+    /// since, and what it had sent. It may join again, as a new member.
     #[error(
         "this member (id {id}) was given up by an operator's recovery after view {view}: the others go on without it, and may lack what it \
          has delivered since"

@@ -117,7 +117,7 @@ impl Views {
         self.0.lock().expect("nobody panics with it").push(view);
     }
 
-    /// Those behind `was`, up to `is`.
+    /// Returns the views behind `was`, up to `is`.
     fn between(&self, was: u64, is: u64) -> Vec<u64> {
         for _ in 0..Views::LATE_MAX {
             let views = self.0.lock().expect("nobody panics with it");

@@ -1,4 +1,4 @@
-//! The word of an operator: most members are lost for good, and the rest of the group goes on without them.
+//! An operator's order: most members are lost for good, and the rest of the group continues without them.
 use super::{Round, Trouble};
 use crate::chaos::crowd::Operator;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ pub(super) struct Lost {
     since: Instant,
     try_at: Instant,
     operator: Option<Operator>,
-    /// What came of the last try.
+    /// The outcome of the last try.
     said: String,
 }
 
@@ -105,7 +105,7 @@ impl Round<'_> {
         Operator::recover(self.program, namespace, &dir, &self.group, ids)
     }
 
-    /// Waits until the group goes on.
+    /// Waits until the group continues.
     pub(super) fn wait_for_operator(&mut self) -> Result<(), Trouble> {
         while self.lost.is_some() {
             self.tick()?;

@@ -89,7 +89,7 @@ fn samples() -> Vec<Letter> {
     ]
 }
 
-/// A number for each kind of letter, of refusal and of request. A new one does not compile until it has a number, and fails below until it has a
+/// Numbers the kinds of letters, refusals and requests. A new one does not compile until it has a number, and fails below until it has a
 /// sample.
 fn kind(letter: &Letter) -> usize {
     match letter {
@@ -125,7 +125,7 @@ fn kind(letter: &Letter) -> usize {
     }
 }
 
-/// The samples of letters that are short enough to be mutated in many ways.
+/// The samples that are short enough to be mutated in many ways.
 fn short_samples() -> Vec<Letter> {
     samples().into_iter().filter(|letter| letter.encode().len() < 200).collect()
 }
