@@ -1,20 +1,13 @@
 //! `spindle member` on several hosts: here, in several runtime directories, with the network on loopback.
 mod common;
 
-use common::{Done, Running, Scratch, read};
+use common::{Done, Running, Scratch, read, seeds};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// So many addresses at which somebody can listen.
-fn seeds(count: u32) -> Vec<String> {
-    // Nobody else gets these ports for a while; each other one while all are held.
-    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
-}
 
 /// The members 1 to 3 of the group "wide", each on a host of its own and a seed, with pipes as inputs.
 struct Wide {
@@ -58,7 +51,7 @@ fn an_evicted_member_finds_its_group_again_though_nobody_else_is_on_its_host() {
     members[0].stop();
     members[1].view(&[2, 3]);
     members[0].signal(Signal::CONT);
-    members[0].event("evicted");
+    assert_eq!(members[0].event("evicted")["given_up"], false);
     let come = members[1].says("\"left\":[]");
     assert!(come.contains("\"view\":3"), "{come}");
     members[1].send(b"late\n");
@@ -184,12 +177,32 @@ fn members_that_were_given_up_by_mistake_come_back_to_the_one_group() {
     // They are a majority of the view that they know.
     wide.members[1].signal(Signal::CONT);
     wide.members[2].signal(Signal::CONT);
-    wide.members[1].event("evicted");
-    wide.members[2].event("evicted");
+    assert_eq!(wide.members[1].event("evicted")["given_up"], true);
+    assert_eq!(wide.members[2].event("evicted")["given_up"], true);
     wide.wait_until(|status| status["members"].as_array().unwrap().len() == 3);
     wide.members[1].send(b"again\n");
     for done in Running::all_done(wide.members) {
         assert_eq!(done.expect(0).stdout, b"again\n");
+    }
+}
+
+#[test]
+fn members_that_were_given_up_by_mistake_say_so_when_they_end() {
+    let mut wide = Wide::founded(&["--suspect-after", "0.5"]);
+    wide.members[1].stop();
+    wide.members[2].stop();
+    wide.wait_until_blocked();
+    wide.order("1", &["recover", "--lost", "2,3", "--yes"]).expect(0);
+    let given_up = wide.members.split_off(1);
+    given_up.iter().for_each(|member| member.signal(Signal::CONT));
+    for (id, member) in (2..).zip(given_up) {
+        let error = member.done().expect(3).error();
+        let why = format!("this member (id {id}) was given up by an operator's recovery after view 1");
+        assert!(error.starts_with(&why) && error.contains("--rejoin"), "{error}");
+    }
+    wide.members[0].send(b"on\n");
+    for done in Running::all_done(wide.members) {
+        assert_eq!(done.expect(0).stdout, b"on\n");
     }
 }
 

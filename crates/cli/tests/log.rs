@@ -1,9 +1,11 @@
 //! Events of the library on the standard error: `-v` and `$SPINDLE_LOG`.
 mod common;
 
-use common::{Running, Scratch};
+use common::{Running, Scratch, seeds};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::Write;
+use std::net::TcpStream;
 use std::process::Stdio;
 
 const DECIDED: &str = "next view decided";
@@ -101,4 +103,57 @@ fn a_filter_by_which_nothing_could_pass_is_refused_as_wrong_settings_are() {
     let mut command = scratch.spindle(["member", "told", "--json"]);
     let done = Running::start(command.env("SPINDLE_LOG", "verbose")).done().expect(2);
     assert!(done.error().starts_with("SPINDLE_LOG=verbose: "), "{:#?}", done.errors);
+}
+
+#[test]
+fn a_suspicion_is_told_with_the_silence_and_so_is_its_end() {
+    let scratch = Scratch::new();
+    let start = |id: &str| {
+        let mut command =
+            scratch.spindle(["member", "told", "--members", "2", "--suspect-after", "0.5", "-v", "--id", id]);
+        Running::start(command.stdin(Stdio::piped()))
+    };
+    let [mut watching, mut hanging] = ["1", "2"].map(start);
+    for member in [&mut watching, &mut hanging] {
+        member.says("first view begins");
+    }
+    hanging.stop();
+    let suspected = watching.says("spindle::view: suspected");
+    assert!(suspected.contains("member=2") && suspected.contains("cause=silence"), "{suspected}");
+    assert!(suspected.contains("silent_ms=") && suspected.contains("last_heartbeat="), "{suspected}");
+    assert!(watching.says("spindle::view: blocked").contains("missed="));
+    hanging.signal(Signal::CONT);
+    let withdrawn = watching.says("spindle::view: suspicion withdrawn");
+    assert!(withdrawn.contains("member=2") && withdrawn.contains("silent_ms="), "{withdrawn}");
+    watching.says("spindle::view: unblocked");
+    Running::all_done(vec![watching, hanging]).into_iter().for_each(|done| drop(done.expect(0)));
+}
+
+#[test]
+fn founding_and_a_refused_stranger_and_the_phases_of_a_view_change_are_told() {
+    let scratch = Scratch::new();
+    let seed = seeds(1).remove(0);
+    let start = |id: &str, listen: &str| {
+        let words = ["member", "told", "--members", "2", "-v", "--id", id, "--listen", listen, "--seeds", &seed];
+        let mut command = scratch.spindle(words);
+        command.arg("--runtime-dir").arg(scratch.path(&format!("host{id}")));
+        Running::start(command.stdin(Stdio::piped()))
+    };
+    let mut first = start("1", &seed);
+    first.says("spindle::founding: ");
+    let second = start("2", "127.0.0.1:0");
+    first.says("group is founded");
+    first.says("first view begins");
+    TcpStream::connect(&seed).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let refused = first.says("spindle::net: refused");
+    assert!(refused.contains("reason="), "{refused}");
+    second.signal(Signal::INT);
+    let decided = first.says(DECIDED);
+    assert!(decided.contains("left_out=[2 (") && decided.contains("agree_ms="), "{decided}");
+    let ended = first.says("spindle::view: view ended");
+    assert!(ended.contains("agree_ms=") && ended.contains("deliver_ms="), "{ended}");
+    let begins = first.says("spindle::view: view begins");
+    assert!(begins.contains("install_ms="), "{begins}");
+    second.done().expect(130);
+    first.done().expect(0);
 }

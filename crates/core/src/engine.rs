@@ -7,7 +7,7 @@ use crate::ablation::Ablation;
 use crate::claims::Claims;
 use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
-use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, membership};
 use crate::membership::{Ballot, Decision, Membership, Unrecoverable};
 use crate::planted::planted;
@@ -343,6 +343,11 @@ impl Engine {
     /// The highest ballot that I have promised.
     pub fn ballot(&self) -> Option<Ballot> {
         self.membership.ballot()
+    }
+
+    /// The view that the others go on to without me: see [`State::Evicted`]. It begins an [era](ViewId::era) if I was given up.
+    pub fn left_out_of(&self) -> Option<ViewId> {
+        self.membership.left_out_of()
     }
 
     /// How the view ends, once that is decided. See [`State::Ended`].

@@ -156,6 +156,18 @@ pub enum Ended {
         /// The view in which it learned of it.
         view: ViewId,
     },
+    /// An operator has said that this member is lost for good (`spindle recover`), and the others continue without it. They may lack what it has delivered
+    /// since, and what it had sent. It may join again, as a new member.
+    #[error(
+        "this member (id {id}) was given up by an operator's recovery after view {view}: the others go on without it, and may lack what it \
+         has delivered since"
+    )]
+    GivenUp {
+        /// This member.
+        id: MemberId,
+        /// The view in which it learned of it.
+        view: ViewId,
+    },
     /// This member has left, as it was asked to.
     #[error("this member has left the group")]
     Left,
@@ -165,6 +177,21 @@ pub enum Ended {
     /// This process gave the group up: it dropped its handle, or its handler panicked.
     #[error("this member gave the group up")]
     Dropped,
+}
+
+impl Ended {
+    /// `id`, a member of `view`, is not in `next`, with which the others go on.
+    pub(crate) fn left_out(id: MemberId, view: ViewId, next: ViewId) -> Ended {
+        match next.era() > view.era() {
+            true => Ended::GivenUp { id, view },
+            false => Ended::Evicted { id, view },
+        }
+    }
+
+    /// Whether the others go on without this member against its will: it was [evicted](Ended::Evicted) or [given up](Ended::GivenUp), and may join again.
+    pub fn is_left_out(&self) -> bool {
+        matches!(self, Ended::Evicted { .. } | Ended::GivenUp { .. })
+    }
 }
 
 /// Why a message was not accepted. One that was accepted is delivered by every member, or by none if this member dies or is evicted.

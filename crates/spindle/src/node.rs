@@ -232,7 +232,11 @@ impl Node {
             State::Running => Ok(Poll::Idle),
             State::Finished => Ok(self.finish()),
             State::Ended => self.end_view(),
-            State::Evicted => Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.member.view().id })),
+            State::Evicted => {
+                let view = self.member.view().id;
+                let next = self.member.engine().left_out_of().unwrap_or(view);
+                Err(self.broken(Ended::left_out(self.crew.me, view, next)))
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
 /// The target of events of states.
-const TARGET: &str = "spindle::state";
+pub(crate) const TARGET: &str = "spindle::state";
 
 /// How long one end waits for the other to do anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);

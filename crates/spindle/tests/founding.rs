@@ -2,8 +2,8 @@
 mod common;
 
 use common::Scratch;
-use spindle::{Config, Gathering, JoinError, Need, Network, Node, SeedState, initialise_data_dir};
-use std::net::{Ipv4Addr, TcpListener};
+use spindle::{Config, Gathering, JoinError, Names, Need, Network, Node, SeedState, initialise_data_dir};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -195,4 +195,32 @@ fn a_seed_that_starts_again_hears_of_the_group_from_one_that_is_no_seed() {
     let again = start(Config { suspect_after: Some(Duration::from_secs(1)), ..world.config(2, 1) }).joined();
     assert_eq!(again.incarnation(), incarnation);
     drop(running);
+}
+
+/// The name of the second seed leads the first one, which starts again, to a place where no process answers. Another member, which is no seed, reaches
+/// both: with that one the first could found a view 1 of its own, as two processes are enough for it.
+#[test]
+fn a_first_seed_that_can_not_reach_the_second_founds_no_group_with_a_member_of_theirs() {
+    let world = World::new("parted-seeds", 2);
+    let ip = |last: u8| -> IpAddr { Ipv4Addr::new(127, 0, 0, last).into() };
+    let named = |last: u8, members: u32, second: u8| {
+        let mut config = world.config(last, members);
+        let network = config.network.as_mut().unwrap();
+        network.seeds = ["first", "second"].map(|name| format!("{name}:{}", world.port).parse().unwrap()).to_vec();
+        network.names = Names::known_by(move |host| match host {
+            "first" => Ok(vec![ip(2)]),
+            "second" => Ok(vec![ip(second)]),
+            other => Err(std::io::Error::other(format!("no such host: {other}"))),
+        });
+        Config { suspect_after: Some(Duration::from_secs(1)), ..config }
+    };
+    let [one, other, third] = [2, 3, 4].map(|last| start(named(last, 3, 3))).map(Joining::joined);
+    let incarnation = third.incarnation();
+    let running = run(vec![other, third]);
+    drop(one);
+    let silent = TcpListener::bind((ip(9), world.port)).unwrap();
+    let again = start(named(2, 2, 9)).joined();
+    assert_eq!(again.incarnation(), incarnation, "view {}", again.view().id);
+    assert!(again.view().id.0 > 1);
+    drop((running, silent));
 }

@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -237,6 +237,57 @@ impl Process {
     pub(super) fn clean(&self) {
         for suffix in ["log", "err", "status"] {
             let _ = fs::remove_file(self.folder.join(format!("{}.{suffix}", self.instance)));
+        }
+    }
+}
+
+/// `spindle recover`, while it runs.
+#[derive(Debug)]
+pub(super) struct Operator(Child);
+
+impl Operator {
+    /// Says on a host that the members `lost` are lost for good. The command is beside the examples of which `member` is one.
+    pub(super) fn recover(
+        member: &Path,
+        namespace: Option<&str>,
+        runtime_dir: &Path,
+        group: &str,
+        lost: &str,
+    ) -> Result<Operator> {
+        let program = member.parent().and_then(Path::parent).context("the member has no folder")?.join("spindle");
+        let mut command = match namespace {
+            Some(name) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name]).arg(&program);
+                command
+            }
+            None => Command::new(&program),
+        };
+        command.args(["recover", group, "--lost", lost, "--yes", "--json", "--runtime-dir"]).arg(runtime_dir);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Ok(Operator(child.with_context(|| format!("can't start {}", program.display()))?))
+    }
+
+    /// Whether the order was carried out, and what the command printed, once it has ended.
+    pub(super) fn answer(&mut self) -> Result<Option<(bool, String)>> {
+        let Some(status) = self.0.try_wait()? else { return Ok(None) };
+        let mut said = String::new();
+        // A line each: they stay in the pipes until here.
+        if let Some(mut out) = self.0.stdout.take() {
+            out.read_to_string(&mut said)?;
+        }
+        if let Some(mut errors) = self.0.stderr.take() {
+            errors.read_to_string(&mut said)?;
+        }
+        Ok(Some((status.success(), said.trim().to_owned())))
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        if self.0.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
         }
     }
 }

@@ -140,6 +140,12 @@ fn breach<T>(number: u8, name: &'static str, what: String) -> Result<T, Breach> 
     Err(Breach { number, name, what })
 }
 
+/// Whether `view` may be the one behind `old`. The upper half of its number is an era, whose own upper half a recovery raises by one.
+fn follows(view: u64, old: u64) -> bool {
+    let is_recovered = view >> 48 == (old >> 48) + 1;
+    view as u32 == (old as u32).wrapping_add(1) && (view >> 32 == old >> 32 || is_recovered)
+}
+
 impl Judge {
     /// `one_group`: that the processes found a second one is a breach.
     pub(super) fn new(one_group: bool) -> Judge {
@@ -190,6 +196,19 @@ impl Judge {
         if let Some(recovery) = &mut self.recovery {
             recovery.waiting.remove(&victim);
             recovery.since = recovery.since.max(killed_at);
+        }
+    }
+
+    /// All of `lost`, which were killed, are given up: the others go on by themselves, however the lost have ended the view among themselves. No other
+    /// member may have followed them out of it.
+    pub(super) fn given_up(&mut self, lost: &[u32]) {
+        // The others deliver nothing until the operator has spoken.
+        self.gaps.clear();
+        let living: Vec<&Witness> = self.witnesses.values().filter(|witness| !witness.gone).collect();
+        for ((era, view, subgroup), list) in &mut self.lists {
+            let has_passed =
+                |witness: &&Witness| witness.era == Some(*era) && witness.streams[usize::from(*subgroup)].view > *view;
+            list.ended = list.ended.filter(|(_, by)| !lost.contains(by) || living.iter().any(has_passed));
         }
     }
 
@@ -347,7 +366,7 @@ impl Judge {
         const NAME: &str = "one view sequence";
         let era = self.era_of(instance)?;
         let witness = self.witness(instance);
-        if witness.view > 0 && view != witness.view + 1 {
+        if witness.view > 0 && !follows(view, witness.view) {
             return breach(5, NAME, format!("process {instance} goes from view {} to view {view}", witness.view));
         }
         if !witness.id.is_some_and(|id| members.contains(&id)) {
@@ -413,7 +432,7 @@ impl Judge {
 
     fn stretch(&mut self, instance: u32, subgroup: u8, view: u64) -> Result<(), Breach> {
         let was = self.witness(instance).streams[usize::from(subgroup)].view;
-        if was > 0 && view != was + 1 {
+        if was > 0 && !follows(view, was) {
             let what = format!("process {instance} goes from view {was} to {view} in subgroup {subgroup}");
             return breach(5, "one view sequence", what);
         }
@@ -751,6 +770,29 @@ mod tests {
         story.finishes(2).unwrap();
         let sums = story.0.finish().unwrap();
         assert_eq!((sums.views, sums.accepted, sums.deliveries), (2, 3, 8));
+    }
+
+    #[test]
+    fn a_recovery_begins_an_era_and_forgets_what_the_lost_made_of_the_view() {
+        let recovered = 1 << 48 | 7 << 32 | 2;
+        assert!(follows(recovered, 1) && follows(recovered + 1, recovered) && follows(2, 1));
+        assert!(
+            !follows(recovered, 2) && !follows(2 << 48 | 3, 1) && !follows(recovered + 2, recovered) && !follows(1, 1)
+        );
+        let lose = |is_told: bool| {
+            let mut story = Story::new(3);
+            story.delivers(1, 0, 1, 0).unwrap();
+            // The lost end the view one message earlier, among themselves, and no other member hears of it.
+            story.view(2, 2, &[1, 2, 3]).unwrap_or(());
+            story.0.gone(2).unwrap();
+            story.0.gone(3).unwrap();
+            if is_told {
+                story.0.given_up(&[2, 3]);
+            }
+            story.view(1, recovered, &[1])
+        };
+        assert_eq!(number(lose(false)), 4);
+        lose(true).unwrap();
     }
 
     #[test]

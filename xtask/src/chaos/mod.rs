@@ -38,7 +38,7 @@ pub(crate) const USAGE: &str = "\
   --suspect-after MS  the silence after which they evict each other; 300 by default, 800 between hosts
   --outage-max MS     the longest outage of all links; 4000 by default, 60000 in runs of 10 minutes or more
   --bug NAME          plant this bug of the core's in the members
-  --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash or RestartSeeds
+  --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash, Recover or RestartSeeds
   --story             print what was done in each round, and its views
   --json              print the result as one object";
 
@@ -261,6 +261,8 @@ fn build(options: &Options, session: &Session<'_>) -> Result<PathBuf> {
     let mut target = metadata.target_directory;
     let mut command = session.command("cargo");
     command.args(["build", "--quiet", "--locked", "--release", "--package=spindle", "--example=chaos_member"]);
+    // The operator's. On one host it is of no use, but without it the library would be built again, with other features.
+    command.args(["--package=spindle-cli", "--bin=spindle"]);
     if options.bug.is_some() {
         // As for the other builds with planted bugs: in a folder of its own, so that the others stay warm.
         target = target.join("planted");
@@ -291,6 +293,7 @@ impl Tally {
             (&mut self.delays, other.delays),
             (&mut self.crashes, other.crashes),
             (&mut self.seed_restarts, other.seed_restarts),
+            (&mut self.recoveries, other.recoveries),
             (&mut self.after_outages, other.after_outages),
             (&mut self.sums.views, other.sums.views),
             (&mut self.sums.eras, other.sums.eras),
@@ -329,8 +332,9 @@ fn line(tally: &Tally) -> String {
         rounds => format!("{rounds} rounds not judged, in which the machine stood still, "),
     };
     format!(
-        "{unjudged}{network}{} seeds started again, {} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} removals, {} evictions ({} unprovoked), {} groups, {} views, \
+        "{unjudged}{network}{} recoveries by an operator, {} seeds started again, {} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} removals, {} evictions ({} unprovoked), {} groups, {} views, \
          {} messages, {} deliveries, {} lost that leavers sent after they had asked",
+        tally.recoveries,
         tally.seed_restarts,
         tally.kills,
         tally.stops,
@@ -376,7 +380,7 @@ fn tell(options: &Options, total: &Tally, rounds: u32, took: Duration, failure: 
             "messages": total.sums.accepted, "messages_per_second": per_second, "deliveries": total.sums.deliveries,
             "cuts": total.cuts, "one_way_cuts": total.one_ways, "flaps": total.flaps, "slow_links": total.slows,
             "outages": total.outages, "evictions_after_outages": total.after_outages, "delays": total.delays,
-            "crashes_in_cuts": total.crashes, "seed_restarts": total.seed_restarts, "recoveries": total.recovered.len(), "recovery_ms": named(recovered),
+            "crashes_in_cuts": total.crashes, "seed_restarts": total.seed_restarts, "operator_recoveries": total.recoveries, "recoveries": total.recovered.len(), "recovery_ms": named(recovered),
              "lost_by_leavers": total.sums.lost_by_leavers, "gaps": total.gaps.len(), "gap_us": named(all),
             "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
             "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),

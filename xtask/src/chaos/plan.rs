@@ -64,6 +64,8 @@ pub(super) enum What {
     RestartSeeds(u64),
     /// All links have a constant delay of so many ms from now on, and a process joins.
     Delay(u64),
+    /// All members on most hosts are killed for good, and an operator names them.
+    Recover,
 }
 
 /// An entry of the plan.
@@ -138,8 +140,8 @@ const ON_ONE_HOST: [(What, u64); 16] = [
     (What::RemoveSocket, 2),
 ];
 
-/// The events among hosts, and how often they are drawn.
-const AMONG_HOSTS: [(What, u64); 23] = [
+/// The events among hosts, and how often they are drawn. [`What::Recover`] takes the place of another one, in some rounds.
+const AMONG_HOSTS: [(What, u64); 24] = [
     (What::Kill, 3),
     (What::KillLeader, 1),
     (What::KillNewest, 1),
@@ -163,7 +165,11 @@ const AMONG_HOSTS: [(What, u64); 23] = [
     (What::CutRestart(0), 1),
     (What::RestartSeeds(0), 2),
     (What::Delay(0), 1),
+    (What::Recover, 0),
 ];
+
+/// One round of so many has a recovery.
+const RECOVERIES: u64 = 4;
 
 /// The shortest outage, the turns of a link that flaps for long, the cuts that last, and the delays, in ms.
 const OUTAGE_MS_MIN: u64 = 500;
@@ -254,7 +260,7 @@ impl What {
 
     /// Whether nothing else is to happen meanwhile, if it is played alone.
     fn lasts(self) -> bool {
-        matches!(self, What::Outage(_) | What::CutCrash(_) | What::CutRestart(_))
+        matches!(self, What::Outage(_) | What::CutCrash(_) | What::CutRestart(_) | What::Recover)
     }
 
     /// For how long nothing else is to happen: an outage may have all its time, and that of the group to get over it.
@@ -264,6 +270,7 @@ impl What {
         match self {
             What::Outage(ms) if whole => ms + 3 * bounds.suspect_after.as_millis() as u64,
             What::CutCrash(ms) | What::CutRestart(ms) if alone => ms + 3 * bounds.suspect_after.as_millis() as u64,
+            What::Recover => 6 * bounds.suspect_after.as_millis() as u64,
             _ => 0,
         }
     }
@@ -286,7 +293,13 @@ impl Plan {
         let founders = hosts + dice.within(0..=u64::from(hosts / 2)) as u32;
         let seeds = if dice.next().is_multiple_of(2) { hosts } else { hosts.min(3) };
         let disks = dice.next().is_multiple_of(2);
-        let events = Plan::events(&mut dice, &AMONG_HOSTS, bounds);
+        let mut events = Plan::events(&mut dice, &AMONG_HOSTS, bounds);
+        // From dice of its own, so that the other events of a seed are what they were.
+        let mut more = Dice::new(seed ^ 2);
+        if more.next().is_multiple_of(RECOVERIES) && bounds.only.is_none() {
+            let at = more.next() as usize % events.len().max(1);
+            events.iter_mut().skip(at).take(1).for_each(|event| event.what = What::Recover);
+        }
         Plan { seed, founders, hosts, seeds, disks, states: false, events }
     }
 
@@ -358,6 +371,10 @@ mod tests {
         has(|what| matches!(what, What::Outage(..1000)));
         has(|what| matches!(what, What::Outage(3000..=4000)));
         has(|what| matches!(what, What::RestartSeeds(2)));
+        let recovers = |plan: &&Plan| plan.events.iter().any(|event| event.what == What::Recover);
+        assert!((10..40).contains(&plans.iter().filter(recovers).count()));
+        let only = Bounds { only: What::named("Recover", true), ..AFAR };
+        assert!(Plan::among_hosts(1, &(3..=5), &only).events.iter().all(|event| event.what == What::Recover));
         assert!(plans.iter().all(|plan| (3..=5).contains(&plan.hosts) && plan.founders >= plan.hosts));
         assert!(plans.iter().any(|plan| plan.seeds < plan.hosts) && plans.iter().any(|plan| plan.disks));
     }

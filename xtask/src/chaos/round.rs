@@ -1,5 +1,6 @@
 //! One round: a group is founded, a plan is carried out on it under load, and then it has to come to rest and to finish.
 mod afar;
+mod operator;
 
 use super::Options;
 use super::crowd::{Folder, Process};
@@ -10,6 +11,7 @@ use super::record::End;
 use crate::process::{Interrupted, Signals};
 use afar::Due;
 use anyhow::Result;
+use operator::Lost;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -71,6 +73,8 @@ pub(super) struct Tally {
     /// Members that were killed while a host was cut off, and seeds that were started again.
     pub(super) crashes: u64,
     pub(super) seed_restarts: u64,
+    /// Groups that went on by an operator's word.
+    pub(super) recoveries: u64,
     /// Of members that had been stopped for less than they may be silent.
     pub(super) unprovoked: u64,
     /// Evictions of members to which nothing had happened but an outage of all links.
@@ -120,6 +124,8 @@ pub(super) struct Round<'a> {
     disturbed_until: Vec<[Instant; 2]>,
     /// Processes to kill while a cut lasts.
     due: Vec<Due>,
+    /// Most members are lost, and the others have not gone on yet.
+    lost: Option<Lost>,
     /// Whether no network is disturbed, and no process stopped.
     is_quiet: bool,
     next_instance: u32,
@@ -166,6 +172,7 @@ impl<'a> Round<'a> {
             doubts: vec![Instant::now(); plan_hosts],
             disturbed_until: vec![[Instant::now(); 2]; plan_hosts],
             due: vec![],
+            lost: None,
             is_quiet: true,
             next_instance: 1,
             ticked: Instant::now(),
@@ -517,6 +524,7 @@ impl<'a> Round<'a> {
         }
         if self.hosts.is_some() {
             self.crash(now)?;
+            self.recover(now)?;
             self.look_for_recovery()?;
         }
         self.replace(now)
@@ -591,6 +599,7 @@ impl<'a> Round<'a> {
         self.note("the storm is over".to_owned());
         self.processes.iter_mut().for_each(Process::go_on);
         self.due.clear();
+        self.wait_for_operator()?;
         if let Some(hosts) = &mut self.hosts {
             hosts.heal();
             // Somebody may be suspected by now, and would be alone when all others have finished. The system itself takes up to a second until a

@@ -26,6 +26,7 @@ use spindle::{
     Security, SubgroupId, View, ViewChange, ViewId,
 };
 use spindle_fabric::mail::{GroupName, Mailbox};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,7 +121,7 @@ pub(crate) struct Args {
     /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid; blocked:
     /// true if the group runs, and too few of its members are left to let anybody in; with --seed-count, seeds: wanted, known, failed, unlike;
     /// if there are any, unreached: a list of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds that have not answered, if there are any), "joined" (view, rank, id, members: a list of
-    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "conflict" (mine, theirs: two groups of this name, of which one has to be ended), "evicted" (view, id, sent, delivered, unconfirmed), every
+    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "conflict" (mine, theirs: two groups of this name, of which one has to be ended), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's recovery gave this member up), every
     /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
     /// (message, status).
     #[arg(long)]
@@ -245,7 +246,25 @@ fn take_part(args: Args) -> Outcome {
     loop {
         match member.work(group)? {
             None => return Ok(()),
-            Some((view, output)) => group = member.rejoin(view, output)?,
+            Some((left_out, output)) => group = member.rejoin(left_out, output)?,
+        }
+    }
+}
+
+/// How a group ended for a member that may join again.
+#[derive(Clone, Copy, Debug)]
+struct LeftOut {
+    /// The newest view that it was in.
+    view: ViewId,
+    /// Whether an operator's recovery gave it up.
+    given_up: bool,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.given_up {
+            true => write!(f, "given up after view {}", self.view),
+            false => write!(f, "evicted from view {}", self.view),
         }
     }
 }
@@ -327,8 +346,8 @@ impl Member {
     }
 
     /// Waits until the output has everything, or until something goes wrong; the others go on when the group is dropped. The
-    /// answer is the view that went on without this member, if it may join again.
-    fn work(&mut self, group: Group) -> Outcome<Option<(Arc<View>, Output)>> {
+    /// answer is how the others went on without this member, if it may join again.
+    fn work(&mut self, group: Group) -> Outcome<Option<(LeftOut, Output)>> {
         let mut written = false;
         while !((self.sent || self.silent) && written) {
             self.tell_of_certificate();
@@ -346,8 +365,11 @@ impl Member {
                     return Err(failure);
                 }
                 Ok(Event::Written(Written::All)) => written = true,
-                Ok(Event::Written(Written::Ended(Ended::Evicted { .. }, output))) if self.publishers.is_some() => {
-                    return Ok(Some((group.view(), output)));
+                Ok(Event::Written(Written::Ended(ended, output)))
+                    if ended.is_left_out() && self.publishers.is_some() =>
+                {
+                    let given_up = matches!(ended, Ended::GivenUp { .. });
+                    return Ok(Some((LeftOut { view: group.view().id, given_up }, output)));
                 }
                 Ok(Event::Written(Written::Ended(ended, output))) => return self.ended(&ended, &output).map(|()| None),
                 Ok(Event::Written(Written::Failed(failure))) => return Err(failure),
@@ -397,7 +419,7 @@ impl Member {
             let that = if open == 1 { "that was" } else { "that were" };
             message += &format!(", and the last {open} {that} sent may have been delivered elsewhere or not");
         }
-        if matches!(ended, Ended::Evicted { .. }) {
+        if ended.is_left_out() {
             message += "; start it again, with --rejoin if it shall do so by itself";
         }
         Err(Failure::new(ENDED, message))
@@ -445,23 +467,24 @@ impl Member {
     }
 
     /// Joins the group again that has gone on without this member.
-    fn rejoin(&mut self, last: Arc<View>, output: Output) -> Outcome<Group> {
+    fn rejoin(&mut self, left_out: LeftOut, output: Output) -> Outcome<Group> {
         self.counts.end_group(SETTLE_WAIT);
         let (sent, delivered) =
             (self.counts.sent.load(Ordering::Relaxed), self.counts.delivered.load(Ordering::Relaxed));
-        let (unconfirmed, last) = (self.counts.give_up(), last.id);
+        let (unconfirmed, last) = (self.counts.give_up(), left_out.view);
         if self.args.json {
             let object = json!({
                 "event": "evicted", "view": last.0, "id": self.id, "sent": sent, "delivered": delivered,
-                "unconfirmed": unconfirmed,
+                "unconfirmed": unconfirmed, "given_up": left_out.given_up,
             });
             lines::tell(object);
         } else {
-            eprintln!("evicted from view {last}: the others went on without this member. It joins again");
+            let why = if left_out.given_up { ", by an operator's recovery" } else { "" };
+            eprintln!("{left_out}: the others went on without this member{why}. It joins again");
         }
-        let node = self.join_as_new(last)?;
+        let node = self.join_as_new(left_out)?;
         if node.view().members.len() == 1 && node.view().id.0 == 1 {
-            return Err(nobody_left(last));
+            return Err(nobody_left(left_out));
         }
         if !self.args.json {
             let view = node.view().id;
@@ -484,15 +507,15 @@ impl Member {
 
     /// Joins under an id that nobody has had as far as this process knows: whoever still speaks of the old one means the
     /// member that was evicted.
-    fn join_as_new(&self, last: ViewId) -> Outcome<Node> {
+    fn join_as_new(&self, left_out: LeftOut) -> Outcome<Node> {
         if self.config.network.is_some() {
-            return self.join_from_afar(last);
+            return self.join_from_afar(left_out);
         }
         let dir = self.found.open().map_err(|error| Failure::new(FAILED, error))?;
         let group = GroupName::new(&self.found.group).map_err(|error| Failure::new(USAGE, error))?;
         let failed = |error: MailError| Failure::new(FAILED, error);
         if Mailbox::members(&dir, &group).map_err(failed)?.is_empty() {
-            return Err(nobody_left(last));
+            return Err(nobody_left(left_out));
         }
         let present = Mailbox::present(&dir, &group).map_err(failed)?;
         let newest = present.last().map_or(0, |id| id.0).max(self.ids_max);
@@ -508,11 +531,11 @@ impl Member {
 
     /// As [`join_as_new`](Self::join_as_new), in a group that spans hosts: this one's directory does not tell who is left of it, nor which ids
     /// are taken. Joining asks the seeds, and draws an id. A process that was a member founds no other group.
-    fn join_from_afar(&self, last: ViewId) -> Outcome<Node> {
+    fn join_from_afar(&self, left_out: LeftOut) -> Outcome<Node> {
         let config = Config { id: None, was_member_of: Some(self.incarnation), found: false, ..self.config.clone() };
         match self.try_join(&config)? {
             Err(error @ JoinError::TimedOut { .. }) => {
-                let message = format!("evicted from view {last}, and the group was not found again: {error}");
+                let message = format!("{left_out}, and the group was not found again: {error}");
                 Err(Failure::new(ENDED, message))
             }
             joined => self.joined(joined),
@@ -530,8 +553,8 @@ impl Member {
     }
 }
 
-fn nobody_left(last: ViewId) -> Failure {
-    Failure::new(ENDED, format_args!("evicted from view {last}, and nobody is left in the group to join again"))
+fn nobody_left(left_out: LeftOut) -> Failure {
+    Failure::new(ENDED, format_args!("{left_out}, and nobody is left in the group to join again"))
 }
 
 pub(crate) fn tell_warnings(effective: &Effective, json: bool) {

@@ -4,6 +4,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -276,6 +277,13 @@ fn relay_lines(from: impl Read, tell: &Sender<Said>) {
         let _ = tell.send(Said::Err(line));
     }
     let _ = tell.send(Said::End);
+}
+
+/// So many addresses at which a process can listen.
+pub(crate) fn seeds(count: u32) -> Vec<String> {
+    // No other process gets these ports for a while; each of these gets another one while all are held.
+    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
 }
 
 /// Numbers that look random and are the same every time.

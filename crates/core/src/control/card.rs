@@ -144,6 +144,16 @@ mod tests {
 
     fn samples() -> Vec<Vec<u8>> {
         let (incarnation, view) = (u128::MAX - 1, ViewId(7));
+        // A new purpose does not compile until it is here, and in the samples.
+        let number = |purpose: &Purpose| match purpose {
+            Purpose::Mail => 0,
+            Purpose::Part { .. } => 1,
+            Purpose::Guest { .. } => 2,
+            Purpose::State { .. } => 3,
+            Purpose::Bulk { .. } => 4,
+            Purpose::Objects { .. } => 5,
+            Purpose::Life { .. } => 6,
+        };
         let purposes = [
             Purpose::Mail,
             Purpose::Part { incarnation, view },
@@ -153,6 +163,7 @@ mod tests {
             Purpose::Objects { view, reply: u64::MAX },
             Purpose::Life { incarnation, view },
         ];
+        assert!(purposes.iter().map(number).eq(0..7));
         let card = |address: &str, rack: &str| Card {
             id: MemberId(u64::MAX),
             host: u128::MAX - 7,

@@ -61,8 +61,11 @@ pub enum Heard {
         /// Why this member does not do what was requested.
         refused: Option<Unrecoverable>,
     },
-    /// A view without this member was decided.
-    Evicted,
+    /// A view without this member was decided. It is of a later [era](ViewId::era) if an operator's recovery gave this member up.
+    Evicted {
+        /// That view.
+        next: ViewId,
+    },
     /// Objects are to be sent to a process that follows.
     Send(ObjectOrder),
     /// Something that does not concern the membership.
@@ -478,7 +481,7 @@ impl Member {
                 let others = self.newest().members.iter().copied().filter(|id| *id != roster.me());
                 roster.tell_view(view, others.collect::<Vec<_>>());
             }
-            return Some(Heard::Evicted);
+            return Some(Heard::Evicted { next: view.id });
         }
         None
     }

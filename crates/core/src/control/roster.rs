@@ -16,7 +16,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
+use tracing::debug;
 
+/// The target of events about processes on other hosts.
+const TARGET: &str = "spindle::net";
 /// The time for which letters to an observer that does not read them are kept.
 const DEAF_MAX: Duration = Duration::from_millis(200);
 /// Views ahead of which memory is kept for.
@@ -524,6 +527,8 @@ impl<W> Roster<W> {
         match self.book.as_ref().and_then(|book| book.far(id)).cloned() {
             Some(address) => {
                 self.orders.push_back(Order::CheckFar { address: address.clone(), id, view: self.begun });
+                let within_ms = within.as_millis() as u64;
+                debug!(target: TARGET, me = self.me.id.0, member = id.0, within_ms, "sign of life asked for");
                 self.doubts.insert(id, Doubt { view, address, since: now, until: now + within, failed: 0 });
             }
             None => drop(self.ended.insert(id, view)),
@@ -539,8 +544,7 @@ impl<W> Roster<W> {
         });
         let address = self.book.as_ref().and_then(|book| book.address_of(with.id));
         if known.map_or(address == Some(&with.address), |known| known == process) {
-            self.doubts.remove(&with.id);
-            self.ended.remove(&with.id);
+            self.has_come_back(with.id);
         }
     }
 
@@ -551,8 +555,13 @@ impl<W> Roster<W> {
             let least = if is_down(*id) { patience } else { patience / 4 };
             doubt.until = doubt.until.max(doubt.since + least);
         }
+        let me = self.me.id.0;
         let over = self.doubts.extract_if(.., |_, doubt| doubt.until <= now);
-        self.ended.extend(over.map(|(id, doubt)| (id, doubt.view)));
+        self.ended.extend(over.map(|(id, doubt)| {
+            let (failed, waited_ms) = (doubt.failed, now.since(doubt.since).as_millis() as u64);
+            debug!(target: TARGET, me, member = id.0, failed, waited_ms, "no sign of life");
+            (id, doubt.view)
+        }));
     }
 
     /// Whether a member was asked for a sign of life, and has yet to give one.
@@ -1089,8 +1098,10 @@ impl<W> Roster<W> {
 
     /// The process of `id` has made a stream after its connections had told of its end.
     pub fn has_come_back(&mut self, id: MemberId) {
-        self.doubts.remove(&id);
-        self.ended.remove(&id);
+        let was_doubted = self.doubts.remove(&id).is_some() | self.ended.remove(&id).is_some();
+        if was_doubted {
+            debug!(target: TARGET, me = self.me.id.0, member = id.0, "sign of life");
+        }
     }
 
     /// The members of `view` on other hosts to whom this member makes the streams.

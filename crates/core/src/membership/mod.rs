@@ -21,7 +21,7 @@ pub use recovery::Unrecoverable;
 
 use crate::cursor::places;
 use crate::fault::Fault;
-use crate::ids::{MemberId, Process, Rank, SubgroupId, Time};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, Place, entry, membership};
 use crate::limits;
 use crate::planted::planted;
@@ -98,7 +98,8 @@ pub(crate) struct Membership {
     decision: Option<Decision>,
     /// The words of the decision.
     decided: Vec<u64>,
-    evicted: bool,
+    /// The view that the others go on to without this member.
+    left_out_of: Option<ViewId>,
     blocked: bool,
     teller: Teller,
 }
@@ -162,7 +163,7 @@ impl Membership {
             told: None,
             decision: None,
             decided: Vec::new(),
-            evicted: false,
+            left_out_of: None,
             blocked: false,
             teller,
         }
@@ -318,7 +319,12 @@ impl Membership {
     }
 
     pub(crate) fn is_evicted(&self) -> bool {
-        self.evicted
+        self.left_out_of.is_some()
+    }
+
+    /// The view that the others go on to without this member.
+    pub(crate) fn left_out_of(&self) -> Option<ViewId> {
+        self.left_out_of
     }
 
     pub(crate) fn suspects(&self, member: Rank) -> bool {
@@ -459,7 +465,7 @@ impl Membership {
         layout: &Layout,
         table: &mut T,
     ) -> (bool, Option<Time>) {
-        if self.decision.is_some() || self.evicted {
+        if self.decision.is_some() || self.is_evicted() {
             return (false, None);
         }
         self.heed_clock(now);
@@ -565,7 +571,7 @@ impl Membership {
             match self.weigh_told(&value, view) {
                 Told::Decided if self.decide(ballot.0, words, view, layout, table) => return true,
                 Told::LeftOut => {
-                    self.evicted = true;
+                    self.left_out_of = Some(value.next.id);
                     self.teller.evicted(value.next.id);
                     return true;
                 }
@@ -795,7 +801,9 @@ impl Membership {
         self.blocked = false;
         self.decided = words;
         let decision = Decision { ballot, next, joined, trims };
-        self.evicted |= self.is_left_out(&decision, view, layout, table) && !planted!(EvictedGoesOn);
+        if self.is_left_out(&decision, view, layout, table) && !planted!(EvictedGoesOn) {
+            self.left_out_of = Some(decision.next.id);
+        }
         self.tell_decision(&decision, view, table);
         self.decision = Some(decision);
         true
@@ -818,7 +826,7 @@ impl Membership {
             self.everyone.iter().copied().filter(is_out).map(|rank| (rank, reason(rank))).collect();
         let now = self.opinions.now();
         self.teller.decided(decision, &out, now, now.0.saturating_sub(self.wedged_at.0));
-        if self.evicted {
+        if self.is_evicted() {
             self.teller.evicted(decision.next.id);
         }
     }

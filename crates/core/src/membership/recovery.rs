@@ -155,7 +155,7 @@ impl Membership {
         if lost.has(self.me) {
             return Err(Unrecoverable::Myself(id(self.me)));
         }
-        if self.decision.is_some() || self.evicted {
+        if self.decision.is_some() || self.is_evicted() {
             return Err(Unrecoverable::Changing);
         }
         let is_heard = |rank: &Rank| !self.opinions.is_silent(*rank) && !self.opinions.is_barred(*rank);

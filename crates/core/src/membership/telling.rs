@@ -191,14 +191,18 @@ impl Teller {
 
     #[cold]
     pub(super) fn evicted(&self, next: ViewId) {
-        warn!(target: TARGET, me = self.me.0, view = self.view.0, next_view = next.0, "this member is evicted");
+        let (me, view, next_view) = (self.me.0, self.view.0, next.0);
+        match next.era() > self.view.era() {
+            true => warn!(target: TARGET, me, view, next_view, "this member was given up by an operator's recovery"),
+            false => warn!(target: TARGET, me, view, next_view, "this member is evicted"),
+        }
     }
 
     /// Everything is delivered that belongs to the view.
     #[cold]
     pub(super) fn ended(&self, now: Time, wedged_at: Time) {
         let decided_at = self.decided_at.unwrap_or(now);
-        debug!(
+        info!(
             target: TARGET, me = self.me.0, view = self.view.0, agree_ms = ms(between(wedged_at, decided_at)),
             deliver_ms = ms(between(decided_at, now)), "view ended"
         );

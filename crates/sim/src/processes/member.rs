@@ -38,7 +38,7 @@ impl World<'_> {
                         self.refusal = why.to_string();
                     }
                 }
-                Some(Heard::Evicted) => return self.leave_group(process, "was left out of a view"),
+                Some(Heard::Evicted { .. }) => return self.leave_group(process, "was left out of a view"),
                 // No process asks for objects: messages are small here.
                 Some(Heard::Send(_) | Heard::Other(_)) | None => {}
             }

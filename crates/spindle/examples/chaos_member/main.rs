@@ -102,6 +102,33 @@ struct Deliver {
     joined: bool,
     /// Of a round in which all subgroups are delivered here, and who joins learns the states.
     states: Option<Arc<Mutex<States>>>,
+    views: Views,
+}
+
+/// The views that have begun here, for the threads that receive: the numbers of views jump with a recovery.
+#[derive(Clone, Default)]
+struct Views(Arc<Mutex<Vec<u64>>>);
+
+impl Views {
+    /// A receiver may be told of a view a moment before the handler is, in ms.
+    const LATE_MAX: u32 = 1000;
+
+    fn push(&self, view: u64) {
+        self.0.lock().expect("nobody panics with it").push(view);
+    }
+
+    /// Returns the views behind `was`, up to `is`.
+    fn between(&self, was: u64, is: u64) -> Vec<u64> {
+        for _ in 0..Views::LATE_MAX {
+            let views = self.0.lock().expect("nobody panics with it");
+            if was == is || views.contains(&is) {
+                return views.iter().copied().filter(|view| was < *view && *view <= is).collect();
+            }
+            drop(views);
+            thread::sleep(Duration::from_millis(1));
+        }
+        vec![is]
+    }
 }
 
 impl Deliver {
@@ -151,6 +178,7 @@ impl Handler for Deliver {
         if !self.joined {
             return;
         }
+        self.views.push(change.new.id.0);
         self.log.view(&change.new);
         stretches(&self.log, &change.new, |subgroup| subgroup % 2 == 0 || self.states.is_some());
         self.note_states(change.new.id.0);
@@ -353,7 +381,7 @@ impl Sending {
 }
 
 /// Receives in `subgroup` until the group ends.
-fn receive(mut receiver: Receiver, subgroup: u8, log: &Log, mut dice: Dice) -> Result<(), ReceiveError> {
+fn receive(mut receiver: Receiver, subgroup: u8, log: &Log, views: &Views, mut dice: Dice) -> Result<(), ReceiveError> {
     let (mut view, mut finished) = (receiver.view().id.0, false);
     while !finished {
         let mut records = vec![];
@@ -370,7 +398,7 @@ fn receive(mut receiver: Receiver, subgroup: u8, log: &Log, mut dice: Dice) -> R
         // The view is that of what was received; those passed over brought nothing.
         let is = receiver.view().id.0;
         let stretch = |id| Record::new(Kind::Stretch, subgroup, [id, 0, now()]);
-        records.splice(0..0, (view + 1..=is).map(stretch));
+        records.splice(0..0, views.between(view, is).into_iter().map(stretch));
         view = is;
         if !records.is_empty() {
             log.write(&records);
@@ -494,8 +522,15 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
         .into();
     let dice = |salt: u64| Dice(mix(u64::from(orders.instance) << 8 | salt));
     let states = orders.states.then(Arc::default);
-    let mut handler =
-        Deliver { log: log.clone(), records: vec![], dice: dice(20), joined: false, states: states.clone() };
+    let mut handler = Deliver {
+        log: log.clone(),
+        records: vec![],
+        dice: dice(20),
+        joined: false,
+        states: states.clone(),
+        views: Views::default(),
+    };
+    let views = handler.views.clone();
     let mut node = if orders.states {
         learn(&config, &mut handler)?
     } else {
@@ -531,9 +566,10 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     let received: &[(&str, u8)] = if orders.states { &[] } else { &[("facts", 1), ("feed", 3)] };
     for (name, subgroup) in received.iter().copied() {
         let receiver = node.receiver(name).map_err(|error| error.to_string())?;
-        let (log, dice) = (log.clone(), dice(10 + u64::from(subgroup)));
-        threads
-            .push(thread::spawn(move || unless_ended(receive(receiver, subgroup, &log, dice).map_err(Trouble::from))));
+        let (log, views, dice) = (log.clone(), views.clone(), dice(10 + u64::from(subgroup)));
+        threads.push(thread::spawn(move || {
+            unless_ended(receive(receiver, subgroup, &log, &views, dice).map_err(Trouble::from))
+        }));
     }
     let group = node.start(handler).map_err(|error| error.to_string())?;
     let end = obey(group, &orders.dir.join(format!("{}.status", orders.instance)), &stop, &busy);

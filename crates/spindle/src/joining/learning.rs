@@ -6,6 +6,7 @@ use crate::error::JoinError;
 use crate::following::Follower;
 use crate::gathering::Gathering;
 use crate::learning::{Admitted, Item, Learner, Queue};
+use crate::state::TARGET;
 use spindle_core::Message;
 use spindle_core::control::Restored;
 use spindle_fabric::Arena;
@@ -13,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
+use tracing::{info, warn};
 
 impl Candidate<'_> {
     /// Joins as a process that has found members, and wants their application's state.
@@ -51,13 +53,19 @@ impl Candidate<'_> {
                 None => {}
                 Some(Item::State { state: mut taken, source, view }) => {
                     self.has_restored = true;
+                    let begin = Instant::now();
                     if let Err(error) = handler.restore(&mut taken) {
                         if !taken.broken {
                             return Err(JoinError::Restore(error));
                         }
+                        warn!(target: TARGET, member = source.0, view = view.id.0, reason = %error, "state broke off");
                         self.failed_source = Some(source);
                         return Err(JoinError::Source(error));
                     }
+                    info!(
+                        target: TARGET, member = source.0, view = view.id.0, restore_ms = begin.elapsed().as_secs_f64() * 1e3,
+                        "state is restored"
+                    );
                     queue.restored.store(true, Ordering::Release);
                     restored = Some(Restored::new(view, taken.places));
                 }

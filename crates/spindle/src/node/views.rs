@@ -194,10 +194,10 @@ impl Node {
                 let text = answer.to_string();
                 self.crew.act(|roster, _| roster.answer(to, reply, &text));
             }
-            Some(Heard::Evicted) => {
+            Some(Heard::Evicted { next }) => {
                 // The others need not wait until this node is dropped.
                 self.member.engine_mut().abandon(1, &mut self.fabric);
-                return Err(self.broken(Ended::Evicted { id: self.crew.me, view: self.member.view().id }));
+                return Err(self.broken(Ended::left_out(self.crew.me, self.member.view().id, next)));
             }
             Some(Heard::Send(order)) => self.serving.ask(order),
             Some(Heard::Other(_)) | None => {}

@@ -56,6 +56,7 @@ impl Round<'_> {
             What::Outage(_) => (vec![], vec![]),
             What::RestartSeeds(count) => (self.seeds_to_restart(count, pick), vec![]),
             What::Delay(ms) => return self.delay(ms),
+            What::Recover if self.lose_majority(&minority)? => return Ok(()),
             _ => return self.join(1),
         };
         let is_nothing = matches!(event.what, What::RestartSeeds(_)) && whom.is_empty();
@@ -190,7 +191,7 @@ impl Round<'_> {
     }
 
     /// Whether nothing was done to any network or process lately.
-    fn is_at_rest(&self) -> bool {
+    pub(super) fn is_at_rest(&self) -> bool {
         let now = Instant::now();
         self.doubts.iter().all(|doubt| *doubt < now) && self.is_quiet && self.majority_stays(&[], &[])
     }
@@ -259,12 +260,12 @@ impl Round<'_> {
     }
 
     /// The newest view that a living process speaks of.
-    fn newest_view(&self) -> Option<(u64, &[u64])> {
+    pub(super) fn newest_view(&self) -> Option<(u64, &[u64])> {
         let views = self.processes.iter().filter(|process| process.is_alive());
         views.filter_map(|process| self.judge.view_of(process.instance)).max_by_key(|(view, _)| *view)
     }
 
-    fn is_member(&self, process: &Process, members: &[u64]) -> bool {
+    pub(super) fn is_member(&self, process: &Process, members: &[u64]) -> bool {
         let id = self.judge.witnesses.get(&process.instance).and_then(|witness| witness.id);
         id.is_some_and(|id| members.contains(&id))
     }
@@ -326,7 +327,7 @@ impl Round<'_> {
     /// When the last disturbance of a network is over, all who are members by then have to go on, whoever of them is evicted.
     pub(super) fn look_for_recovery(&mut self) -> Result<(), Trouble> {
         let is_stopped = self.processes.iter().any(|process| process.is_alive() && process.stopped.is_some());
-        let is_quiet = !is_stopped && !self.hosts.as_ref().is_some_and(Hosts::is_disturbed);
+        let is_quiet = !is_stopped && self.lost.is_none() && !self.hosts.as_ref().is_some_and(Hosts::is_disturbed);
         match (std::mem::replace(&mut self.is_quiet, is_quiet), is_quiet) {
             (false, true) => {
                 let is_member = |process: &&Process| {

@@ -223,18 +223,21 @@ impl Crew {
         self.gates.iter().flatten().for_each(Gate::break_all);
     }
 
-    /// When all members delivered nothing since `at_ns`. The view has to be the founders'.
-    pub(super) fn gaps(&mut self, at_ns: u64) -> anyhow::Result<Vec<Told>> {
+    /// When all members delivered nothing since `at_ns`; `None` if the view has changed meanwhile. It has to be the founders'.
+    pub(super) fn gaps(&mut self, at_ns: u64) -> anyhow::Result<Option<Vec<Told>>> {
         let ids: Vec<u64> = self.members.keys().copied().collect();
-        ids.iter().try_for_each(|id| self.say(*id, "gaps"))?;
+        for id in &ids {
+            // One that was evicted has ended, and tells so below.
+            let _ = self.say(*id, "gaps");
+        }
         let mut told = vec![];
         for id in ids {
-            let said = self.member(id)?.hear(id, |said| matches!(said, Said::Gaps { .. } | Said::Changed { .. }))?;
-            let Said::Gaps { gaps } = said else { bail!("member {id}: the view has changed") };
+            let is_it = |said: &Said| matches!(said, Said::Gaps { .. } | Said::Changed { .. } | Said::Evicted);
+            let Said::Gaps { gaps } = self.member(id)?.hear(id, is_it)? else { return Ok(None) };
             let told_now = Told { gaps, first_after_ns: at_ns };
             told.push(Told { first_after_ns: at_ns + told_now.stall_ns(at_ns), ..told_now });
         }
-        Ok(told)
+        Ok(Some(told))
     }
 
     pub(super) fn joined(&mut self, id: u64) -> anyhow::Result<Joined> {
@@ -306,8 +309,15 @@ impl Member {
             match self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Said::Failed(why)) => bail!("member {id}: {why}"),
                 Ok(said) if wanted(&said) => return Ok(said),
+                Ok(Said::Evicted) => bail!(
+                    "member {id}, to which nothing was done, was evicted: the machine gave it no time for longer than the silence that is \
+                     suspected; let less run beside this, or give --suspect-after more"
+                ),
                 Ok(said) => self.kept.push_back(said),
-                Err(RecvTimeoutError::Timeout) => bail!("member {id} has not said what was expected for {PATIENCE:?}"),
+                Err(RecvTimeoutError::Timeout) => {
+                    let kept: Vec<&Said> = self.kept.iter().rev().take(3).collect();
+                    bail!("member {id} has not said what was expected for {PATIENCE:?}, and last {kept:.300?}")
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("member {id} has ended")),
             }
         }

@@ -5,7 +5,7 @@ use crate::parent;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use spindle::bulk::Buffer;
-use spindle::{Batch, Config, Ended, FinishError, Handler, Snapshot, State, Subgroup, SubgroupId, View, ViewChange};
+use spindle::{Batch, Config, FinishError, Handler, Snapshot, State, Subgroup, SubgroupId, View, ViewChange};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Cursor, Read, Write};
 use std::path::PathBuf;
@@ -288,7 +288,7 @@ fn serve(args: &Args) -> anyhow::Result<()> {
         }
     });
     let order = loop {
-        if matches!(group.ended(), Some(Ended::Evicted { .. })) {
+        if group.ended().is_some_and(|ended| ended.is_left_out()) {
             say(&Said::Evicted);
             return Ok(());
         }

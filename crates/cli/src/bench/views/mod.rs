@@ -12,7 +12,9 @@
 //! `stop`, `leave`, `join`, and with `--state` `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
 //! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
 //! to that delivery, of the last of them); the kills have `process_end` (from the signal until the kernel tells that the process is gone)
-//! too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
+//! too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall; if the view changed nevertheless, that trial is made again
+//! with another group, and counted in `view_changes`: with `--object` a member whose links for large messages broke is suspected after
+//! `suspect_after_ms`, and a busy machine may keep a member silent for as long); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
 //! most, and `bytes_per_second`, there.
 //!
 //! `join_with_state_mapped` is a join whose process had written the memory for its state before it asked, which is when its times begin;
@@ -40,6 +42,9 @@ use std::time::Duration;
 
 /// For how long large messages flow between two events, if there are some.
 const FLOW: Duration = Duration::from_millis(150);
+
+/// So many trials in which connections break may change the view nevertheless, beside as many as there are trials.
+const VIEW_CHANGES_MAX: u32 = 10;
 
 /// Arguments of `spindle bench views`.
 #[derive(Clone, Debug, clap::Args)]
@@ -97,6 +102,8 @@ struct Event {
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     restore_bytes_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    view_changes: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -262,25 +269,39 @@ fn join(crew: &mut Crew, times: &mut Times) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The stall when all connections between members break, as if a network had reset them. The view does not change.
+/// The stall when all connections between members break, as if a network had reset them. The view does not change, unless a member is lost to large
+/// messages for too long, or the machine is too busy: then another group is founded.
 fn break_connections(args: &Args) -> anyhow::Result<Event> {
     let mut crew = Crew::behind_gates(args)?;
-    let mut times = Times::default();
+    let (mut times, mut view_changes) = (Times::default(), 0);
     thread::sleep(FLOW);
-    for trial in 0..args.trials {
+    while times.trials < args.trials {
         if !args.json {
-            eprint!("\rreset {} of {}", trial + 1, args.trials);
+            eprint!("\rreset {} of {}", times.trials + 1, args.trials);
         }
         let at_ns = now_ns();
         crew.break_connections();
         thread::sleep(FLOW);
-        times.add(at_ns, &crew.gaps(at_ns)?);
+        if let Some(told) = crew.gaps(at_ns)? {
+            times.add(at_ns, &told);
+            continue;
+        }
+        view_changes += 1;
+        ensure!(
+            view_changes <= VIEW_CHANGES_MAX + args.trials,
+            "the view changed in {view_changes} trials in which connections broke, of {}: the machine has too much else to do, or --suspect-after \
+             is too short",
+            times.trials + view_changes
+        );
+        drop(crew);
+        crew = Crew::behind_gates(args)?;
+        thread::sleep(FLOW);
     }
     if !args.json {
         eprintln!();
     }
     crew.finish()?;
-    Ok(times.event())
+    Ok(Event { view_changes: Some(view_changes), ..times.event() })
 }
 
 /// The stall of a join with a large state, and how fast that came, beside copies of memory in the same run; and of the death of a member
