@@ -61,6 +61,16 @@ counts! {
     deliveries,
     /// The part of them in Fifo subgroups.
     fifo,
+    /// Large messages that were put into rings, the first time.
+    large_sent,
+    /// Large messages that were delivered and checked, at all members together.
+    large,
+    /// Large messages that were sent again in the next view.
+    large_again,
+    /// Large messages that processes that follow got of members.
+    fetched,
+    /// Large messages that they missed.
+    objects_missed,
     /// Subgroups that got too few members.
     unavailable,
     /// Subgroups that got enough again.

@@ -48,6 +48,7 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
         subgroups: subgroups::plain(),
         recovers_ns: None,
         errs: false,
+        large: None,
     }
 }
 
