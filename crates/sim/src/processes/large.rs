@@ -40,7 +40,8 @@ impl World<'_> {
     pub(super) fn end_large(&mut self, process: &mut Process, view: &View) {
         self.settle_objects(process, true);
         let Process { phase: Phase::Member(member), objects, .. } = process else { return };
-        for (id, spec) in view.subgroups_of(member.engine().me()) {
+        let mine = view.subgroups_of(member.engine().me()).filter(|_| self.broken != Broken::ShelfNotCleared);
+        for (id, spec) in mine {
             for sender in &spec.senders {
                 let Some(ring) = ring_of(member, *sender, id) else { continue };
                 let rest = objects.shelf.take(*sender, ring.at, None);
@@ -48,9 +49,6 @@ impl World<'_> {
                     objects.keep(view.id, (id, *sender), rest);
                 }
             }
-        }
-        if self.broken != Broken::ShelfNotCleared {
-            objects.shelf.clear();
         }
         objects.groups.end_view();
         objects.running.clear();

@@ -104,10 +104,6 @@ impl Shelf {
         let taken = self.objects.extract_if(range, |_, placed| is_done(placed));
         taken.map(|((_, _, number), placed)| (number, placed.content)).collect()
     }
-
-    pub(super) fn clear(&mut self) {
-        self.objects.clear();
-    }
 }
 
 /// A connection that belongs to a bulk group. When the last copy of this is dropped, the process closes its side.
