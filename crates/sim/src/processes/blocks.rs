@@ -96,6 +96,8 @@ pub(super) struct Running {
     everywhere: u64,
     sent: u64,
     is_closed: bool,
+    /// It does not say that it has an object before the others of its host do.
+    pub(super) withholds: bool,
 }
 
 impl Running {
@@ -154,6 +156,7 @@ impl Running {
             everywhere: 0,
             sent: 0,
             is_closed: false,
+            withholds: true,
         }
     }
 
@@ -326,7 +329,7 @@ impl Running {
         let Some(relay) = self.relay.as_mut().filter(|_| self.hosts.root() != self.me) else { return };
         let cargo = &mut relay.cargo[slot_of(object.0)];
         let data: Content = std::mem::take(&mut cargo.bytes).into();
-        cargo.is_withheld = !self.mates.is_empty();
+        cargo.is_withheld = self.withholds && !self.mates.is_empty();
         self.lend(&data, effects);
         self.settle(effects);
     }

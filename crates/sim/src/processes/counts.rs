@@ -67,6 +67,12 @@ counts! {
     large,
     /// Large messages that were sent again in the next view.
     large_again,
+    /// Blocks that were posted.
+    blocks,
+    /// Times that an object was lent on a host.
+    lent,
+    /// Bulk groups that a member was lost to, at all members together.
+    groups_closed,
     /// Large messages that processes that follow got of members.
     fetched,
     /// Large messages that they missed.

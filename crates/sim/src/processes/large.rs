@@ -8,10 +8,13 @@ use super::process::{Near, Phase, Process, Table};
 use super::subgroups::Unsent;
 use super::world::{BOUNDED, Broken, Checked, World};
 use crate::Violation;
+use crate::checkers::Invariant;
 use spindle_core::control::{LINK_LOOK, Letter, Member, ObjectGroup, Purpose, SHELVED_MAX, SLOTS, Step};
 use spindle_core::ring::Kind;
 use spindle_core::{Claims, MemberId, Rank, Ring, SubgroupId, Time, View, ViewId};
 use std::collections::BTreeMap;
+
+const HELD: Invariant = Invariant(9, "stability truth");
 
 /// A head that no stream reaches is dialled again after so long.
 const DIAL_AGAIN_NS: u64 = 100 * MS;
@@ -19,7 +22,9 @@ const DIAL_AGAIN_NS: u64 = 100 * MS;
 /// The ring of a sender in a subgroup of a member's view.
 pub(super) fn ring_of(member: &Member, sender: Rank, subgroup: SubgroupId) -> Option<Ring> {
     let layout = member.engine().layout();
-    (sender.index() < layout.rows().len()).then(|| layout.row(sender).place(subgroup)?.ring)?
+    // What others ask for may be of a view with more of them.
+    let is_there = sender.index() < layout.rows().len() && subgroup.index() < member.view().subgroups.len();
+    if is_there { layout.row(sender).place(subgroup)?.ring } else { None }
 }
 
 impl World<'_> {
@@ -180,7 +185,8 @@ impl World<'_> {
                         let mates = self.lend_here(process, &group);
                         let large = self.scene.large.as_ref().expect("there are large messages");
                         let rack = |id| process.roster.book()?.rack(id);
-                        let running = Running::head(&group, streams, mates, large, rack, &mut effects)?;
+                        let mut running = Running::head(&group, streams, mates, large, rack, &mut effects)?;
+                        running.withholds = self.broken != Broken::MatesIgnored;
                         process.objects.groups.began(&group);
                         process.objects.running.insert(number, running);
                         if group.is_mine() {
@@ -332,6 +338,7 @@ impl World<'_> {
                 }
                 Effect::Everywhere(object) => {
                     let Some(name) = own_subgroup(process, number) else { continue };
+                    self.check_held(process, &name, object)?;
                     let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else { continue };
                     let outgoing = process.objects.outgoing_in(&name);
                     let is_current = outgoing.everywhere(table.view.id, object);
@@ -344,6 +351,7 @@ impl World<'_> {
                     let rank = process.objects.running[&number].rank(place);
                     let at = process.number;
                     self.note(|| format!("process {at} has lost rank {rank} in a group for large messages"));
+                    self.outcome.counts.groups_closed += 1;
                     process.objects.groups.lose(rank, Time(self.now));
                 }
             }
@@ -351,8 +359,35 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Each member of the subgroup that is in the view has the object of this number (INV-HELD).
+    fn check_held(&self, process: &Process, name: &str, object: u64) -> Checked {
+        let Some(table) = &process.table else { return Ok(()) };
+        let (view, root) = (&table.view, table.places.me);
+        let Some(id) = view.subgroup(name) else { return Ok(()) };
+        let is_lacking = |other: &&Process| {
+            let Phase::Member(member) = &other.phase else { return false };
+            let is_in = other.is_alive && other.table.as_ref().is_some_and(|other| other.view == *view);
+            let in_group = other.roster.incarnation() == process.roster.incarnation() && member.next().is_none();
+            let is_member = view.subgroups[id.index()].members.contains(&member.engine().me());
+            let ring = ring_of(member, root, id).filter(|_| is_in && in_group && is_member);
+            ring.is_some_and(|ring| other.objects.shelf.get(root, ring.at, object).is_none())
+        };
+        match self.processes.iter().flatten().map(|other| &**other).find(is_lacking) {
+            Some(other) => HELD.broken(format!(
+                "object {object} of process {} in subgroup {name} of view {} is announced, and process {} does not have it",
+                process.number, view.id, other.number
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn send_parcel(&mut self, number: usize, connection: usize, parcel: Parcel) -> Checked {
         let Some(end) = self.connections.get(connection).map(|found| found.end_of(number)) else { return Ok(()) };
+        match &parcel {
+            Parcel::Block { .. } => self.outcome.counts.blocks += 1,
+            Parcel::Lent(_) => self.outcome.counts.lent += 1,
+            _ => {}
+        }
         self.send_over(connection, end, Load::Bulk(parcel), false);
         let Some(large) = &self.scene.large else { return Ok(()) };
         let Some(found) = self.connections.get(connection) else { return Ok(()) };

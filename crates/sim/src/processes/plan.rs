@@ -8,6 +8,8 @@ use std::fmt;
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
+/// The longest delay of a link behind which processes follow a group with large messages.
+const SLOWEST_FOLLOWED_NS: u64 = 200 * MS;
 /// A pause from which a process does not come back.
 pub(super) const FOREVER_NS: u64 = 1_000_000 * S;
 
@@ -284,11 +286,17 @@ impl Scene {
             // Else the frames that a process would learn are written over before they can be there, at each attempt.
             subgroups.iter_mut().for_each(|spec| spec.window += 2 * worst / send_every_ns);
         }
-        let large = Large::drawn(seed);
+        // Behind slower links an object takes a process that follows longer than a view lasts: it dials, is dialled, and asks again after 2 s.
+        let is_followed = learns || places.iter().any(|place| place.is_observer);
+        let large = Large::drawn(seed).filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
         if large.is_some() {
             let hold_names =
                 |spec: &mut SubgroupSpec| spec.message_bytes_max = spec.message_bytes_max.max(ObjectName::BYTES);
             subgroups.iter_mut().for_each(hold_names);
+            if learns {
+                // What waits behind an object is announced at once, when that is everywhere.
+                subgroups.iter_mut().for_each(|spec| spec.window += 2 + 4 * worst / send_every_ns);
+            }
             faults.iter_mut().for_each(|(_, fault)| match fault {
                 Fault::Wish { wish: Wish::Create(spec), .. } => hold_names(spec),
                 Fault::Wish { wish: Wish::Alter { message_bytes_max, .. }, .. } => {

@@ -270,6 +270,8 @@ broken! {
     ContinuesEarly,
     /// Large messages are announced before they are everywhere.
     GateIgnored,
+    /// A head of a host says that it has an object before the others of its host do.
+    MatesIgnored,
     /// Large messages that a view has not delivered are not sent again.
     ObjectsForgotten,
     /// The objects of a view are taken for those of the next.
