@@ -4,7 +4,7 @@
 //! A [`Scene`] says which hosts and places there are and what goes wrong; [`play`] plays it and checks it all along.
 //! [`Scene::from_seed`] draws one at random, and [`campaign`] plays many.
 //!
-//! The simulator has the duties of a driver (`driver.rs`, `entry.rs`, `views.rs`, `member.rs`, `streams.rs`): letters go as bytes, rows by memory or by streams that break, deaths by the
+//! The simulator has the duties of a driver (`driver.rs`, `entry.rs`, `views.rs`, `member.rs`, `streams.rs`, and for large messages `large.rs`, `keeping.rs`): letters go as bytes, rows by memory or by streams that break, deaths by the
 //! kernel's word. It decides nothing about the group.
 mod blocks;
 mod counts;

@@ -364,3 +364,137 @@ impl Running {
 fn slot_of(object: u64) -> usize {
     (object % u64::from(SLOTS)) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::objects::{Objects, content};
+    use spindle_core::{SubgroupSpec, View, ViewId};
+    use std::time::Duration;
+
+    /// Four members on these hosts, of which the first sends.
+    fn view() -> View {
+        let members = [1, 2, 3, 4].map(MemberId).to_vec();
+        let ranks: Vec<Rank> = (0..4).map(Rank).collect();
+        let spec = SubgroupSpec { senders: ranks.clone(), members: ranks, ..SubgroupSpec::of_everyone("s") };
+        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] }
+    }
+
+    /// Members, what is on the way between them, and what each has been told.
+    struct Case {
+        members: Vec<Running>,
+        /// Receiver, sender, what.
+        on_the_way: VecDeque<(usize, usize, Parcel)>,
+        here: Vec<Vec<Content>>,
+        everywhere: u64,
+        lost: Vec<usize>,
+    }
+
+    impl Case {
+        /// Connection 10 a + b leads from place a to place b.
+        fn new(hosts: [u128; 4], withholds: bool) -> Case {
+            let (view, mut objects) = (view(), Objects::new(Duration::from_secs(1)));
+            let large = Large { one_in: 1, longest: 640, block_bytes: 64, ahead: 2, direct_below: 0, racks: 0 };
+            let host = |id: MemberId| hosts[id.0 as usize - 1];
+            let mut case = Case {
+                members: vec![],
+                on_the_way: VecDeque::new(),
+                here: vec![vec![]; 4],
+                everywhere: 0,
+                lost: vec![],
+            };
+            let mut begun = vec![];
+            for me in 0..4 {
+                let group = ObjectGroup::new(&view, 0, Rank(me), host).expect("it can be");
+                let places = group.hosts();
+                let mut stream = |to: Rank| (to, objects.stream(10 * me as usize + to.index()));
+                let mut effects = vec![];
+                let running = if places.head(Rank(me)) == Rank(me) {
+                    let heads = places.heads().iter().copied().filter(|to| *to != Rank(me));
+                    let streams = heads.map(&mut stream).collect();
+                    let mates = places.on_the_host_of(Rank(me)).filter(|to| *to != Rank(me)).map(stream).collect();
+                    Running::head(&group, streams, mates, &large, |_| None, &mut effects).expect("no fault")
+                } else {
+                    Running::borrower(&group, stream(places.head(Rank(me))).1)
+                };
+                case.members.push(Running { withholds, ..running });
+                begun.push(effects);
+            }
+            (0..4).zip(begun).for_each(|(me, effects)| case.take(me, effects));
+            case
+        }
+
+        fn take(&mut self, me: usize, effects: Vec<Effect>) {
+            for effect in effects {
+                match effect {
+                    Effect::Send(connection, parcel) => self.on_the_way.push_back((connection % 10, me, parcel)),
+                    Effect::Here(number, object) => {
+                        assert_eq!(number, self.here[me].len() as u64);
+                        self.here[me].push(object);
+                    }
+                    Effect::Everywhere(number) => {
+                        assert_eq!(number, self.everywhere);
+                        self.everywhere += 1;
+                        let lacks = self.here[1..].iter().any(|here| here.len() as u64 <= number);
+                        assert!(!lacks || !self.members[me].withholds, "object {number} is not everywhere");
+                    }
+                    Effect::Lost(place) => self.lost.push(place.index()),
+                }
+            }
+        }
+
+        fn send(&mut self, object: &Content) {
+            let mut effects = vec![];
+            self.members[0].send(object.clone(), &mut effects).expect("no fault");
+            self.take(0, effects);
+        }
+
+        /// Delivers all, but what goes to the member `silent`.
+        fn rest(&mut self, silent: Option<usize>) {
+            while let Some((to, from, parcel)) = self.on_the_way.pop_front() {
+                if silent != Some(to) {
+                    let mut effects = vec![];
+                    self.members[to].hear(Rank(from as u32), parcel, &mut effects).expect("no fault");
+                    self.take(to, effects);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn objects_come_to_all_members_wherever_they_are() {
+        for hosts in [[0, 0, 0, 0], [0, 1, 2, 3], [0, 0, 1, 1], [0, 1, 1, 1], [0, 1, 0, 1]] {
+            let mut case = Case::new(hosts, true);
+            let objects: Vec<Content> = (1..=9).map(|number| content((7, number), 70 * number as usize)).collect();
+            for object in &objects {
+                case.send(object);
+                case.rest(None);
+            }
+            assert_eq!(case.everywhere, 9, "{hosts:?}");
+            assert!(case.here[1..].iter().all(|here| *here == objects), "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_not_everywhere_before_the_others_of_a_heads_host_have_it() {
+        for (withholds, everywhere) in [(true, 0), (false, 1)] {
+            let mut case = Case::new([0, 1, 1, 2], withholds);
+            case.send(&content((7, 1), 200));
+            case.rest(Some(2));
+            assert_eq!(case.everywhere, everywhere);
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_lost_closes_the_group_at_all_members() {
+        let mut case = Case::new([0, 1, 1, 2], true);
+        let mut effects = vec![];
+        case.members[1].lose(Rank(2), &mut effects).expect("no fault");
+        case.take(1, effects);
+        case.rest(None);
+        assert_eq!(case.lost, [2; 3], "by the three others");
+        case.send(&content((7, 1), 200));
+        case.rest(None);
+        assert_eq!(case.everywhere, 0);
+    }
+}
