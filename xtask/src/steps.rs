@@ -172,7 +172,7 @@ fn bootstrap(session: &Session<'_>) -> Result<String> {
 }
 
 /// So many seeds of whole processes, and what has to happen in them at least.
-const PROCESSES: [(&str, u64); 23] = [
+const PROCESSES: [(&str, u64); 29] = [
     ("seeds", 10_000),
     ("foundings", 8_000),
     ("joins", 18_000),
@@ -196,6 +196,12 @@ const PROCESSES: [(&str, u64); 23] = [
     ("passed_over", 20),
     ("observed", 500_000),
     ("gaps", 3_000),
+    ("large_sent", 60_000),
+    ("large", 250_000),
+    ("large_again", 8_000),
+    ("blocks", 100_000),
+    ("lent", 50_000),
+    ("fetched", 20_000),
 ];
 
 fn processes(session: &Session<'_>) -> Result<String> {
