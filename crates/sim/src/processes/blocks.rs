@@ -1,7 +1,7 @@
 //! One member's part in a bulk group: the core's session between the heads of hosts, and what a head lends to the others of its host
 //! ([ADR 0027](../../../../docs/adr/0027-one-member-of-each-host-takes-part-in-blocks.md)).
 //!
-//! [`Running`] is told what comes over its connections, and says what to send and what has become of objects.
+//! [`Running`] takes in what its connections bring, and returns what to send and which objects are complete.
 use super::objects::{Content, Stream};
 use super::plan::Large;
 use crate::Violation;
@@ -16,7 +16,7 @@ const FAULTLESS: Invariant = Invariant(11, "monotone rows, single writer");
 /// Blocks that a member has posted and that are not gone.
 const POSTS_MAX: u32 = 2;
 
-/// What goes over connections for large messages.
+/// A packet for large messages.
 #[derive(Clone, Debug)]
 pub(super) enum Parcel {
     /// A block, and the sender's counters behind it.
@@ -33,7 +33,7 @@ pub(super) enum Parcel {
     Object(Option<Content>),
 }
 
-/// What a member does in a bulk group.
+/// An action of a member in a bulk group.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Sends over a connection.

@@ -22,7 +22,7 @@ const DIAL_AGAIN_NS: u64 = 100 * MS;
 /// The ring of a sender in a subgroup of a member's view.
 pub(super) fn ring_of(member: &Member, sender: Rank, subgroup: SubgroupId) -> Option<Ring> {
     let layout = member.engine().layout();
-    // What others ask for may be of a view with more of them.
+    // A process that follows may ask for an object of a view with more subgroups.
     let is_there = sender.index() < layout.rows().len() && subgroup.index() < member.view().subgroups.len();
     if is_there { layout.row(sender).place(subgroup)?.ring } else { None }
 }
@@ -60,8 +60,7 @@ impl World<'_> {
         self.close_dropped(process);
     }
 
-    /// What is left of the objects of a subgroup, by where their names stand in this process's ring of the view that has ended. Names that are not
-    /// among those `sent_again` are of messages that are delivered.
+    /// The view has ended: the objects of the frames that are sent `again` get their contents, and all others of the subgroup are delivered.
     pub(super) fn end_objects(&mut self, process: &mut Process, name: &str, again: &mut [Unsent]) {
         if self.scene.large.is_none() {
             return;
@@ -221,7 +220,7 @@ impl World<'_> {
         let places: Vec<Rank> = group.hosts().on_the_host_of(me).filter(|place| *place != me).collect();
         for place in places {
             let id = group.id(group.members()[place.index()]);
-            // One that has no address now takes no letters, and is suspected soon.
+            // A member without an address is suspected soon.
             let Some(other) = self.mailbox_of(process, id) else { continue };
             let connection = self.connect_here(process, other);
             let (incarnation, view, from) = (process.roster.incarnation(), group.view(), process.me.id);
@@ -289,7 +288,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What has come for a process over a connection for objects, and whether it stands.
+    /// Takes in the packets for a process over a connection for objects. Returns them, and whether the connection stands.
     pub(super) fn take_parcels(&mut self, number: usize, connection: usize) -> (Vec<Parcel>, bool) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(connection) else { return (vec![], false) };

@@ -24,7 +24,7 @@ pub(super) fn content((sender, number): Sent, len: usize) -> Content {
     word.to_le_bytes().into_iter().chain(rest).take(len.max(OBJECT_BYTES_MIN)).collect()
 }
 
-/// What a ring holds in place of an object.
+/// The name of an object, which a ring holds in place of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ObjectName {
     /// Its number among those that its sender has sent in this view and subgroup.
@@ -136,7 +136,7 @@ pub(super) struct Dialling {
     pub(super) failed_at: Option<u64>,
 }
 
-/// What a process has for large messages.
+/// The large messages of a process.
 #[derive(Debug)]
 pub(super) struct Objects {
     /// By subgroup, what is sent.

@@ -294,7 +294,7 @@ impl Scene {
                 |spec: &mut SubgroupSpec| spec.message_bytes_max = spec.message_bytes_max.max(ObjectName::BYTES);
             subgroups.iter_mut().for_each(hold_names);
             if learns {
-                // What waits behind an object is announced at once, when that is everywhere.
+                // Messages behind an object are announced together, when the object is everywhere.
                 subgroups.iter_mut().for_each(|spec| spec.window += 2 + 4 * worst / send_every_ns);
             }
             faults.iter_mut().for_each(|(_, fault)| match fault {
@@ -349,7 +349,7 @@ impl Scene {
 }
 
 impl Large {
-    /// Those of a seed: in a third of the scenes.
+    /// Draws them for a seed: a third of the scenes has some.
     fn drawn(seed: u64) -> Option<Large> {
         let mut random = Random::new(seed, 27);
         if !random.one_in(3) {

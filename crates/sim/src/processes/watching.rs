@@ -38,7 +38,7 @@ pub(super) struct Following {
     pub(super) follow: Follow,
     followed: Option<(Observer, Watched)>,
     arriving: Option<Watched>,
-    /// What waits for objects that are to come.
+    /// Messages that wait for objects.
     pub(super) ahead: Ahead,
 }
 
