@@ -196,12 +196,12 @@ const PROCESSES: [(&str, u64); 29] = [
     ("passed_over", 20),
     ("observed", 500_000),
     ("gaps", 3_000),
-    ("large_sent", 60_000),
-    ("large", 250_000),
-    ("large_again", 8_000),
-    ("blocks", 100_000),
-    ("lent", 50_000),
-    ("fetched", 20_000),
+    ("large_sent", 150_000),
+    ("large", 600_000),
+    ("large_again", 20_000),
+    ("blocks", 400_000),
+    ("lent", 400_000),
+    ("fetched", 50_000),
 ];
 
 fn processes(session: &Session<'_>) -> Result<String> {
