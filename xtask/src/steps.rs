@@ -174,7 +174,7 @@ fn bootstrap(session: &Session<'_>) -> Result<String> {
 }
 
 /// So many seeds of whole processes, and what has to happen in them at least.
-const PROCESSES: [(&str, u64); 23] = [
+const PROCESSES: [(&str, u64); 29] = [
     ("seeds", 10_000),
     ("foundings", 8_000),
     ("joins", 18_000),
@@ -198,6 +198,12 @@ const PROCESSES: [(&str, u64); 23] = [
     ("passed_over", 20),
     ("observed", 500_000),
     ("gaps", 3_000),
+    ("large_sent", 150_000),
+    ("large", 600_000),
+    ("large_again", 20_000),
+    ("blocks", 400_000),
+    ("lent", 400_000),
+    ("fetched", 50_000),
 ];
 
 fn processes(session: &Session<'_>) -> Result<String> {

@@ -72,8 +72,8 @@ pub(crate) struct Args {
     /// virtual_ns, trace_hash and failures.
     ///
     /// With --processes: seeds, foundings, joins, evictions, recoveries, mistakes, leaves, refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks,
-    /// views, deliveries, fifo, unavailable, available_again, wishes, changes, learned, transfers, transfers_lost, continued, passed_over, lapped, observed, gaps, faults,
-    /// united, lost, events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and elapsed_s, trace_hash and
+    /// views, deliveries, fifo, large_sent, large, large_again, blocks, lent, groups_closed, fetched, objects_missed, unavailable, available_again, wishes, changes, learned,
+    /// transfers, transfers_lost, continued, passed_over, lapped, observed, gaps, faults, united, lost, events, virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and elapsed_s, trace_hash and
     /// failures.
     #[arg(long)]
     json: bool,
@@ -379,11 +379,11 @@ fn search_processes(args: &Args) -> Outcome {
         let processes::Counts {
             foundings, joins, evictions, leaves, kills, restarts, partitions, breaks, views, ..
         } = counts;
-        let processes::Counts { deliveries, changes, learned, observed, .. } = counts;
+        let processes::Counts { deliveries, large, fetched, changes, learned, observed, .. } = counts;
         print(&format!(
             "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {foundings} foundings, {joins} joins, {evictions} evictions, {leaves} leaves, {kills} kills, \
              {restarts} restarts, {partitions} partitions, {breaks} broken connections, {views} view changes, {changes} changes of \
-             subgroups, {learned} states taken over, {observed} messages observed, {deliveries} deliveries checked; {united} ended in one view, {lost} after a quorum was lost; {} seeds failed",
+             subgroups, {learned} states taken over, {observed} messages observed, {deliveries} deliveries checked, {large} of large messages, {fetched} fetched by followers; {united} ended in one view, {lost} after a quorum was lost; {} seeds failed",
             *seeds as f64 / elapsed.max(1e-9),
             failures.len()
         ))?;

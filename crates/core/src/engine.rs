@@ -280,6 +280,14 @@ impl Engine {
         self.subgroups.iter().zip(committed).all(|(subgroup, position)| subgroup.is_delivered(*position))
     }
 
+    /// Asks for a next view, although no member has to go or to come: ways that belong to this view are broken, and the next one makes them anew.
+    pub fn renew(&mut self) {
+        if !self.membership.is_wedged() {
+            self.membership.renew();
+            self.last_worked = false;
+        }
+    }
+
     /// Asks for a next view without me. What I have sent by then is delivered or, if others have not received it, lost.
     pub fn leave(&mut self) {
         self.membership.leave();

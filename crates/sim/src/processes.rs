@@ -4,17 +4,21 @@
 //! A [`Scene`] says which hosts and places there are and what goes wrong; [`play`] plays it and checks it all along.
 //! [`Scene::from_seed`] draws one at random, and [`campaign`] plays many.
 //!
-//! The simulator has the duties of a driver (`driver.rs`, `entry.rs`, `views.rs`, `member.rs`, `streams.rs`): letters go as bytes, rows by memory or by streams that break, deaths by the
+//! The simulator has the duties of a driver (`driver.rs`, `entry.rs`, `views.rs`, `member.rs`, `streams.rs`, and for large messages `large.rs`, `keeping.rs`): letters go as bytes, rows by memory or by streams that break, deaths by the
 //! kernel's word. It decides nothing about the group.
+mod blocks;
 mod counts;
 mod driver;
 mod entry;
 mod host;
+mod keeping;
+mod large;
 mod learning;
 mod ledger;
 mod member;
 mod net;
 mod network;
+mod objects;
 mod plan;
 mod process;
 mod recovery;
@@ -31,7 +35,7 @@ mod wishes;
 mod world;
 
 pub use counts::Counts;
-pub use plan::{Fault, Place, Scene};
+pub use plan::{Fault, Large, Place, Scene};
 pub use wishes::Wish;
 #[cfg(planted)]
 pub use world::Broken;

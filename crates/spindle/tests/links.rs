@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Longer than any pause of a busy machine.
 const LONG: Duration = Duration::from_secs(30);
-/// The kind of connections that carry rows, as their hellos say it.
+/// The kinds of connections that carry rows and blocks of large messages, as their hellos say it.
 const ROWS: u8 = 2;
+const BULK: u8 = 5;
 
 /// Connections to one member, as they pass.
 #[derive(Default)]
@@ -27,7 +28,9 @@ struct Gate {
     changed: Condvar,
     /// Connections that carry rows.
     rows: Mutex<Vec<UnixStream>>,
-    /// How many of those have come, and how many of them were refused.
+    /// Connections that carry blocks of large messages.
+    bulk: Mutex<Vec<UnixStream>>,
+    /// How many of those that carry rows have come, and how many of them were refused.
     passed: AtomicUsize,
     refused: AtomicUsize,
 }
@@ -67,6 +70,9 @@ impl Gate {
         if carries_rows {
             self.rows.lock().unwrap().extend([client.try_clone().ok()?, server.try_clone().ok()?]);
             self.passed.fetch_add(1, Ordering::SeqCst);
+        }
+        if hello[20 + name] == BULK {
+            self.bulk.lock().unwrap().extend([client.try_clone().ok()?, server.try_clone().ok()?]);
         }
         let (from, to) = (client.try_clone().ok()?, server.try_clone().ok()?);
         let gate = Arc::clone(&self);
@@ -113,10 +119,15 @@ impl Gate {
     }
 
     fn break_rows(&self) {
-        for end in self.rows.lock().unwrap().drain(..) {
-            let _ = end.shutdown(Shutdown::Both);
-        }
+        shut(&self.rows);
     }
+}
+
+/// Breaks these connections; how many ends there were.
+fn shut(ends: &Mutex<Vec<UnixStream>>) -> usize {
+    let ends = std::mem::take(&mut *ends.lock().unwrap());
+    ends.iter().for_each(|end| _ = end.shutdown(Shutdown::Both));
+    ends.len()
 }
 
 /// The messages that one member has delivered, and its views.
@@ -356,5 +367,36 @@ fn streams_continue_from_view_to_view() {
         wait("messages", || members.iter().all(|member| member.log.lines().len() >= count));
         assert_eq!(passed(&world, staying), streams, "streams were dialled again for the view of {staying}");
     }
+    finish(members);
+}
+
+/// The groups of large messages are made anew in a view with the same members, and what was on its way is sent again.
+#[test]
+fn connections_of_large_messages_that_break_cost_nobody_its_place() {
+    let mut world = World::new("bulk-resets", 3, Duration::from_millis(300));
+    let mut members = world.members();
+    for round in 0..4 {
+        for member in &mut members {
+            let text = format!("{round} {}", "x".repeat(1 << 20));
+            member.publisher.send(text.as_bytes(), LONG).unwrap();
+        }
+        // Some amid an object, some between two; in the last round none.
+        if round < 3 {
+            wait("connections", || world.gates.iter().any(|gate| !gate.bulk.lock().unwrap().is_empty()));
+            let broken: usize = world.gates.iter().map(|gate| shut(&gate.bulk)).sum();
+            assert!(broken > 0);
+        }
+        let is_message = |line: &&String| !line.starts_with("view");
+        for member in &members {
+            let messages = || member.log.lines().iter().filter(is_message).count();
+            wait("messages", || messages() == 3 * (round + 1));
+        }
+    }
+    let lines = members[0].log.lines();
+    assert!(
+        lines.iter().filter(|line| line.starts_with("view")).all(|line| line == "view of 3"),
+        "a member was left out"
+    );
+    assert!(members.iter().all(|member| member.log.lines() == lines), "another order");
     finish(members);
 }

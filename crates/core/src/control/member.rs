@@ -9,7 +9,7 @@
 //! 3. [`Member::begin`] goes on in it, with the rows that are sound.
 use super::{
     ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, ObjectOrder, Readmissions, Redials, Refusal,
-    Request, Roster, admits,
+    Remedy, Request, Roster, admits,
 };
 use crate::engine::{Engine, State};
 use crate::ids::{MemberId, Process, Rank, Time, ViewId};
@@ -630,6 +630,14 @@ impl Member {
     pub fn suspect(&mut self, rank: Rank) {
         if !self.engine.suspects(rank) {
             self.engine.suspect(rank);
+        }
+    }
+
+    /// Does what a loss to a group of large messages takes: see [`ObjectGroups::overdue`](super::ObjectGroups::overdue).
+    pub fn remedy(&mut self, remedy: Remedy) {
+        match remedy {
+            Remedy::Renew => self.engine.renew(),
+            Remedy::Suspect(rank) => self.suspect(rank),
         }
     }
 

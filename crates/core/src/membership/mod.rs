@@ -301,6 +301,11 @@ impl Membership {
         core::mem::take(&mut self.wishes)
     }
 
+    pub(crate) fn renew(&mut self) {
+        self.teller.renewing();
+        self.closing = true;
+    }
+
     pub(crate) fn leave(&mut self) {
         (self.leaving, self.closing) = (true, true);
     }

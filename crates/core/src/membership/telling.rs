@@ -147,6 +147,11 @@ impl Teller {
     }
 
     #[cold]
+    pub(super) fn renewing(&self) {
+        info!(target: TARGET, me = self.me.0, view = self.view.0, cause = "broken ways of large messages", "view is renewed");
+    }
+
+    #[cold]
     pub(super) fn closing(&self, suspected: &[Rank], joiners: usize, leaving: bool) {
         debug!(
             target: TARGET, me = self.me.0, view = self.view.0, suspected = %Ids(self, suspected), joiners, leaving,

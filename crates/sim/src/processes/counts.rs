@@ -61,6 +61,22 @@ counts! {
     deliveries,
     /// The part of them in Fifo subgroups.
     fifo,
+    /// Large messages that were put into rings, the first time.
+    large_sent,
+    /// Large messages that were delivered and checked, at all members together.
+    large,
+    /// Large messages that were sent again in the next view.
+    large_again,
+    /// Blocks that were posted.
+    blocks,
+    /// Times that an object was lent on a host.
+    lent,
+    /// Bulk groups that a member was lost to, at all members together.
+    groups_closed,
+    /// Large messages that processes that follow got of members.
+    fetched,
+    /// Large messages that they missed.
+    objects_missed,
     /// Subgroups that got too few members.
     unavailable,
     /// Subgroups that got enough again.

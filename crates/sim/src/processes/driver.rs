@@ -1,5 +1,6 @@
 //! The duties of a driver: a process takes in what has come, lets the control plane act, and carries out what that orders.
 use super::host::Standing;
+use super::keeping::Answer;
 use super::network::Load;
 use super::plan::{MS, S};
 use super::process::{Heard, Near, Phase, Process, Way};
@@ -129,6 +130,12 @@ impl World<'_> {
                 }
             }
             (Letter::State { view, from }, Some((connection, _))) => process.incoming.push((view, from, connection)),
+            (Letter::Bulk { incarnation, view, from, number }, Some((connection, _))) => {
+                self.keep_link(process, (incarnation, view, number), from, (connection, true));
+            }
+            (Letter::Objects { from, reply }, Some((connection, _))) => {
+                process.objects.answers.push(Answer { from, reply, connection });
+            }
             (letter, _) => process.roster.hear(letter, None, &near.enclosure, Time(self.now)),
         }
     }
@@ -142,7 +149,11 @@ impl World<'_> {
             Heard::Reached(address, with) => roster.reached(&address, &with),
             Heard::Delayed(address, why) => roster.delayed(&address, why),
             Heard::Lost(with) => roster.lost(&with),
-            Heard::Failed(address, purpose, why) => roster.not_dialled(&address, &purpose, &why),
+            Heard::Failed(address, purpose, why) => {
+                roster.not_dialled(&address, &purpose, &why);
+                self.head_not_dialled(process, &address, purpose);
+                self.follower_not_dialled(process, &address, purpose);
+            }
             Heard::Ended { id, incarnation, view, answer_within } => {
                 roster.seems_ended(id, incarnation, view, answer_within, now);
             }
@@ -161,6 +172,15 @@ impl World<'_> {
                     }
                     Purpose::State { view } if dialled => self.send_pledged(process, with.id, view, connection),
                     Purpose::State { view } if is_known => process.incoming.push((view, with.id, connection)),
+                    Purpose::Bulk { incarnation, view, number } if is_known => {
+                        self.keep_link(process, (incarnation, view, number), with.id, (connection, false));
+                    }
+                    Purpose::Objects { view, reply } if dialled => {
+                        self.serve_pledged(process, with.id, (view, reply), connection);
+                    }
+                    Purpose::Objects { reply, .. } if is_known => {
+                        process.objects.answers.push(Answer { from: with.id, reply, connection });
+                    }
                     _ => {
                         let end = self.connections.get(connection).map(|found| found.end_of(process.number));
                         if let Some(end) = end {
@@ -326,7 +346,7 @@ impl World<'_> {
         let Me { id: from, pid, birth } = process.me;
         let incarnation = process.roster.incarnation();
         let address = process.roster.book().map(|book| book.card().address.clone());
-        let (at, bytes, event, rack) = (0, 0, true, None);
+        let (at, bytes, event, rack) = (0, 0, true, process.card.rack.clone());
         let letter = Letter::Parts { incarnation, view, from, pid, birth, at, bytes, event, address, rack };
         let letter: Rc<[u8]> = letter.encode().into();
         for to in to {

@@ -1,6 +1,7 @@
 //! A process before it is in a group: its start, what it looks for, and how it goes away again.
 use super::host::Standing;
 use super::learning::App;
+use super::objects::Objects;
 use super::plan::{MS, Name};
 use super::process::{Phase, Process, birth};
 use super::subgroups::first_view;
@@ -12,6 +13,7 @@ use spindle_core::control::{
 use spindle_core::ids::VISITOR_IDS_FROM;
 use spindle_core::{MemberId, Time, limits};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 impl World<'_> {
     /// Starts a process in a place, with this id if it is given.
@@ -59,7 +61,8 @@ impl World<'_> {
         }
         self.process_places.push(place);
         let me = Me { id, pid: 100 + number as u32, birth: birth(number) };
-        let card = Card { id, host: host as u128, address: address.clone(), rack: None };
+        let rack = self.scene.rack(host).map(|name| name.parse().expect("a name"));
+        let card = Card { id, host: host as u128, address: address.clone(), rack };
         let nonce = u128::from(self.random.word());
         let mut process = self.new_process((number, place, host), me, card, address);
         process.nonce = nonce;
@@ -134,6 +137,7 @@ impl World<'_> {
             is_leaving: false,
             probes: BTreeMap::new(),
             orders: (0, 0),
+            objects: Objects::new(Duration::from_nanos(self.scene.suspect_after_ns)),
             app: App::default(),
             guests: vec![],
             sending: vec![],

@@ -2,13 +2,13 @@
 //!
 //! The state of an application is what it has delivered since the group was founded: per subgroup, how many messages, and a digest of them in their order.
 use super::ledger::Ledger;
-use super::network::{Connection, Load};
+use super::network::Load;
 use super::plan::{MS, S};
 use super::process::{Near, Phase, Process};
 use super::subgroups::is_common;
 use super::views::Next;
 use super::watching::{Following, PAUSE_NS};
-use super::world::{Checked, World};
+use super::world::{Broken, Checked, World};
 use crate::Violation;
 use crate::checkers::Invariant;
 use crate::random::mix;
@@ -223,6 +223,9 @@ impl World<'_> {
         }
         self.carry_out(process)?;
         for one in news {
+            if let News::Died(id) | News::Lost(id) = &one {
+                following.ahead.lost(*id);
+            }
             match learn.hear(one, &mut following.follow, &mut process.roster, now) {
                 Ok(Some(News::Waits { .. })) => process.is_told = true,
                 Ok(_) => {}
@@ -237,7 +240,7 @@ impl World<'_> {
         if let Some(view) = learn.founded(&following.follow, &process.roster) {
             return Ok(Step::Enters(view, vec![]));
         }
-        if following.follow.is_cut_off(now) {
+        if following.is_cut_off(now) {
             return Ok(Step::Failed(LearnError::CutOff));
         }
         if let Err(why) = learn.check(&following.follow, &process.roster, now) {
@@ -255,7 +258,7 @@ impl World<'_> {
             }
         }
         loop {
-            match self.next_seen(&mut learning.following) {
+            match self.next_seen(process, &mut learning.following) {
                 Ok(Some((seen, message))) => {
                     let follow = &learning.following.follow;
                     let key = (follow.incarnation(), follow.view().expect("it is followed").id.0);
@@ -263,10 +266,18 @@ impl World<'_> {
                     learning.queue.push_back(Item::Message(seen.subgroup, seen.sender, seen.round, message));
                 }
                 Ok(None) => break,
-                Err(_) => return Ok(Step::Failed(LearnError::Lapped)),
+                Err(lapped) => {
+                    if let Some(view) = learning.following.follow.view().cloned().filter(|_| lapped.is_object) {
+                        self.check_missed(process, &view, lapped.subgroup)?;
+                    }
+                    return Ok(Step::Failed(LearnError::Lapped));
+                }
             }
         }
         if let Some((old, next)) = self.end_following(process, &mut learning.following) {
+            if self.broken == Broken::TailForgotten && learning.restored.is_some() {
+                learning.queue.pop_back();
+            }
             let is_in = match learning.learn.end(&next, &process.roster) {
                 Ok(is_in) => is_in,
                 Err(why) => return Ok(Step::Failed(why)),
@@ -388,7 +399,10 @@ impl World<'_> {
         let (view, from) = (table.view.id, process.me.id);
         if let Some(to) = to {
             let ids = (0..table.view.subgroups.len() as u32).map(SubgroupId);
-            let places = ids.map(|id| member.engine().delivered(id)).collect();
+            let mut places: Vec<Option<u64>> = ids.map(|id| member.engine().delivered(id)).collect();
+            if self.broken == Broken::StateMisplaced {
+                places.iter_mut().flatten().for_each(|place| *place += 1);
+            }
             let snapshot = Rc::new(Snapshot { places, app: process.app.clone() });
             self.note(|| format!("process {} gives its state in view {view} to {to}", process.number));
             let far = process.roster.book().and_then(|book| book.far(to)).cloned();
@@ -396,14 +410,7 @@ impl World<'_> {
                 process.pledged.push(Pledged { to, view, snapshot });
                 self.begin_attempt(process.number, address, Some(to), Purpose::State { view });
             } else if let Some(learner) = self.mailbox_of(process, to) {
-                let host = process.host;
-                let silence_ns = self.scene.suspect_after_ns;
-                let card = |card: &spindle_core::control::Card, nonce| (card.clone(), nonce);
-                let mine = card(&process.card, process.nonce);
-                let theirs = self.processes[learner].as_deref().map(|other| card(&other.card, other.nonce));
-                let cards = [mine.clone(), theirs.unwrap_or(mine)];
-                let ends = [(process.number, host), (learner, host)];
-                let connection = self.connections.add(Connection::new(ends, cards, silence_ns));
+                let connection = self.connect_here(process, learner);
                 let letter = Letter::State { view, from };
                 let near =
                     Near { letter: letter.encode().into(), enclosure: [].into(), row: Some((connection, learner)) };

@@ -1,4 +1,6 @@
 //! A step of a member: it hears, its applications send, and its engine is polled.
+use super::large::forget_sent;
+use super::objects::OBJECT_BYTES_MIN;
 use super::plan::MS;
 use super::process::{Phase, Process};
 use super::recovery::MISTAKE;
@@ -9,7 +11,9 @@ use super::views::Next;
 use super::world::{Broken, Checked, World};
 use spindle_core::control::{Heard, News, Request};
 use spindle_core::layout::membership;
+use spindle_core::ring::Kind;
 use spindle_core::{MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, View};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl World<'_> {
@@ -26,7 +30,7 @@ impl World<'_> {
             let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
                 unreachable!("a member")
             };
-            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![] };
+            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], shelf: None };
             match member.hear(news, &board, &mut process.roster, now) {
                 Some(Heard::Answer { to, reply, refused }) => {
                     if reply == MISTAKE && refused.is_none() && !std::mem::replace(&mut self.is_mistaken, true) {
@@ -39,8 +43,8 @@ impl World<'_> {
                     }
                 }
                 Some(Heard::Evicted { .. }) => return self.leave_group(process, "was left out of a view"),
-                // No process asks for objects: messages are small here.
-                Some(Heard::Send(_) | Heard::Other(_)) | None => {}
+                Some(Heard::Send(order)) => process.objects.serving.ask(order),
+                Some(Heard::Other(_)) | None => {}
             }
             self.carry_out(process)?;
         }
@@ -81,15 +85,17 @@ impl World<'_> {
         }
         self.carry_out(process)?;
         self.look_after_retired(process);
+        let serves_at = self.serve_objects(process);
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
         if member.next().is_some() {
-            return self.install_next(process);
+            return Ok(self.install_next(process)?.min(serves_at));
         }
         self.serve_guests(process, false);
         self.heed_observers(process);
         self.give_state(process)?;
         self.send(process)?;
-        self.poll(process)
+        let moves_at = self.move_objects(process)?;
+        Ok(self.poll(process)?.min(serves_at).min(moves_at))
     }
 
     /// Polls the engine.
@@ -109,22 +115,27 @@ impl World<'_> {
         {
             member.engine_mut().evict(Rank(u32::from(table.places.me == Rank(0))));
         }
-        let (mut posts, mut delivered) = (vec![], vec![]);
+        let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
         let mut again = 1 + self.random.below(3);
         let progress = loop {
-            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts };
+            let shelf = Some(&process.objects.shelf);
+            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
             let progress = member.engine_mut().poll(now, &mut board, &mut |subgroup: SubgroupId,
                                                                            batch: &mut spindle_core::Batch<
                 '_,
                 Board<'_>,
             >| {
-                batch.for_each(|message| delivered.push((subgroup.0, decode(message.payload))));
+                batch.for_each(|message| {
+                    large += u64::from(message.payload.len() >= OBJECT_BYTES_MIN);
+                    delivered.push((subgroup.0, decode(message.payload)));
+                });
             });
             again -= 1;
             if !progress.worked || again == 0 {
                 break progress;
             }
         };
+        self.outcome.counts.large += large;
         member.after_poll(&mut process.roster, now);
         let key = (table.incarnation, table.view.id.0);
         if self.broken == Broken::OrderSwapped && process.number == 1 && delivered.len() > 1 {
@@ -151,6 +162,13 @@ impl World<'_> {
                 process.app.apply(&table.view, subgroup, message);
             }
         }
+        if self.scene.large.is_some() {
+            self.settle_objects(process, false);
+            self.check_kept(process)?;
+        }
+        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+            unreachable!("a member")
+        };
         let state = member.engine().state().clone();
         let is_suspected = |row: &usize| self.store.row(*row).word(membership::SUSPECTED) >> table.places.me.0 & 1 == 1;
         let ends = self.broken == Broken::EndsWhenSuspected && table.places.rows.iter().flatten().any(is_suspected);
@@ -193,14 +211,25 @@ impl World<'_> {
             process.sends_at = self.now + self.random.range(self.scene.send_every_ns / 2, 2 * self.scene.send_every_ns);
             self.add_message(process);
         }
-        let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else { unreachable!("a member") };
+        let Process { phase: Phase::Member(member), table: Some(table), unsent, objects, number, .. } = &mut *process
+        else {
+            unreachable!("a member")
+        };
         let row = table.places.rows[table.places.me.index()].expect("its own");
         let key = (table.incarnation, table.view.id.0);
-        for (name, unsent) in &mut process.unsent {
+        for (name, unsent) in unsent {
             let Some(id) = table.view.subgroup(name) else { continue };
             let Some(claims) = member.engine().claims(id) else { continue };
             let longest = table.view.subgroups[id.index()].message_bytes_max as usize;
             while let Some(first) = unsent.front_mut() {
+                if first.kind == Kind::Object {
+                    if !self.commit_object(objects, (&claims, row, table.places.me), name, first) {
+                        break;
+                    }
+                    self.ledger.commits(key, *number as u32, id.0, first.number());
+                    unsent.pop_front();
+                    continue;
+                }
                 if !first.again {
                     first.bytes.truncate(longest);
                 }
@@ -212,10 +241,11 @@ impl World<'_> {
                 claims.commit(claim, first.kind, len, |position, header| {
                     self.store.row_mut(row).set(ring.offset(position), header);
                 });
-                self.ledger.commits(key, process.number as u32, id.0, first.number());
+                self.ledger.commits(key, *number as u32, id.0, first.number());
                 unsent.pop_front();
             }
         }
+        forget_sent(process);
         Ok(())
     }
 
@@ -229,9 +259,10 @@ impl World<'_> {
             return;
         }
         let mut spec = specs[self.random.below(specs.len() as u64) as usize];
-        let lacks = |spec: &&&SubgroupSpec| spec.is_available() && !process.probes.contains_key(&spec.name);
+        let proved: BTreeSet<String> = process.probes.keys().cloned().collect();
+        let lacks = |spec: &&SubgroupSpec| spec.is_available() && !proved.contains(&spec.name);
         if self.is_calm
-            && let Some(unproved) = specs.iter().find(lacks)
+            && let Some(unproved) = specs.iter().find(|spec| lacks(spec))
         {
             spec = unproved;
         }
@@ -244,10 +275,21 @@ impl World<'_> {
             return;
         }
         let sent = self.ledger.sends(number, &spec.name);
-        process.unsent_in(&spec.name).push_back(Unsent::message((number, sent), len));
-        if self.is_calm && spec.is_available() && !process.probes.contains_key(&spec.name) {
+        let unsent = match self.draw_large(self.is_calm && lacks(&spec)) {
+            Some(len) => Unsent::object((number, sent), len),
+            None => Unsent::message((number, sent), len),
+        };
+        process.unsent_in(&spec.name).push_back(unsent);
+        if self.is_calm && lacks(&spec) {
             process.probes.insert(spec.name.clone(), sent);
         }
+    }
+
+    /// The length of an application's next message, if a ring is too small for it. It is always if it `is_probe`, which shows that a subgroup is at work.
+    fn draw_large(&mut self, is_probe: bool) -> Option<usize> {
+        let large = self.scene.large.as_ref()?;
+        let is_large = self.random.one_in(large.one_in) || is_probe;
+        is_large.then(|| self.random.range(OBJECT_BYTES_MIN as u64, large.longest) as usize)
     }
 
     /// A view has begun. Messages that wait for a subgroup with too few members are kept; those for one in which the member sends no more are given up.

@@ -1,4 +1,5 @@
 //! The network between hosts: delays, cuts, and connections, which carry packets in order and lose all of them when they break.
+use super::blocks::Parcel;
 use super::learning::Snapshot;
 use super::plan::Scene;
 use super::rows::Posted;
@@ -98,6 +99,8 @@ pub(super) enum Load {
     StateHead(Rc<Snapshot>),
     /// The rest of a state.
     StateBody,
+    /// A block of an object, or what is said about one.
+    Bulk(Parcel),
     /// The connection has ended at the other side.
     Reset,
 }

@@ -1,4 +1,5 @@
 //! What a scene consists of, and how one is drawn from a seed.
+use super::objects::ObjectName;
 use super::subgroups;
 use super::wishes::{self, Wish};
 use crate::random::Random;
@@ -7,6 +8,8 @@ use std::fmt;
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
+/// The longest delay of a link behind which processes follow a group with large messages.
+const SLOWEST_FOLLOWED_NS: u64 = 200 * MS;
 /// A pause from which a process does not come back.
 pub(super) const FOREVER_NS: u64 = 1_000_000 * S;
 
@@ -110,6 +113,23 @@ pub struct Name {
     pub moves: bool,
 }
 
+/// Applications send messages, too, that no ring holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Large {
+    /// One message in so many is one.
+    pub one_in: u64,
+    /// Bytes of the longest.
+    pub longest: u64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// For how many blocks a receiver is ready.
+    pub ahead: u32,
+    /// Objects of one block and fewer bytes go from the sender to all hosts.
+    pub direct_below: u64,
+    /// In how many racks the hosts are; 0: they name none.
+    pub racks: u32,
+}
+
 /// All that a run depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
@@ -149,6 +169,8 @@ pub struct Scene {
     pub recovers_ns: Option<u64>,
     /// The operator errs: it gives up whom a member that is blocked does not hear, alive or not.
     pub errs: bool,
+    /// Large messages; `None`: there are none.
+    pub large: Option<Large>,
 }
 
 impl Scene {
@@ -264,6 +286,25 @@ impl Scene {
             // Else the frames that a process would learn are written over before they can be there, at each attempt.
             subgroups.iter_mut().for_each(|spec| spec.window += 2 * worst / send_every_ns);
         }
+        // Behind slower links an object takes a process that follows longer than a view lasts: it dials, is dialled, and asks again after 2 s.
+        let is_followed = learns || places.iter().any(|place| place.is_observer);
+        let large = Large::drawn(seed).filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
+        if large.is_some() {
+            let hold_names =
+                |spec: &mut SubgroupSpec| spec.message_bytes_max = spec.message_bytes_max.max(ObjectName::BYTES);
+            subgroups.iter_mut().for_each(hold_names);
+            if learns {
+                // Messages behind an object are announced together, when the object is everywhere.
+                subgroups.iter_mut().for_each(|spec| spec.window += 2 + 4 * worst / send_every_ns);
+            }
+            faults.iter_mut().for_each(|(_, fault)| match fault {
+                Fault::Wish { wish: Wish::Create(spec), .. } => hold_names(spec),
+                Fault::Wish { wish: Wish::Alter { message_bytes_max, .. }, .. } => {
+                    *message_bytes_max = (*message_bytes_max).max(ObjectName::BYTES);
+                }
+                _ => {}
+            });
+        }
         Scene {
             seed,
             hosts,
@@ -283,7 +324,14 @@ impl Scene {
             subgroups,
             recovers_ns,
             errs,
+            large,
         }
+    }
+
+    /// The rack that a host's processes name.
+    pub(super) fn rack(&self, host: usize) -> Option<String> {
+        let racks = self.large.map_or(0, |large| large.racks as usize);
+        (racks > 0).then(|| format!("rack-{}", host % racks))
     }
 
     /// The longest cut.
@@ -297,6 +345,25 @@ impl Scene {
         let others = |host: usize| move |(other, delay): (usize, &u64)| if host == other { 0 } else { *delay };
         let delays = self.delays.iter().enumerate().flat_map(|(host, row)| row.iter().enumerate().map(others(host)));
         delays.max().unwrap_or(0) + self.jitter_ns
+    }
+}
+
+impl Large {
+    /// Draws them for a seed: a third of the scenes has some.
+    fn drawn(seed: u64) -> Option<Large> {
+        let mut random = Random::new(seed, 27);
+        if !random.one_in(3) {
+            return None;
+        }
+        let block_bytes = random.pick(&[32, 64]);
+        Some(Large {
+            one_in: random.range(2, 8),
+            longest: block_bytes * random.range(1, 10),
+            block_bytes,
+            ahead: random.range(2, 4) as u32,
+            direct_below: random.pick(&[0, block_bytes + 1]),
+            racks: random.pick(&[0, 1, 2, 3]),
+        })
     }
 }
 
@@ -401,6 +468,9 @@ impl fmt::Display for Scene {
         if let Some(ns) = self.recovers_ns {
             let what = if self.errs { "whom a member does not hear" } else { "what is lost" };
             writeln!(f, "an operator gives up {what} after {} ms", ns / MS)?;
+        }
+        if let Some(large) = &self.large {
+            writeln!(f, "{large:?}")?;
         }
         self.faults.iter().try_for_each(|(at, fault)| writeln!(f, "{} ms: {fault:?}", at / MS))
     }

@@ -1,6 +1,7 @@
 //! A process: the control plane of the core, and what its driver holds for it.
 use super::learning::{App, Learning, Pledged, Sending};
 use super::network::Load;
+use super::objects::Objects;
 use super::rows::Places;
 use super::subgroups::Unsent;
 use super::watching::{Guest, Watching};
@@ -156,6 +157,8 @@ pub(super) struct Process {
     pub(super) probes: BTreeMap<String, u32>,
     /// Orders of the last second, and the second.
     pub(super) orders: (u64, u64),
+    /// Its large messages.
+    pub(super) objects: Objects,
     /// What its application has delivered.
     pub(super) app: App,
     /// Processes that follow over streams.

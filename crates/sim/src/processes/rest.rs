@@ -87,7 +87,7 @@ impl World<'_> {
     }
 
     /// What goes wrong has an effect within this time.
-    fn cause_ns(&self) -> u64 {
+    pub(super) fn cause_ns(&self) -> u64 {
         20 * self.scene.suspect_after_ns + 20 * self.scene.worst_delay_ns() + 5 * S
     }
 

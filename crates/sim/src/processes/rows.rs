@@ -1,8 +1,9 @@
 //! The rows of all processes in all views, and a process's table over them.
 //!
 //! A row is stored once, and processes of its owner's host read that. Each process of another host has a copy, which streams fill.
-use spindle_core::table::Lookup;
-use spindle_core::{Rank, Ring, Rows, Table};
+use super::objects::{ObjectName, Shelf};
+use spindle_core::ring::{HEADER_BYTES, Header, Kind};
+use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -151,6 +152,8 @@ pub(super) struct Board<'a> {
     pub(super) store: &'a mut Store,
     pub(super) places: &'a Places,
     pub(super) posts: &'a mut Vec<Post>,
+    /// The objects of the view, where messages are delivered.
+    pub(super) shelf: Option<&'a Shelf>,
 }
 
 impl Rows for Board<'_> {
@@ -169,12 +172,40 @@ impl Rows for Board<'_> {
     }
 
     type Frames<'b>
-        = Lookup<'b, Self>
+        = Shelved<'b>
     where
         Self: 'b;
 
-    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Self> {
-        Lookup::new(self, member, ring)
+    fn frames(&self, member: Rank, ring: &Ring) -> Shelved<'_> {
+        Shelved { frames: Lookup::new(self, member, ring), rows: self, member, ring: *ring, shelf: self.shelf }
+    }
+}
+
+/// Frames of a ring, whose objects are on a shelf.
+#[derive(Clone, Copy)]
+pub(super) struct Shelved<'b> {
+    frames: Lookup<'b, Board<'b>>,
+    rows: &'b Board<'b>,
+    member: Rank,
+    ring: Ring,
+    shelf: Option<&'b Shelf>,
+}
+
+impl<'b> Frames<'b> for Shelved<'b> {
+    fn header(self, place: u64) -> [u64; 2] {
+        self.frames.header(place)
+    }
+
+    fn message(self, place: u64) -> Option<Found<'b>> {
+        self.frames.message(place)
+    }
+
+    fn object(self, place: u64) -> Option<Found<'b>> {
+        let [word, round] = self.header(place);
+        let Header { span, len, .. } = Header::decode(word, &self.ring).filter(|header| header.kind == Kind::Object)?;
+        let name = ObjectName::decode(self.rows.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len))?;
+        let payload = self.shelf?.find(self.member, self.ring.at, name, round)?;
+        Some(Found { round, span, payload })
     }
 }
 

@@ -104,7 +104,7 @@ impl World<'_> {
                     connection.ends[end].is_open = false;
                     return false;
                 }
-                Load::Letter(..) | Load::StateHead(_) | Load::StateBody => {}
+                Load::Letter(..) | Load::StateHead(_) | Load::StateBody | Load::Bulk(_) => {}
             }
         }
         true

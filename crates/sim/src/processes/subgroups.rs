@@ -1,5 +1,6 @@
 //! The subgroups of a group, and what a member has to send in them.
 use super::ledger::Sent;
+use super::objects::{OBJECT_BYTES_MIN, content};
 use super::process::Process;
 use crate::random::Random;
 use spindle_core::ring::Kind;
@@ -76,6 +77,8 @@ pub(super) struct Unsent {
     pub(super) bytes: Vec<u8>,
     /// It was accepted in an earlier view.
     pub(super) again: bool,
+    /// The name of an object that has one.
+    pub(super) own: Option<u64>,
 }
 
 impl Unsent {
@@ -83,16 +86,21 @@ impl Unsent {
     pub(super) fn message(sent: Sent, len: usize) -> Unsent {
         let mut bytes = (u64::from(sent.0) << 32 | u64::from(sent.1)).to_le_bytes().to_vec();
         bytes.resize(len.max(SHORT_BYTES), sent.1 as u8);
-        Unsent { kind: Kind::Message, bytes, again: false }
+        Unsent { kind: Kind::Message, bytes, again: false, own: None }
+    }
+
+    /// A message of so many bytes, which is sent as an object.
+    pub(super) fn object(sent: Sent, len: usize) -> Unsent {
+        Unsent { kind: Kind::Object, bytes: content(sent, len).to_vec(), again: false, own: None }
     }
 
     pub(super) fn void(len: usize) -> Unsent {
-        Unsent { kind: Kind::Void, bytes: vec![0; len], again: false }
+        Unsent { kind: Kind::Void, bytes: vec![0; len], again: false, own: None }
     }
 
     /// The message's number.
     pub(super) fn number(&self) -> Option<u32> {
-        (self.kind == Kind::Message).then(|| decode(&self.bytes).1)
+        (self.kind != Kind::Void).then(|| decode(&self.bytes).1)
     }
 }
 
@@ -100,6 +108,10 @@ impl Unsent {
 pub(super) fn decode(bytes: &[u8]) -> Sent {
     let word = bytes.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));
     let (sender, number) = ((word >> 32) as u32, word as u32);
+    if bytes.len() >= OBJECT_BYTES_MIN {
+        let is_whole = *content((sender, number), bytes.len()) == *bytes;
+        return if is_whole { (sender, number) } else { (u32::MAX, u32::MAX) };
+    }
     match bytes[SHORT_BYTES.min(bytes.len())..].iter().all(|byte| *byte == number as u8) {
         true => (sender, number),
         false => (u32::MAX, u32::MAX),

@@ -162,6 +162,7 @@ impl World<'_> {
         if let Phase::Member(member) = &mut process.phase {
             member.retain_old(|view| over.contains(&view));
         }
+        self.begin_large(process, view);
         self.settle(process, view);
         Ok(())
     }
@@ -205,22 +206,29 @@ impl World<'_> {
             let Some(claims) = member.engine().claims(id) else { continue };
             claims.revoke();
             let Some(mut resend) = member.engine().resend(id) else { continue };
-            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![] };
+            let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], shelf: None };
             let mut unsent = vec![];
             while let Some(resent) = resend.next(&board) {
                 let bytes = spindle_core::Rows::bytes(&board, me, resent.at, resent.len).to_vec();
-                unsent.push(Unsent { kind: resent.kind, bytes, again: true });
+                unsent.push(Unsent { kind: resent.kind, bytes, again: true, own: None });
             }
             again.push((&spec.name, unsent));
         }
+        let again: Vec<(String, Vec<Unsent>)> =
+            again.into_iter().map(|(name, unsent)| (name.clone(), unsent)).collect();
+        self.end_large(process, &view);
         for (name, mut unsent) in again {
+            self.end_objects(process, &name, &mut unsent);
             if self.broken == Broken::SentTwice && self.random.one_in(4) {
                 unsent.extend(unsent.clone());
             }
             if self.broken == Broken::VoidsForgotten {
-                unsent.retain(|unsent| unsent.kind == Kind::Message);
+                unsent.retain(|unsent| unsent.kind != Kind::Void);
             }
-            let rest = process.unsent_in(name);
+            if self.broken == Broken::ObjectsForgotten {
+                unsent.retain(|unsent| unsent.kind != Kind::Object);
+            }
+            let rest = process.unsent_in(&name);
             unsent.into_iter().rev().for_each(|unsent| rest.push_front(unsent));
         }
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
@@ -251,7 +259,7 @@ impl World<'_> {
             unreachable!("a member")
         };
         let mut posts = vec![];
-        let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts };
+        let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf: None };
         member.engine_mut().abandon(1, &mut board);
         let (is_finished, view) = (*member.engine().state() == State::Finished, member.view().id);
         self.send_posts(process, posts);

@@ -268,6 +268,24 @@ broken! {
     TurnIgnored,
     /// A stream continues in the next view before its peer has all of the one before.
     ContinuesEarly,
+    /// Large messages are announced before they are everywhere.
+    GateIgnored,
+    /// A head of a host says that it has an object before the others of its host do.
+    MatesIgnored,
+    /// Large messages that a view has not delivered are not sent again.
+    ObjectsForgotten,
+    /// The objects of a view are taken for those of the next.
+    ShelfNotCleared,
+    /// Members keep no large messages for processes that follow.
+    KeepsTooShort,
+    /// A process that learns begins its first view without the last messages that it has read.
+    TailForgotten,
+    /// A member that gives its state says that it contains more than it does.
+    StateMisplaced,
+    /// An observer is not told that it has missed something.
+    GapUntold,
+    /// An observer is told a message twice.
+    ToldTwice,
 }
 
 /// A run.
@@ -708,6 +726,9 @@ impl<'s> World<'s> {
     /// Sends over one side of a connection. The receiver is woken unless it is `quiet`.
     pub(super) fn send_over(&mut self, number: usize, end: usize, load: Load, quiet: bool) {
         let is_reset = matches!(load, Load::Reset);
+        // A socket or pipe between processes of a host breaks with one of them only.
+        let is_near_parcel = matches!(load, Load::Bulk(_))
+            && self.connections.get(number).is_some_and(|found| found.hosts().0 == found.hosts().1);
         let sent = self.connections.send((number, end), load, &self.links, &mut self.random, self.now);
         match sent {
             Sent::Due(due) if !quiet => {
@@ -719,7 +740,7 @@ impl<'s> World<'s> {
             }
             _ => {}
         }
-        let loss = self.scene.loss_one_in;
+        let loss = if is_near_parcel { 0 } else { self.scene.loss_one_in };
         if loss > 0 && !self.is_calm && sent != Sent::Closed && self.random.one_in(loss) {
             let half = self.random.one_in(3);
             self.break_connection(number, half);

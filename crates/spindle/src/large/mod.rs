@@ -23,7 +23,7 @@ use crate::bulk::{
 use crate::crew::{BulkLink, BulkWay, Crew, Notices};
 use crate::node::Terms;
 use spindle_core::bulk::SendError;
-use spindle_core::control::{ObjectGroup, ObjectGroups, SHELVED_MAX, SLOTS, Step};
+use spindle_core::control::{ObjectGroup, ObjectGroups, Remedy, SHELVED_MAX, SLOTS, Step};
 use spindle_core::{Engine, Rank, Ring, SubgroupId, View, ViewId};
 use spindle_fabric::bulk::{BulkLinksError, LocalPart, Object};
 use spindle_fabric::tcp::Connection;
@@ -126,9 +126,9 @@ impl Large {
         Ok(())
     }
 
-    /// The members to suspect, because they are lost to a group of this view.
-    pub(crate) fn overdue(&mut self, me: Rank, crew: &Crew) -> Vec<Rank> {
-        self.groups.overdue(me, crew.now())
+    /// What is to be done about members of `view` that are lost to a group.
+    pub(crate) fn overdue(&mut self, view: &View, me: Rank, crew: &Crew) -> Vec<Remedy> {
+        self.groups.overdue(view, me, crew.now())
     }
 
     /// Takes in the links that have come, and opens the groups that `wanted` senders of this member wait for.

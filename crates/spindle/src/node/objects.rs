@@ -34,8 +34,8 @@ impl Node {
         if self.member.engine().is_wedged() {
             return Ok(());
         }
-        for rank in self.large.overdue(self.rank(), &self.crew) {
-            self.member.suspect(rank);
+        for remedy in self.large.overdue(&view, self.rank(), &self.crew) {
+            self.member.remedy(remedy);
         }
         let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
         self.large.open(&mut self.crew, &view, self.member.engine(), &self.fabric, wanted);

@@ -5,21 +5,22 @@
 //! reaches them, and a member that is no head when its head's socket does.
 //!
 //! The head that has to make a stream judges the other one if that does not come about; a head that waits for it judges much later, when the maker has not been
-//! judged either. A member that is lost to a group for long is suspected: the way to it must be broken. Deaths are told sooner, and a member that has
-//! left the group because the view was over is not in the view so long.
+//! judged either. A member that is lost to a group for long is at the end of a way that is broken: deaths are told sooner, and a member that has
+//! left the group because the view was over is not in the view so long. Then the view is renewed, as the groups of the next one have ways of their own. The member is
+//! suspected only if these do not come about.
 use super::TARGET;
 use crate::bulk::{Algorithm, Hosts, Racks};
 use crate::control::RackName;
 use crate::ids::{MemberId, Rank, SubgroupId, Time, ViewId};
 use crate::view::View;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use tracing::warn;
 
 /// The pause between two looks at links that did not come about.
 pub const LINK_LOOK: Duration = Duration::from_millis(50);
-/// How long a member may be lost to a bulk group before it is suspected, where silence is not.
+/// How long a member may be lost to a bulk group before that is remedied, where silence means nothing.
 const LOST_GRACE: Duration = Duration::from_secs(1);
 /// How often a link may be late before a member that waits for it, and does not make it, takes its maker for lost.
 const LATE_MAX: u32 = 3;
@@ -169,8 +170,19 @@ pub struct ObjectGroups<S> {
     groups: BTreeMap<u64, State<S>>,
     /// Members that are lost to a group of this view, since when.
     lost: Vec<(Rank, Time)>,
-    /// How long they may be before they are suspected.
+    /// How long they may be before that is remedied.
     grace: Duration,
+    /// Members for which a view was renewed, and which have been in no group since.
+    renewed: BTreeSet<MemberId>,
+}
+
+/// What is to be done about a member that is lost to a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remedy {
+    /// The view is renewed with the same members.
+    Renew,
+    /// The member is suspected: a view was renewed for it, and it is in no group of the next one.
+    Suspect(Rank),
 }
 
 #[derive(Debug)]
@@ -196,7 +208,8 @@ impl<S> State<S> {
 impl<S> ObjectGroups<S> {
     /// The groups of a member that suspects others after such a silence, if at all.
     pub fn new(suspect_after: Option<Duration>) -> ObjectGroups<S> {
-        ObjectGroups { groups: BTreeMap::new(), lost: Vec::new(), grace: suspect_after.unwrap_or(LOST_GRACE) }
+        let grace = suspect_after.unwrap_or(LOST_GRACE);
+        ObjectGroups { groups: BTreeMap::new(), lost: Vec::new(), grace, renewed: BTreeSet::new() }
     }
 
     /// The view has ended.
@@ -205,7 +218,7 @@ impl<S> ObjectGroups<S> {
         self.lost.clear();
     }
 
-    /// Whether to come again soon: links may have to be tried again, or a member be suspected.
+    /// Whether to come again soon: links may have to be tried again, or a loss be remedied.
     pub fn is_pending(&self) -> bool {
         !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening { .. }))
     }
@@ -215,11 +228,15 @@ impl<S> ObjectGroups<S> {
         self.lost.push((member, now));
     }
 
-    /// Returns the members that are to be suspected: they are lost to a group for too long. Each is returned once for each loss.
-    pub fn overdue(&mut self, me: Rank, now: Time) -> Vec<Rank> {
-        let grace = self.grace;
+    /// Returns what is to be done about members of `view` that are lost to a group for too long, once for each loss.
+    pub fn overdue(&mut self, view: &View, me: Rank, now: Time) -> Vec<Remedy> {
+        let (grace, renewed) = (self.grace, &mut self.renewed);
         let overdue = self.lost.extract_if(.., |(_, since)| now.since(*since) >= grace);
-        overdue.map(|(rank, _)| rank).filter(|rank| *rank != me).collect()
+        let remedy = |rank: Rank| match renewed.insert(view.members[rank.index()]) {
+            true => Remedy::Renew,
+            false => Remedy::Suspect(rank),
+        };
+        overdue.map(|(rank, _)| rank).filter(|rank| *rank != me).map(remedy).collect()
     }
 
     /// Opens the group of this member in a subgroup, for which it has an object.
@@ -282,6 +299,9 @@ impl<S> ObjectGroups<S> {
 
     /// Notes that a group has begun.
     pub fn began(&mut self, group: &ObjectGroup<'_>) {
+        for head in group.other_heads() {
+            self.renewed.remove(&group.id(head));
+        }
         self.groups.insert(group.number(), State::Begun);
     }
 }
@@ -412,9 +432,9 @@ mod tests {
         now += NS;
         groups.step(&theirs, false, now);
         assert_eq!(groups.lost, [(Rank(4), now)], "this member makes the stream to it");
-        assert!(groups.overdue(Rank(2), now + (GRACE - NS)).is_empty());
-        assert_eq!(groups.overdue(Rank(2), now + GRACE), [Rank(4)]);
-        assert!(groups.overdue(Rank(2), now + GRACE).is_empty(), "once");
+        assert!(groups.overdue(&view, Rank(2), now + (GRACE - NS)).is_empty());
+        assert_eq!(groups.overdue(&view, Rank(2), now + GRACE), [Remedy::Renew]);
+        assert!(groups.overdue(&view, Rank(2), now + GRACE).is_empty(), "once");
 
         let (mut groups, mut now) = (self::groups(), Time(0));
         let theirs = group(&view, HOSTS, 1, 4);
@@ -432,16 +452,33 @@ mod tests {
     }
 
     #[test]
+    fn a_view_is_renewed_once_for_a_way_that_does_not_come_about_and_each_time_for_one_that_breaks() {
+        let (mut groups, view) = (groups(), view(&ALL));
+        let lose = |groups: &mut ObjectGroups<char>| {
+            groups.lose(Rank(4), Time(0));
+            let remedies = groups.overdue(&view, Rank(1), Time(0) + GRACE);
+            groups.end_view();
+            remedies
+        };
+        assert_eq!(lose(&mut groups), [Remedy::Renew]);
+        assert_eq!(lose(&mut groups), [Remedy::Suspect(Rank(4))]);
+        groups.began(&group(&view, HOSTS, 1, 1));
+        assert_eq!(lose(&mut groups), [Remedy::Renew]);
+        groups.began(&group(&view, HOSTS, 1, 1));
+        assert_eq!(lose(&mut groups), [Remedy::Renew]);
+    }
+
+    #[test]
     fn a_member_does_not_suspect_itself_and_a_view_that_ends_forgets_losses() {
-        let mut groups = groups();
+        let (mut groups, view) = (groups(), view(&ALL));
         groups.lose(Rank(0), Time(0));
         groups.lose(Rank(1), Time(0));
         assert!(groups.is_pending());
-        assert_eq!(groups.overdue(Rank(0), Time(0) + GRACE), [Rank(1)]);
+        assert_eq!(groups.overdue(&view, Rank(0), Time(0) + GRACE), [Remedy::Renew]);
         groups.lose(Rank(1), Time(0));
         groups.want(SubgroupId(0), Rank(0), Time(0));
         groups.end_view();
-        assert!(!groups.is_pending() && groups.overdue(Rank(0), Time(0) + GRACE).is_empty());
+        assert!(!groups.is_pending() && groups.overdue(&view, Rank(0), Time(0) + GRACE).is_empty());
         assert_eq!(ObjectGroups::<()>::new(None).grace, LOST_GRACE);
     }
 

@@ -20,7 +20,7 @@ mod outgoing;
 mod serving;
 
 pub use fetching::{Fetched, Fetching};
-pub use groups::{LINK_LOOK, ObjectGroup, ObjectGroups, Step};
+pub use groups::{LINK_LOOK, ObjectGroup, ObjectGroups, Remedy, Step};
 pub use kept::Kept;
 pub use links::GroupLinks;
 pub use outgoing::{Outgoing, SHELVED_MAX, SLOTS};

@@ -1,0 +1,500 @@
+//! One member's part in a bulk group: the core's session between the heads of hosts, and what a head lends to the others of its host
+//! ([ADR 0027](../../../../docs/adr/0027-one-member-of-each-host-takes-part-in-blocks.md)).
+//!
+//! [`Running`] takes in what its connections bring, and returns what to send and which objects are complete.
+use super::objects::{Content, Stream};
+use super::plan::Large;
+use crate::Violation;
+use crate::checkers::Invariant;
+use spindle_core::bulk::{Columns, Hosts, Input, Object, Output, Schedule, Session, Settings, Slot};
+use spindle_core::control::{ObjectGroup, RackName, SLOTS};
+use spindle_core::{MemberId, Rank, SubgroupId};
+use std::collections::{BTreeMap, VecDeque};
+
+const FAULTLESS: Invariant = Invariant(11, "monotone rows, single writer");
+
+/// Blocks that a member has posted and that are not gone.
+const POSTS_MAX: u32 = 2;
+
+/// A packet for large messages.
+#[derive(Clone, Debug)]
+pub(super) enum Parcel {
+    /// A block, and the sender's counters behind it.
+    Block { slot: Slot, at: u64, columns: Columns, bytes: Content },
+    /// Counters of a slot.
+    Columns { slot: Slot, columns: Columns },
+    /// A head lends an object.
+    Lent(Content),
+    /// One more object that was lent is where its readers find it.
+    Has,
+    /// The group is closed, because this member is dead.
+    Closed(Rank),
+    /// An object for a process that follows; `None`: it is not kept any more.
+    Object(Option<Content>),
+}
+
+/// An action of a member in a bulk group.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Sends over a connection.
+    Send(usize, Parcel),
+    /// An object of this number is here.
+    Here(u64, Content),
+    /// An object of this number is at all members. At the root only.
+    Everywhere(u64),
+    /// A member, by its place in the group, is lost to it.
+    Lost(Rank),
+}
+
+/// The heads' part of a group.
+#[derive(Debug)]
+struct Relay {
+    session: Session,
+    /// By position.
+    streams: BTreeMap<Rank, Stream>,
+    /// By slot.
+    cargo: Vec<Cargo>,
+    /// Counters for the root that wait, because the others of this host lack the slot's object.
+    due: Vec<(Slot, Columns)>,
+}
+
+/// The memory behind a slot.
+#[derive(Debug, Default)]
+struct Cargo {
+    bytes: Vec<u8>,
+    /// The object is complete here, and not at all others of this host.
+    is_withheld: bool,
+}
+
+/// A member of this host to which its head lends.
+#[derive(Debug)]
+struct Mate {
+    stream: Stream,
+    had: u64,
+}
+
+/// One member's part in a group.
+#[derive(Debug)]
+pub(super) struct Running {
+    subgroup: SubgroupId,
+    root: Rank,
+    /// By place, their ranks in the view.
+    members: Vec<Rank>,
+    hosts: Hosts,
+    /// This member's place.
+    me: Rank,
+    relay: Option<Relay>,
+    mates: BTreeMap<Rank, Mate>,
+    /// From the head of this host.
+    borrowed: Option<Stream>,
+    /// Objects that are complete here and not at all others of this host.
+    lent: VecDeque<Content>,
+    /// Objects that are here.
+    here: u64,
+    /// Objects that are complete at all other heads, and at all members. At the root only.
+    far: u64,
+    everywhere: u64,
+    sent: u64,
+    is_closed: bool,
+    /// It does not say that it has an object before the others of its host do.
+    pub(super) withholds: bool,
+}
+
+impl Running {
+    /// This member's part as a head, with the streams to the other heads by their places, and to the others of its host.
+    pub(super) fn head<'r>(
+        group: &ObjectGroup<'_>,
+        streams: Vec<(Rank, Stream)>,
+        mates: Vec<(Rank, Stream)>,
+        large: &Large,
+        rack: impl Fn(MemberId) -> Option<&'r RackName>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Running, Violation> {
+        let mut running = Running::new(group);
+        running.mates = mates.into_iter().map(|(place, stream)| (place, Mate { stream, had: 0 })).collect();
+        let hosts = group.hosts();
+        if hosts.count() == 1 {
+            return Ok(running);
+        }
+        let settings = Settings {
+            schedule: Schedule::new(group.algorithm(rack), hosts.count()),
+            me: hosts.position(group.my_place()),
+            block_bytes: large.block_bytes,
+            slots: SLOTS,
+            ahead: large.ahead,
+            posts_max: POSTS_MAX,
+            direct_below: large.direct_below,
+        };
+        let mut outputs = vec![];
+        let session = Session::new(settings, &mut outputs).expect("the settings are in their ranges");
+        let streams = streams.into_iter().map(|(place, stream)| (hosts.position(place), stream)).collect();
+        let cargo = (0..SLOTS).map(|_| Cargo::default()).collect();
+        running.relay = Some(Relay { session, streams, cargo, due: vec![] });
+        running.carry_out(outputs, effects)?;
+        Ok(running)
+    }
+
+    /// This member's part as one to which the head of its host lends.
+    pub(super) fn borrower(group: &ObjectGroup<'_>, stream: Stream) -> Running {
+        Running { borrowed: Some(stream), ..Running::new(group) }
+    }
+
+    fn new(group: &ObjectGroup<'_>) -> Running {
+        let (relay, mates, borrowed, lent) = Default::default();
+        Running {
+            subgroup: group.subgroup(),
+            root: group.root(),
+            members: group.members().to_vec(),
+            hosts: group.hosts().clone(),
+            me: group.my_place(),
+            relay,
+            mates,
+            borrowed,
+            lent,
+            here: 0,
+            far: 0,
+            everywhere: 0,
+            sent: 0,
+            is_closed: false,
+            withholds: true,
+        }
+    }
+
+    pub(super) fn subgroup(&self) -> SubgroupId {
+        self.subgroup
+    }
+
+    /// The member that sends, by its rank in the view.
+    pub(super) fn root(&self) -> Rank {
+        self.root
+    }
+
+    /// A member's rank in the view.
+    pub(super) fn rank(&self, place: Rank) -> Rank {
+        self.members[place.index()]
+    }
+
+    fn is_root(&self) -> bool {
+        self.hosts.root() == self.me
+    }
+
+    /// The connections, with the places of the members at their other ends.
+    pub(super) fn peers(&self) -> Vec<(Rank, usize)> {
+        let heads = self.relay.iter().flat_map(|relay| &relay.streams);
+        let heads = heads.map(|(position, stream)| (self.hosts.heads()[position.index()], **stream));
+        let mates = self.mates.iter().map(|(place, mate)| (*place, *mate.stream));
+        let head = self.borrowed.iter().map(|stream| (self.hosts.head(self.me), **stream));
+        heads.chain(mates).chain(head).collect()
+    }
+
+    /// The root sends an object.
+    pub(super) fn send(&mut self, object: Content, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+        if self.is_closed {
+            return Ok(());
+        }
+        if let Some(relay) = &mut self.relay {
+            let mut outputs = vec![];
+            let sent = relay.session.send(object.len() as u64, &mut outputs);
+            let sent = sent.expect("no more is on the way than there are slots");
+            relay.cargo[(sent.0 % u64::from(SLOTS)) as usize].bytes = object.to_vec();
+            self.carry_out(outputs, effects)?;
+        }
+        self.sent += 1;
+        self.lend(&object, effects);
+        self.settle(effects);
+        Ok(())
+    }
+
+    fn lend(&mut self, object: &Content, effects: &mut Vec<Effect>) {
+        self.lent.push_back(object.clone());
+        effects.extend(self.mates.values().map(|mate| Effect::Send(*mate.stream, Parcel::Lent(object.clone()))));
+    }
+
+    /// Something has come from the member in this place.
+    pub(super) fn hear(&mut self, from: Rank, parcel: Parcel, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+        if self.is_closed {
+            return Ok(());
+        }
+        match parcel {
+            Parcel::Block { slot, at, columns, bytes } => {
+                let position = self.hosts.position(from);
+                let Some(relay) = &mut self.relay else { return Ok(()) };
+                let announced: Vec<_> = relay.session.announced(position, slot, &columns).collect();
+                match announced[..] {
+                    [one] if (one.at, one.bytes) == (at, bytes.len() as u64) => {
+                        let cargo = &mut relay.cargo[slot.0 as usize];
+                        cargo.bytes.resize(one.object_bytes as usize, 0);
+                        cargo.bytes[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+                    }
+                    _ => {
+                        let len = bytes.len();
+                        return FAULTLESS.broken(format!(
+                            "a block of {len} bytes at {at} comes from place {from} in slot {slot:?}, its counters announce {announced:?}"
+                        ));
+                    }
+                }
+                self.tell(Input::Columns { from: position, slot, columns }, effects)
+            }
+            Parcel::Columns { slot, columns } => {
+                let from = self.hosts.position(from);
+                self.tell(Input::Columns { from, slot, columns }, effects)
+            }
+            Parcel::Lent(object) => {
+                effects.push(Effect::Here(self.here, object));
+                self.here += 1;
+                // Behind that: the head counts on it.
+                effects.extend(self.borrowed.iter().map(|stream| Effect::Send(**stream, Parcel::Has)));
+                Ok(())
+            }
+            Parcel::Has => {
+                if let Some(mate) = self.mates.get_mut(&from) {
+                    mate.had += 1;
+                }
+                self.settle(effects);
+                Ok(())
+            }
+            Parcel::Closed(dead) => self.close(dead, effects),
+            Parcel::Object(_) => Ok(()),
+        }
+    }
+
+    /// The connection to the member in this place has ended.
+    pub(super) fn lose(&mut self, place: Rank, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+        if let Some(relay) = self.relay.as_mut().filter(|_| self.hosts.head(place) == place) {
+            relay.streams.remove(&self.hosts.position(place));
+        }
+        self.mates.remove(&place);
+        self.borrowed.take_if(|_| self.hosts.head(self.me) == place);
+        self.close(place, effects)
+    }
+
+    /// Closes the group and tells all others.
+    fn close(&mut self, dead: Rank, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+        if self.is_closed {
+            return Ok(());
+        }
+        let rank = self.hosts.position(dead);
+        self.tell(Input::Died { rank }, effects)?;
+        self.is_closed = true;
+        effects.extend(self.peers().into_iter().map(|(_, stream)| Effect::Send(stream, Parcel::Closed(dead))));
+        effects.push(Effect::Lost(dead));
+        Ok(())
+    }
+
+    fn tell(&mut self, input: Input, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+        let Some(relay) = &mut self.relay else { return Ok(()) };
+        let mut outputs = vec![];
+        if let Err(fault) = relay.session.handle(input, &mut outputs) {
+            return FAULTLESS.broken(format!("place {} of a bulk group at {input:?}: {fault}", self.me));
+        }
+        self.carry_out(outputs, effects)
+    }
+
+    /// Does what the session wants.
+    fn carry_out(&mut self, outputs: Vec<Output>, effects: &mut Vec<Effect>) -> Result<(), Violation> {
+        let mut inputs = vec![];
+        for output in outputs {
+            let Some(relay) = &mut self.relay else { return Ok(()) };
+            match output {
+                Output::Block { to, slot, at, bytes, columns, .. } => {
+                    let bytes = relay.cargo[slot.0 as usize].bytes[at as usize..][..bytes as usize].into();
+                    let parcel = Parcel::Block { slot, at, columns, bytes };
+                    effects.extend(relay.streams.get(&to).map(|stream| Effect::Send(**stream, parcel)));
+                    inputs.push(Input::Gone { slot });
+                }
+                Output::Columns { to: Rank(0), slot, columns } if relay.cargo[slot.0 as usize].is_withheld => {
+                    relay.due.push((slot, columns));
+                }
+                Output::Columns { to, slot, columns } => {
+                    let parcel = Parcel::Columns { slot, columns };
+                    effects.extend(relay.streams.get(&to).map(|stream| Effect::Send(**stream, parcel)));
+                }
+                Output::Size { object, bytes } => {
+                    relay.cargo[slot_of(object.0)].bytes.resize(bytes as usize, 0);
+                    inputs.push(Input::Room { object });
+                }
+                Output::Complete { object } => self.complete(object, effects),
+                Output::Everywhere { object } => {
+                    self.far = object.0 + 1;
+                    self.settle(effects);
+                }
+                Output::Failed { .. } | Output::Closed { .. } => {}
+            }
+        }
+        inputs.into_iter().try_for_each(|input| self.tell(input, effects))
+    }
+
+    /// An object is complete here.
+    fn complete(&mut self, object: Object, effects: &mut Vec<Effect>) {
+        let Some(relay) = self.relay.as_mut().filter(|_| self.hosts.root() != self.me) else { return };
+        let cargo = &mut relay.cargo[slot_of(object.0)];
+        let data: Content = std::mem::take(&mut cargo.bytes).into();
+        cargo.is_withheld = self.withholds && !self.mates.is_empty();
+        self.lend(&data, effects);
+        self.settle(effects);
+    }
+
+    /// Tells what all of this host have, or all members.
+    fn settle(&mut self, effects: &mut Vec<Effect>) {
+        let near = self.mates.values().map(|mate| mate.had).min().unwrap_or(u64::MAX);
+        if self.is_root() {
+            let far = if self.relay.is_some() { self.far } else { u64::MAX };
+            while self.everywhere < near.min(far).min(self.sent) {
+                self.lent.pop_front();
+                effects.push(Effect::Everywhere(self.everywhere));
+                self.everywhere += 1;
+            }
+            return;
+        }
+        while self.here < near
+            && let Some(object) = self.lent.pop_front()
+        {
+            effects.push(Effect::Here(self.here, object));
+            let Some(relay) = &mut self.relay else { return };
+            relay.cargo[slot_of(self.here)].is_withheld = false;
+            self.here += 1;
+            let root = relay.streams.get(&Rank(0)).map(|stream| **stream);
+            for (slot, columns) in relay.due.extract_if(.., |(slot, _)| !relay.cargo[slot.0 as usize].is_withheld) {
+                effects.extend(root.map(|root| Effect::Send(root, Parcel::Columns { slot, columns })));
+            }
+        }
+    }
+}
+
+fn slot_of(object: u64) -> usize {
+    (object % u64::from(SLOTS)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::objects::{Objects, content};
+    use spindle_core::{SubgroupSpec, View, ViewId};
+    use std::time::Duration;
+
+    /// Four members on these hosts, of which the first sends.
+    fn view() -> View {
+        let members = [1, 2, 3, 4].map(MemberId).to_vec();
+        let ranks: Vec<Rank> = (0..4).map(Rank).collect();
+        let spec = SubgroupSpec { senders: ranks.clone(), members: ranks, ..SubgroupSpec::of_everyone("s") };
+        View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] }
+    }
+
+    /// Members, what is on the way between them, and what each has been told.
+    struct Case {
+        members: Vec<Running>,
+        /// Receiver, sender, what.
+        on_the_way: VecDeque<(usize, usize, Parcel)>,
+        here: Vec<Vec<Content>>,
+        everywhere: u64,
+        lost: Vec<usize>,
+    }
+
+    impl Case {
+        /// Connection 10 a + b leads from place a to place b.
+        fn new(hosts: [u128; 4], withholds: bool) -> Case {
+            let (view, mut objects) = (view(), Objects::new(Duration::from_secs(1)));
+            let large = Large { one_in: 1, longest: 640, block_bytes: 64, ahead: 2, direct_below: 0, racks: 0 };
+            let host = |id: MemberId| hosts[id.0 as usize - 1];
+            let mut case = Case {
+                members: vec![],
+                on_the_way: VecDeque::new(),
+                here: vec![vec![]; 4],
+                everywhere: 0,
+                lost: vec![],
+            };
+            let mut begun = vec![];
+            for me in 0..4 {
+                let group = ObjectGroup::new(&view, 0, Rank(me), host).expect("it can be");
+                let places = group.hosts();
+                let mut stream = |to: Rank| (to, objects.stream(10 * me as usize + to.index()));
+                let mut effects = vec![];
+                let running = if places.head(Rank(me)) == Rank(me) {
+                    let heads = places.heads().iter().copied().filter(|to| *to != Rank(me));
+                    let streams = heads.map(&mut stream).collect();
+                    let mates = places.on_the_host_of(Rank(me)).filter(|to| *to != Rank(me)).map(stream).collect();
+                    Running::head(&group, streams, mates, &large, |_| None, &mut effects).expect("no fault")
+                } else {
+                    Running::borrower(&group, stream(places.head(Rank(me))).1)
+                };
+                case.members.push(Running { withholds, ..running });
+                begun.push(effects);
+            }
+            (0..4).zip(begun).for_each(|(me, effects)| case.take(me, effects));
+            case
+        }
+
+        fn take(&mut self, me: usize, effects: Vec<Effect>) {
+            for effect in effects {
+                match effect {
+                    Effect::Send(connection, parcel) => self.on_the_way.push_back((connection % 10, me, parcel)),
+                    Effect::Here(number, object) => {
+                        assert_eq!(number, self.here[me].len() as u64);
+                        self.here[me].push(object);
+                    }
+                    Effect::Everywhere(number) => {
+                        assert_eq!(number, self.everywhere);
+                        self.everywhere += 1;
+                        let lacks = self.here[1..].iter().any(|here| here.len() as u64 <= number);
+                        assert!(!lacks || !self.members[me].withholds, "object {number} is not everywhere");
+                    }
+                    Effect::Lost(place) => self.lost.push(place.index()),
+                }
+            }
+        }
+
+        fn send(&mut self, object: &Content) {
+            let mut effects = vec![];
+            self.members[0].send(object.clone(), &mut effects).expect("no fault");
+            self.take(0, effects);
+        }
+
+        /// Delivers all, but what goes to the member `silent`.
+        fn rest(&mut self, silent: Option<usize>) {
+            while let Some((to, from, parcel)) = self.on_the_way.pop_front() {
+                if silent != Some(to) {
+                    let mut effects = vec![];
+                    self.members[to].hear(Rank(from as u32), parcel, &mut effects).expect("no fault");
+                    self.take(to, effects);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn objects_come_to_all_members_wherever_they_are() {
+        for hosts in [[0, 0, 0, 0], [0, 1, 2, 3], [0, 0, 1, 1], [0, 1, 1, 1], [0, 1, 0, 1]] {
+            let mut case = Case::new(hosts, true);
+            let objects: Vec<Content> = (1..=9).map(|number| content((7, number), 70 * number as usize)).collect();
+            for object in &objects {
+                case.send(object);
+                case.rest(None);
+            }
+            assert_eq!(case.everywhere, 9, "{hosts:?}");
+            assert!(case.here[1..].iter().all(|here| *here == objects), "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_not_everywhere_before_the_others_of_a_heads_host_have_it() {
+        for (withholds, everywhere) in [(true, 0), (false, 1)] {
+            let mut case = Case::new([0, 1, 1, 2], withholds);
+            case.send(&content((7, 1), 200));
+            case.rest(Some(2));
+            assert_eq!(case.everywhere, everywhere);
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_lost_closes_the_group_at_all_members() {
+        let mut case = Case::new([0, 1, 1, 2], true);
+        let mut effects = vec![];
+        case.members[1].lose(Rank(2), &mut effects).expect("no fault");
+        case.take(1, effects);
+        case.rest(None);
+        assert_eq!(case.lost, [2; 3], "by the three others");
+        case.send(&content((7, 1), 200));
+        case.rest(None);
+        assert_eq!(case.everywhere, 0);
+    }
+}

@@ -1,0 +1,448 @@
+//! The driver of large messages at a member: bulk groups of the view, blocks on their ways, and objects whose messages are delivered
+//! ([ADR 0023](../../../../docs/adr/0023-large-messages-are-announced-when-they-are-everywhere.md)). The core decides; this opens connections and moves bytes.
+use super::blocks::{Effect, Parcel, Running};
+use super::network::Load;
+use super::objects::{Content, Dialling, Link, ObjectName, Objects};
+use super::plan::MS;
+use super::process::{Near, Phase, Process, Table};
+use super::subgroups::Unsent;
+use super::world::{BOUNDED, Broken, Checked, World};
+use crate::Violation;
+use crate::checkers::Invariant;
+use spindle_core::control::{LINK_LOOK, Letter, Member, ObjectGroup, Purpose, SHELVED_MAX, SLOTS, Step};
+use spindle_core::ring::Kind;
+use spindle_core::{Claims, MemberId, Rank, Ring, SubgroupId, Time, View, ViewId};
+use std::collections::BTreeMap;
+
+const HELD: Invariant = Invariant(9, "stability truth");
+
+/// A head that no stream reaches is dialled again after so long.
+const DIAL_AGAIN_NS: u64 = 100 * MS;
+
+/// The ring of a sender in a subgroup of a member's view.
+pub(super) fn ring_of(member: &Member, sender: Rank, subgroup: SubgroupId) -> Option<Ring> {
+    let layout = member.engine().layout();
+    // A process that follows may ask for an object of a view with more subgroups.
+    let is_there = sender.index() < layout.rows().len() && subgroup.index() < member.view().subgroups.len();
+    if is_there { layout.row(sender).place(subgroup)?.ring } else { None }
+}
+
+impl World<'_> {
+    /// A view has begun: the rings in which this process sends are those of it.
+    pub(super) fn begin_large(&mut self, process: &mut Process, view: &View) {
+        let Process { phase: Phase::Member(member), objects, .. } = process else { return };
+        objects.links.begin(view.id);
+        objects.dialling.retain(|(of, ..), _| *of >= view.id);
+        objects.settled.clear();
+        for (id, spec) in view.subgroups_of(member.engine().me()) {
+            if member.engine().claims(id).is_some() {
+                objects.outgoing_in(&spec.name).begin(view.id, spec.members.len() == 1);
+            }
+        }
+    }
+
+    /// The view has ended: its groups are left, and what was on the shelf is kept for processes that are not that far.
+    pub(super) fn end_large(&mut self, process: &mut Process, view: &View) {
+        self.settle_objects(process, true);
+        let Process { phase: Phase::Member(member), objects, .. } = process else { return };
+        let mine = view.subgroups_of(member.engine().me()).filter(|_| self.broken != Broken::ShelfNotCleared);
+        for (id, spec) in mine {
+            for sender in &spec.senders {
+                let Some(ring) = ring_of(member, *sender, id) else { continue };
+                let rest = objects.shelf.take(*sender, ring.at, None);
+                if self.broken != Broken::KeepsTooShort {
+                    objects.keep(view.id, (id, *sender), rest);
+                }
+            }
+        }
+        objects.groups.end_view();
+        objects.running.clear();
+        self.close_dropped(process);
+    }
+
+    /// The view has ended: the objects of the frames that are sent `again` get their contents, and all others of the subgroup are delivered.
+    pub(super) fn end_objects(&mut self, process: &mut Process, name: &str, again: &mut [Unsent]) {
+        if self.scene.large.is_none() {
+            return;
+        }
+        let outgoing = process.objects.outgoing_in(name);
+        let left = outgoing.end_view();
+        for unsent in again.iter_mut().filter(|unsent| unsent.kind == Kind::Object) {
+            unsent.own = ObjectName::decode(&unsent.bytes).map(|name| name.own);
+            if let Some(object) = unsent.own.and_then(|own| outgoing.object(own)) {
+                unsent.bytes = object.to_vec();
+            }
+        }
+        let delivered = left.into_values().filter(|own| again.iter().all(|unsent| unsent.own != Some(*own)));
+        outgoing.pass(delivered.collect::<Vec<_>>());
+    }
+
+    /// Puts an object's name into the ring of a subgroup, and the object on the shelf. Returns false if there is no room now.
+    pub(super) fn commit_object(
+        &mut self,
+        objects: &mut Objects,
+        (claims, row, me): (&Claims, usize, Rank),
+        name: &str,
+        unsent: &Unsent,
+    ) -> bool {
+        let outgoing = objects.outgoing_in(name);
+        let is_new = unsent.own.is_none();
+        if is_new && !outgoing.promise() {
+            return false;
+        }
+        let claim = if is_new { claims.claim(ObjectName::BYTES) } else { claims.claim_again(None, ObjectName::BYTES) };
+        if is_new {
+            outgoing.release();
+        }
+        let Ok(claim) = claim else { return false };
+        let object: Content = match unsent.own.and_then(|own| outgoing.object(own)) {
+            Some(object) => object.clone(),
+            None => unsent.bytes.as_slice().into(),
+        };
+        let own = unsent.own.unwrap_or_else(|| outgoing.name(object.clone()));
+        let number = outgoing.commit(own, claim.position());
+        let gate = outgoing.gate();
+        let ring = *claims.ring();
+        let bytes = object.len() as u64;
+        if let Some(number) = number {
+            objects.shelf.put(me, ring.at, number, object);
+        }
+        if self.broken != Broken::GateIgnored {
+            claims.set_gate(gate);
+        }
+        let name = ObjectName { number: number.unwrap_or(u64::MAX), bytes, own };
+        self.store.row_mut(row).fill(claim.payload_offset(&ring), &name.encode());
+        claims.commit(claim, Kind::Object, ObjectName::BYTES, |position, header| {
+            self.store.row_mut(row).set(ring.offset(position), header);
+        });
+        match is_new {
+            true => self.outcome.counts.large_sent += 1,
+            false => self.outcome.counts.large_again += 1,
+        }
+        true
+    }
+
+    /// Opens bulk groups, and moves blocks. Returns when to come again.
+    pub(super) fn move_objects(&mut self, process: &mut Process) -> Result<u64, Violation> {
+        if self.scene.large.is_none() {
+            return Ok(u64::MAX);
+        }
+        self.run_groups(process)?;
+        let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        if member.engine().is_wedged() {
+            return Ok(u64::MAX);
+        }
+        let (me, now) = (member.engine().me(), Time(self.now));
+        for remedy in process.objects.groups.overdue(&member.view().clone(), me, now) {
+            let number = process.number;
+            self.note(|| format!("process {number} has lost a member to large messages: {remedy:?}"));
+            member.remedy(remedy);
+        }
+        self.open_groups(process)?;
+        self.run_groups(process)?;
+        self.close_dropped(process);
+        let is_pending = process.objects.groups.is_pending();
+        Ok(if is_pending { self.now + LINK_LOOK.as_nanos() as u64 } else { u64::MAX })
+    }
+
+    fn open_groups(&mut self, process: &mut Process) -> Checked {
+        let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else { unreachable!("a member") };
+        let (view, me, now) = (table.view.clone(), table.places.me, Time(self.now));
+        let mut effects = vec![];
+        let of = process.roster.incarnation();
+        for link in process.objects.links.take(of, view.id) {
+            let book = process.roster.book();
+            let group = ObjectGroup::new(&view, link.number, me, |id| book.map_or(0, |book| book.host(id)));
+            let (Some(group), Some(from)) = (group, view.rank_of(link.from)) else { continue };
+            match link.lends {
+                true if group.is_lent_by(from) => {
+                    process.objects.groups.began(&group);
+                    process.objects.running.insert(link.number, Running::borrower(&group, link.stream));
+                }
+                true => {}
+                false => process.objects.groups.stream_came(&group, from, link.stream, now),
+            }
+        }
+        let wants = |(id, name): &(SubgroupId, &str)| {
+            member.engine().claims(*id).is_some()
+                && process.objects.outgoing.get(*name).is_some_and(|outgoing| outgoing.wants_group())
+        };
+        let subgroups = view.subgroups_of(me).map(|(id, spec)| (id, spec.name.as_str()));
+        let wanted: Vec<SubgroupId> = subgroups.filter(wants).map(|(id, _)| id).collect();
+        for id in &wanted {
+            process.objects.groups.want(*id, me, now);
+        }
+        for number in process.objects.groups.opening() {
+            let book = process.roster.book();
+            let group = ObjectGroup::new(&view, number, me, |id| book.map_or(0, |book| book.host(id)));
+            let Some(group) = group else { continue };
+            let has_objects = group.is_mine() && wanted.contains(&group.subgroup());
+            for step in process.objects.groups.step(&group, has_objects, now) {
+                match step {
+                    Step::Dial(head) => self.dial_head(process, head, view.id, number),
+                    Step::Begin(streams) => {
+                        let mates = self.lend_here(process, &group);
+                        let large = self.scene.large.as_ref().expect("there are large messages");
+                        let rack = |id| process.roster.book()?.rack(id);
+                        let mut running = Running::head(&group, streams, mates, large, rack, &mut effects)?;
+                        running.withholds = self.broken != Broken::MatesIgnored;
+                        process.objects.groups.began(&group);
+                        process.objects.running.insert(number, running);
+                        if group.is_mine() {
+                            let name = &view.subgroups[group.subgroup().index()].name;
+                            process.objects.outgoing_in(name).group_opened();
+                        }
+                        let (at, root) = (process.number, group.id(group.root()));
+                        self.note(|| format!("process {at} takes part in large messages of member {root}"));
+                        self.take_effect(process, number, std::mem::take(&mut effects))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the stream to another head, unless that is being done.
+    fn dial_head(&mut self, process: &mut Process, head: MemberId, view: ViewId, number: u64) {
+        let Some(address) = process.roster.book().and_then(|book| book.far(head)).cloned() else { return };
+        let key = (view, number, head);
+        let is_due = |dialling: &Dialling| dialling.failed_at.is_some_and(|at| at + DIAL_AGAIN_NS <= self.now);
+        if process.objects.dialling.get(&key).is_none_or(is_due) {
+            process.objects.dialling.insert(key, Dialling { address: address.clone(), failed_at: None });
+            let incarnation = process.roster.incarnation();
+            self.begin_attempt(process.number, address, Some(head), Purpose::Bulk { incarnation, view, number });
+        }
+    }
+
+    /// Hands the others of this host the connections over which this head lends.
+    fn lend_here(&mut self, process: &mut Process, group: &ObjectGroup<'_>) -> Vec<(Rank, super::objects::Stream)> {
+        let (me, mut mates) = (group.my_place(), vec![]);
+        let places: Vec<Rank> = group.hosts().on_the_host_of(me).filter(|place| *place != me).collect();
+        for place in places {
+            let id = group.id(group.members()[place.index()]);
+            // A member without an address is suspected soon.
+            let Some(other) = self.mailbox_of(process, id) else { continue };
+            let connection = self.connect_here(process, other);
+            let (incarnation, view, from) = (process.roster.incarnation(), group.view(), process.me.id);
+            let letter = Letter::Bulk { incarnation, view, from, number: group.number() };
+            let near = Near { letter: letter.encode().into(), enclosure: [].into(), row: Some((connection, other)) };
+            process.outbox.push_back((id, near));
+            mates.push((place, process.objects.stream(connection)));
+        }
+        mates
+    }
+
+    /// Keeps a way in a bulk group that another member has made, or that this process has dialled.
+    pub(super) fn keep_link(
+        &mut self,
+        process: &mut Process,
+        (incarnation, view, number): (u128, ViewId, u64),
+        from: MemberId,
+        (connection, lends): (usize, bool),
+    ) {
+        let stream = process.objects.stream(connection);
+        let link = Link { number, from, lends, stream };
+        process.objects.links.keep(process.roster.incarnation(), incarnation, view, link);
+        self.close_dropped(process);
+    }
+
+    /// An attempt to make a stream in a bulk group has failed.
+    pub(super) fn head_not_dialled(
+        &self,
+        process: &mut Process,
+        address: &spindle_core::control::Address,
+        of: Purpose,
+    ) {
+        let Purpose::Bulk { view, number, .. } = of else { return };
+        let all = process.objects.dialling.iter_mut();
+        let failed = all.filter(|(key, dialling)| (key.0, key.1) == (view, number) && dialling.address == *address);
+        failed.for_each(|(_, dialling)| dialling.failed_at = Some(self.now));
+    }
+
+    /// Closes the connections that nothing needs any more.
+    pub(super) fn close_dropped(&mut self, process: &mut Process) {
+        for connection in process.objects.dropped() {
+            self.close_side(connection, process.number);
+        }
+    }
+
+    /// Takes in what has come in the groups that have begun.
+    fn run_groups(&mut self, process: &mut Process) -> Checked {
+        let numbers: Vec<u64> = process.objects.running.keys().copied().collect();
+        for number in numbers {
+            let peers = process.objects.running[&number].peers();
+            for (place, connection) in peers {
+                let (parcels, is_open) = self.take_parcels(process.number, connection);
+                let Some(running) = process.objects.running.get_mut(&number) else { continue };
+                let mut effects = vec![];
+                for parcel in parcels {
+                    running.hear(place, parcel, &mut effects)?;
+                }
+                if !is_open {
+                    running.lose(place, &mut effects)?;
+                }
+                self.take_effect(process, number, effects)?;
+            }
+            self.submit(process, number)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in the packets for a process over a connection for objects. Returns them, and whether the connection stands.
+    pub(super) fn take_parcels(&mut self, number: usize, connection: usize) -> (Vec<Parcel>, bool) {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(connection) else { return (vec![], false) };
+        let end = connection.end_of(number);
+        let mut parcels = vec![];
+        let is_open = connection.ends[end].is_open;
+        while is_open && connection.ends[1 - end].out.front().is_some_and(|packet| packet.due <= now) {
+            match connection.ends[1 - end].out.pop_front().expect("it is there").load {
+                Load::Bulk(parcel) => parcels.push(parcel),
+                Load::Reset => return (parcels, false),
+                _ => {}
+            }
+        }
+        (parcels, is_open)
+    }
+
+    /// Gives a group of this member's own what it can take.
+    fn submit(&mut self, process: &mut Process, number: u64) -> Checked {
+        loop {
+            let Some(name) = own_subgroup(process, number) else { return Ok(()) };
+            let Objects { outgoing, running, .. } = &mut process.objects;
+            let Some(running) = running.get_mut(&number) else { return Ok(()) };
+            let Some(object) = outgoing.get_mut(&name).and_then(|outgoing| outgoing.next_to_submit()) else {
+                return Ok(());
+            };
+            let mut effects = vec![];
+            running.send(object, &mut effects)?;
+            self.take_effect(process, number, effects)?;
+        }
+    }
+
+    /// Carries out what has become of a group.
+    fn take_effect(&mut self, process: &mut Process, number: u64, effects: Vec<Effect>) -> Checked {
+        for effect in effects {
+            match effect {
+                Effect::Send(connection, parcel) => self.send_parcel(process.number, connection, parcel)?,
+                Effect::Here(object, content) => {
+                    let Process { phase: Phase::Member(member), objects, .. } = &mut *process else { continue };
+                    let running = &objects.running[&number];
+                    let (root, subgroup) = (running.root(), running.subgroup());
+                    let Some(ring) = ring_of(member, root, subgroup) else { continue };
+                    match objects.shelf.count_of(root, ring.at) >= SHELVED_MAX {
+                        true => objects.groups.lose(root, Time(self.now)),
+                        false => objects.shelf.put(root, ring.at, object, content),
+                    }
+                }
+                Effect::Everywhere(object) => {
+                    let Some(name) = own_subgroup(process, number) else { continue };
+                    self.check_held(process, &name, object)?;
+                    let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else { continue };
+                    let outgoing = process.objects.outgoing_in(&name);
+                    let is_current = outgoing.everywhere(table.view.id, object);
+                    let claims = table.view.subgroup(&name).and_then(|id| member.engine().claims(id));
+                    if let Some(claims) = claims.filter(|_| is_current) {
+                        claims.set_gate(outgoing.gate());
+                    }
+                }
+                Effect::Lost(place) => {
+                    let rank = process.objects.running[&number].rank(place);
+                    let at = process.number;
+                    self.note(|| format!("process {at} has lost rank {rank} in a group for large messages"));
+                    self.outcome.counts.groups_closed += 1;
+                    process.objects.groups.lose(rank, Time(self.now));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each member of the subgroup that is in the view has the object of this number (INV-HELD).
+    fn check_held(&self, process: &Process, name: &str, object: u64) -> Checked {
+        let Some(table) = &process.table else { return Ok(()) };
+        let (view, root) = (&table.view, table.places.me);
+        let Some(id) = view.subgroup(name) else { return Ok(()) };
+        let is_lacking = |other: &&Process| {
+            let Phase::Member(member) = &other.phase else { return false };
+            let is_in = other.is_alive && other.table.as_ref().is_some_and(|other| other.view == *view);
+            let in_group = other.roster.incarnation() == process.roster.incarnation() && member.next().is_none();
+            let is_member = view.subgroups[id.index()].members.contains(&member.engine().me());
+            let ring = ring_of(member, root, id).filter(|_| is_in && in_group && is_member);
+            ring.is_some_and(|ring| other.objects.shelf.get(root, ring.at, object).is_none())
+        };
+        match self.processes.iter().flatten().map(|other| &**other).find(is_lacking) {
+            Some(other) => HELD.broken(format!(
+                "object {object} of process {} in subgroup {name} of view {} is announced, and process {} does not have it",
+                process.number, view.id, other.number
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn send_parcel(&mut self, number: usize, connection: usize, parcel: Parcel) -> Checked {
+        let Some(end) = self.connections.get(connection).map(|found| found.end_of(number)) else { return Ok(()) };
+        match &parcel {
+            Parcel::Block { .. } => self.outcome.counts.blocks += 1,
+            Parcel::Lent(_) => self.outcome.counts.lent += 1,
+            _ => {}
+        }
+        self.send_over(connection, end, Load::Bulk(parcel), false);
+        let Some(large) = &self.scene.large else { return Ok(()) };
+        let Some(found) = self.connections.get(connection) else { return Ok(()) };
+        let is_block = |load: &Load| matches!(load, Load::Bulk(Parcel::Block { .. }));
+        let blocks = found.ends[end].out.iter().filter(|packet| is_block(&packet.load)).count();
+        let most = SLOTS as usize * large.ahead as usize;
+        match blocks > most {
+            true => BOUNDED.broken(format!("{blocks} blocks are on the way over connection {connection}, not {most}")),
+            false => Ok(()),
+        }
+    }
+
+    /// Looks after the objects of messages that are delivered: those of others here, this member's own everywhere.
+    pub(super) fn settle_objects(&mut self, process: &mut Process, is_over: bool) {
+        let keeps = self.broken != Broken::KeepsTooShort;
+        let Process { phase: Phase::Member(member), objects, table: Some(table), .. } = process else { return };
+        let (view, me, engine) = (&table.view, table.places.me, member.engine());
+        for (id, spec) in view.subgroups_of(me) {
+            for (place, sender) in spec.senders.iter().enumerate() {
+                let Some(ring) = ring_of(member, *sender, id) else { continue };
+                let done = match *sender == me {
+                    false if is_over => continue,
+                    false => objects.shelf.take(*sender, ring.at, Some(engine.delivered_rounds(id, place))),
+                    true => {
+                        let position = engine.delivered_everywhere(id).unwrap_or(0);
+                        if objects.settled.insert(id, position) == Some(position) {
+                            continue;
+                        }
+                        let (numbers, _) = objects.outgoing_in(&spec.name).settle(position);
+                        let remove = |number: u64| Some((number, objects.shelf.remove(me, ring.at, number)?));
+                        numbers.into_iter().filter_map(remove).collect()
+                    }
+                };
+                if keeps {
+                    objects.keep(view.id, (id, *sender), done);
+                }
+            }
+        }
+    }
+}
+
+/// The subgroup of a group of this process's own.
+fn own_subgroup(process: &Process, number: u64) -> Option<String> {
+    let running = process.objects.running.get(&number)?;
+    let table: &Table = process.table.as_ref()?;
+    (running.root() == table.places.me).then(|| table.view.subgroups[running.subgroup().index()].name.clone())
+}
+
+/// The names of objects in what is to be sent again, or was: those are needed still.
+pub(super) fn forget_sent(process: &mut Process) {
+    let Process { objects, unsent, .. } = process;
+    let waits: BTreeMap<&String, bool> =
+        unsent.iter().map(|(name, unsent)| (name, unsent.iter().any(|unsent| unsent.own.is_some()))).collect();
+    for (name, outgoing) in &mut objects.outgoing {
+        if !waits.get(name).copied().unwrap_or(false) {
+            outgoing.forget_ended();
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Messages that no ring holds: their contents, the names of them that rings hold, and what a process has of them.
+use super::blocks::Running;
+use super::keeping::{Answer, Served};
+use super::ledger::Sent;
+use crate::random::mix;
+use spindle_core::control::{self, GroupLinks, Kept, ObjectGroups, ObjectOrder, Outgoing, Wanted};
+use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// The content of an object.
+pub(super) type Content = Rc<[u8]>;
+
+/// The shortest object: longer than any message that a ring holds, which tells one from the other.
+pub(super) const OBJECT_BYTES_MIN: usize = 24;
+
+/// The content of a message that is sent as an object: all of its bytes depend on which message it is and on its length.
+pub(super) fn content((sender, number): Sent, len: usize) -> Content {
+    let word = u64::from(sender) << 32 | u64::from(number);
+    let rest = (1..).flat_map(|at| mix(word ^ mix(at << 32 | len as u64)).to_le_bytes());
+    word.to_le_bytes().into_iter().chain(rest).take(len.max(OBJECT_BYTES_MIN)).collect()
+}
+
+/// The name of an object, which a ring holds in place of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ObjectName {
+    /// Its number among those that its sender has sent in this view and subgroup.
+    pub(super) number: u64,
+    /// Its length.
+    pub(super) bytes: u64,
+    /// The sender's own name for it, which outlives views.
+    pub(super) own: u64,
+}
+
+impl ObjectName {
+    /// Bytes of a frame that it takes.
+    pub(super) const BYTES: u64 = 24;
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        [self.number, self.bytes, self.own].into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<ObjectName> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        match (words, rest) {
+            ([number, bytes, own], []) => {
+                let [number, bytes, own] = [number, bytes, own].map(|word| u64::from_le_bytes(*word));
+                Some(ObjectName { number, bytes, own })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The objects that a process has for the messages of its view, until those are delivered. A ring is known by its owner and where it begins.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    objects: BTreeMap<(Rank, u64, u64), Placed>,
+}
+
+#[derive(Debug)]
+struct Placed {
+    content: Content,
+    /// The last round in which a message has named it, if one was read.
+    round: Cell<Option<u64>>,
+}
+
+impl Shelf {
+    /// Puts an object there, unless one with this number is there.
+    pub(super) fn put(&mut self, owner: Rank, ring: u64, number: u64, content: Content) {
+        self.objects.entry((owner, ring, number)).or_insert(Placed { content, round: Cell::new(None) });
+    }
+
+    pub(super) fn count_of(&self, owner: Rank, ring: u64) -> usize {
+        self.objects.range((owner, ring, 0)..=(owner, ring, u64::MAX)).count()
+    }
+
+    pub(super) fn get(&self, owner: Rank, ring: u64, number: u64) -> Option<&Content> {
+        self.objects.get(&(owner, ring, number)).map(|placed| &placed.content)
+    }
+
+    /// The object of this name, which the frame of `round` holds.
+    pub(super) fn find(&self, owner: Rank, ring: u64, name: ObjectName, round: u64) -> Option<&[u8]> {
+        let placed = self.objects.get(&(owner, ring, name.number))?;
+        if placed.content.len() as u64 != name.bytes {
+            return None;
+        }
+        placed.round.set(placed.round.get().max(Some(round)));
+        Some(&placed.content)
+    }
+
+    pub(super) fn remove(&mut self, owner: Rank, ring: u64, number: u64) -> Option<Content> {
+        self.objects.remove(&(owner, ring, number)).map(|placed| placed.content)
+    }
+
+    /// Takes those of a ring whose messages had rounds below `rounds`, or all if that is `None`, with their numbers.
+    pub(super) fn take(&mut self, owner: Rank, ring: u64, rounds: Option<u64>) -> Vec<(u64, Content)> {
+        let is_done =
+            |placed: &Placed| rounds.is_none_or(|rounds| placed.round.get().is_some_and(|round| round < rounds));
+        let range = (owner, ring, 0)..=(owner, ring, u64::MAX);
+        let taken = self.objects.extract_if(range, |_, placed| is_done(placed));
+        taken.map(|((_, _, number), placed)| (number, placed.content)).collect()
+    }
+}
+
+/// A connection that belongs to a bulk group. When the last copy of this is dropped, the process closes its side.
+#[derive(Clone, Debug)]
+pub(super) struct Stream(Rc<usize>);
+
+impl Deref for Stream {
+    type Target = usize;
+
+    fn deref(&self) -> &usize {
+        &self.0
+    }
+}
+
+/// The way to another member of a bulk group, made by that member.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// The group's number.
+    pub(super) number: u64,
+    pub(super) from: MemberId,
+    /// The head of this host lends objects over it.
+    pub(super) lends: bool,
+    pub(super) stream: Stream,
+}
+
+/// An attempt to make a stream in a bulk group.
+#[derive(Debug)]
+pub(super) struct Dialling {
+    pub(super) address: control::Address,
+    pub(super) failed_at: Option<u64>,
+}
+
+/// The large messages of a process.
+#[derive(Debug)]
+pub(super) struct Objects {
+    /// By subgroup, what is sent.
+    pub(super) outgoing: BTreeMap<String, Outgoing<Content>>,
+    /// By subgroup of the view, up to where in this process's ring all is delivered everywhere.
+    pub(super) settled: BTreeMap<SubgroupId, u64>,
+    pub(super) shelf: Shelf,
+    pub(super) links: GroupLinks<Link>,
+    pub(super) groups: ObjectGroups<Stream>,
+    /// By number, the groups of the view that have begun.
+    pub(super) running: BTreeMap<u64, Running>,
+    pub(super) dialling: BTreeMap<(ViewId, u64, MemberId), Dialling>,
+    pub(super) kept: Kept<Content>,
+    /// How many it keeps.
+    pub(super) kept_count: usize,
+    pub(super) serving: control::Serving,
+    pub(super) served: Vec<Served>,
+    /// Orders of processes on other hosts whose connections have yet to stand.
+    pub(super) pledged: Vec<ObjectOrder>,
+    /// Ways over which objects come that this process has asked for.
+    pub(super) answers: Vec<Answer>,
+    handles: Vec<(Weak<usize>, usize)>,
+}
+
+impl Objects {
+    pub(super) fn new(suspect_after: Duration) -> Objects {
+        Objects {
+            outgoing: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            shelf: Shelf::default(),
+            links: GroupLinks::default(),
+            groups: ObjectGroups::new(Some(suspect_after)),
+            running: BTreeMap::new(),
+            dialling: BTreeMap::new(),
+            kept: Kept::default(),
+            kept_count: 0,
+            serving: control::Serving::default(),
+            served: vec![],
+            pledged: vec![],
+            answers: vec![],
+            handles: vec![],
+        }
+    }
+
+    /// The handle of a connection.
+    pub(super) fn stream(&mut self, connection: usize) -> Stream {
+        let handle = Rc::new(connection);
+        self.handles.push((Rc::downgrade(&handle), connection));
+        Stream(handle)
+    }
+
+    /// The connections whose handles are gone.
+    pub(super) fn dropped(&mut self) -> Vec<usize> {
+        let gone = self.handles.extract_if(.., |(handle, _)| handle.strong_count() == 0);
+        gone.map(|(_, connection)| connection).collect()
+    }
+
+    pub(super) fn outgoing_in(&mut self, name: &str) -> &mut Outgoing<Content> {
+        if !self.outgoing.contains_key(name) {
+            self.outgoing.insert(name.into(), Outgoing::default());
+        }
+        self.outgoing.get_mut(name).expect("it is there")
+    }
+
+    /// Keeps objects that are not needed here any more, if a process follows.
+    pub(super) fn keep(
+        &mut self,
+        view: ViewId,
+        (subgroup, sender): (SubgroupId, Rank),
+        objects: impl IntoIterator<Item = (u64, Content)>,
+    ) {
+        for (number, content) in objects {
+            let bytes = content.len() as u64;
+            let given_up = self.kept.keep(view, Wanted { subgroup, sender, number }, content, bytes);
+            self.kept_count = self.kept_count + 1 - given_up.len();
+        }
+    }
+
+    /// Notes whether a process follows.
+    pub(super) fn set_followed(&mut self, is_followed: bool) {
+        self.kept_count -= self.kept.set_on(is_followed).len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::subgroups::decode;
+
+    #[test]
+    fn contents_tell_messages_apart_and_no_byte_of_them_can_change() {
+        for len in [24, 64, 65, 200] {
+            let object = content((3, 7), len);
+            assert_eq!((object.len(), decode(&object)), (len, (3, 7)));
+            for at in 0..len {
+                let mut other = object.to_vec();
+                other[at] ^= 1;
+                assert_ne!(decode(&other), (3, 7), "byte {at}");
+            }
+            assert_ne!(decode(&object[..len - 1]), (3, 7));
+        }
+        let name = ObjectName { number: 1, bytes: 2, own: 3 };
+        assert_eq!(ObjectName::decode(&name.encode()), Some(name));
+    }
+
+    #[test]
+    fn an_object_stays_until_its_message_is_delivered() {
+        let mut shelf = Shelf::default();
+        let object = content((1, 1), 30);
+        shelf.put(Rank(1), 64, 0, object.clone());
+        shelf.put(Rank(1), 64, 1, content((1, 2), 30));
+        shelf.put(Rank(2), 64, 0, content((2, 1), 30));
+        assert!(shelf.take(Rank(1), 64, Some(10)).is_empty(), "no message has named one");
+        let name = ObjectName { number: 0, bytes: 30, own: 0 };
+        assert_eq!(shelf.find(Rank(1), 64, name, 5), Some(&*object));
+        assert!(shelf.take(Rank(1), 64, Some(5)).is_empty());
+        assert_eq!(shelf.take(Rank(1), 64, Some(6)), [(0, object)]);
+        assert_eq!((shelf.count_of(Rank(1), 64), shelf.count_of(Rank(2), 64)), (1, 1));
+    }
+
+    #[test]
+    fn a_stream_is_closed_when_its_last_handle_is_dropped() {
+        let mut objects = Objects::new(Duration::from_secs(1));
+        let (one, other) = (objects.stream(5), objects.stream(6));
+        let copy = one.clone();
+        drop((one, other));
+        assert_eq!(objects.dropped(), [6]);
+        drop(copy);
+        assert_eq!((objects.dropped(), objects.dropped()), (vec![5], vec![]));
+    }
+}
