@@ -10,6 +10,7 @@
 //!   [`progress`](crate::Fabric::progress).
 //!
 //! Nothing here is encrypted, and whoever can reach the network of the hardware is trusted as members are.
+mod channel;
 mod error;
 mod ffi;
 mod hello;
@@ -18,6 +19,7 @@ mod library;
 mod link;
 mod links;
 mod meeting;
+mod network;
 mod objects;
 mod port;
 mod provider;

@@ -1,11 +1,11 @@
 //! libfabric's objects, each closed when it is dropped, and after those that stand on it.
 //!
-//! Read [`Adapter`] first: the fabric, the domain and the two queues, one of each for a member and a view. A [`Listener`], an
+//! Read [`Adapter`] first: the fabric, the domain and the two queues, one of each for a process. A [`Listener`], an
 //! [`Endpoint`] and a [`Registered`] piece of memory hold it, so it is closed after them; whoever owns several of these says by the order
 //! of its fields which go first (endpoints before memory: nothing may move when a registration ends).
 //!
-//! All objects of an adapter belong to one owner, which uses them through `&mut`: so one thread at a time does, as `FI_THREAD_DOMAIN`
-//! wants it.
+//! Several views have objects of one adapter, and nothing keeps their owners on one thread. So the library is asked for objects that any thread
+//! may use at any time (`FI_THREAD_SAFE`).
 use super::error::Failure;
 use super::ffi::{self, *};
 use super::info::Info;
@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Bytes of connection data that are read.
 const DATA_BYTES_MAX: usize = 256;
+/// The call that opens the queue of completions.
+pub(super) const OPENS_QUEUE: &str = "fi_cq_open";
 /// Bytes of an address that are read.
 const ADDRESS_BYTES_MAX: usize = 128;
 
@@ -47,9 +49,9 @@ macro_rules! call {
 /// Closes what it holds. `T` begins with a [`Fid`].
 struct Object<T>(NonNull<T>);
 
-// SAFETY: the library binds no object to a thread; that one thread at a time uses them is what the module says.
+// SAFETY: the library binds no object to a thread.
 unsafe impl<T> Send for Object<T> {}
-// SAFETY: as above.
+// SAFETY: the library was asked for objects that all threads may use at a time (`provider.rs`).
 unsafe impl<T> Sync for Object<T> {}
 
 impl<T> Object<T> {
@@ -90,7 +92,7 @@ impl<T> fmt::Debug for Object<T> {
     }
 }
 
-/// What one member has one of: the way to a network, and the queues of what happens there.
+/// What one process has one of: the way to a network, and the queues of what happens there.
 #[derive(Debug)]
 pub(super) struct Adapter {
     // Closed from the top.
@@ -101,6 +103,8 @@ pub(super) struct Adapter {
     info: Info,
     completions_fd: RawFd,
     events_fd: RawFd,
+    /// Completions that nobody has read for which there is room.
+    room: u64,
 }
 
 /// An operation that has ended. Its context is what it was started with.
@@ -120,13 +124,28 @@ pub(super) enum Event {
     Other,
 }
 
+impl Event {
+    /// Whether it has happened to the connection over this one.
+    pub(super) fn is_of(&self, of: EndpointId) -> bool {
+        match self {
+            Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
+                *endpoint == of
+            }
+            Event::Request { .. } | Event::Other => false,
+        }
+    }
+}
+
 /// Tells open endpoints apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct EndpointId(usize);
 
 impl Adapter {
-    /// Opens what `info` describes, with room for `completions` that nobody has read.
-    pub(super) fn open(info: Info, completions: u64) -> Result<Arc<Adapter>, Failure> {
+    /// Opens what `info` describes, with room for as many completions that nobody has read as the provider allows, of `least..=most`.
+    ///
+    /// # Errors
+    /// That of [`OPENS_QUEUE`] if it does not allow the least.
+    pub(super) fn open(info: Info, (least, most): (u64, u64)) -> Result<Arc<Adapter>, Failure> {
         let mut raw = ptr::null_mut();
         // SAFETY: the info's attributes are whole.
         let code = unsafe { (info.library().fabric)(info.fabric_attributes(), &raw mut raw, ptr::null_mut()) };
@@ -143,22 +162,33 @@ impl Adapter {
         call!("fi_eq_open", of, ops.eq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut()))?;
         // SAFETY: as above.
         let events = unsafe { Object::of("fi_eq_open", raw) }?;
-        let mut raw = ptr::null_mut();
-        let mut attr = CqAttr {
-            size: completions as usize,
-            flags: 0,
-            format: FI_CQ_FORMAT_MSG,
-            wait_obj: FI_WAIT_FD,
-            signaling_vector: 0,
-            wait_cond: 0,
-            wait_set,
+        let (mut room, of) = (most, domain.0);
+        let completions = loop {
+            let mut raw = ptr::null_mut();
+            let mut attr = CqAttr {
+                size: room as usize,
+                flags: 0,
+                format: FI_CQ_FORMAT_MSG,
+                wait_obj: FI_WAIT_FD,
+                signaling_vector: 0,
+                wait_cond: 0,
+                wait_set,
+            };
+            match call!("fi_cq_open", of, ops.cq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut())) {
+                // SAFETY: it was just made.
+                Ok(_) => break unsafe { Object::of(OPENS_QUEUE, raw) }?,
+                // Cards have limits that nothing tells.
+                Err(_) if room > least => room = (room / 2).max(least),
+                Err(failure) => return Err(failure),
+            }
         };
-        let of = domain.0;
-        call!("fi_cq_open", of, ops.cq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut()))?;
-        // SAFETY: as above.
-        let completions = unsafe { Object::of("fi_cq_open", raw) }?;
         let (completions_fd, events_fd) = (descriptor(&completions)?, descriptor(&events)?);
-        Ok(Arc::new(Adapter { completions, events, domain, fabric, info, completions_fd, events_fd }))
+        Ok(Arc::new(Adapter { completions, events, domain, fabric, info, completions_fd, events_fd, room }))
+    }
+
+    /// Completions that nobody has read for which there is room.
+    pub(super) fn room(&self) -> u64 {
+        self.room
     }
 
     pub(super) fn info(&self) -> &Info {

@@ -216,7 +216,7 @@ struct Stranger {
 
 impl Stranger {
     fn new() -> Stranger {
-        let adapter = Adapter::open(provider::choose(&options("tcp")).unwrap(), 64).unwrap();
+        let adapter = Adapter::open(provider::choose(&options("tcp")).unwrap(), (64, 64)).unwrap();
         let slab = Arc::new(CopyRegion::on_heap("a stranger's messages", 4096).unwrap());
         Stranger { listener: adapter.listen().unwrap(), adapter, slab }
     }
@@ -1093,7 +1093,7 @@ fn a_sleeping_member_learns_that_calls_are_refused() {
         settle(&mut meshes);
         let (far, mut near) = (meshes.pop().unwrap(), meshes.pop().unwrap());
         drop_abruptly(far);
-        let (start, before, mut ends) = (Instant::now(), near.turns(), vec![]);
+        let (start, before, mut ends) = (Instant::now(), near.begun(), vec![]);
         while !ends.iter().any(|down| matches!(down, Down::Refused)) {
             assert!(start.elapsed() < PATIENCE, "nobody has said so: {ends:?}");
             near.begin_sleep();
@@ -1103,7 +1103,7 @@ fn a_sleeping_member_learns_that_calls_are_refused() {
         }
         assert!(ends.len() == 2 && matches!(ends[0], Down::Os { .. }), "{ends:?}");
         // The first may have met the port while it closed.
-        let calls = near.turns() - before;
+        let calls = near.begun() - before;
         assert!((2..=4).contains(&calls), "{calls} calls");
     }
 }

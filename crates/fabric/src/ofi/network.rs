@@ -1,0 +1,279 @@
+//! What all meetings of a process share: the adapter with its queues, the place where it listens, and who has which connection.
+//!
+//! A process has one [`Network`] for as long as it is a member. Each of its meetings has a [`Desk`] there, that of one view. All of them read the same two queues, and
+//! what one finds that is another's it puts into that one's tray. So a completion reaches its connection whoever looks first, and nothing of one view
+//! is taken for another's: each connection has a number and each call names its view.
+use super::error::OfiError;
+use super::hello::{Hello, Purpose};
+use super::objects::{Adapter, Completion, EndpointId, Event, Listener, Registered};
+use super::port::OfiAddress;
+use crate::region::OwnRegion;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Events that wait in one tray, at most: calls beyond that are refused.
+const TRAY_EVENTS_MAX: usize = 64;
+
+/// The way of one process to others through libfabric.
+#[derive(Debug)]
+pub(super) struct Network {
+    // Closed from the top. What is registered keeps the adapter.
+    rows: Mutex<Vec<RegisteredRow>>,
+    pub(super) listener: Listener,
+    adapter: Arc<Adapter>,
+    address: OfiAddress,
+    /// Connections for which the queues have room.
+    room: u32,
+    numbers: AtomicU32,
+    keys: AtomicU64,
+    desks: Mutex<Desks>,
+}
+
+/// Memory of this member's rows that is registered for reading. It stays so when the row is another's.
+#[derive(Debug)]
+struct RegisteredRow {
+    range: Range<usize>,
+    /// That of which the row is a range.
+    memory: Arc<dyn Any + Send + Sync>,
+    registered: Arc<Registered>,
+}
+
+#[derive(Debug, Default)]
+struct Desks {
+    desks: Vec<Arc<Tray>>,
+    /// By their numbers.
+    connections: BTreeMap<u32, (EndpointId, Arc<Tray>)>,
+}
+
+/// What others have found that belongs to one view.
+#[derive(Debug)]
+struct Tray {
+    purpose: Purpose,
+    /// Whether there is something in it, as a hint.
+    is_full: AtomicBool,
+    mail: Mutex<Mail>,
+}
+
+/// What was in a tray.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    pub(super) completions: VecDeque<Completion>,
+    pub(super) events: VecDeque<Event>,
+}
+
+/// A view's place in the network.
+#[derive(Debug)]
+pub(super) struct Desk {
+    network: Arc<Network>,
+    tray: Arc<Tray>,
+}
+
+/// The room of one connection, and its number.
+#[derive(Debug)]
+pub(super) struct Place {
+    network: Arc<Network>,
+    number: u32,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Network {
+    pub(super) fn new(adapter: Arc<Adapter>, listener: Listener, address: OfiAddress, room: u32) -> Arc<Network> {
+        let (rows, numbers, keys, desks) = Default::default();
+        Arc::new(Network { rows, listener, adapter, address, room, numbers, keys, desks })
+    }
+
+    pub(super) fn adapter(&self) -> &Arc<Adapter> {
+        &self.adapter
+    }
+
+    pub(super) fn address(&self) -> &OfiAddress {
+        &self.address
+    }
+
+    /// A desk for the view of `purpose`.
+    pub(super) fn desk(self: &Arc<Self>, purpose: Purpose) -> Desk {
+        let tray = Arc::new(Tray { purpose, is_full: AtomicBool::new(false), mail: Mutex::default() });
+        lock(&self.desks).desks.push(Arc::clone(&tray));
+        Desk { network: Arc::clone(self), tray }
+    }
+}
+
+impl Desk {
+    pub(super) fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    pub(super) fn adapter(&self) -> &Arc<Adapter> {
+        &self.network.adapter
+    }
+
+    /// A key that no memory of this network has had, where the provider wants to be given one.
+    pub(super) fn key(&self) -> u64 {
+        self.network.keys.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number and room for the connection over `endpoint`.
+    ///
+    /// # Errors
+    /// There is no room for another.
+    pub(super) fn place(&self, endpoint: EndpointId) -> Result<Place, OfiError> {
+        let network = &self.network;
+        let mut desks = lock(&network.desks);
+        if desks.connections.len() >= network.room as usize {
+            let (provider, what, allowed) = (network.adapter.info().provider(), "a port", network.room.into());
+            return Err(OfiError::Limit { provider, what, allowed, needed: allowed + 1 });
+        }
+        // Of connections that live at a time, none have numbers that are so far apart.
+        let number = network.numbers.fetch_add(1, Ordering::Relaxed);
+        desks.connections.insert(number, (endpoint, Arc::clone(&self.tray)));
+        drop(desks);
+        Ok(Place { network: Arc::clone(network), number })
+    }
+
+    /// Whether others have found something that is this one's.
+    #[inline]
+    pub(super) fn has_mail(&self) -> bool {
+        self.tray.is_full.load(Ordering::Acquire)
+    }
+
+    pub(super) fn take_completions(&self) -> VecDeque<Completion> {
+        let mut mail = lock(&self.tray.mail);
+        self.tray.is_full.store(!mail.events.is_empty(), Ordering::Release);
+        mem::take(&mut mail.completions)
+    }
+
+    pub(super) fn take_events(&self) -> VecDeque<Event> {
+        let mut mail = lock(&self.tray.mail);
+        self.tray.is_full.store(!mail.completions.is_empty(), Ordering::Release);
+        mem::take(&mut mail.events)
+    }
+
+    /// Passes on what has ended of the connection `number`, which is not this desk's. Whether it is another's.
+    #[cold]
+    pub(super) fn pass_on(&self, number: u32, completion: Completion) -> bool {
+        let desks = lock(&self.network.desks);
+        let Some((_, tray)) = desks.connections.get(&number) else { return false };
+        let is_others = !Arc::ptr_eq(tray, &self.tray);
+        if is_others {
+            tray.put(|mail| mail.completions.push_back(completion));
+        }
+        is_others
+    }
+
+    /// Tells all others what concerns all connections.
+    #[cold]
+    pub(super) fn tell_all(&self, completion: Completion) {
+        let desks = lock(&self.network.desks);
+        let others = desks.desks.iter().filter(|tray| !Arc::ptr_eq(tray, &self.tray));
+        others.for_each(|tray| tray.put(|mail| mail.completions.push_back(completion)));
+    }
+
+    /// Passes on an event if it is another desk's, or gives it back if it is this one's, or nobody's.
+    #[cold]
+    pub(super) fn sort(&self, event: Event) -> Option<Event> {
+        let desks = lock(&self.network.desks);
+        let owner = match &event {
+            Event::Request { data, .. } => {
+                let purpose = Hello::purpose(data);
+                desks.desks.iter().find(|tray| Some(tray.purpose) == purpose)
+            }
+            Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
+                desks.connections.values().find(|(other, _)| other == endpoint).map(|(_, tray)| tray)
+            }
+            Event::Other => None,
+        };
+        let Some(tray) = owner.filter(|tray| !Arc::ptr_eq(tray, &self.tray)) else { return Some(event) };
+        let is_call = matches!(event, Event::Request { .. });
+        if is_call && lock(&tray.mail).events.len() >= TRAY_EVENTS_MAX {
+            return Some(event);
+        }
+        tray.put(|mail| mail.events.push_back(event));
+        None
+    }
+
+    /// Forgets what has happened to a connection that is about to be closed: another endpoint may have the place of this one.
+    pub(super) fn forget_events(&self, closing: EndpointId) {
+        lock(&self.tray.mail).events.retain(|event| !event.is_of(closing));
+    }
+
+    /// Lets the network read `range` of `row`, unless it may already.
+    ///
+    /// # Errors
+    /// It can't be registered.
+    pub(super) fn register_row(&self, row: &OwnRegion, range: &Range<u64>) -> Result<Arc<Registered>, OfiError> {
+        let (start, bytes) = (row.place(range), range.end - range.start);
+        let wanted = start.addr().get()..start.addr().get() + bytes as usize;
+        let mut rows = lock(&self.network.rows);
+        let memory = row.memory();
+        // The arena has given up memory that nothing but this keeps.
+        rows.retain(|other| Arc::strong_count(&other.memory) > OWN_COPIES || Arc::strong_count(&other.registered) > 1);
+        if let Some(known) = rows.iter().find(|other| other.range == wanted) {
+            return Ok(Arc::clone(&known.registered));
+        }
+        // Rows of another length stood there.
+        let overlaps = |other: &Range<usize>| other.start < wanted.end && wanted.start < other.end;
+        rows.retain(|other| !overlaps(&other.range) || Arc::strong_count(&other.registered) > 1);
+        let registered = register_row(self, &memory, row, range, None)?;
+        let registered = Arc::new(registered);
+        rows.push(RegisteredRow { range: wanted, memory, registered: Arc::clone(&registered) });
+        Ok(registered)
+    }
+}
+
+/// A [`RegisteredRow`] has the memory, and so has what is registered.
+const OWN_COPIES: usize = 2;
+
+/// Lets the network read `range` of `row`, which is a range of `memory`.
+pub(super) fn register_row(
+    desk: &Desk,
+    memory: &Arc<dyn Any + Send + Sync>,
+    row: &OwnRegion,
+    range: &Range<u64>,
+    endpoint: Option<&super::objects::Endpoint>,
+) -> Result<Registered, OfiError> {
+    let (start, bytes) = (row.place(range), range.end - range.start);
+    let access = super::ffi::FI_WRITE;
+    // SAFETY: the place is inside the row, which is inside the memory, which is kept.
+    let registered = unsafe { desk.adapter().register(Arc::clone(memory), start, bytes, access, desk.key(), endpoint) };
+    registered.map_err(|source| OfiError::Registration { what: "my row".to_string(), bytes, source })
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let mut desks = lock(&self.network.desks);
+        desks.desks.retain(|tray| !Arc::ptr_eq(tray, &self.tray));
+    }
+}
+
+impl Tray {
+    fn put(&self, add: impl FnOnce(&mut Mail)) {
+        add(&mut lock(&self.mail));
+        self.is_full.store(true, Ordering::Release);
+    }
+}
+
+impl Place {
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// From now on the connection is that of another view.
+    pub(super) fn give_to(&mut self, desk: &Desk) {
+        if let Some((_, tray)) = lock(&self.network.desks).connections.get_mut(&self.number) {
+            *tray = Arc::clone(&desk.tray);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.network.desks).connections.remove(&self.number);
+    }
+}
