@@ -124,6 +124,7 @@ impl Channel {
         mine: &RowLayout,
         theirs: &RowLayout,
     ) -> Result<Channel, OfiError> {
+        place.take(endpoint.id());
         let adapter = desk.adapter();
         let mode = adapter.info().memory_mode();
         let slot_bytes = SPARE * message_bytes(mine, theirs);

@@ -12,7 +12,7 @@ use super::error::{Failure, OfiError};
 use super::ffi::{FI_EOVERRUN, FI_MR_ENDPOINT, FI_MR_LOCAL};
 use super::hello::{Hello, Kind};
 use super::link::{Came, Ends, Link, PAGE_BYTES, Source};
-use super::network::{Desk, register_row};
+use super::network::{Desk, Place, register_row};
 use super::objects::{Completion, Endpoint, EndpointId, Event, Registered};
 use super::provider;
 use crate::far::TARGET;
@@ -73,6 +73,9 @@ pub(crate) struct OfiLinks {
     begun: u32,
     /// Whether something was found that is another view's.
     has_passed_on: bool,
+    /// Queues whose descriptors are waited for, and the one to read next.
+    watched: usize,
+    next_queue: usize,
     /// Whether nothing more is posted.
     is_finished: bool,
     /// Whether nothing is waited for any more.
@@ -119,16 +122,10 @@ impl OfiLinks {
         let create = || epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"));
         let (epoll, news) = (create()?, create()?);
         let adapter = desk.adapter();
-        let [completions, events] = adapter.fds();
-        let once = EventFlags::IN | EventFlags::ET;
         // Events are read until there are none, and some providers leave their descriptor ready for ever.
-        for (epoll, fd, flags) in [
-            (&epoll, completions, EventFlags::IN),
-            (&epoll, events, once),
-            (&news, completions, once),
-            (&news, events, once),
-        ] {
-            epoll::add(epoll, fd, EventData::new_u64(NETWORK), flags).map_err(os("epoll_ctl"))?;
+        for epoll in [&epoll, &news] {
+            let once = EventFlags::IN | EventFlags::ET;
+            epoll::add(epoll, adapter.events_fd(), EventData::new_u64(NETWORK), once).map_err(os("epoll_ctl"))?;
         }
         let info = adapter.info();
         let limits = Limits {
@@ -149,6 +146,8 @@ impl OfiLinks {
             ending: 0,
             begun: 0,
             has_passed_on: false,
+            watched: 0,
+            next_queue: 0,
             is_finished: false,
             given_up: false,
             untried: false,
@@ -160,6 +159,7 @@ impl OfiLinks {
             news,
             desk,
         };
+        links.watch_queues().map_err(|source| OfiError::Os { call: "epoll_ctl", source })?;
         for at in (links.mine.control..links.mine.size).step_by(PAGE_BYTES) {
             // A write that changes nothing: providers may want memory to be there before it is registered.
             links.row.word(at).fetch_or(0, Ordering::Relaxed);
@@ -168,6 +168,17 @@ impl OfiLinks {
             links.row_memory = links.register_row(None)?;
         }
         Ok(links)
+    }
+
+    /// Waits for the queues, too, that were opened since the last time.
+    fn watch_queues(&mut self) -> io::Result<()> {
+        while let Some(fd) = self.desk.adapter().completions_fd(self.watched) {
+            let data = EventData::new_u64(NETWORK);
+            epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
+            epoll::add(&self.news, fd, data, EventFlags::IN | EventFlags::ET)?;
+            self.watched += 1;
+        }
+        Ok(())
     }
 
     /// Registers the row, if it has to be and is not.
@@ -194,12 +205,12 @@ impl OfiLinks {
     pub(super) fn link(
         &mut self,
         rank: Rank,
-        endpoint: Endpoint,
+        (place, endpoint): (Place, Endpoint),
         copy: Arc<CopyRegion>,
         theirs: &RowLayout,
         resumes: bool,
     ) -> Result<&mut Link, OfiError> {
-        let place = self.desk.place(endpoint.id())?;
+        self.watch_queues().map_err(|source| OfiError::Os { call: "epoll_ctl", source })?;
         let channel = Channel::new(&self.desk, place, rank, endpoint, &self.mine, theirs)?;
         self.begun += 1;
         let mut link = self.over(rank, channel, copy, theirs)?;
@@ -525,11 +536,19 @@ impl OfiLinks {
     /// Takes what is complete; whether something arrived.
     pub(super) fn look(&mut self) -> bool {
         let mut arrived = self.take_mail();
-        for _ in 0..GOES_MAX {
-            match self.take_completions() {
-                Some(came) => arrived |= came,
-                None => break,
+        let queues = self.desk.adapter().queues();
+        if queues > self.watched {
+            // Another view has opened one. What can't be waited for is looked at all the same.
+            let _ = self.watch_queues();
+        }
+        for _ in 0..queues {
+            for _ in 0..GOES_MAX {
+                match self.take_completions() {
+                    Some(came) => arrived |= came,
+                    None => break,
+                }
             }
+            self.next_queue = (self.next_queue + 1) % queues;
         }
         arrived
     }
@@ -548,7 +567,7 @@ impl OfiLinks {
     /// Some; whether something arrived with them, or `None` if there are none.
     fn take_completions(&mut self) -> Option<bool> {
         let mut completions = [Completion::Done { context: 0, bytes: 0 }; COMPLETIONS];
-        let count = match self.desk.adapter().completions(&mut completions) {
+        let count = match self.desk.adapter().completions(self.next_queue, &mut completions) {
             Ok(count) => count,
             Err(failure) => {
                 self.break_all(failure);
@@ -710,10 +729,14 @@ impl OfiLinks {
         self.take_mail();
         // No more than can have been there: others may go on and on.
         let most = u64::from(self.open) * (self.limits.queue + RECEIVES);
-        for _ in 0..=most / COMPLETIONS as u64 {
-            if self.take_completions().is_none() {
-                break;
+        let queues = self.desk.adapter().queues();
+        for _ in 0..queues {
+            for _ in 0..=most / COMPLETIONS as u64 {
+                if self.take_completions().is_none() {
+                    break;
+                }
             }
+            self.next_queue = (self.next_queue + 1) % queues;
         }
         let mut closed = false;
         for rank in (0..self.links.len() as u32).map(Rank) {

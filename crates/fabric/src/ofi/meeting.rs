@@ -13,6 +13,7 @@ use super::hello::{Hello, Mismatch, Purpose, Target};
 use super::info::Info;
 use super::link::{Link, PAGE_BYTES};
 use super::links::{EVENTS_MAX, Ended, OfiLinks, gone};
+use super::network::Place;
 use super::objects::{Adapter, Endpoint, EndpointId, Event};
 use super::port::OfiAddress;
 use super::provider::of as failed_at;
@@ -160,8 +161,9 @@ impl OfiMeeting {
         if !address.is_of(format) {
             return Err(OfiError::Address { address: address.to_string(), provider: name });
         }
-        let endpoint = self.adapter().endpoint_to(address.parts().1).map_err(failed_at(&name))?;
-        let (link, hello) = self.link(peer, endpoint)?;
+        let place = self.links.desk().place()?;
+        let endpoint = self.adapter().endpoint_to(place.queue(), address.parts().1).map_err(failed_at(&name))?;
+        let (link, hello) = self.link(peer, place, endpoint)?;
         if let Err(source) = link.endpoint().connect(address.parts().1, &hello.encode()) {
             self.links.forget(peer);
             return Err(OfiError::Refused { rank: peer, address: address.to_string(), source });
@@ -195,12 +197,12 @@ impl OfiMeeting {
         Arc::clone(kept.insert(copy))
     }
 
-    fn link(&mut self, rank: Rank, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
+    fn link(&mut self, rank: Rank, place: Place, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
         let copy = self.copy_of(rank)?;
         let theirs = self.layout.row(rank);
         // Posts of a view that runs have gone to those that were connected.
         let resumes = self.peers[rank.index()].has_met || self.has_begun;
-        let link = self.links.link(rank, endpoint, copy, theirs, resumes)?;
+        let link = self.links.link(rank, (place, endpoint), copy, theirs, resumes)?;
         let hello = Hello::new(self.purpose, self.me, self.layout.row(self.me), theirs, link.mine());
         Ok((link, hello))
     }
@@ -534,18 +536,10 @@ impl OfiMeeting {
         }
         self.peers[rank.index()].seat = Seat::Expected;
         let network = Arc::clone(self.links.desk().network());
-        let endpoint = network.adapter().endpoint_for(request).map_err(|source| {
+        let (link, hello) = self.link_for(request, rank).inspect_err(|_| {
             // Otherwise the call stays where it is for as long as the port. It may have hung up already.
             let _ = network.listener.reject(request);
-            failed(source)
         })?;
-        let (link, hello) = match self.link(rank, endpoint) {
-            Ok(linked) => linked,
-            Err(error) => {
-                let _ = network.listener.reject(request);
-                return Err(error);
-            }
-        };
         link.aim(target);
         if let Err(source) = link.endpoint().accept(&hello.encode()) {
             self.links.forget(rank);
@@ -553,6 +547,13 @@ impl OfiMeeting {
         }
         self.peers[rank.index()].seat = Seat::Answered(Instant::now());
         Ok(())
+    }
+
+    fn link_for(&mut self, request: &Info, rank: Rank) -> Result<(&mut Link, Hello), OfiError> {
+        let failed = failed_at(&self.adapter().info().provider());
+        let place = self.links.desk().place()?;
+        let endpoint = self.adapter().endpoint_for(place.queue(), request).map_err(failed)?;
+        self.link(rank, place, endpoint)
     }
 
     fn refuse(&mut self, request: &Info, why: Mismatch) {

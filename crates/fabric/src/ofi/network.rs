@@ -26,8 +26,8 @@ pub(super) struct Network {
     pub(super) listener: Listener,
     adapter: Arc<Adapter>,
     address: OfiAddress,
-    /// Connections for which the queues have room.
-    room: u32,
+    /// Completions of one connection that may wait to be read.
+    each: u64,
     numbers: AtomicU32,
     keys: AtomicU64,
     desks: Mutex<Desks>,
@@ -46,7 +46,18 @@ struct RegisteredRow {
 struct Desks {
     desks: Vec<Arc<Tray>>,
     /// By their numbers.
-    connections: BTreeMap<u32, (EndpointId, Arc<Tray>)>,
+    connections: BTreeMap<u32, Connection>,
+    /// For how many connections each queue has room, and how many it has.
+    queues: Vec<(u32, u32)>,
+}
+
+/// Who has a connection.
+#[derive(Debug)]
+struct Connection {
+    queue: usize,
+    /// Once there is one.
+    endpoint: Option<EndpointId>,
+    tray: Arc<Tray>,
 }
 
 /// What others have found that belongs to one view.
@@ -72,11 +83,12 @@ pub(super) struct Desk {
     tray: Arc<Tray>,
 }
 
-/// The room of one connection, and its number.
+/// The room of one connection in a queue, and its number.
 #[derive(Debug)]
 pub(super) struct Place {
     network: Arc<Network>,
     number: u32,
+    queue: usize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -84,9 +96,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Network {
-    pub(super) fn new(adapter: Arc<Adapter>, listener: Listener, address: OfiAddress, room: u32) -> Arc<Network> {
+    /// One with room for `links` connections at first, each of which may have `each` completions that wait to be read.
+    ///
+    /// # Errors
+    /// The provider refuses a queue of that length.
+    pub(super) fn new(
+        adapter: Arc<Adapter>,
+        listener: Listener,
+        address: OfiAddress,
+        (links, each): (u32, u64),
+    ) -> Result<Arc<Network>, OfiError> {
         let (rows, numbers, keys, desks) = Default::default();
-        Arc::new(Network { rows, listener, adapter, address, room, numbers, keys, desks })
+        let network = Network { rows, listener, adapter, address, each, numbers, keys, desks };
+        network.add_queue(&mut lock(&network.desks), links.max(1))?;
+        Ok(Arc::new(network))
+    }
+
+    fn add_queue(&self, desks: &mut Desks, links: u32) -> Result<(), OfiError> {
+        let entries = u64::from(links) * self.each;
+        let provider = || self.adapter.info().provider();
+        let opened = self.adapter.open_queue(entries);
+        opened.map_err(|source| OfiError::Queue { provider: provider(), entries, source })?;
+        desks.queues.push((links, 0));
+        Ok(())
     }
 
     pub(super) fn adapter(&self) -> &Arc<Adapter> {
@@ -119,22 +151,29 @@ impl Desk {
         self.network.keys.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A number and room for the connection over `endpoint`.
+    /// A number for another connection, and room in a queue: in a new one if the others are full.
     ///
     /// # Errors
-    /// There is no room for another.
-    pub(super) fn place(&self, endpoint: EndpointId) -> Result<Place, OfiError> {
+    /// The provider refuses another queue.
+    pub(super) fn place(&self) -> Result<Place, OfiError> {
         let network = &self.network;
         let mut desks = lock(&network.desks);
-        if desks.connections.len() >= network.room as usize {
-            let (provider, what, allowed) = (network.adapter.info().provider(), "a port", network.room.into());
-            return Err(OfiError::Limit { provider, what, allowed, needed: allowed + 1 });
-        }
+        let has_room = |(room, taken): &(u32, u32)| taken < room;
+        let queue = match desks.queues.iter().position(has_room) {
+            Some(queue) => queue,
+            None => {
+                let links = desks.queues.iter().map(|(room, _)| room).sum();
+                network.add_queue(&mut desks, links)?;
+                desks.queues.len() - 1
+            }
+        };
+        desks.queues[queue].1 += 1;
         // Of connections that live at a time, none have numbers that are so far apart.
         let number = network.numbers.fetch_add(1, Ordering::Relaxed);
-        desks.connections.insert(number, (endpoint, Arc::clone(&self.tray)));
+        let connection = Connection { queue, endpoint: None, tray: Arc::clone(&self.tray) };
+        desks.connections.insert(number, connection);
         drop(desks);
-        Ok(Place { network: Arc::clone(network), number })
+        Ok(Place { network: Arc::clone(network), number, queue })
     }
 
     /// Whether others have found something that is this one's.
@@ -159,7 +198,7 @@ impl Desk {
     #[cold]
     pub(super) fn pass_on(&self, number: u32, completion: Completion) -> bool {
         let desks = lock(&self.network.desks);
-        let Some((_, tray)) = desks.connections.get(&number) else { return false };
+        let Some(Connection { tray, .. }) = desks.connections.get(&number) else { return false };
         let is_others = !Arc::ptr_eq(tray, &self.tray);
         if is_others {
             tray.put(|mail| mail.completions.push_back(completion));
@@ -185,7 +224,8 @@ impl Desk {
                 desks.desks.iter().find(|tray| Some(tray.purpose) == purpose)
             }
             Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
-                desks.connections.values().find(|(other, _)| other == endpoint).map(|(_, tray)| tray)
+                let is_its = |other: &&Connection| other.endpoint == Some(*endpoint);
+                desks.connections.values().find(is_its).map(|connection| &connection.tray)
             }
             Event::Other => None,
         };
@@ -264,16 +304,31 @@ impl Place {
         self.number
     }
 
+    /// The number of its queue.
+    pub(super) fn queue(&self) -> usize {
+        self.queue
+    }
+
+    /// The connection is over `endpoint`.
+    pub(super) fn take(&self, endpoint: EndpointId) {
+        if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
+            connection.endpoint = Some(endpoint);
+        }
+    }
+
     /// From now on the connection is that of another view.
-    pub(super) fn give_to(&mut self, desk: &Desk) {
-        if let Some((_, tray)) = lock(&self.network.desks).connections.get_mut(&self.number) {
-            *tray = Arc::clone(&desk.tray);
+    pub(super) fn give_to(&self, desk: &Desk) {
+        if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
+            connection.tray = Arc::clone(&desk.tray);
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.network.desks).connections.remove(&self.number);
+        let mut desks = lock(&self.network.desks);
+        if let Some(Connection { queue, .. }) = desks.connections.remove(&self.number) {
+            desks.queues[queue].1 -= 1;
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::info::Info;
 use super::links::OfiLinks;
 use super::meeting::OfiMeeting;
 use super::network::Network;
-use super::objects::{Adapter, OPENS_QUEUE};
+use super::objects::Adapter;
 use super::provider::{self, OfiOptions, of as failed_at};
 use crate::shm::OwnRow;
 use spindle_core::Layout;
@@ -88,16 +88,12 @@ impl From<OfiAddress> for PortAddress {
     }
 }
 
-/// Connections for which a port has room at least, whatever it was asked for.
-const LINKS_MIN: u32 = 16;
-
 /// A process's own place in the network, for all views that it takes part in, and as long as it or a meeting of it lives. Peers find it by its address.
 #[derive(Debug)]
 pub struct OfiPort(Arc<Network>);
 
 impl OfiPort {
-    /// Opens the network that `options` ask for, with room for so many connections at a time, and listens. There is less room if the provider does not allow as
-    /// much.
+    /// Opens the network that `options` ask for, with room for so many connections at first, and listens.
     ///
     /// # Errors
     /// There is no libfabric, it has no such provider, or that can't do what is needed, or fails.
@@ -109,12 +105,7 @@ impl OfiPort {
     pub(super) fn of(info: Info, links: u32) -> Result<OfiPort, OfiError> {
         let (name, format) = (info.provider(), info.address_format());
         let each = provider::queue(&info) + RECEIVES;
-        let links = links.max(1);
-        let least = u64::from(links.min(LINKS_MIN)) * each;
-        let adapter = Adapter::open(info, (least, u64::from(links) * each)).map_err(|source| match source.call {
-            OPENS_QUEUE => OfiError::Queue { provider: name.clone(), entries: least, source },
-            _ => failed_at(&name)(source),
-        })?;
+        let adapter = Adapter::open(info).map_err(failed_at(&name))?;
         let listener = adapter.listen().map_err(failed_at(&name))?;
         provider::check_data(&name, listener.data_bytes_max())?;
         let bytes = listener.address().map_err(failed_at(&name))?;
@@ -124,8 +115,7 @@ impl OfiPort {
         if address.socket_address().is_some_and(|address| address.ip().is_unspecified()) || !address.is_of(format) {
             return Err(OfiError::Address { address: address.to_string(), provider: name });
         }
-        let room = (adapter.room() / each) as u32;
-        Ok(OfiPort(Network::new(adapter, listener, address, room)))
+        Ok(OfiPort(Network::new(adapter, listener, address, (links, each))?))
     }
 
     /// Where it listens, for its peers.

@@ -216,7 +216,8 @@ struct Stranger {
 
 impl Stranger {
     fn new() -> Stranger {
-        let adapter = Adapter::open(provider::choose(&options("tcp")).unwrap(), (64, 64)).unwrap();
+        let adapter = Adapter::open(provider::choose(&options("tcp")).unwrap()).unwrap();
+        adapter.open_queue(64).unwrap();
         let slab = Arc::new(CopyRegion::on_heap("a stranger's messages", 4096).unwrap());
         Stranger { listener: adapter.listen().unwrap(), adapter, slab }
     }
@@ -228,7 +229,7 @@ impl Stranger {
 
     fn call(&self, to: &OfiAddress, data: &[u8]) -> Endpoint {
         let address = &to.to_bytes()[4..];
-        let endpoint = self.adapter.endpoint_to(address).unwrap();
+        let endpoint = self.adapter.endpoint_to(0, address).unwrap();
         endpoint.connect(address, data).unwrap();
         endpoint
     }
@@ -242,7 +243,7 @@ impl Stranger {
             if let Some(event) = self.adapter.event().unwrap() {
                 return event;
             }
-            self.adapter.completions(&mut [Completion::Done { context: 0, bytes: 0 }; 4]).unwrap();
+            self.adapter.completions(0, &mut [Completion::Done { context: 0, bytes: 0 }; 4]).unwrap();
             std::thread::yield_now();
         }
     }
@@ -312,16 +313,36 @@ fn addresses_survive_a_journey_and_garbage_is_none() {
     assert!(matches!(error, OfiError::Address { .. }), "{error}");
 }
 
+/// More connections than were thought of take another queue, in which they sleep as in the first.
 #[test]
-fn a_port_has_room_for_as_many_as_it_was_opened_for() {
+fn a_port_has_room_for_more_than_it_was_opened_for() {
     if !is_here("tcp") {
         return;
     }
-    let layout = layout(3);
-    let address = port(1).address().clone();
-    let peers = [1, 2].map(|rank| (rank, address.clone()));
-    let error = Forming::new(port(1), &layout, 0, PURPOSE, peers).unwrap_err();
-    assert!(matches!(error, OfiError::Limit { allowed: 1, needed: 2, .. }), "{error}");
+    let layout = layout(6);
+    let mut fabrics = connect_through(&layout, |_| port(1));
+    for (value, from) in (7..).zip(0..fabrics.len()) {
+        put(&mut fabrics[from], COUNT, value);
+        settle(&mut fabrics);
+        assert!(fabrics.iter().all(|fabric| fabric.load(Rank(from as u32), COUNT) == value));
+    }
+    let (mut near, rest) = (fabrics.remove(0), fabrics);
+    std::thread::scope(|scope| {
+        for (value, mut far) in (100..).zip(rest) {
+            scope.spawn(move || {
+                put(&mut far, OTHER, value);
+                far.finish(PATIENCE);
+            });
+        }
+        let start = Instant::now();
+        while (1..6).any(|rank| near.load(Rank(rank), OTHER) != 99 + u64::from(rank)) {
+            assert!(start.elapsed() < PATIENCE, "not all have arrived");
+            near.begin_sleep();
+            near.progress();
+            near.sleep(PATIENCE);
+        }
+        near.finish(PATIENCE);
+    });
 }
 
 #[test]
@@ -416,7 +437,7 @@ fn garbage_for_an_answer_is_told() {
         let event = stranger.event(|| _ = caller.progress().unwrap());
         let Event::Request { info, data: said } = event else { panic!("{event:?}") };
         assert!(Hello::read(&said, PURPOSE, Rank(1), layout.rows()).is_ok());
-        let endpoint = stranger.adapter.endpoint_for(&info).unwrap();
+        let endpoint = stranger.adapter.endpoint_for(0, &info).unwrap();
         endpoint.accept(&data).unwrap();
         let start = Instant::now();
         let error = loop {
