@@ -118,6 +118,14 @@ pub(crate) struct Member {
     orders: Option<Sender<String>>,
 }
 
+impl Member {
+    /// Leaves the group.
+    pub(crate) fn leave(mut self) {
+        self.orders = None;
+        self.group.leave(LONG).unwrap();
+    }
+}
+
 /// Joins on a thread.
 pub(crate) fn start(config: Config) -> Receiver<Result<Member, JoinError>> {
     let (tell, told) = channel();

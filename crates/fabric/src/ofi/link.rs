@@ -307,7 +307,7 @@ impl Link {
 
     /// Lets what was posted wait; whether anybody wants it still.
     pub(super) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) -> bool {
-        let goes_on = self.last == Last::NotYet && self.turn == Turn::NotYet && self.their_turn.is_none();
+        let goes_on = self.last == Last::NotYet && self.turn == Turn::NotYet;
         let wanted = self.ended.is_none() && goes_on && !self.is_mute;
         if wanted {
             self.backlog.add_range(frames);
@@ -326,6 +326,11 @@ impl Link {
     /// The view to which the peer has turned.
     pub(super) fn their_turn(&self) -> Option<ViewId> {
         self.their_turn
+    }
+
+    /// Whether both sides have turned, as far as is known here. The peer may have the connection in the next view then.
+    pub(super) fn is_through(&self) -> bool {
+        self.turn != Turn::NotYet && self.their_turn.is_some()
     }
 
     /// Whether both sides have turned to `next`, and nothing of this view is under way.

@@ -416,9 +416,9 @@ impl OfiMeeting {
             };
             outcome = outcome.and(heeded);
         }
-        while let Some(Ended { rank, down, had_turned }) = self.links.next_ended() {
+        while let Some(Ended { rank, down, is_through }) = self.links.next_ended() {
             match down {
-                Down::Os { .. } if had_turned => {
+                Down::Os { .. } if is_through => {
                     let known = &mut self.peers[rank.index()];
                     (known.seat, known.is_done) = (Seat::Over, true);
                 }
@@ -598,6 +598,12 @@ impl OfiMeeting {
         }
         self.links.try_all();
         Ok(())
+    }
+
+    /// From now on calls go there, and to where they went is the answer.
+    #[cfg(test)]
+    pub(super) fn misdirect(&mut self, rank: Rank, address: OfiAddress) -> Option<OfiAddress> {
+        self.peers[rank.index()].address.replace(address)
     }
 
     /// A connection has failed before it was made, or so it was when the event was taken.

@@ -31,6 +31,9 @@ pub(super) struct Network {
     numbers: AtomicU32,
     keys: AtomicU64,
     desks: Mutex<Desks>,
+    /// Whether there is no room for other connections.
+    #[cfg(test)]
+    pub(super) is_full: AtomicBool,
 }
 
 /// Memory of this member's rows that is registered for reading. It stays so when the row is another's.
@@ -107,7 +110,18 @@ impl Network {
         (links, each): (u32, u64),
     ) -> Result<Arc<Network>, OfiError> {
         let (rows, numbers, keys, desks) = Default::default();
-        let network = Network { rows, listener, adapter, address, each, numbers, keys, desks };
+        let network = Network {
+            rows,
+            listener,
+            adapter,
+            address,
+            each,
+            numbers,
+            keys,
+            desks,
+            #[cfg(test)]
+            is_full: AtomicBool::new(false),
+        };
         network.add_queue(&mut lock(&network.desks), links.max(1))?;
         Ok(Arc::new(network))
     }
@@ -157,6 +171,11 @@ impl Desk {
     /// The provider refuses another queue.
     pub(super) fn place(&self) -> Result<Place, OfiError> {
         let network = &self.network;
+        #[cfg(test)]
+        if network.is_full.load(Ordering::Relaxed) {
+            let provider = network.adapter.info().provider();
+            return Err(OfiError::Limit { provider, what: "a test", allowed: 0, needed: 1 });
+        }
         let mut desks = lock(&network.desks);
         let has_room = |(room, taken): &(u32, u32)| taken < room;
         let queue = match desks.queues.iter().position(has_room) {

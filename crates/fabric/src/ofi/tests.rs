@@ -21,9 +21,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
+pub(super) const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
 
 /// Over `provider`, unless told otherwise from outside.
 fn options(provider: &str) -> OfiOptions {
@@ -38,7 +39,7 @@ fn options(provider: &str) -> OfiOptions {
 }
 
 /// Whether there is a libfabric with this provider; says so if there is none. One that was asked for from outside has to be there.
-fn is_here(provider: &str) -> bool {
+pub(super) fn is_here(provider: &str) -> bool {
     match OfiPort::open(&options(provider), 1) {
         Ok(_) => true,
         Err(error @ (OfiError::NoLibrary { .. } | OfiError::NoProvider { .. }))
@@ -58,11 +59,13 @@ fn connect(layout: &Layout, provider: &str) -> Vec<Mesh> {
 
 /// As if memory had to be treated as hardware wants it.
 fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<Mesh> {
-    connect_through(layout, |peers| {
-        let mut info = provider::choose(&options(provider)).unwrap();
-        info.need(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
-        OfiPort::of(info, peers).unwrap()
-    })
+    connect_through(layout, |_| hardware_port(provider))
+}
+
+pub(super) fn hardware_port(provider: &str) -> OfiPort {
+    let mut info = provider::choose(&options(provider)).unwrap();
+    info.need(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
+    OfiPort::of(info, 1).unwrap()
 }
 
 /// A member whose connections are being made.
@@ -203,7 +206,7 @@ suite!(over_tcp, connect, "tcp");
 suite!(over_tcp_as_hardware, connect_as_hardware, "tcp");
 suite!(over_tcp_beside_memory, connect_mixed, "tcp");
 
-fn port(peers: u32) -> OfiPort {
+pub(super) fn port(peers: u32) -> OfiPort {
     OfiPort::open(&options("tcp"), peers).unwrap()
 }
 
@@ -320,6 +323,11 @@ fn a_port_has_room_for_more_than_it_was_opened_for() {
         return;
     }
     let layout = layout(6);
+    let ranks: Vec<Rank> = (0..6).map(Rank).collect();
+    let put = |fabric: &mut Mesh, at, value| {
+        fabric.store(at, value);
+        fabric.post(&ranks, at..at + 8);
+    };
     let mut fabrics = connect_through(&layout, |_| port(1));
     for (value, from) in (7..).zip(0..fabrics.len()) {
         put(&mut fabrics[from], COUNT, value);
@@ -329,6 +337,7 @@ fn a_port_has_room_for_more_than_it_was_opened_for() {
     let (mut near, rest) = (fabrics.remove(0), fabrics);
     std::thread::scope(|scope| {
         for (value, mut far) in (100..).zip(rest) {
+            let put = &put;
             scope.spawn(move || {
                 put(&mut far, OTHER, value);
                 far.finish(PATIENCE);
@@ -1302,6 +1311,57 @@ fn a_retired_view_is_looked_after_until_its_peers_are_back() {
         far.progress();
     }
     assert!(!retired.is_open() && !retired.is_calling() && far.load(Rank(0), COUNT) == 7);
+}
+
+/// A call that fails at once is made again, after pauses, and proves nothing.
+#[test]
+fn a_call_that_fails_at_once_is_made_again() {
+    if !is_here("tcp") || std::env::var_os("SPINDLE_OFI_PROVIDER").is_some() {
+        return;
+    }
+    let mut members = bare(&layout(2));
+    let near = &mut members[0];
+    // No way leads there from the loopback interface.
+    let mut bytes = near.address().to_bytes();
+    bytes[8..12].copy_from_slice(&[255; 4]);
+    let right = near.misdirect(Rank(1), OfiAddress::from_bytes(&bytes).unwrap()).unwrap();
+    let begun = near.links().begun();
+    near.links_mut().shut_rank(Rank(1));
+    assert!(matches!(first_end(near), (Rank(1), Down::Os { .. })));
+    advance_until(&mut members, "calls that fail", |members| members[0].links().begun() >= begun + 4);
+    assert!(members[0].next_down().is_none() && members[0].cut() == 1);
+    members[0].misdirect(Rank(1), right);
+    advance_until(&mut members, "the next connection", |members| members[0].next_up().is_some());
+    assert!(members[0].next_down().is_none());
+}
+
+/// The peer has called again, so its connection is closed before the answer is made, and there is no room for that. It is told once that the connection has
+/// ended, and the next call is answered.
+#[test]
+fn an_answer_that_fails_after_a_replacement_is_made_again() {
+    if !is_here("tcp") {
+        return;
+    }
+    let mut members = bare(&layout(2));
+    members[1].links().desk().network().is_full.store(true, Ordering::Relaxed);
+    let begun = members[0].links().begun();
+    members[0].links_mut().lose(Rank(1));
+    let start = Instant::now();
+    // The call is there when the end is noticed.
+    while members[0].links().begun() == begun {
+        assert!(start.elapsed() < PATIENCE, "it does not call");
+        members[0].advance();
+    }
+    assert!(matches!(first_end(&mut members[1]), (Rank(0), Down::Os { .. })));
+    let mut refused = 0;
+    advance_until(&mut members, "a refused call", |members| {
+        refused += u32::from(matches!(members[0].next_down(), Some((_, Down::Refused))));
+        refused > 0
+    });
+    assert!(members[1].next_down().is_none() && members[1].cut() == 1, "its end was told before");
+    members[1].links().desk().network().is_full.store(false, Ordering::Relaxed);
+    advance_until(&mut members, "the next connection", |members| members[1].next_up().is_some());
+    assert!(members[1].next_down().is_none() && members[1].cut() == 0);
 }
 
 /// More calls than are looked at in one go are all refused.
