@@ -199,11 +199,13 @@ fn connections_continue_from_view_to_view() {
         let before = ends();
         let leaver = members.pop().unwrap();
         let left = std::thread::spawn(move || leaver.leave());
-        (0..50).for_each(|i| members[0].send(&format!("between {i}")));
+        let between = format!("before {} stay", members.len());
+        (0..50).for_each(|i| members[0].send(&format!("{between} {i}")));
         left.join().unwrap();
         let (view, staying) = (format!("view of {}", members.len()), members.len());
         for member in &members {
-            member.log.wait("view", |lines| lines.contains(&view));
+            let is_between = |line: &&String| line.starts_with(&between);
+            member.log.wait("view", |lines| lines.contains(&view) && lines.iter().filter(is_between).count() == 50);
         }
         chat(&members, 20, &format!("{staying} stay:"));
         let after = ends();
