@@ -186,8 +186,8 @@ impl Mesh {
         Mesh::over(layout, own, peers, None)
     }
 
-    /// As [`new`](Self::new), with those connected through libfabric who were met there: of `peers` they are among those that never came. Those that were not met
-    /// yet may be [met later](Self::meet).
+    /// As [`new`](Self::new), with those connected through libfabric who were met there: of `peers` they are among those that never came. Others may be [met
+    /// later](Self::meet).
     ///
     /// # Errors
     /// As [`new`](Self::new).

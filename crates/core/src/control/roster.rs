@@ -2005,7 +2005,8 @@ mod tests {
         assert!(!hears(7, 4, 1), "that view is over");
         assert!(hears(7, 5, 1) && hears(7, 5, 2) && hears(7, 6, 3), "the newest counts");
         assert!(!hears(7, 6 + VIEWS_AHEAD_MAX, 1), "that view is far away");
-        let next = View { id: ViewId(6), members: vec![MemberId(9)], nonvoters: Vec::new(), subgroups: Vec::new() };
+        let next =
+            View { id: ViewId(6), members: alloc::vec![MemberId(9)], nonvoters: Vec::new(), subgroups: Vec::new() };
         roster.begin(&next, Time(0));
         assert_eq!(roster.port_of(ViewId(5), MemberId(2)), None);
         assert_eq!(roster.port_of(ViewId(6), MemberId(2)), Some(&port(3)));

@@ -30,7 +30,7 @@ const SPARE: u64 = 2;
 
 const _: () = assert!(RECEIVES + SENDS <= 1 << 8, "slots fit into contexts");
 
-/// What the provider allows.
+/// Limits of the provider.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Operations of one connection under way.
@@ -68,7 +68,7 @@ pub(super) struct Channel {
     place: Place,
 }
 
-/// What an operation was, packed into its context.
+/// The kind of an operation, packed into its context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operation {
     Write,
@@ -76,7 +76,7 @@ pub(super) enum Operation {
     Receive(u8),
 }
 
-/// Whose operation has ended.
+/// The origin of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Context {
     /// That of the connection, which no other of this network has.
@@ -327,7 +327,7 @@ impl Channel {
     /// Keeps the message in `slot` for the next view. Credit is the connection's, and counts at once.
     pub(super) fn hold(&mut self, slot: u8, bytes: u64) -> Result<(), Failure> {
         if bytes < HEAD_BYTES {
-            // Whatever it is, the next view refuses it.
+            // The next view refuses it.
             self.held.push_back((slot, bytes));
             return Ok(());
         }

@@ -39,7 +39,7 @@ pub(super) struct Source<'a> {
     pub(super) limits: &'a Limits,
 }
 
-/// What a link moves: the peer's row into `copy`, and mine.
+/// The rows that a link moves: the peer's into `copy`, and mine.
 #[derive(Debug)]
 pub(super) struct Ends<'a> {
     pub(super) theirs: &'a RowLayout,
@@ -108,7 +108,7 @@ enum Turn {
     Sent(ViewId),
 }
 
-/// What has come in a message.
+/// A message that has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Came {
     Message(Kind),

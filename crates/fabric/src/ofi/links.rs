@@ -241,8 +241,8 @@ impl OfiLinks {
         }
     }
 
-    /// Takes the connections out that both sides have [turned](Self::turn) to `next`: all of this view has arrived at both. Those whose peers have turned to another
-    /// view end.
+    /// Takes the connections out that both sides have [turned](Self::turn) to `next`: all of this view has arrived at both. A connection whose peer has turned to another view
+    /// ends.
     pub(super) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Channel)> {
         let mut turned = vec![];
         for rank in (0..self.links.len() as u32).map(Rank) {

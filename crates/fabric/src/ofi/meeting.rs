@@ -212,7 +212,7 @@ impl OfiMeeting {
     ///
     /// `next` must not have begun.
     pub fn carry(&mut self, next: &mut OfiMeeting, rank_of: impl Fn(Rank) -> Option<Rank>) {
-        // What has ended by now does not continue.
+        // A connection that has ended by now does not continue.
         let _ = self.links.look_at_events();
         self.links.look();
         for (rank, channel) in self.links.take_turned(next.purpose.view) {

@@ -18,7 +18,7 @@ impl OfiLinks {
         let mut arrived = self.take_mail();
         let queues = self.desk.adapter().queues();
         if queues > self.watched {
-            // Another view has opened one. What can't be waited for is looked at all the same.
+            // Another view has opened one. It is read even if it can't be waited for.
             let _ = self.watch_queues();
         }
         for _ in 0..queues {
