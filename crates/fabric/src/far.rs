@@ -86,6 +86,26 @@ impl Far {
         if let Some(streams) = &mut self.streams {
             streams.turn(rank, next, row);
         }
+        if let Some(ofi) = &mut self.ofi {
+            ofi.turn(rank, next);
+        }
+    }
+
+    /// As [`Mesh::carry`](crate::Mesh::carry).
+    pub(crate) fn carry(&mut self, next: &mut OfiMeeting, rank_of: impl Fn(Rank) -> Option<Rank>) {
+        if let Some(ofi) = &mut self.ofi {
+            ofi.carry(next, rank_of);
+        }
+    }
+
+    /// The connections of libfabric, if there may be any.
+    pub(crate) fn ofi(&self) -> Option<&OfiMeeting> {
+        self.ofi.as_ref()
+    }
+
+    /// The same, to make more.
+    pub(crate) fn ofi_mut(&mut self) -> Option<&mut OfiMeeting> {
+        self.ofi.as_mut()
     }
 
     /// As [`Mesh::take_turned`](crate::Mesh::take_turned).
@@ -93,10 +113,13 @@ impl Far {
         self.streams.as_mut().map(|streams| streams.take_turned(next)).unwrap_or_default()
     }
 
-    /// Drops the streams of peers that need nothing more of this view.
+    /// Drops the ways of peers that need nothing more of this view.
     pub(crate) fn drop_turned(&mut self) {
         if let Some(streams) = &mut self.streams {
             streams.drop_turned();
+        }
+        if let Some(ofi) = &mut self.ofi {
+            ofi.drop_turned();
         }
     }
 
@@ -145,7 +168,7 @@ impl Far {
         streams.or_else(|| self.ofi.as_mut()?.next_down())
     }
 
-    /// A peer whose connection is made again.
+    /// A peer whose connection is made late, or again.
     pub(crate) fn next_up(&mut self) -> Option<Rank> {
         self.ofi.as_mut()?.next_up()
     }
@@ -158,8 +181,8 @@ impl Far {
 
     /// How many connections of libfabric were begun.
     #[cfg(test)]
-    pub(crate) fn turns(&self) -> u16 {
-        self.ofi.as_ref().expect("it is connected through libfabric").links().turns()
+    pub(crate) fn begun(&self) -> u32 {
+        self.ofi.as_ref().expect("it is connected through libfabric").links().begun()
     }
 
     pub(crate) fn is_flushed(&self) -> bool {

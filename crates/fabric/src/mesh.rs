@@ -16,7 +16,7 @@ use crate::fabric::Fabric;
 use crate::far::Far;
 use crate::life::{LIFE, has_ended};
 use crate::mirror::Mirror;
-use crate::ofi::{OfiError, OfiMeeting};
+use crate::ofi::{OfiAddress, OfiError, OfiMeeting};
 use crate::publisher::Publisher;
 use crate::reader::{Held, Reader, ReaderFrames};
 use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
@@ -153,7 +153,7 @@ pub enum MeshError {
     Attached {
         /// Which peer.
         rank: Rank,
-        /// "memory" or "a stream".
+        /// "memory", "a stream" or "a connection".
         given: &'static str,
     },
     /// A system call failed.
@@ -187,7 +187,8 @@ impl Mesh {
         Mesh::over(layout, own, peers, None)
     }
 
-    /// As [`new`](Self::new), with those connected through libfabric who were met there: of `peers` they are among those that never came.
+    /// As [`new`](Self::new), with those connected through libfabric who were met there: of `peers` they are among those that never came. Others may be [met
+    /// later](Self::meet).
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -345,7 +346,8 @@ impl Mesh {
         self.far.next_down()
     }
 
-    /// A peer whose connection through libfabric had [ended](Self::next_down) and was made again, and continues. Each time is reported once.
+    /// A peer whose connection through libfabric had [ended](Self::next_down) and was made again, and continues, or was [made late](Self::meet). Each time is
+    /// reported once.
     pub fn next_up(&mut self) -> Option<Rank> {
         self.far.next_up()
     }
@@ -385,8 +387,9 @@ impl Mesh {
         self.far.guests()
     }
 
-    /// Lets the stream to `peer` continue in `next`, the view after this one, in which both are members: this member has nothing more to post to it here. When the
-    /// peer has done the same, the stream can be [taken out](Self::take_turned). Means nothing if there is no stream, or it was turned before.
+    /// Lets the way to `peer` continue in `next`, the view after this one, in which both are members: this member has nothing more to post to it here. When the
+    /// peer has done the same, a stream can be [taken out](Self::take_turned), and a connection of libfabric can be [carried on](Self::carry). Means nothing if there
+    /// is no such way, or it was turned before.
     ///
     /// # Panics
     /// If `peer` is not of this view.
@@ -400,6 +403,55 @@ impl Mesh {
     /// A stream that does not get so far stays: it ends with this view.
     pub fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Connection)> {
         self.far.take_turned(next)
+    }
+
+    /// Lets the connections of libfabric continue in `next` that both sides have turned to it, with the members that have these ranks there, as
+    /// [`OfiMeeting::carry`] does. Others stay, and end with this view.
+    pub fn carry(&mut self, next: &mut OfiMeeting, rank_of: impl Fn(Rank) -> Option<Rank>) {
+        self.far.carry(next, rank_of);
+    }
+
+    /// Where peers find this member's end of the network, if some of its rows go through libfabric.
+    pub fn port(&self) -> Option<&OfiAddress> {
+        self.far.ofi().map(OfiMeeting::address)
+    }
+
+    /// Whether `peer` has no connection through libfabric, and can have one.
+    ///
+    /// # Panics
+    /// If it is not of this view.
+    pub fn lacks(&self, peer: Rank) -> bool {
+        self.far.ofi().is_some_and(|ofi| ofi.lacks(peer))
+    }
+
+    /// Connects `peer` through libfabric while the view runs: its row was not here when that began. It is called at `address` if it has a higher rank, and expected
+    /// to call if not. When there is a connection, it is [reported](Self::next_up), and readers that were given out before see what comes. Means nothing if there is
+    /// one, or it is being made.
+    ///
+    /// # Errors
+    /// [`MeshError::Attached`], [`MeshError::Region`], or [`MeshError::Ofi`] for a call that fails at once. It may be tried again.
+    ///
+    /// # Panics
+    /// If `peer` is my own rank or not in `layout`, or `layout` is that of another view.
+    pub fn meet(&mut self, layout: &Layout, peer: Rank, address: Option<&OfiAddress>) -> Result<(), MeshError> {
+        assert_eq!(layout.row(self.me).size, self.row.size(), "the layout of another view");
+        assert_ne!(peer, self.me, "a way to oneself");
+        let given = "a connection";
+        let Some(ofi) = self.far.ofi_mut().filter(|ofi| ofi.lacks(peer)) else { return Ok(()) };
+        if ofi.copy(peer).is_none() {
+            let Held::Vacant(vacant) = self.rows.held(peer) else {
+                return Err(MeshError::Attached { rank: peer, given });
+            };
+            let copy = vacant.copy(&format!("the copy of the row of member {peer}"));
+            let copy = copy.map_err(|source| MeshError::Region { rank: peer, part: "row", source })?;
+            ofi.introduce(peer, Arc::new(copy.ok_or(MeshError::Attached { rank: peer, given })?));
+        }
+        match address {
+            _ if peer < self.me => ofi.expect(peer),
+            Some(address) => ofi.call(peer, address)?,
+            None => {}
+        }
+        Ok(())
     }
 
     /// Hands out the ways to other machines, if there are any, when the view is over: they need some more [progress](Retired::progress), as what was
@@ -478,8 +530,8 @@ impl Mesh {
 
     /// How many connections of libfabric were begun.
     #[cfg(test)]
-    pub(crate) fn turns(&self) -> u16 {
-        self.far.turns()
+    pub(crate) fn begun(&self) -> u32 {
+        self.far.begun()
     }
 
     /// Where what arrives from `rank` is put.

@@ -23,6 +23,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use spindle_core::ring::{GRANULE_BYTES, HEADER_BYTES, Header, LookAhead, OBJECT};
 use spindle_core::{Found, Ring};
 use std::alloc::Layout;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::io;
@@ -213,6 +214,11 @@ impl OwnRegion {
     /// How many bytes at its start are words.
     pub(crate) fn control(&self) -> u64 {
         self.control
+    }
+
+    /// The memory of which it is a range. Whoever keeps that keeps the addresses, and not the region.
+    pub(crate) fn memory(&self) -> Arc<dyn Any + Send + Sync> {
+        self._memory.clone()
     }
 
     /// Its bytes, in number.

@@ -1,17 +1,19 @@
 //! The connections of a view that begins, where libfabric carries the rows between hosts.
 //!
-//! Of two members the lower rank calls. Where, it is told by the other, in a [letter](spindle_core::control::Letter::Port) that goes again and
-//! again until it has called: those who are new have the higher ranks, and know where those are who were there before. What fails is tried again,
-//! for as long as the view waits for who is missing.
+//! Those to members that stay continue from the view before. For the others, the lower rank of two calls. Where, it is told by the other, in a
+//! [letter](spindle_core::control::Letter::Port) that goes again and again until it has called: those who are new have the higher ranks, and know where those are who
+//! were there before. The letter also says that a call for this view will be answered. What fails is tried again, also when the view has begun without the
+//! member ([`connect_late`]).
 use crate::crew::Crew;
+use crate::network::Net;
 use spindle_core::{Layout, MemberId, Rank, View};
 use spindle_fabric::ofi::{OfiAddress, OfiMeeting, Purpose};
-use spindle_fabric::{OfiError, OwnRow};
+use spindle_fabric::{Mesh, OfiError, OwnRow};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long to wait before a peer is told or called again.
-const AGAIN: Duration = Duration::from_millis(100);
+pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 /// How often to look after connections that are being made: not all providers say when there is something to do.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
@@ -32,10 +34,15 @@ impl Meeting {
             let mut others = view.members.iter().copied().filter(|id| *id != crew.me);
             others.any(|id| roster.is_far(id) || roster.may_be_elsewhere(id))
         };
-        let Some(net) = crew.net().filter(|net| net.uses_ofi() && has_far()) else { return Ok(None) };
-        let Some(port) = net.open_port(view.members.len() as u32 - 1)? else { return Ok(None) };
+        let Some(port) = crew.net().and_then(Net::port).filter(|_| has_far()) else { return Ok(None) };
         let purpose = Purpose { incarnation: crew.incarnation(), view: view.id };
-        Ok(Some(Meeting { ofi: port.meet(layout, own, purpose)?, tried: BTreeMap::new() }))
+        let mut ofi = port.meet(layout, own, purpose)?;
+        if let Some(me) = view.rank_of(crew.me) {
+            let lower = view.ranks().zip(&view.members).filter(|(rank, id)| *rank < me && roster.is_far(**id));
+            // Connections that continue may break before they do so here.
+            lower.for_each(|(rank, _)| ofi.expect(rank));
+        }
+        Ok(Some(Meeting { ofi, tried: BTreeMap::new() }))
     }
 
     /// Goes on with those who are `missing`. It waits for nothing.
@@ -49,7 +56,7 @@ impl Meeting {
         let Some(me) = view.rank_of(crew.me) else { return };
         for (id, peer) in missing.iter().filter_map(|id| Some((*id, view.rank_of(*id)?))) {
             let is_early = self.tried.get(&peer).is_some_and(|tried| tried.elapsed() < AGAIN);
-            if is_early || self.is_connected(peer) || !crew.is_far(id) {
+            if is_early || self.is_connected(peer) || !crew.is_far(id) || crew.roster().continues(id) {
                 continue;
             }
             if peer < me {
@@ -71,8 +78,32 @@ impl Meeting {
         self.ofi.is_connected(peer)
     }
 
+    /// The same, for connections of the view before to continue in.
+    pub(crate) fn ofi_mut(&mut self) -> &mut OfiMeeting {
+        &mut self.ofi
+    }
+
     /// The connections, for the view's table.
     pub(crate) fn end(self) -> OfiMeeting {
         self.ofi
     }
+}
+
+/// While a view runs: connects the members of other hosts that are not, or lets them know where this one is called. Whether there are such, so that it is to be
+/// tried [again](AGAIN).
+pub(crate) fn connect_late(mesh: &mut Mesh, crew: &mut Crew, view: &View, layout: &Layout) -> bool {
+    let Some(port) = mesh.port().cloned() else { return false };
+    let Some(me) = view.rank_of(crew.me) else { return false };
+    let lacking = view.ranks().zip(view.members.iter().copied());
+    let lacking = lacking.filter(|(peer, id)| mesh.lacks(*peer) && crew.is_far(*id) && !crew.roster().is_dead(*id));
+    let lacking: Vec<(Rank, MemberId)> = lacking.collect();
+    for (peer, id) in &lacking {
+        let address = crew.roster().port_of(view.id, *id).cloned().map(OfiAddress::from);
+        // What fails now may do later.
+        let _ = mesh.meet(layout, *peer, address.as_ref());
+        if *peer < me {
+            crew.act(|roster, _| roster.tell_port(view.id, *id, port.clone().into()));
+        }
+    }
+    !lacking.is_empty()
 }

@@ -6,7 +6,6 @@
 use crate::error::JoinError;
 use spindle_core::control::{self, Address, Book, DialError, Purpose, RackName, Seeds};
 use spindle_core::{MemberId, ViewId};
-use spindle_fabric::OfiError;
 use spindle_fabric::mail::{GroupName, RuntimeDir};
 use spindle_fabric::net::{Declined, Endpoint, Event, Names, NetError, Options, Security};
 use spindle_fabric::ofi::{OfiOptions, OfiPort};
@@ -16,6 +15,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
+/// Connections through libfabric for which there is room at first.
+const LINKS: u32 = 64;
 /// The pause after a stream for a bulk group has failed.
 const BULK_RETRY: Duration = Duration::from_millis(100);
 
@@ -78,24 +79,23 @@ impl Network {
         }
     }
 
-    /// How libfabric is to be used, if it is.
+    /// The port for rows that go through libfabric, if they do.
     ///
     /// # Errors
-    /// It can't be, with this configuration or on this machine.
-    fn ofi(&self) -> Result<Option<OfiOptions>, JoinError> {
+    /// There can be none, with this configuration or on this machine.
+    fn open_port(&self) -> Result<Option<OfiPort>, JoinError> {
         let Transport::Ofi(options) = &self.transport else { return Ok(None) };
         if let Security::Tls(_) = self.security {
             return Err(JoinError::Unencrypted);
         }
         let mut options = options.clone();
         options.address = options.address.or_else(|| self.listen.iter().chain(&self.advertise).find_map(Address::ip));
-        // Now rather than when the first view begins.
-        let port = OfiPort::open(&options, 1)?;
+        let port = OfiPort::open(&options, LINKS)?;
         let is_local = port.address().socket_address().is_some_and(|address| address.ip().is_loopback());
         if matches!(self.security, Security::Local) && !is_local {
             return Err(JoinError::Exposed { address: port.address().to_string() });
         }
-        Ok(Some(options))
+        Ok(Some(port))
     }
 }
 
@@ -105,8 +105,8 @@ pub(crate) struct Net {
     endpoint: Endpoint,
     /// The streams that are being made for bulk groups, by view and number.
     bulk_dialling: BTreeMap<(ViewId, u64, MemberId), Dialled>,
-    /// How rows go through libfabric, if they do.
-    ofi: Option<OfiOptions>,
+    /// Where this process is called through libfabric, if rows go that way.
+    port: Option<OfiPort>,
 }
 
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Net {
             return Err(JoinError::SeedCount { count, why });
         }
         // A process that only follows has streams in any case.
-        let ofi = if has_row { network.ofi()? } else { None };
+        let port = if has_row { network.open_port()? } else { None };
         let host = host_key(dir).map_err(JoinError::Host)?;
         let silence_ms = u32::try_from(network.silence.as_millis()).unwrap_or(u32::MAX);
         let options = Options {
@@ -147,22 +147,17 @@ impl Net {
         };
         let endpoint = Endpoint::open(options, tell)?;
         let seeds = Seeds::new(network.seeds.clone(), network.seed_count, endpoint.card().address.clone());
-        let book = Book::new(endpoint.card().clone(), seeds, ofi.is_none());
-        Ok((Net { endpoint, bulk_dialling: BTreeMap::new(), ofi }, book))
+        let book = Book::new(endpoint.card().clone(), seeds, port.is_none());
+        Ok((Net { endpoint, bulk_dialling: BTreeMap::new(), port }, book))
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// A place to be connected from with up to `peers` members, for one view; `None` if that takes no more than a stream.
-    pub(crate) fn open_port(&self, peers: u32) -> Result<Option<OfiPort>, OfiError> {
-        self.ofi.as_ref().map(|options| OfiPort::open(options, peers)).transpose()
-    }
-
-    /// Whether rows go through libfabric.
-    pub(crate) fn uses_ofi(&self) -> bool {
-        self.ofi.is_some()
+    /// Where this process is called through libfabric; `None` if that takes no more than a stream.
+    pub(crate) fn port(&self) -> Option<&OfiPort> {
+        self.port.as_ref()
     }
 
     /// Makes the stream to `id`, which is at `address`, for a bulk group of a view, unless that is being done; after a failure not at once.

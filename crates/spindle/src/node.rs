@@ -4,6 +4,7 @@ use crate::error::{Ended, JoinError};
 use crate::group::Group;
 use crate::large::{Kept, Large, Serving};
 use crate::line::Line;
+use crate::meeting::AGAIN;
 use crate::shared::{Shared, Upcall};
 use crate::status::Status;
 use crate::{Batch, Handler};
@@ -13,7 +14,7 @@ use spindle_fabric::fork::Owner;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod clock;
 mod ending;
@@ -62,6 +63,8 @@ pub struct Node {
     relaying: bool,
     /// Whether messages, or applications, may wait for a subgroup to have enough members again.
     waiting: bool,
+    /// When members of this view were tried last that libfabric does not connect, if there are some.
+    lacks_since: Option<Instant>,
     /// Whether there may be something to do beside the engine's work.
     has_chores: bool,
     /// Whether it has been polled: no more handles are given out.
@@ -135,6 +138,7 @@ impl Node {
             spare,
             relaying: false,
             waiting: true,
+            lacks_since: None,
             has_chores: true,
             running: false,
             shared,
@@ -285,6 +289,7 @@ impl Node {
         if matches!(poll, Ok(Poll::Idle)) && !called() {
             let wake_in = self.wake_at.map(|at| at.since(self.clock.now));
             let retired = self.over.iter().any(Over::needs_looks).then_some(RETIRED_LOOK);
+            let lacking = self.lacks_since.is_some().then_some(AGAIN);
             let opening = self.large.is_pending().then_some(LINK_LOOK);
             let waits = [
                 wake_in,
@@ -292,6 +297,7 @@ impl Node {
                 self.member.patience(self.crew.roster(), self.crew.now()),
                 retired,
                 opening,
+                lacking,
             ];
             self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
             if self.terms.suspect_after.is_some() {

@@ -118,6 +118,14 @@ pub(crate) struct Member {
     orders: Option<Sender<String>>,
 }
 
+impl Member {
+    /// Leaves the group.
+    pub(crate) fn leave(mut self) {
+        self.orders = None;
+        self.group.leave(LONG).unwrap();
+    }
+}
+
 /// Joins on a thread.
 pub(crate) fn start(config: Config) -> Receiver<Result<Member, JoinError>> {
     let (tell, told) = channel();
@@ -222,7 +230,7 @@ fn over_tcp_whoever_comes_later_is_let_in_and_whoever_leaves_is_let_go() {
     // The founder, which is a seed, too.
     let mut leaver = members.remove(0);
     leaver.orders = None;
-    leaver.group.leave(LONG).unwrap();
+    leaver.leave();
     for member in &members {
         member.log.wait("view", |lines| lines.last().is_some_and(|line| line == "view of 3"));
     }

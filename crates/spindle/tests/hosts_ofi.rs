@@ -6,11 +6,13 @@ mod hosts;
 
 use hosts::{World, chat, finish, start};
 use rcgen::{CertificateParams, KeyPair};
-use rustix::net::{self, AddressFamily, Shutdown};
+use rustix::net::{self, AddressFamily, Shutdown, SocketAddrAny};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use spindle::{Config, Identity, JoinError, OfiError, OfiOptions, Security, Transport};
+use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -141,34 +143,87 @@ fn a_host_that_is_killed_is_noticed_by_its_connections_and_another_joins() {
     finish(members);
 }
 
-/// Breaks all connections of this process over TCP: those of libfabric, as letters go through paths here. Returns how many ends it has broken, at least one of
-/// each.
-fn break_all() -> usize {
+/// The sockets of this process that are connected over TCP: those of libfabric, as letters go through paths here.
+fn sockets() -> Vec<OwnedFd> {
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let numbers = descriptors.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let sockets = numbers.filter_map(|number| pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()).ok());
-    let is_broken = |socket: &_| {
+    let is_connected = |socket: &OwnedFd| {
         let peer = net::getpeername(socket);
         peer.is_ok_and(|peer| peer.is_some_and(|peer| peer.address_family() == AddressFamily::INET))
-            && net::shutdown(socket, Shutdown::Both).is_ok()
     };
-    sockets.filter(|socket| is_broken(socket)).count()
+    sockets.filter(is_connected).collect()
+}
+
+/// Breaks all of these. Returns how many ends it has broken, at least one of each.
+fn break_all() -> usize {
+    sockets().iter().filter(|socket| net::shutdown(socket, Shutdown::Both).is_ok()).count()
+}
+
+/// The ends of all connections.
+fn ends() -> BTreeSet<(SocketAddr, SocketAddr)> {
+    let address = |any: SocketAddrAny| SocketAddr::try_from(any).ok();
+    let ends =
+        |socket: &OwnedFd| Some((address(net::getsockname(socket).ok()?)?, address(net::getpeername(socket).ok()??)?));
+    sockets().iter().filter_map(ends).collect()
+}
+
+/// Runs the test of this `name` in a process of its own, so that it has only its own connections. Whether this is that process.
+fn is_alone(name: &str) -> bool {
+    const ALONE: &str = "SPINDLE_HOSTS_OFI_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    if is_here() {
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let alone = alone.args(["--exact", name]).env(ALONE, "1").output().unwrap();
+        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
+    }
+    false
+}
+
+/// Members that stay keep their connections from view to view, whatever is under way when a view ends: none is made but to a member that comes.
+#[test]
+fn connections_continue_from_view_to_view() {
+    if !is_alone("connections_continue_from_view_to_view") {
+        return;
+    }
+    let world = World::new("ofi-continue", 4);
+    let starting: Vec<_> = (0..4).map(|i| start(world.seed(i as u32, i, 4))).collect();
+    let mut members: Vec<_> = starting.into_iter().map(|member| member.recv().unwrap().unwrap()).collect();
+    chat(&members, 20, "four");
+    let of = |members: usize| members * (members - 1);
+    assert_eq!(ends().len(), of(4));
+    while members.len() > 2 {
+        let before = ends();
+        let leaver = members.pop().unwrap();
+        let left = std::thread::spawn(move || leaver.leave());
+        let between = format!("before {} stay", members.len());
+        (0..50).for_each(|i| members[0].send(&format!("{between} {i}")));
+        left.join().unwrap();
+        let (view, staying) = (format!("view of {}", members.len()), members.len());
+        for member in &members {
+            let is_between = |line: &&String| line.starts_with(&between);
+            member.log.wait("view", |lines| lines.contains(&view) && lines.iter().filter(is_between).count() == 50);
+        }
+        chat(&members, 20, &format!("{staying} stay:"));
+        let after = ends();
+        assert!(after.is_subset(&before) && after.len() >= of(staying), "{staying} stay: {before:?}, {after:?}");
+    }
+    let before = ends();
+    members.push(start(world.other(2, "joiner", 1)).recv().unwrap().unwrap());
+    chat(&members, 20, "three");
+    let after = ends();
+    let new = after.difference(&before).count();
+    assert_eq!(new, of(3) - of(2), "the joiner's, and no others: {before:?}, {after:?}");
+    finish(members);
 }
 
 /// Connections that break are made again, and lose nothing. No member loses its place.
 #[test]
 fn connections_that_break_cost_no_view_change() {
-    const ALONE: &str = "SPINDLE_HOSTS_OFI_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        if is_here() {
-            let alone = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "connections_that_break_cost_no_view_change"])
-                .env(ALONE, "1")
-                .output()
-                .unwrap();
-            assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
-        }
+    if !is_alone("connections_that_break_cost_no_view_change") {
         return;
     }
     let world = World::new("ofi-broken", 3);

@@ -122,7 +122,7 @@ pub enum Letter {
         /// Whose state it is.
         from: MemberId,
     },
-    /// Where I can be called through libfabric, for that view; for members of lower ranks, on other hosts.
+    /// Where I can be called through libfabric, and will answer for that view; for members of lower ranks, on other hosts, to which I have no connection.
     Port {
         /// Which group of this name.
         incarnation: u128,

@@ -750,7 +750,7 @@ impl Member {
         }
     }
 
-    /// The members whose processes stay in the next view, with their ranks in this one: streams to them [continue](Roster::continue_streams) there.
+    /// The members whose processes stay in the next view, with their ranks in this one: streams to them [continue](Roster::continue_ways) there.
     pub fn staying<W>(&self, roster: &Roster<W>) -> Vec<(Rank, MemberId)> {
         let Some(next) = &self.next else { return Vec::new() };
         let stays =

@@ -210,15 +210,6 @@ struct Doubt {
     failed: u32,
 }
 
-/// What a member has handed over for a view.
-#[derive(Debug)]
-enum Part<W> {
-    /// Its memory, or a stream.
-    Way(W),
-    /// Where it can be called through libfabric.
-    Port(PortAddress),
-}
-
 /// A way that a member has handed over for a view that has begun here: late, or because a stream broke.
 #[derive(Debug)]
 pub struct Arrival<W> {
@@ -251,7 +242,9 @@ pub struct Roster<W> {
     book: Option<Book>,
     incarnation: u128,
     /// What members have handed over for views to come.
-    parts: BTreeMap<(ViewId, MemberId), (u128, Part<W>)>,
+    parts: BTreeMap<(ViewId, MemberId), (u128, W)>,
+    /// Where members can be called through libfabric, in the view that has begun and in those to come.
+    ports: BTreeMap<(ViewId, MemberId), PortAddress>,
     /// The newest view that has begun here.
     begun: ViewId,
     /// The decision that led to the newest view, in words.
@@ -327,6 +320,7 @@ impl<W> Roster<W> {
             book,
             incarnation: 0,
             parts,
+            ports: BTreeMap::new(),
             begun: ViewId(0),
             decision,
             newcomers,
@@ -821,9 +815,7 @@ impl<W> Roster<W> {
                 self.has_ended(from);
             }
             Letter::Request { from, reply, what } => self.news.push(News::Requests { from, reply, what }),
-            Letter::Port { incarnation, view, from, address } if !self.has_parts(view, from) => {
-                self.keep_part(incarnation, view, from, Part::Port(address));
-            }
+            Letter::Port { incarnation, view, from, address } => self.keep_port((incarnation, view), from, address),
             _ => {}
         }
     }
@@ -958,7 +950,7 @@ impl<W> Roster<W> {
                 return false;
             }
             self.arrive(Arrival { view, from: from.id, way });
-        } else if !self.keep_part(incarnation, view, from.id, Part::Way(way)) {
+        } else if !self.keep_part(incarnation, view, from.id, way) {
             return false;
         }
         self.pids.insert(from.id, from.pid);
@@ -988,6 +980,7 @@ impl<W> Roster<W> {
     pub fn not_taken(&mut self, view: ViewId, from: MemberId) {
         self.watched.remove(&from);
         self.parts.remove(&(view, from));
+        self.ports.remove(&(view, from));
         self.arrivals.retain(|arrival| (arrival.view, arrival.from) != (view, from));
     }
 
@@ -1003,7 +996,7 @@ impl<W> Roster<W> {
     }
 
     /// Keeps what `from` has handed over for a view to come, if it may be one of my group.
-    fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: Part<W>) -> bool {
+    fn keep_part(&mut self, incarnation: u128, view: ViewId, from: MemberId, part: W) -> bool {
         let oldest = self.parts.keys().next().map_or(view, |(oldest, _)| *oldest);
         // A process that waits to be let in does not know yet which group it will be, nor in which view. A process that is late hands over its memory for a view
         // that is long over.
@@ -1016,10 +1009,20 @@ impl<W> Roster<W> {
         is_kept
     }
 
+    /// Keeps where `from` can be called in a view that runs or is to come. It says so again until it was called, so what comes too early may be dropped.
+    fn keep_port(&mut self, (incarnation, view): (u128, ViewId), from: MemberId, address: PortAddress) {
+        let is_mine = [incarnation, 0].contains(&self.incarnation);
+        let is_near = self.begun.0 == 0 || (view >= self.begun && view.ahead_of(self.begun) <= VIEWS_AHEAD_MAX);
+        let is_known = self.ports.contains_key(&(view, from));
+        if is_mine && is_near && (is_known || self.ports.len() < PARTS_MAX) {
+            self.ports.insert((view, from), address);
+        }
+    }
+
     /// Keeps the stream over which this process follows a view.
     pub fn keep_guest_stream(&mut self, incarnation: u128, view: ViewId, with: MemberId, way: W) {
         self.dialled(view, with);
-        self.keep_part(incarnation, view, with, Part::Way(way));
+        self.keep_part(incarnation, view, with, way);
     }
 
     fn dialled(&mut self, view: ViewId, with: MemberId) {
@@ -1033,7 +1036,7 @@ impl<W> Roster<W> {
         let (incarnation, view) = of;
         self.dialled(view, from);
         if view > self.begun {
-            if self.keep_part(incarnation, view, from, Part::Way(way)) {
+            if self.keep_part(incarnation, view, from, way) {
                 self.streamed.insert((view, from), process);
             }
             return;
@@ -1056,17 +1059,23 @@ impl<W> Roster<W> {
         }
     }
 
-    /// While the next view is installed: the members whose streams of this view are open. The streams continue in the next view, so no others are made for it.
-    pub fn continue_streams(&mut self, with: impl IntoIterator<Item = MemberId>) {
+    /// While the next view is installed: the members whose streams, or connections of libfabric, are open in this view. These continue in the next view, so no others
+    /// are made for it.
+    pub fn continue_ways(&mut self, with: impl IntoIterator<Item = MemberId>) {
         self.continuing.clear();
         self.continuing.extend(with);
+    }
+
+    /// Whether the way to `id` continues in the next view, as far as is known.
+    pub fn continues(&self, id: MemberId) -> bool {
+        self.continuing.contains(&id)
     }
 
     /// The stream to a member of this view continues in the next `view`, with the process that had it. If one was dialled for that view, this one is dropped. One that
     /// has continued before it had broken, though its end was not seen here: this one was made in its place.
     pub fn keep_continued(&mut self, view: ViewId, with: MemberId, way: W) {
         let is_dialled = self.has_parts(view, with) && !self.continued.contains(&with);
-        if is_dialled || !self.keep_part(self.incarnation, view, with, Part::Way(way)) {
+        if is_dialled || !self.keep_part(self.incarnation, view, with, way) {
             return;
         }
         self.continued.insert(with);
@@ -1161,23 +1170,17 @@ impl<W> Roster<W> {
 
     /// What `member` has handed over for `view`.
     pub fn take_part(&mut self, view: ViewId, member: MemberId) -> Option<W> {
-        match self.parts.remove(&(view, member)) {
-            Some((_, Part::Way(way))) => Some(way),
-            Some((_, Part::Port(_))) | None => None,
-        }
+        self.parts.remove(&(view, member)).map(|(_, way)| way)
     }
 
     /// Whether `member` has handed over its memory, or a stream, for `view`.
     pub fn has_parts(&self, view: ViewId, member: MemberId) -> bool {
-        matches!(self.parts.get(&(view, member)), Some((_, Part::Way(_))))
+        self.parts.contains_key(&(view, member))
     }
 
     /// Where `member` can be called through libfabric for `view`, if it has said so.
     pub fn port_of(&self, view: ViewId, member: MemberId) -> Option<&PortAddress> {
-        match self.parts.get(&(view, member)) {
-            Some((_, Part::Port(address))) => Some(address),
-            Some((_, Part::Way(_))) | None => None,
-        }
+        self.ports.get(&(view, member))
     }
 
     /// Tells `to` where I can be called through libfabric for `view`.
@@ -1188,6 +1191,7 @@ impl<W> Roster<W> {
     /// Forgets what was handed over for views before this one.
     pub fn pass_over_until(&mut self, view: ViewId) {
         self.parts.retain(|(id, _), _| *id >= view);
+        self.ports.retain(|(id, _), _| *id >= view);
     }
 
     /// Hands my memory for `view` to those of `others` that are on this host.
@@ -1368,6 +1372,7 @@ impl<W> Roster<W> {
         self.continuing.clear();
         self.continued.clear();
         self.parts.retain(|(id, _), _| *id > view.id);
+        self.ports.retain(|(id, _), _| *id >= view.id);
         // Members whose ways are lost by this dial again.
         self.arrivals.retain(|arrival| arrival.view >= view.id);
         self.failures.retain(|(of, ..)| *of >= view.id);
@@ -1376,7 +1381,7 @@ impl<W> Roster<W> {
         self.stopped.retain(|_, last| *last >= view.id || view.id.follows(*last));
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
-        let parts = self.parts.keys().map(|(_, from)| *from);
+        let parts = self.parts.keys().chain(self.ports.keys()).map(|(_, from)| *from);
         let wanted: BTreeSet<MemberId> = view.members.iter().chain(&self.observers).copied().chain(parts).collect();
         if let Some(book) = &mut self.book {
             // `members` are those of the view before, and of this one.
@@ -1975,24 +1980,47 @@ mod tests {
                 .filter_map(|order| if let Order::Dial { whom, .. } = order { Some(whom.0) } else { None })
                 .collect::<Vec<u64>>()
         };
-        roster.continue_streams([2].map(MemberId));
+        roster.continue_ways([2].map(MemberId));
         assert_eq!(dials(&mut roster), [3]);
         roster.keep_continued(ViewId(5), MemberId(2), 20);
         roster.keep_continued(ViewId(5), MemberId(2), 21);
         roster.keep_stream((7, ViewId(5)), (MemberId(3), 9), 30);
         roster.keep_continued(ViewId(5), MemberId(3), 31);
-        roster.continue_streams([]);
+        roster.continue_ways([]);
         assert_eq!(dials(&mut roster), [0; 0], "both are here");
         assert_eq!([2, 3].map(|id| roster.take_part(ViewId(5), MemberId(id))), [Some(21), Some(30)]);
         roster.begin(&view(5), Time(0));
         // It broke before it continued.
-        roster.continue_streams([2, 3].map(MemberId));
-        roster.continue_streams([]);
+        roster.continue_ways([2, 3].map(MemberId));
+        roster.continue_ways([]);
         roster.connect(&view(6));
         assert_eq!(
             core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::Dial { .. })).count(),
             2
         );
+    }
+
+    /// A connection that is made late is called where the peer says that it is, in the view that runs.
+    #[test]
+    fn a_port_is_kept_for_the_view_that_runs_and_those_to_come() {
+        let mut roster: Roster<()> = Roster::new(me(9), 1, None);
+        roster.set_incarnation(7);
+        roster.begun = ViewId(5);
+        let port = |byte| PortAddress::new(&[byte; 5]).unwrap();
+        let mut hears = |incarnation, view, byte| {
+            let (view, from, address) = (ViewId(view), MemberId(2), port(byte));
+            roster.hear(Letter::Port { incarnation, view, from, address }, None, &[], Time(0));
+            roster.port_of(view, from) == Some(&port(byte))
+        };
+        assert!(!hears(8, 5, 1), "it is of another group");
+        assert!(!hears(7, 4, 1), "that view is over");
+        assert!(hears(7, 5, 1) && hears(7, 5, 2) && hears(7, 6, 3), "the newest counts");
+        assert!(!hears(7, 6 + VIEWS_AHEAD_MAX, 1), "that view is far away");
+        let next =
+            View { id: ViewId(6), members: alloc::vec![MemberId(9)], nonvoters: Vec::new(), subgroups: Vec::new() };
+        roster.begin(&next, Time(0));
+        assert_eq!(roster.port_of(ViewId(5), MemberId(2)), None);
+        assert_eq!(roster.port_of(ViewId(6), MemberId(2)), Some(&port(3)));
     }
 
     /// A member at a seed's address may have been left out of the view, and know no member of it.

@@ -64,6 +64,18 @@ pub enum OfiError {
         /// What is needed.
         needed: u64,
     },
+    /// The provider refuses a queue that is long enough for the connections of one view.
+    #[error(
+        "provider {provider} refuses a queue of {entries} completions: {source}; use another, or make the group smaller"
+    )]
+    Queue {
+        /// The provider.
+        provider: String,
+        /// The entries that are needed.
+        entries: u64,
+        /// What the library said.
+        source: Failure,
+    },
     /// Memory could not be registered.
     #[error(
         "{bytes} bytes could not be registered for {what}: {source}; if memory that may be locked is short, raise `ulimit -l` \

@@ -6,7 +6,8 @@
 //! head  = offset / 8 (32 bits) length / 8 (32) | messages taken in (64) | kind (8) bytes written so far (56)      24 bytes
 //! ```
 //!
-//! The first message of each side states, for each ring of the reader's row, the `PUBLISHED` that its writer has applied.
+//! The first message of each side states, for each ring of the reader's row, the `PUBLISHED` that its writer has applied. A connection that continues in the next
+//! view has a message with the view's number behind all that was posted before it (a *turn*), and behind that a hello for the new view in a message of its own.
 //!
 //! All is little-endian. A hello has to fit what InfiniBand's connection manager carries.
 use crate::tcp::Down;
@@ -15,8 +16,12 @@ use std::fmt;
 
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 52;
+/// Bytes of a hello as the body of a message, which has whole words.
+pub(super) const HELLO_MESSAGE_BYTES: u64 = (HELLO_BYTES as u64).next_multiple_of(8);
+/// Bytes of the body of a turn.
+pub(super) const TURN_BYTES: u64 = 8;
 /// The first bytes of every hello; the last of them is the version.
-const MAGIC: [u8; 4] = *b"SpO\x02";
+const MAGIC: [u8; 4] = *b"SpO\x03";
 /// Bytes of the head of a message.
 pub(super) const HEAD_BYTES: u64 = 24;
 
@@ -98,6 +103,29 @@ impl Hello {
         bytes
     }
 
+    /// As the body of a message.
+    pub(super) fn message(&self) -> [u8; HELLO_MESSAGE_BYTES as usize] {
+        let mut body = [0; HELLO_MESSAGE_BYTES as usize];
+        body[..HELLO_BYTES].copy_from_slice(&self.encode());
+        body
+    }
+
+    /// Which view these bytes are for, if they are a hello.
+    pub(super) fn purpose(data: &[u8]) -> Option<Purpose> {
+        let bytes = data.first_chunk::<HELLO_BYTES>().filter(|bytes| bytes[..4] == MAGIC)?;
+        let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
+        let incarnation = u128::from(word(8)) | (u128::from(word(16)) << 64);
+        Some(Purpose { incarnation, view: ViewId(word(24)) })
+    }
+
+    /// Where the peer wants to be written to that was to say `self`, whatever the target of that. `None` if these bytes say anything else.
+    pub(super) fn target_of(self, data: &[u8]) -> Option<Target> {
+        let bytes = data.first_chunk::<HELLO_BYTES>()?;
+        let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
+        let target = Target { address: word(36), key: word(44) };
+        (Hello { target, ..self }.encode() == *bytes).then_some(target)
+    }
+
     /// Who says this, if it is for `purpose`, and where that peer wants to be written to. Providers may add bytes at the end.
     pub(super) fn read(
         data: &[u8],
@@ -112,8 +140,7 @@ impl Hello {
         }
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
         let half = |at: usize| u16::from_le_bytes(*bytes[at..].first_chunk().expect("it is inside"));
-        let incarnation = u128::from(word(8)) | (u128::from(word(16)) << 64);
-        let got = Purpose { incarnation, view: ViewId(word(24)) };
+        let got = Hello::purpose(data).ok_or(none)?;
         if got != purpose {
             return Err(Mismatch::Purpose { expected: purpose, got });
         }
@@ -149,6 +176,17 @@ pub(super) enum Kind {
     Last = 2,
     /// It states what its writer has applied of the reader's row, and takes a place.
     Applied = 3,
+    /// It says where its writer's copy of the reader's row is in a view in which the connection continues, and takes a place.
+    Hello = 4,
+    /// It is the last of its view, names the next, and takes a place.
+    Turn = 5,
+}
+
+impl Kind {
+    /// Whether it takes one of the reader's places for posts.
+    pub(super) fn takes_a_place(self) -> bool {
+        matches!(self, Kind::Post | Kind::Applied | Kind::Hello | Kind::Turn)
+    }
 }
 
 /// How a message begins. Words of the control block follow.
@@ -178,9 +216,16 @@ impl Head {
             1 => Some(Kind::Credit),
             2 => Some(Kind::Last),
             3 => Some(Kind::Applied),
+            4 => Some(Kind::Hello),
+            5 => Some(Kind::Turn),
             _ => None,
         };
-        let may_have = |kind| kind == Kind::Applied || at + len <= control_bytes;
+        let may_have = |kind| match kind {
+            Kind::Applied => true,
+            Kind::Hello => len == HELLO_MESSAGE_BYTES,
+            Kind::Turn => len == TURN_BYTES,
+            Kind::Post | Kind::Credit | Kind::Last => at + len <= control_bytes,
+        };
         match kind {
             Some(kind) if may_have(kind) && bytes == HEAD_BYTES + len => {
                 Ok(Head { at, len, taken, kind, written: last >> 8 })
@@ -217,6 +262,22 @@ mod tests {
     }
 
     #[test]
+    fn a_hello_in_a_message_says_the_same_or_is_refused() {
+        let layout = Layout::new(&view(3, 8)).unwrap();
+        let (mine, theirs) = (layout.row(Rank(2)), layout.row(Rank(0)));
+        let good = Hello::new(PURPOSE, Rank(2), mine, theirs, TARGET);
+        let expected = Hello::new(PURPOSE, Rank(2), mine, theirs, Target { address: 0, key: 0 });
+        assert_eq!(Hello::purpose(&good.message()), Some(PURPOSE));
+        assert_eq!(expected.target_of(&good.message()), Some(TARGET));
+        for bit in 0..HELLO_BYTES * 8 {
+            let mut bytes = good.message();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let target = expected.target_of(&bytes);
+            assert!(target != Some(TARGET) && target.is_some() == (bit / 8 >= 36), "bit {bit}");
+        }
+    }
+
+    #[test]
     fn a_hello_with_any_bit_wrong_is_refused_or_says_something_else() {
         let layout = Layout::new(&view(3, 8)).unwrap();
         let hello = Hello::new(PURPOSE, Rank(2), layout.row(Rank(2)), layout.row(Rank(0)), TARGET);
@@ -245,6 +306,8 @@ mod tests {
             (504, 8, Kind::Last),
             (512, 0, Kind::Post),
             (0, 1024, Kind::Applied),
+            (0, HELLO_MESSAGE_BYTES, Kind::Hello),
+            (0, TURN_BYTES, Kind::Turn),
         ];
         for (at, len, kind) in heads {
             let head = Head { at, len, taken: u64::MAX, kind, written: 1 << 40 };
@@ -259,6 +322,9 @@ mod tests {
             let error = decode(words(head), HEAD_BYTES + len).unwrap_err();
             assert!(matches!(error, Down::Garbage { at: a, len: l, .. } if (a, l) == (at, len)), "{error}");
         }
-        assert!(decode([0, 0, 4], HEAD_BYTES).is_err());
+        for kind in [Kind::Hello, Kind::Turn] {
+            assert!(decode([0, 0, kind as u64], HEAD_BYTES).is_err());
+        }
+        assert!(decode([0, 0, 6], HEAD_BYTES).is_err());
     }
 }

@@ -1,52 +1,35 @@
-//! One connection: what waits for its peer, what is under way to it, and what comes from it.
+//! A connection in one view: what waits for its peer, what is under way to it, and what comes from it.
 //!
-//! Frames leave by writes, and behind them the words that announce them, by a message; a [`Batch`] is both. A peer has places for
-//! [`POSTS_MAX`] messages that it has not taken in, and says with each of its own how many it has. So it is told at most so many states that
-//! are old, what is posted meanwhile melts together in the [`Backlog`], and its places never run out.
+//! Frames leave by writes, and behind them the words that announce them, by a message; a [`Batch`] is both. A peer has few places for messages
+//! ([`Channel`]), so it is told at most so many states that are old, and what is posted meanwhile melts together in the [`Backlog`].
 //!
 //! What makes it right to leave frames in the row until the network card reads them, to send words as they were posted last, and to let posts
 //! melt together, is the argument of [`crate::tcp::backlog`]: writes and the message behind them arrive in this order (`FI_ORDER_SAW`),
 //! and a message is applied as a whole.
+//!
+//! At the end of a view a link is *turned*: behind all that was posted goes a message that names the next view, and when the peer has said the same, and all
+//! writes are complete, the channel is [taken out](Link::into_channel). The registration of the peer's copy ends with that: whoever has turned writes there no
+//! more. In the next view each side begins with a hello, from which the other learns where to write.
+use super::channel::{Channel, Limits, Operation};
 use super::error::{Failure, OfiError};
-use super::ffi::{FI_COMPLETION, FI_EAGAIN, FI_INJECT, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_RECV, FI_REMOTE_WRITE, FI_SEND};
-use super::hello::{HEAD_BYTES, Head, Kind, Target};
-use super::objects::{Adapter, Endpoint, Piece, Registered};
+use super::ffi::{FI_MR_ENDPOINT, FI_REMOTE_WRITE};
+use super::hello::{HELLO_MESSAGE_BYTES, Head, Hello, Kind, Target};
+use super::network::Desk;
+use super::objects::{Endpoint, Piece, Registered};
 use crate::far::TARGET;
 use crate::region::{CopyRegion, OwnRegion};
 use crate::tcp::backlog::{Backlog, Image};
 use crate::tcp::resume::{Posted, announcements};
 use crate::tcp::{Down, Traffic};
-use spindle_core::{Rank, RowLayout};
+use spindle_core::{Rank, RowLayout, ViewId};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use tracing::info;
 
-/// Messages with posts that a peer may have got and not taken in.
-const POSTS_MAX: u64 = 16;
-/// After so many that were taken in, their sender is told, if nothing else does.
-const CREDIT_STEP: u64 = POSTS_MAX / 2;
-/// Places for messages: those for posts; for what only tells of credit, of which there are two at most that were not taken in, as each
-/// tells of a step; for the last; and one to spare.
-pub(super) const RECEIVES: u64 = POSTS_MAX + POSTS_MAX / CREDIT_STEP + 2;
-/// Messages being sent.
-const SENDS: u64 = RECEIVES;
 /// Bytes between two places that are touched so that memory is there.
 pub(super) const PAGE_BYTES: usize = 4096;
-
-const _: () = assert!(RECEIVES + SENDS <= 1 << 8, "slots fit into contexts");
-
-/// What the provider allows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// Operations of one connection under way.
-    pub(super) queue: u64,
-    /// Bytes of one write.
-    pub(super) write_bytes: u64,
-    /// Bytes of a message that are copied when it is sent.
-    pub(super) inject_bytes: u64,
-}
 
 /// Where what is sent comes from.
 #[derive(Clone, Copy)]
@@ -56,38 +39,30 @@ pub(super) struct Source<'a> {
     pub(super) limits: &'a Limits,
 }
 
-/// A connection.
+/// The rows that a link moves: the peer's into `copy`, and mine.
+#[derive(Debug)]
+pub(super) struct Ends<'a> {
+    pub(super) theirs: &'a RowLayout,
+    pub(super) copy: Arc<CopyRegion>,
+    /// The registration of my rings, if they need one.
+    pub(super) row_memory: Option<Arc<Registered>>,
+}
+
+/// A connection in a view.
 #[derive(Debug)]
 pub(super) struct Link {
     // Closed from the top.
-    endpoint: Endpoint,
+    channel: Channel,
     copy_memory: Option<Registered>,
     row_memory: Option<Arc<Registered>>,
-    slab_memory: Option<Registered>,
-    /// Places for messages: those that come, then those that go.
-    slab: Arc<CopyRegion>,
-    slot_bytes: u64,
     copy: Arc<CopyRegion>,
     rank: Rank,
-    /// Apart from other links to the same peer.
-    turn: u16,
     theirs: RowLayout,
     /// Where my rings are at the peer.
     target: Option<Target>,
     connected: bool,
     backlog: Backlog,
     batch: Batch,
-    /// Places for messages that go which are free.
-    free: Vec<u8>,
-    /// Places for messages that come which the provider has not taken back.
-    unposted: Vec<u8>,
-    in_flight: u64,
-    /// Posts that I have sent, and of these those that the peer has taken in, as it says.
-    posts: u64,
-    acknowledged: u64,
-    /// Posts that I have taken in, and of these those that the peer was told of.
-    taken: u64,
-    told: u64,
     written_bytes: u64,
     sent_bytes: u64,
     received_bytes: u64,
@@ -98,6 +73,12 @@ pub(super) struct Link {
     applied: Option<Box<[u64]>>,
     /// What the peer states, until it is [used](Self::catch_up).
     heard: Option<Box<[u64]>>,
+    /// Of a connection that has continued: what goes first, and what the peer is to say first.
+    greeting: Option<Hello>,
+    expected: Option<Hello>,
+    turn: Turn,
+    /// The view to which the peer has turned. It needs and writes nothing more of this one.
+    their_turn: Option<ViewId>,
     last: Last,
     /// The peer has said its last message: what ends the connection after it takes nothing away.
     has_heard_all: bool,
@@ -120,99 +101,49 @@ enum Last {
     Sent,
 }
 
-/// What an operation was, packed into its context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Operation {
-    Write,
-    Send(u8),
-    Receive(u8),
+enum Turn {
+    NotYet,
+    Wanted(ViewId),
+    Sent(ViewId),
 }
 
-impl Operation {
-    fn context(self, rank: Rank, turn: u16) -> usize {
-        let (kind, slot) = match self {
-            Operation::Write => (0, 0),
-            Operation::Send(slot) => (1, slot),
-            Operation::Receive(slot) => (2, slot),
-        };
-        (usize::from(turn) << 48) | (((rank.index() << 2) | kind) << 8) | usize::from(slot)
-    }
-
-    pub(super) fn of(context: usize) -> (Rank, u16, Operation) {
-        let slot = context as u8;
-        let operation = match (context >> 8) & 3 {
-            0 => Operation::Write,
-            1 => Operation::Send(slot),
-            _ => Operation::Receive(slot),
-        };
-        (Rank((context >> 10) as u32), (context >> 48) as u16, operation)
-    }
+/// A message that has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Came {
+    Message(Kind),
+    /// It is of the next view.
+    Held,
 }
 
 impl Link {
-    /// A link to `rank`, the `turn`th of the member's links, to a peer whose row is `theirs` and comes into `copy`, over `endpoint`, for the row `mine`. It is not
-    /// connected yet. `row_memory` is the registration of my rings, if they need one.
-    pub(super) fn new(
-        adapter: &Arc<Adapter>,
-        (rank, turn): (Rank, u16),
-        endpoint: Endpoint,
-        copy: Arc<CopyRegion>,
-        theirs: &RowLayout,
-        mine: &RowLayout,
-        row_memory: Option<Arc<Registered>>,
-    ) -> Result<Link, OfiError> {
-        let mode = adapter.info().memory_mode();
-        let bound = (mode & FI_MR_ENDPOINT != 0).then_some(&endpoint);
-        let failed = |what: &str, bytes| {
-            let what = format!("{what} member {rank}");
-            move |source| OfiError::Registration { what, bytes, source }
-        };
+    /// A link to `rank` between `ends`, over `channel`. It is not connected yet.
+    pub(super) fn new(desk: &Desk, rank: Rank, channel: Channel, ends: Ends<'_>) -> Result<Link, OfiError> {
+        let Ends { theirs, copy, row_memory } = ends;
+        let adapter = desk.adapter();
+        let bound = (adapter.info().memory_mode() & FI_MR_ENDPOINT != 0).then_some(channel.endpoint());
         let rings = theirs.control..theirs.size;
         let copy_memory = if rings.is_empty() {
             None
         } else {
             let (memory, start, bytes) = (copy.clone(), copy.place(&rings), rings.end - rings.start);
             // SAFETY: the place is inside the copy, which is kept.
-            let registered = unsafe { adapter.register(memory, start, bytes, FI_REMOTE_WRITE, key(rank, 1), bound) };
-            Some(registered.map_err(failed("the copy of the row of", bytes))?)
+            let registered = unsafe { adapter.register(memory, start, bytes, FI_REMOTE_WRITE, desk.key(), bound) };
+            let what = format!("the copy of the row of member {rank}");
+            Some(registered.map_err(|source| OfiError::Registration { what, bytes, source })?)
         };
         let applied: Box<[u64]> = announcements(theirs).iter().map(|at| copy.load(*at)).collect();
-        let statement_bytes = 8 * applied.len().max(announcements(mine).len()) as u64;
-        let body_bytes = mine.control.max(theirs.control).max(statement_bytes);
-        let slot_bytes = (HEAD_BYTES + body_bytes).next_multiple_of(64);
-        let bytes = slot_bytes * (RECEIVES + SENDS);
-        let slab = CopyRegion::on_heap(&format!("the messages of member {rank}"), bytes);
-        let slab = Arc::new(slab.map_err(|source| OfiError::Region { rank, source })?);
-        let slab_memory = if mode & FI_MR_LOCAL == 0 {
-            None
-        } else {
-            let (memory, start) = (slab.clone(), slab.place(&(0..bytes)));
-            // SAFETY: the place is inside the slab, which is kept.
-            let registered = unsafe { adapter.register(memory, start, bytes, FI_SEND | FI_RECV, key(rank, 2), bound) };
-            Some(registered.map_err(failed("messages to and from", bytes))?)
-        };
-        let mut link = Link {
-            endpoint,
+        Ok(Link {
+            channel,
             copy_memory,
             row_memory,
-            slab_memory,
-            slab,
-            slot_bytes,
             copy,
             rank,
-            turn,
             theirs: theirs.clone(),
             target: None,
             connected: false,
             backlog: Backlog::default(),
             batch: Batch::default(),
-            free: (RECEIVES..RECEIVES + SENDS).map(|slot| slot as u8).collect(),
-            unposted: (0..RECEIVES).map(|slot| slot as u8).collect(),
-            in_flight: 0,
-            posts: 0,
-            acknowledged: 0,
-            taken: 0,
-            told: 0,
             written_bytes: 0,
             sent_bytes: 0,
             received_bytes: 0,
@@ -220,25 +151,38 @@ impl Link {
             is_mute: false,
             applied: Some(applied),
             heard: None,
+            greeting: None,
+            expected: None,
+            turn: Turn::NotYet,
+            their_turn: None,
             last: Last::NotYet,
             has_heard_all: false,
             ended: None,
             broken: false,
-        };
-        let posted = link.post_receives();
-        posted.map_err(|source| OfiError::Call { provider: adapter.info().provider(), source })?;
-        Ok(link)
+        })
+    }
+
+    /// The connection has continued from the view before: each side says a hello first.
+    pub(super) fn greet(&mut self, greeting: Hello, expected: Hello) {
+        (self.greeting, self.expected, self.applied) = (Some(greeting), Some(expected), None);
+        self.connected = true;
+    }
+
+    /// The connection, without what belongs to this view.
+    pub(super) fn into_channel(self) -> Channel {
+        self.channel
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+        self.channel.endpoint()
     }
 
-    pub(super) fn turn(&self) -> u16 {
-        self.turn
+    pub(super) fn number(&self) -> u32 {
+        self.channel.number()
     }
 
-    /// Another connection had carried posts to the peer before: nothing is sent until the peer has stated what it has of them.
+    /// Another connection had carried posts to the peer before, or this one has come when some had been posted: nothing is sent until the peer has stated what it
+    /// has of them.
     pub(super) fn mute(&mut self) {
         self.is_mute = true;
     }
@@ -250,9 +194,7 @@ impl Link {
     pub(super) fn catch_up(&mut self, posted: &[Posted], row: &OwnRegion, image: &Image) -> Result<(), Down> {
         let Some(applied) = self.heard.take() else { return Ok(()) };
         if applied.len() != posted.len() {
-            let (at, len) = (0, 8 * applied.len() as u64);
-            let (control_bytes, row_bytes) = (self.theirs.control, self.theirs.size);
-            return Err(Down::Garbage { at, len, control_bytes, row_bytes });
+            return Err(self.garbage(0, 8 * applied.len() as u64));
         }
         let mut lacking_bytes = 0;
         for (ring, applied) in posted.iter().zip(&applied) {
@@ -304,34 +246,37 @@ impl Link {
 
     /// Whether nothing waits and nothing is under way.
     pub(super) fn is_flushed(&self) -> bool {
-        self.is_empty() && self.in_flight == 0 && !self.is_mute
+        self.is_empty() && self.channel.in_flight() == 0 && !self.is_mute && !self.wants_to_turn()
     }
 
     pub(super) fn is_under_way(&self) -> bool {
-        self.in_flight > 0 && !self.broken
+        self.channel.in_flight() > 0 && !self.broken
     }
 
     pub(super) fn has_something_to_send(&self) -> bool {
-        let is_due = self.owes_credit() || self.applied.is_some();
-        self.connected && (!self.is_empty() || self.wants_to_end() || !self.unposted.is_empty() || is_due)
+        let is_due = self.owes_credit() || self.owes_beginning() || self.wants_to_turn();
+        self.connected && (!self.is_empty() || self.wants_to_end() || self.channel.lacks_receives() || is_due)
     }
 
     /// Whether it could not send, and nothing is under way whose end would say when it can.
     pub(super) fn is_held(&self) -> bool {
-        let wants = !self.batch.is_empty() || !self.unposted.is_empty() || self.owes_credit() || self.applied.is_some();
+        // Without a target or credit a message of the peer comes first.
+        let wants_post = self.target.is_some() && !self.batch.is_empty()
+            || self.channel.has_credit() && (self.owes_beginning() || self.wants_to_turn() && self.is_empty());
+        let wants = wants_post || self.channel.lacks_receives() || self.owes_credit();
         let can_send = self.connected && (self.ended.is_none() || self.owes_last());
-        can_send && (wants || self.wants_to_end() && self.is_empty()) && self.in_flight == 0
+        can_send && (wants || self.wants_to_end() && self.is_empty()) && self.channel.in_flight() == 0
     }
 
     /// Whether nothing more is to come, and nothing is under way or owed either.
     pub(super) fn is_over(&self) -> bool {
-        self.ended.is_some() && (self.broken || self.in_flight == 0 && !self.owes_last())
+        self.ended.is_some() && (self.broken || self.channel.in_flight() == 0 && !self.owes_last())
     }
 
     /// Ends the connection, and says why nothing more was to come. That is an end in order if the peer's last message is here, although the
     /// network may have told first that the peer has gone.
     pub(super) fn close(mut self) -> Option<Down> {
-        self.endpoint.shut_down();
+        self.endpoint().shut_down();
         match self.ended.take() {
             Some(Down::Os { .. }) if self.has_heard_all => Some(Down::Closed),
             ended => ended,
@@ -362,7 +307,8 @@ impl Link {
 
     /// Lets what was posted wait; whether anybody wants it still.
     pub(super) fn add(&mut self, words: &Range<u64>, frames: Range<u64>) -> bool {
-        let wanted = self.ended.is_none() && self.last == Last::NotYet && !self.is_mute;
+        let goes_on = self.last == Last::NotYet && self.turn == Turn::NotYet;
+        let wanted = self.ended.is_none() && goes_on && !self.is_mute;
         if wanted {
             self.backlog.add_range(frames);
             self.backlog.add_control(words);
@@ -370,20 +316,43 @@ impl Link {
         wanted
     }
 
+    /// Nothing more is posted in this view, and what follows is of `next`. Means nothing if that was said before, or the link ends.
+    pub(super) fn turn(&mut self, next: ViewId) {
+        if self.turn == Turn::NotYet && self.last == Last::NotYet && self.ended.is_none() {
+            self.turn = Turn::Wanted(next);
+        }
+    }
+
+    /// The view to which the peer has turned.
+    pub(super) fn their_turn(&self) -> Option<ViewId> {
+        self.their_turn
+    }
+
+    /// Whether both sides have turned, as far as is known here. The peer may have the connection in the next view then.
+    pub(super) fn is_through(&self) -> bool {
+        self.turn != Turn::NotYet && self.their_turn.is_some()
+    }
+
+    /// Whether both sides have turned to `next`, and nothing of this view is under way.
+    pub(super) fn has_turned(&self, next: ViewId) -> bool {
+        let both = self.turn == Turn::Sent(next) && self.their_turn == Some(next);
+        both && self.ended.is_none() && self.channel.in_flight() == 0
+    }
+
     /// The peer has said its last message and needs nothing more. Its connection ends when it has my last message, from which it knows that its own has
     /// arrived. Whether this is the first reason for an end.
     pub(super) fn end_in_order(&mut self) -> bool {
         if let Some((slot, _)) = self.batch.message.take() {
-            self.free.push(slot);
+            self.channel.give_back(slot);
         }
         self.batch.ranges.clear();
         self.finish();
         self.end(Down::Closed, false)
     }
 
-    /// From now on there is only what waits, and then the last message.
+    /// From now on there is only what waits, and then the last message; if it was not turned, which is as good.
     pub(super) fn finish(&mut self) {
-        if self.last == Last::NotYet {
+        if self.last == Last::NotYet && self.turn == Turn::NotYet {
             self.last = Last::Wanted;
         }
     }
@@ -397,19 +366,21 @@ impl Link {
             return Ok(false);
         }
         let before = self.sent_bytes;
-        self.post_receives()?;
-        if !self.state_applied(from.limits)? {
-            return Ok(self.sent_bytes > before);
-        }
-        while !self.batch.is_empty() || self.begin_batch(from.image) {
-            if !self.send_batch(from)? {
-                return Ok(self.sent_bytes > before);
-            }
-        }
+        self.channel.post_receives()?;
+        let has_sent_all = self.begin(from.limits)? && self.send_batches(from)? && self.is_empty();
+        // The peer may wait for it, whatever this one waits for.
         if self.owes_credit() {
-            self.send_alone(Kind::Credit, from.limits)?;
+            self.send_body(&[], Kind::Credit, from.limits)?;
         }
-        if self.wants_to_end() && self.is_empty() && self.send_alone(Kind::Last, from.limits)? {
+        if let Turn::Wanted(next) = self.turn
+            && has_sent_all
+            && self.wants_to_turn()
+            && self.channel.has_credit()
+            && self.send_body(&next.0.to_le_bytes(), Kind::Turn, from.limits)?
+        {
+            self.turn = Turn::Sent(next);
+        }
+        if has_sent_all && self.wants_to_end() && self.send_body(&[], Kind::Last, from.limits)? {
             self.last = Last::Sent;
         }
         Ok(self.sent_bytes > before)
@@ -417,31 +388,37 @@ impl Link {
 
     /// An operation has ended, one way or the other, and its resources are free.
     pub(super) fn complete(&mut self, operation: Operation) {
-        match operation {
-            Operation::Receive(_) => return,
-            Operation::Send(slot) => self.free.push(slot),
-            Operation::Write => {}
-        }
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.channel.complete(operation);
     }
 
-    /// States what this member had applied of the peer's row before this connection. Whether that is on its way. It takes one of the peer's places
-    /// for posts.
-    fn state_applied(&mut self, limits: &Limits) -> Result<bool, Failure> {
-        let Some(applied) = &self.applied else { return Ok(true) };
-        if self.in_flight >= limits.queue {
+    /// Sends what goes first: a hello over a connection that has continued, or else a statement of what this member had applied of the peer's row before this
+    /// connection. Whether that is on its way.
+    fn begin(&mut self, limits: &Limits) -> Result<bool, Failure> {
+        if !self.owes_beginning() {
+            return Ok(true);
+        }
+        if !self.channel.has_credit() {
             return Ok(false);
         }
-        let Some(slot) = self.free.pop() else { return Ok(false) };
-        let bytes: Vec<u8> = applied.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.slab.fill(self.slot(slot).start + HEAD_BYTES, &bytes);
-        let is_sent = self.send_message(slot, &(0..bytes.len() as u64), Kind::Applied, limits)?;
+        let is_sent = match (&self.greeting, &self.applied) {
+            (Some(hello), _) => {
+                let hello = hello.message();
+                self.send_body(&hello, Kind::Hello, limits)?
+            }
+            (None, applied) => {
+                let words = applied.iter().flatten();
+                let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+                self.send_body(&bytes, Kind::Applied, limits)?
+            }
+        };
         if is_sent {
-            (self.applied, self.posts) = (None, self.posts + 1);
-        } else {
-            self.free.push(slot);
+            (self.greeting, self.applied) = (None, None);
         }
         Ok(is_sent)
+    }
+
+    fn owes_beginning(&self) -> bool {
+        self.greeting.is_some() || self.applied.is_some()
     }
 
     fn is_empty(&self) -> bool {
@@ -452,6 +429,11 @@ impl Link {
         self.last == Last::Wanted && (!self.is_mute || self.has_heard_all)
     }
 
+    /// Whether the turn has not left, and can when all else has.
+    fn wants_to_turn(&self) -> bool {
+        matches!(self.turn, Turn::Wanted(_)) && !self.is_mute && self.expected.is_none()
+    }
+
     /// Whether the peer has said its last message and waits for mine.
     fn owes_last(&self) -> bool {
         self.has_heard_all && self.last == Last::Wanted && !self.broken
@@ -459,43 +441,50 @@ impl Link {
 
     /// Nothing follows the last message: the system cuts a connection off that is closed before everything was read.
     fn owes_credit(&self) -> bool {
-        self.last != Last::Sent && self.taken - self.told >= CREDIT_STEP
+        self.last != Last::Sent && self.channel.owes_credit()
     }
 
     /// Takes over what waits, if the peer has a place for a message and I have; whether there is something now.
     fn begin_batch(&mut self, image: &Image) -> bool {
-        if self.backlog.is_empty() || self.posts - self.acknowledged >= POSTS_MAX {
+        if self.backlog.is_empty() || !self.channel.has_credit() {
             return false;
         }
-        let Some(slot) = self.free.pop() else { return false };
+        let Some(slot) = self.channel.take_slot() else { return false };
         let (ranges, words) = self.backlog.take();
-        self.slab.fill(self.slot(slot).start + HEAD_BYTES, image.span(&words));
+        self.channel.fill(slot, image.span(&words));
         self.batch.ranges.extend(ranges);
         self.batch.message = Some((slot, words));
         true
     }
 
+    /// Sends what waits; whether all is on its way for which there is room.
+    fn send_batches(&mut self, from: Source<'_>) -> Result<bool, Failure> {
+        while !self.batch.is_empty() || self.begin_batch(from.image) {
+            if !self.send_batch(from)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Sends on with the batch; whether all of it is on its way.
     fn send_batch(&mut self, Source { row, limits, .. }: Source<'_>) -> Result<bool, Failure> {
+        // A connection that has continued leads nowhere before the peer has said so.
+        let Some(target) = self.target else { return Ok(false) };
         while let Some(range) = self.batch.ranges.front_mut() {
-            if self.in_flight >= limits.queue {
+            if self.channel.in_flight() >= limits.queue {
                 return Ok(false);
             }
             let piece = range.start..range.end.min(range.start + limits.write_bytes);
-            let Some(target) = self.target else { return Ok(false) };
             let bytes = piece.end - piece.start;
             let description = self.row_memory.as_ref().map_or(ptr::null_mut(), |memory| memory.description());
             let from = Piece { start: row.place(&piece), bytes, description };
             let to = target.address + (piece.start - row.control());
-            let context = Operation::Write.context(self.rank, self.turn);
             // SAFETY: it is of the row, which the links keep; announced frames don't change (INV-FRAME), until this peer, too, has
             // delivered them, which it can't before the message behind this has arrived.
-            match unsafe { self.endpoint.write(from, to, target.key, context) } {
-                Ok(()) => {}
-                Err(Failure { code: FI_EAGAIN, .. }) => return Ok(false),
-                Err(failure) => return Err(failure),
+            if !unsafe { self.channel.write(from, to, target.key) }? {
+                return Ok(false);
             }
-            self.in_flight += 1;
             self.written_bytes += bytes;
             self.sent_bytes += bytes;
             range.start = piece.end;
@@ -503,102 +492,63 @@ impl Link {
                 self.batch.ranges.pop_front();
             }
         }
-        if self.in_flight >= limits.queue {
-            return Ok(false);
-        }
         let Some((slot, words)) = self.batch.message.clone() else { return Ok(true) };
-        if !self.send_message(slot, &words, Kind::Post, limits)? {
+        let Some(bytes) = self.channel.send(slot, &words, (Kind::Post, self.written_bytes), limits)? else {
             return Ok(false);
-        }
-        self.posts += 1;
+        };
+        self.sent_bytes += bytes;
         self.batch.message = None;
         Ok(true)
     }
 
-    /// A message without words; whether it is on its way.
-    fn send_alone(&mut self, kind: Kind, limits: &Limits) -> Result<bool, Failure> {
-        if self.in_flight >= limits.queue {
-            return Ok(false);
-        }
-        let Some(slot) = self.free.pop() else { return Ok(false) };
-        let sent = self.send_message(slot, &(0..0), kind, limits)?;
-        if !sent {
-            self.free.push(slot);
-        }
-        Ok(sent)
-    }
-
-    /// Sends the words that stand in `slot`; whether they are on their way.
-    fn send_message(&mut self, slot: u8, words: &Range<u64>, kind: Kind, limits: &Limits) -> Result<bool, Failure> {
-        let (place, len) = (self.slot(slot), words.end - words.start);
-        let head = Head { at: words.start, len, taken: self.taken, kind, written: self.written_bytes };
-        self.slab.fill(place.start, head.encode().as_flattened());
-        let bytes = HEAD_BYTES + len;
-        let piece = self.piece(place.start..place.start + bytes);
-        let flags = FI_COMPLETION | if bytes <= limits.inject_bytes { FI_INJECT } else { 0 };
-        let context = Operation::Send(slot).context(self.rank, self.turn);
-        // SAFETY: the slot was taken from the free ones, and comes back with the completion.
-        match unsafe { self.endpoint.send(piece, context, flags) } {
-            Ok(()) => {}
-            Err(Failure { code: FI_EAGAIN, .. }) => return Ok(false),
-            Err(failure) => return Err(failure),
-        }
-        self.told = self.taken;
-        self.in_flight += 1;
-        self.sent_bytes += bytes;
-        Ok(true)
-    }
-
-    /// Gives free places for messages to the provider.
-    fn post_receives(&mut self) -> Result<(), Failure> {
-        while let Some(&slot) = self.unposted.last() {
-            let piece = self.piece(self.slot(slot));
-            // SAFETY: nobody looks at the slot until it is complete.
-            match unsafe { self.endpoint.receive(piece, Operation::Receive(slot).context(self.rank, self.turn)) } {
-                Ok(()) => _ = self.unposted.pop(),
-                Err(Failure { code: FI_EAGAIN, .. }) => break,
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(())
+    /// A message that is no post; whether it is on its way.
+    fn send_body(&mut self, body: &[u8], kind: Kind, limits: &Limits) -> Result<bool, Failure> {
+        let sent = self.channel.send_body(body, (kind, self.written_bytes), limits)?;
+        self.sent_bytes += sent.unwrap_or(0);
+        Ok(sent.is_some())
     }
 
     /// Takes in the message in `slot`.
-    pub(super) fn take_in(&mut self, slot: u8, bytes: u64) -> Result<Kind, Down> {
-        let place = self.slot(slot);
-        let words = [0, 8, 16].map(|at| self.slab.load(place.start + at));
+    pub(super) fn take_in(&mut self, slot: u8, bytes: u64) -> Result<Came, Down> {
+        let receiving = |failure: Failure| Down::Os { call: "receiving", source: failure.to_io() };
+        if self.their_turn.is_some() {
+            return self.channel.hold(slot, bytes).map(|()| Came::Held).map_err(receiving);
+        }
+        let words = self.channel.head(slot);
         let head = Head::decode(words, bytes, self.theirs.control, self.theirs.size)?;
-        // SAFETY: inside the slab, which lives; the slot is complete and not given back yet.
-        let body = unsafe { self.slab.span().bytes(place.start + HEAD_BYTES, head.len) };
+        let is_first = head.kind == Kind::Hello;
+        if is_first != self.expected.is_some() && head.kind != Kind::Credit {
+            return Err(self.garbage(head.at, head.len));
+        }
+        let body = self.channel.body(slot, head.len);
         match head.kind {
-            Kind::Applied => {
-                let words = body.chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("it has 8")));
-                self.heard = Some(words.collect());
+            Kind::Applied => self.heard = Some(words_of(body).collect()),
+            Kind::Turn => self.their_turn = words_of(body).next().map(ViewId),
+            Kind::Hello => {
+                let target = self.expected.and_then(|expected| expected.target_of(body));
+                let rings = announcements(&self.theirs).len() as u64;
+                let strange = Down::NoHello { word: words_of(body).next().unwrap_or_default(), rings };
+                self.target = Some(target.ok_or(strange)?);
+                self.expected = None;
             }
             Kind::Post | Kind::Credit | Kind::Last => self.copy.store_words(head.at, body),
         }
         self.received_bytes += bytes;
         self.their_written_bytes = self.their_written_bytes.max(head.written);
-        // One that says more than is true gets more than it has places for.
-        self.acknowledged = self.acknowledged.max(head.taken.min(self.posts));
-        self.taken += u64::from(matches!(head.kind, Kind::Post | Kind::Applied));
         self.has_heard_all |= head.kind == Kind::Last;
-        self.unposted.push(slot);
-        match self.post_receives() {
-            Ok(()) => Ok(head.kind),
-            Err(failure) => Err(Down::Os { call: "receiving", source: failure.to_io() }),
-        }
+        self.channel.acknowledge(head.taken);
+        self.channel.taken_in(slot, head.kind).map_err(receiving)?;
+        Ok(Came::Message(head.kind))
     }
 
-    fn slot(&self, slot: u8) -> Range<u64> {
-        let start = u64::from(slot) * self.slot_bytes;
-        start..start + self.slot_bytes
+    fn garbage(&self, at: u64, len: u64) -> Down {
+        Down::Garbage { at, len, control_bytes: self.theirs.control, row_bytes: self.theirs.size }
     }
+}
 
-    fn piece(&self, range: Range<u64>) -> Piece {
-        let description = self.slab_memory.as_ref().map_or(ptr::null_mut(), Registered::description);
-        Piece { start: self.slab.place(&range), bytes: range.end - range.start, description }
-    }
+/// The words of a body, which has whole ones.
+fn words_of(body: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    body.chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("it has 8")))
 }
 
 impl Batch {
@@ -607,7 +557,4 @@ impl Batch {
     }
 }
 
-/// A key for memory of the link to `rank`, where the provider wants to be given one.
-pub(super) fn key(rank: Rank, what: u64) -> u64 {
-    u64::from(rank.0) * 4 + what
-}
+const _: () = assert!(HELLO_MESSAGE_BYTES.is_multiple_of(8));

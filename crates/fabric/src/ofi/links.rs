@@ -5,12 +5,15 @@
 //! writes too stands in docs/adr/0016: a message tells the peer that something came, and a sleeper wakes by it; it is applied as a whole, so
 //! posts may melt together as on streams; and no word is ever in halves, whatever carries the bytes.
 //!
-//! One connection is a [`Link`] (`link.rs`); here is what is common to all: the queues, the bell, who can send, and who has gone.
-use super::error::{Failure, OfiError};
-use super::ffi::{FI_EOVERRUN, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_WRITE};
-use super::hello::Kind;
-use super::link::{Limits, Link, Operation, PAGE_BYTES, RECEIVES, Source, key};
-use super::objects::{Adapter, Completion, Endpoint, EndpointId, Event, Registered};
+//! One connection is a [`Link`] (`link.rs`); here is what is common to all of a view: the bell, who can send, and who has gone. The queues are shared with other
+//! views of this process (`network.rs`).
+use super::channel::{Channel, Limits, RECEIVES};
+use super::error::OfiError;
+use super::ffi::{FI_MR_ENDPOINT, FI_MR_LOCAL};
+use super::hello::Hello;
+use super::link::{Ends, Link, PAGE_BYTES, Source};
+use super::network::{Desk, Place, register_row};
+use super::objects::{Endpoint, EndpointId, Event, Registered};
 use super::provider;
 use crate::far::TARGET;
 use crate::region::{CopyRegion, OwnRegion};
@@ -20,7 +23,7 @@ use crate::tcp::{Down, Traffic};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::BorrowedFd;
 use rustix::fs::Timespec;
-use spindle_core::{Layout, Rank, RowLayout};
+use spindle_core::{Layout, Rank, RowLayout, ViewId};
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
@@ -37,9 +40,8 @@ pub(super) const SENDS_MAX: u64 = 128;
 pub(super) const QUEUE_MIN: u64 = 8;
 /// Bytes of one write.
 const WRITE_BYTES_MAX: u64 = 1 << 30;
-/// Completions that are taken at once, and how often in one go.
+/// Completions that are taken at once.
 const COMPLETIONS: usize = 16;
-const GOES_MAX: u32 = 8;
 /// Every so many looks, connections are looked at too.
 const EVENTS_EVERY: u32 = 16;
 /// Events that are looked at in one go.
@@ -52,7 +54,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long what was handed over may take when connections are closed.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
 
-/// All connections of a member.
+mod taking;
+
+/// All connections of a member in one view.
 #[derive(Debug)]
 pub(crate) struct OfiLinks {
     // Closed from the top: connections before the memory that they move.
@@ -66,8 +70,13 @@ pub(crate) struct OfiLinks {
     /// How many links there are, and how many of them are about to be closed.
     open: u32,
     ending: u32,
-    /// Links that there have been.
-    turns: u16,
+    /// Connections that were begun.
+    begun: u32,
+    /// Whether something was found that is another view's.
+    has_passed_on: bool,
+    /// Queues whose descriptors are waited for, and the one to read next.
+    watched: usize,
+    next_queue: usize,
     /// Whether nothing more is posted.
     is_finished: bool,
     /// Whether nothing is waited for any more.
@@ -83,7 +92,7 @@ pub(crate) struct OfiLinks {
     epoll: OwnedFd,
     /// The same, but for completions, of which there has to be news.
     news: OwnedFd,
-    adapter: Arc<Adapter>,
+    desk: Desk,
 }
 
 /// A connection that has ended.
@@ -91,6 +100,8 @@ pub(crate) struct OfiLinks {
 pub(super) struct Ended {
     pub(super) rank: Rank,
     pub(super) down: Down,
+    /// Both sides had turned, and need nothing more of this view.
+    pub(super) is_through: bool,
 }
 
 /// What ended a sleep.
@@ -107,25 +118,15 @@ const NETWORK: u64 = 1;
 
 impl OfiLinks {
     /// None yet, for `me`, whose row is `row`.
-    pub(super) fn begin(
-        adapter: Arc<Adapter>,
-        layout: &Layout,
-        me: Rank,
-        row: Arc<OwnRegion>,
-    ) -> Result<OfiLinks, OfiError> {
+    pub(super) fn begin(desk: Desk, layout: &Layout, me: Rank, row: Arc<OwnRegion>) -> Result<OfiLinks, OfiError> {
         let os = |call| move |errno: rustix::io::Errno| OfiError::Os { call, source: errno.into() };
         let create = || epoll::create(CreateFlags::CLOEXEC).map_err(os("epoll_create"));
         let (epoll, news) = (create()?, create()?);
-        let [completions, events] = adapter.fds();
-        let once = EventFlags::IN | EventFlags::ET;
+        let adapter = desk.adapter();
         // Events are read until there are none, and some providers leave their descriptor ready for ever.
-        for (epoll, fd, flags) in [
-            (&epoll, completions, EventFlags::IN),
-            (&epoll, events, once),
-            (&news, completions, once),
-            (&news, events, once),
-        ] {
-            epoll::add(epoll, fd, EventData::new_u64(NETWORK), flags).map_err(os("epoll_ctl"))?;
+        for epoll in [&epoll, &news] {
+            let once = EventFlags::IN | EventFlags::ET;
+            epoll::add(epoll, adapter.events_fd(), EventData::new_u64(NETWORK), once).map_err(os("epoll_ctl"))?;
         }
         let info = adapter.info();
         let limits = Limits {
@@ -144,7 +145,10 @@ impl OfiLinks {
             mine,
             open: 0,
             ending: 0,
-            turns: 0,
+            begun: 0,
+            has_passed_on: false,
+            watched: 0,
+            next_queue: 0,
             is_finished: false,
             given_up: false,
             untried: false,
@@ -154,50 +158,63 @@ impl OfiLinks {
             events: VecDeque::new(),
             epoll,
             news,
-            adapter,
+            desk,
         };
+        links.watch_queues().map_err(|source| OfiError::Os { call: "epoll_ctl", source })?;
         for at in (links.mine.control..links.mine.size).step_by(PAGE_BYTES) {
             // A write that changes nothing: providers may want memory to be there before it is registered.
             links.row.word(at).fetch_or(0, Ordering::Relaxed);
         }
-        if links.adapter.info().memory_mode() & FI_MR_ENDPOINT == 0 {
-            links.row_memory = links.register_row(me, None)?.map(Arc::new);
+        if links.desk.adapter().info().memory_mode() & FI_MR_ENDPOINT == 0 {
+            links.row_memory = links.register_row(None)?;
         }
         Ok(links)
     }
 
-    /// Registers the row, under the key of `rank`, if it has to be.
-    fn register_row(&self, rank: Rank, endpoint: Option<&Endpoint>) -> Result<Option<Registered>, OfiError> {
+    /// Waits for the queues, too, that were opened since the last time.
+    fn watch_queues(&mut self) -> io::Result<()> {
+        while let Some(fd) = self.desk.adapter().completions_fd(self.watched) {
+            let data = EventData::new_u64(NETWORK);
+            epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
+            epoll::add(&self.news, fd, data, EventFlags::IN | EventFlags::ET)?;
+            self.watched += 1;
+        }
+        Ok(())
+    }
+
+    /// Registers the row, if it has to be and is not.
+    fn register_row(&self, endpoint: Option<&Endpoint>) -> Result<Option<Arc<Registered>>, OfiError> {
         let rings = self.mine.control..self.mine.size;
-        let local = self.adapter.info().memory_mode() & FI_MR_LOCAL != 0;
+        let local = self.desk.adapter().info().memory_mode() & FI_MR_LOCAL != 0;
         if !local || rings.is_empty() {
             return Ok(None);
         }
-        let (start, bytes) = (self.row.place(&rings), rings.end - rings.start);
-        let key = key(rank, 0);
-        let memory: Arc<OwnRegion> = self.row.clone();
-        // SAFETY: the place is inside the row, which is kept.
-        let registered = unsafe { self.adapter.register(memory, start, bytes, FI_WRITE, key, endpoint) };
-        registered.map(Some).map_err(|source| OfiError::Registration { what: "my row".to_string(), bytes, source })
+        match endpoint {
+            None => self.desk.register_row(&self.row, &rings).map(Some),
+            Some(_) => {
+                let registered = register_row(&self.desk, &self.row.memory(), &self.row, &rings, endpoint)?;
+                Ok(Some(Arc::new(registered)))
+            }
+        }
     }
 
-    /// Makes a link to `rank` over `endpoint`, not connected yet. One that `resumes` what another began sends nothing of my row before the peer has
-    /// stated what it has.
+    /// Makes a link to `rank` over `endpoint`, not connected yet. One that `resumes` what another began, or comes late, sends nothing of my row before the peer
+    /// has stated what it has.
+    ///
+    /// # Errors
+    /// There is no room, or no memory.
     pub(super) fn link(
         &mut self,
         rank: Rank,
-        endpoint: Endpoint,
+        (place, endpoint): (Place, Endpoint),
         copy: Arc<CopyRegion>,
         theirs: &RowLayout,
         resumes: bool,
     ) -> Result<&mut Link, OfiError> {
-        let row_memory = match self.adapter.info().memory_mode() & FI_MR_ENDPOINT {
-            0 => self.row_memory.clone(),
-            _ => self.register_row(rank, Some(&endpoint))?.map(Arc::new),
-        };
-        self.turns = self.turns.wrapping_add(1);
-        let id = (rank, self.turns);
-        let mut link = Link::new(&self.adapter, id, endpoint, copy, theirs, &self.mine, row_memory)?;
+        self.watch_queues().map_err(|source| OfiError::Os { call: "epoll_ctl", source })?;
+        let channel = Channel::new(&self.desk, place, rank, endpoint, &self.mine, theirs)?;
+        self.begun += 1;
+        let mut link = self.over(rank, channel, copy, theirs)?;
         if resumes {
             link.mute();
         }
@@ -206,6 +223,82 @@ impl OfiLinks {
         }
         self.open += 1;
         Ok(self.links[rank.index()].insert(link))
+    }
+
+    fn over(&self, rank: Rank, channel: Channel, copy: Arc<CopyRegion>, theirs: &RowLayout) -> Result<Link, OfiError> {
+        let row_memory = match self.desk.adapter().info().memory_mode() & FI_MR_ENDPOINT {
+            0 => self.row_memory.clone(),
+            _ => self.register_row(Some(channel.endpoint()))?,
+        };
+        Link::new(&self.desk, rank, channel, Ends { theirs, copy, row_memory })
+    }
+
+    /// Nothing more is posted to `rank` in this view: what follows is of `next`. Means nothing if that was said before, or there is no connection that sends.
+    pub(crate) fn turn(&mut self, rank: Rank, next: ViewId) {
+        if let Some(link) = &mut self.links[rank.index()] {
+            link.turn(next);
+            self.send(rank);
+        }
+    }
+
+    /// Takes the connections out that both sides have [turned](Self::turn) to `next`: all of this view has arrived at both. A connection whose peer has turned to another view
+    /// ends.
+    pub(super) fn take_turned(&mut self, next: ViewId) -> Vec<(Rank, Channel)> {
+        let mut turned = vec![];
+        for rank in (0..self.links.len() as u32).map(Rank) {
+            let Some(link) = &mut self.links[rank.index()] else { continue };
+            match link.their_turn() {
+                Some(theirs) if theirs != next => {
+                    self.ending += u32::from(link.end(Down::Astray { turned: theirs, next }, true));
+                }
+                Some(_) if link.has_turned(next) => {
+                    let Some(link) = self.links[rank.index()].take() else { continue };
+                    self.open -= 1;
+                    turned.push((rank, link.into_channel()));
+                }
+                _ => {}
+            }
+        }
+        turned
+    }
+
+    /// Lets a connection of the view before continue in this one, with `rank`. The first thing that is said over it is `greeting`, and the first that is heard
+    /// has to be what is `expected`.
+    ///
+    /// # Errors
+    /// Memory can't be registered. The connection is closed.
+    pub(super) fn adopt(
+        &mut self,
+        rank: Rank,
+        mut channel: Channel,
+        copy: Arc<CopyRegion>,
+        theirs: &RowLayout,
+        greet: impl FnOnce(&Link) -> (Hello, Hello),
+    ) -> Result<(), OfiError> {
+        let held = channel.serve(&self.desk, rank);
+        let mut link = self.over(rank, channel, copy, theirs)?;
+        let (greeting, expected) = greet(&link);
+        link.greet(greeting, expected);
+        self.links[rank.index()] = Some(link);
+        (self.open, self.untried) = (self.open + 1, true);
+        for (slot, bytes) in held {
+            self.heard(rank, slot, bytes);
+        }
+        Ok(())
+    }
+
+    /// Whether the owner of `theirs` and this member can use `channel` in this view.
+    pub(super) fn fits(&self, channel: &Channel, theirs: &RowLayout) -> bool {
+        channel.fits(&self.mine, theirs)
+    }
+
+    /// Closes the connections of peers that have turned: they need nothing more of this view. Returns whose they were.
+    pub(super) fn drop_turned(&mut self) -> Vec<Rank> {
+        let has_turned = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.their_turn().is_some());
+        let ranks: Vec<Rank> =
+            (0..).map(Rank).zip(&self.links).filter(|(_, link)| has_turned(link)).map(|of| of.0).collect();
+        ranks.iter().for_each(|rank| self.forget(*rank));
+        ranks
     }
 
     /// Closes the link to `rank`, if there is one, after what had arrived. Whether it was connected, and its end is not [told](Self::next_ended) and will not be.
@@ -230,12 +323,8 @@ impl OfiLinks {
 
     /// Another endpoint may have the place of this one, which is about to be closed.
     fn forget_events(&mut self, closing: EndpointId) {
-        self.events.retain(|event| match event {
-            Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
-                *endpoint != closing
-            }
-            Event::Request { .. } | Event::Other => true,
-        });
+        self.events.retain(|event| !event.is_of(closing));
+        self.desk.forget_events(closing);
     }
 
     /// Lets sleeps end when `bell` is ready.
@@ -260,9 +349,8 @@ impl OfiLinks {
         self.is_finished
     }
 
-    /// How many connections there are, those that are being made included.
-    pub(super) fn open(&self) -> u32 {
-        self.open
+    pub(super) fn desk(&self) -> &Desk {
+        &self.desk
     }
 
     /// How many connections there are still.
@@ -359,8 +447,8 @@ impl OfiLinks {
         (sent, arrived || self.has_news())
     }
 
-    /// Waits until something has arrived, the bell rings or there are [news](Self::has_news), `at_most` that long, and does meanwhile what there is
-    /// to do. Whether something has arrived.
+    /// Waits until something has arrived, here or for another view, the bell rings or there are [news](Self::has_news), `at_most` that long, and does meanwhile
+    /// what there is to do. Whether something has arrived.
     pub(crate) fn wait(&mut self, at_most: Duration) -> bool {
         let (start, mut for_nothing) = (Instant::now(), 0);
         loop {
@@ -378,6 +466,7 @@ impl OfiLinks {
             }
             let _ = self.look_at_events();
             let (_, arrived) = self.progress();
+            let arrived = arrived | std::mem::take(&mut self.has_passed_on);
             for_nothing += 1;
             if arrived || start.elapsed() >= at_most {
                 return arrived;
@@ -404,7 +493,7 @@ impl OfiLinks {
 
     /// Sleeps until the bell rings or the network has something to do, `at_most` that long.
     fn rest(&self, epoll: &OwnedFd, at_most: Duration) -> Woken {
-        if !self.adapter.may_sleep() {
+        if self.desk.has_mail() || !self.desk.adapter().may_sleep() {
             return Woken::Network;
         }
         let timeout =
@@ -445,118 +534,6 @@ impl OfiLinks {
         }
     }
 
-    /// Takes what is complete; whether something arrived.
-    pub(super) fn look(&mut self) -> bool {
-        let mut arrived = false;
-        for _ in 0..GOES_MAX {
-            match self.take_completions() {
-                Some(came) => arrived |= came,
-                None => break,
-            }
-        }
-        arrived
-    }
-
-    /// Some; whether something arrived with them, or `None` if there are none.
-    fn take_completions(&mut self) -> Option<bool> {
-        let mut completions = [Completion::Done { context: 0, bytes: 0 }; COMPLETIONS];
-        let count = match self.adapter.completions(&mut completions) {
-            Ok(count) => count,
-            Err(failure) => {
-                self.break_all(failure);
-                0
-            }
-        };
-        let mut arrived = false;
-        for completion in &completions[..count] {
-            arrived |= self.take(*completion);
-        }
-        (count > 0).then_some(arrived)
-    }
-
-    /// Ends all connections: the queue that they share tells of no one's operations any more.
-    #[cold]
-    fn break_all(&mut self, failure: Failure) {
-        for link in self.links.iter_mut().flatten() {
-            let down = Down::Os { call: "receiving", source: failure.to_io() };
-            self.ending += u32::from(link.end(down, true));
-        }
-    }
-
-    /// Takes one; whether something arrived with it.
-    pub(super) fn take(&mut self, completion: Completion) -> bool {
-        if let Completion::Failed { code: code @ FI_EOVERRUN, .. } = completion {
-            // The queue has lost completions, and with them which connections they were of: the context is nobody's.
-            self.break_all(Failure { call: "the network", code });
-            return false;
-        }
-        let (Completion::Done { context, .. } | Completion::Failed { context, .. }) = completion;
-        let (rank, turn, operation) = Operation::of(context);
-        let link = self.links.get_mut(rank.index()).and_then(Option::as_mut);
-        // It may be one of a connection that was closed.
-        let Some(link) = link.filter(|link| link.turn() == turn) else { return false };
-        link.complete(operation);
-        let (mut arrived, mut ended) = (false, None);
-        match (completion, operation) {
-            (Completion::Done { bytes, .. }, Operation::Receive(slot)) => match link.take_in(slot, bytes as u64) {
-                Ok(Kind::Credit) => {}
-                Ok(Kind::Applied) => {
-                    let caught_up = link.catch_up(&self.posted, &self.row, &self.image);
-                    ended = caught_up.err().map(|down| (down, true));
-                }
-                Ok(Kind::Post) => arrived = true,
-                Ok(Kind::Last) => self.ending += u32::from(link.end_in_order()),
-                Err(down) => ended = Some((down, true)),
-            },
-            (Completion::Done { .. }, _) => {}
-            (Completion::Failed { code, .. }, operation) => {
-                let source = Failure { call: "the network", code }.to_io();
-                let down = match (code, operation) {
-                    // What was under way is called off when the peer goes.
-                    (libc::ECANCELED | libc::ECONNRESET | libc::ENOTCONN | libc::ECONNABORTED | libc::ESHUTDOWN, _) => {
-                        gone()
-                    }
-                    (_, Operation::Receive(_)) => Down::Os { call: "receiving", source },
-                    _ => Down::Os { call: "sending", source },
-                };
-                ended = Some((down, true));
-            }
-        }
-        if let Some((down, broken)) = ended {
-            self.ending += u32::from(link.end(down, broken));
-        }
-        self.untried |= link.has_something_to_send();
-        arrived
-    }
-
-    /// Takes the events that there are: notes which connections have ended, and keeps [the others](Self::next_event).
-    ///
-    /// # Errors
-    /// The queue is of no use any more.
-    pub(super) fn look_at_events(&mut self) -> Result<(), Failure> {
-        // Callers may not fill the memory: what does not fit waits at the provider.
-        let room = (EVENTS_MAX as usize).saturating_sub(self.events.len());
-        for _ in 0..room {
-            let Some(event) = self.adapter.event()? else { break };
-            match event {
-                Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } if self.shut(endpoint) => {}
-                event => self.events.push_back(event),
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes that the other side of a connection has gone. Whether there was that connection.
-    pub(super) fn shut(&mut self, endpoint: EndpointId) -> bool {
-        let is_it = |link: &&mut Link| link.is_connected() && link.endpoint().id() == endpoint;
-        let found = self.links.iter_mut().flatten().find(is_it);
-        let is_known = found.is_some();
-        if let Some(link) = found {
-            self.ending += u32::from(link.end(gone(), true));
-        }
-        is_known
-    }
-
     /// As [`shut`](Self::shut), for the connection to `rank`.
     #[cfg(test)]
     pub(crate) fn shut_rank(&mut self, rank: Rank) {
@@ -569,7 +546,8 @@ impl OfiLinks {
         let link = self.links[rank.index()].take().expect("it has one");
         self.forget_events(link.endpoint().id());
         self.open -= 1;
-        self.ended.extend(link.lose().map(|down| Ended { rank, down }));
+        let is_through = link.is_through();
+        self.ended.extend(link.lose().map(|down| Ended { rank, down, is_through }));
     }
 
     #[cfg(test)]
@@ -577,21 +555,26 @@ impl OfiLinks {
         self.links[rank.index()].as_ref().expect("it has one").endpoint().id()
     }
 
-    /// How many links there have been.
+    /// How many connections were begun.
     #[cfg(test)]
-    pub(crate) fn turns(&self) -> u16 {
-        self.turns
+    pub(crate) fn begun(&self) -> u32 {
+        self.begun
     }
 
     /// Closes connections that have ended, after taking in what had arrived before; whether there were any.
     #[cold]
     fn close_ended(&mut self) -> bool {
+        self.take_mail();
         // No more than can have been there: others may go on and on.
         let most = u64::from(self.open) * (self.limits.queue + RECEIVES);
-        for _ in 0..=most / COMPLETIONS as u64 {
-            if self.take_completions().is_none() {
-                break;
+        let queues = self.desk.adapter().queues();
+        for _ in 0..queues {
+            for _ in 0..=most / COMPLETIONS as u64 {
+                if self.take_completions().is_none() {
+                    break;
+                }
             }
+            self.next_queue = (self.next_queue + 1) % queues;
         }
         let mut closed = false;
         for rank in (0..self.links.len() as u32).map(Rank) {
@@ -600,12 +583,13 @@ impl OfiLinks {
             self.ending -= 1;
             closed = true;
             self.forget_events(link.endpoint().id());
+            let is_through = link.is_through();
             let Some(down) = link.close() else { continue };
             match &down {
                 Down::Closed => debug!(target: TARGET, rank = rank.0, "connection is closed"),
                 down => warn!(target: TARGET, rank = rank.0, reason = %down, "connection is broken"),
             }
-            self.ended.push_back(Ended { rank, down });
+            self.ended.push_back(Ended { rank, down, is_through });
         }
         closed
     }

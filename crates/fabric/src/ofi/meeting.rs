@@ -1,25 +1,27 @@
-//! The connections between the members of a view: how they come about, and how they are made again.
+//! The connections between the members of a view: how they come about, continue from the view before, and are made again.
 //!
-//! Of two members the one of the lower rank calls. Each tells the other, along with the call and with the answer, who it is, which view it
+//! A connection whose two ends have [turned](OfiMeeting::carry) to this view continues in it. Where there is none, of two members the one of the lower rank calls. Each tells the other, along with the call and with the answer, who it is, which view it
 //! means, and where its copy of the other's row is (`hello.rs`). A call that is none of this view's is refused and counts for nothing; a first call
 //! of one's own that fails is told, and may be tried again. Addresses travel by other means.
 //!
-//! A meeting goes on for as long as its view. A connection that breaks is called again by the same member, after pauses that double, and continues with what the
+//! A meeting goes on for as long as its view, and connects peers that are late, too. A connection that breaks is called again by the same member, after pauses that double, and continues with what the
 //! peer [has not applied](crate::tcp) (docs/adr/0029). Another call of a peer replaces its connection: its end may have broken without a word to this one. A peer
 //! whose connection has ended in order may call again, too: it has not learned that.
+use super::channel::Channel;
 use super::error::{Failure, OfiError};
-use super::hello::{Hello, Mismatch, Purpose};
+use super::hello::{Hello, Mismatch, Purpose, Target};
 use super::info::Info;
 use super::link::{Link, PAGE_BYTES};
 use super::links::{EVENTS_MAX, Ended, OfiLinks, gone};
-use super::objects::{Endpoint, EndpointId, Event};
-use super::port::{OfiAddress, OfiPort};
+use super::network::Place;
+use super::objects::{Adapter, Endpoint, EndpointId, Event};
+use super::port::OfiAddress;
 use super::provider::of as failed_at;
 use crate::far::TARGET;
 use crate::mirror::Mirror;
 use crate::region::CopyRegion;
 use crate::tcp::Down;
-use spindle_core::{Layout, Rank, RowLayout};
+use spindle_core::{Layout, Rank, RowLayout, ViewId};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -43,7 +45,6 @@ const REFUSALS: u32 = 2;
 pub struct OfiMeeting {
     // Closed from the top.
     links: OfiLinks,
-    port: OfiPort,
     /// By rank.
     peers: Box<[Peer]>,
     layout: Layout,
@@ -56,8 +57,9 @@ pub struct OfiMeeting {
     up: VecDeque<Rank>,
     /// Whether there is something in `up` that [`advance`](Self::advance) has not reported.
     is_up: bool,
-    /// Whether a connection is to be made again.
+    /// Whether a connection is to be made, or made again, while the view runs.
     is_broken: bool,
+    has_begun: bool,
 }
 
 /// What is known of a peer.
@@ -70,6 +72,8 @@ struct Peer {
     copy: Option<Arc<CopyRegion>>,
     /// Whether it has been connected.
     has_met: bool,
+    /// Whether it is not to be connected any more: it has turned to the next view, or broken the protocol, or its row comes by other means.
+    is_done: bool,
     /// The next pause, and the calls that were refused in a row.
     pause: Duration,
     refusals: u32,
@@ -102,30 +106,28 @@ impl Seat {
 }
 
 impl OfiMeeting {
-    pub(super) fn new(
-        port: OfiPort,
-        links: OfiLinks,
-        layout: Layout,
-        me: Rank,
-        purpose: Purpose,
-        mirror: Mirror,
-    ) -> OfiMeeting {
+    pub(super) fn new(links: OfiLinks, layout: Layout, me: Rank, purpose: Purpose, mirror: Mirror) -> OfiMeeting {
         let peer = |_: &RowLayout| Peer {
             seat: Seat::Empty,
             address: None,
             copy: None,
             has_met: false,
+            is_done: false,
             pause: PAUSE_MIN,
             refusals: 0,
         };
         let peers = layout.rows().iter().map(peer).collect();
-        let (refused, down, up, is_up, is_broken) = Default::default();
-        OfiMeeting { links, port, peers, layout, me, purpose, mirror, refused, down, up, is_up, is_broken }
+        let (refused, down, up, is_up, is_broken, has_begun) = Default::default();
+        OfiMeeting { links, peers, layout, me, purpose, mirror, refused, down, up, is_up, is_broken, has_begun }
     }
 
     /// Where this member listens, for its peers.
     pub fn address(&self) -> &OfiAddress {
-        self.port.address()
+        self.links.desk().network().address()
+    }
+
+    fn adapter(&self) -> &Arc<Adapter> {
+        self.links.desk().adapter()
     }
 
     /// From now on `peer`, which has a lower rank, may call. Others are refused.
@@ -137,6 +139,7 @@ impl OfiMeeting {
         let seat = &mut self.peers[peer.index()].seat;
         if matches!(seat, Seat::Empty) {
             *seat = Seat::Expected;
+            self.is_broken |= self.has_begun;
         }
     }
 
@@ -156,42 +159,123 @@ impl OfiMeeting {
     }
 
     fn begin_call(&mut self, peer: Rank, address: &OfiAddress) -> Result<(), OfiError> {
-        let info = self.port.adapter.info();
+        let info = self.adapter().info();
         let (name, format) = (info.provider(), info.address_format());
         if !address.is_of(format) {
             return Err(OfiError::Address { address: address.to_string(), provider: name });
         }
-        if self.links.open() >= self.port.room {
-            let (what, allowed, needed) = ("a port", self.port.room.into(), u64::from(self.port.room) + 1);
-            return Err(OfiError::Limit { provider: name, what, allowed, needed });
-        }
-        let endpoint = self.port.adapter.endpoint_to(address.parts().1).map_err(failed_at(&name))?;
-        let (link, hello) = self.link(peer, endpoint)?;
+        let place = self.links.desk().place()?;
+        let endpoint = self.adapter().endpoint_to(place.queue(), address.parts().1).map_err(failed_at(&name))?;
+        let (link, hello) = self.link(peer, place, endpoint)?;
         if let Err(source) = link.endpoint().connect(address.parts().1, &hello.encode()) {
             self.links.forget(peer);
             return Err(OfiError::Refused { rank: peer, address: address.to_string(), source });
         }
         let known = &mut self.peers[peer.index()];
         (known.seat, known.address) = (Seat::Called(Instant::now()), Some(address.clone()));
+        self.is_broken |= self.has_begun;
         Ok(())
     }
 
-    fn link(&mut self, rank: Rank, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
+    /// Where the row of `rank` is copied to.
+    fn copy_of(&mut self, rank: Rank) -> Result<Arc<CopyRegion>, OfiError> {
         let theirs = self.layout.row(rank);
-        let known = &mut self.peers[rank.index()];
-        let copy = match &mut known.copy {
-            Some(copy) => copy,
-            none @ None => {
+        let copy = match &self.peers[rank.index()].copy {
+            Some(copy) => Arc::clone(copy),
+            None => {
                 let copy = self.mirror.copy(&format!("the copy of the row of member {rank}"), theirs.size);
-                let copy = copy.map_err(|source| OfiError::Region { rank, source })?;
-                // Providers may want memory to be there before it is registered.
-                (theirs.control..theirs.size).step_by(PAGE_BYTES).for_each(|at| copy.store_words(at, &[0; 8]));
-                none.insert(copy)
+                copy.map_err(|source| OfiError::Region { rank, source })?
             }
         };
-        let link = self.links.link(rank, endpoint, Arc::clone(copy), theirs, known.has_met)?;
+        Ok(self.keep_copy(rank, copy))
+    }
+
+    fn keep_copy(&mut self, rank: Rank, copy: Arc<CopyRegion>) -> Arc<CopyRegion> {
+        let theirs = self.layout.row(rank);
+        let kept = &mut self.peers[rank.index()].copy;
+        if kept.is_none() {
+            // Providers may want memory to be there before it is registered.
+            (theirs.control..theirs.size).step_by(PAGE_BYTES).for_each(|at| copy.store_words(at, &[0; 8]));
+        }
+        Arc::clone(kept.insert(copy))
+    }
+
+    fn link(&mut self, rank: Rank, place: Place, endpoint: Endpoint) -> Result<(&mut Link, Hello), OfiError> {
+        let copy = self.copy_of(rank)?;
+        let theirs = self.layout.row(rank);
+        // Posts of a view that runs have gone to those that were connected.
+        let resumes = self.peers[rank.index()].has_met || self.has_begun;
+        let link = self.links.link(rank, (place, endpoint), copy, theirs, resumes)?;
         let hello = Hello::new(self.purpose, self.me, self.layout.row(self.me), theirs, link.mine());
         Ok((link, hello))
+    }
+
+    /// Lets the connections continue in `next` that both ends have [turned](Self::turn) to it, with the members that have these ranks there. A peer that can't
+    /// continue, because its rows are longer than what the connection has places for, is to be called or expected there, and comes to the same answer.
+    ///
+    /// `next` must not have begun.
+    pub fn carry(&mut self, next: &mut OfiMeeting, rank_of: impl Fn(Rank) -> Option<Rank>) {
+        // A connection that has ended by now does not continue.
+        let _ = self.links.look_at_events();
+        self.links.look();
+        for (rank, channel) in self.links.take_turned(next.purpose.view) {
+            let known = &mut self.peers[rank.index()];
+            (known.seat, known.is_done) = (Seat::Over, true);
+            let address = known.address.clone();
+            match rank_of(rank) {
+                Some(rank) => next.adopt(rank, channel, address),
+                None => drop(channel),
+            }
+        }
+    }
+
+    /// Lets the connection to `peer` continue in `next`, the view after this one: this member has nothing more to post to it here. All of it leaves first.
+    ///
+    /// # Panics
+    /// If it is not of the view.
+    pub fn turn(&mut self, peer: Rank, next: ViewId) {
+        self.links.turn(peer, next);
+    }
+
+    /// Closes the connections of peers that have turned, and can't continue: they need nothing more of this view.
+    pub(crate) fn drop_turned(&mut self) {
+        for rank in self.links.drop_turned() {
+            let known = &mut self.peers[rank.index()];
+            (known.seat, known.is_done) = (Seat::Over, true);
+        }
+    }
+
+    /// Takes over a connection of the view before, unless there is another.
+    fn adopt(&mut self, rank: Rank, channel: Channel, address: Option<OfiAddress>) {
+        let is_free = matches!(self.peers[rank.index()].seat, Seat::Empty | Seat::Expected);
+        let (mine, theirs) = (self.layout.row(self.me).clone(), self.layout.row(rank).clone());
+        if !is_free || self.has_begun || rank == self.me || !self.links.fits(&channel, &theirs) {
+            return;
+        }
+        let Ok(copy) = self.copy_of(rank) else { return };
+        let nowhere = Target { address: 0, key: 0 };
+        let (purpose, me) = (self.purpose, self.me);
+        let expected = Hello::new(purpose, rank, &theirs, &mine, nowhere);
+        let greet = |link: &Link| (Hello::new(purpose, me, &mine, &theirs, link.mine()), expected);
+        let adopted = self.links.adopt(rank, channel, copy, &theirs, greet);
+        match adopted {
+            Ok(()) => {
+                let known = &mut self.peers[rank.index()];
+                (known.seat, known.has_met, known.address) = (Seat::Taken(Instant::now()), true, address);
+            }
+            // It is made anew.
+            Err(error) => debug!(target: TARGET, rank = rank.0, %error, "connection does not continue"),
+        }
+    }
+
+    /// Whether there is no connection to `peer`, and none is known to be wanted no more.
+    pub(crate) fn lacks(&self, peer: Rank) -> bool {
+        peer != self.me && !matches!(self.peers[peer.index()].seat, Seat::Taken(_) | Seat::Over)
+    }
+
+    /// While the view runs: the copy of the row of `peer`, which was not connected before, is this one.
+    pub(crate) fn introduce(&mut self, peer: Rank, copy: Arc<CopyRegion>) {
+        self.keep_copy(peer, copy);
     }
 
     /// Whether `peer` is connected, or has been.
@@ -210,7 +294,7 @@ impl OfiMeeting {
     pub fn progress(&mut self) -> Result<bool, OfiError> {
         let looked = self.links.look_at_events();
         self.attend()?;
-        looked.map_err(failed_at(&self.port.adapter.info().provider()))?;
+        looked.map_err(failed_at(&self.adapter().info().provider()))?;
         // Providers connect while they are asked for completions, and some peers have begun to post already.
         self.links.look();
         Ok(!self.peers.iter().any(|peer| peer.seat.is_open()))
@@ -239,17 +323,18 @@ impl OfiMeeting {
         &self.refused
     }
 
-    /// From now on the connections are those of a view that has begun. What makes `bell` readable ends their waits as well. Peers that were never connected
-    /// are left out.
+    /// From now on the connections are those of a view that has begun. What makes `bell` readable ends their waits as well. Peers that are not connected and
+    /// have no [copy](Self::copy) of their rows are to be [introduced](Self::introduce).
     ///
     /// # Errors
     /// The system has no descriptors left.
     pub(crate) fn begin(&mut self, bell: BorrowedFd<'_>) -> Result<(), OfiError> {
-        for rank in (0..self.peers.len() as u32).map(Rank) {
-            if !self.is_connected(rank) {
-                self.leave_out(rank);
+        for known in &mut self.peers {
+            if known.copy.is_none() {
+                known.seat = Seat::Empty;
             }
         }
+        (self.has_begun, self.is_broken) = (true, true);
         self.links.wake_by(bell).map_err(|source| OfiError::Os { call: "epoll_ctl", source })
     }
 
@@ -257,7 +342,7 @@ impl OfiMeeting {
     pub(crate) fn leave_out(&mut self, rank: Rank) {
         self.links.forget(rank);
         let known = &mut self.peers[rank.index()];
-        (known.seat, known.copy, known.has_met) = (Seat::Empty, None, false);
+        (known.seat, known.copy, known.has_met, known.is_done) = (Seat::Over, None, false, true);
     }
 
     /// The connections that there are.
@@ -270,7 +355,7 @@ impl OfiMeeting {
         &mut self.links
     }
 
-    /// Where the row of `rank` is copied to, if it was ever connected.
+    /// Where the row of `rank` is copied to, if it was ever connected, or is about to be.
     pub(crate) fn copy(&self, rank: Rank) -> Option<&Arc<CopyRegion>> {
         self.peers[rank.index()].copy.as_ref()
     }
@@ -311,7 +396,7 @@ impl OfiMeeting {
     /// How long a sleep may be while connections are made again.
     fn patience(&self) -> Duration {
         let now = Instant::now();
-        let waits = self.peers.iter().filter(|peer| peer.has_met).filter_map(|peer| match peer.seat {
+        let waits = self.peers.iter().filter_map(|peer| match peer.seat {
             Seat::Broken(at) => Some(at.saturating_duration_since(now)),
             Seat::Called(_) | Seat::Answered(_) => Some(LOOK_AGAIN),
             Seat::Expected => Some(LOOK_FOR_CALLS),
@@ -334,37 +419,52 @@ impl OfiMeeting {
             };
             outcome = outcome.and(heeded);
         }
-        while let Some(Ended { rank, down }) = self.links.next_ended() {
+        while let Some(Ended { rank, down, is_through }) = self.links.next_ended() {
             match down {
+                Down::Os { .. } if is_through => {
+                    let known = &mut self.peers[rank.index()];
+                    (known.seat, known.is_done) = (Seat::Over, true);
+                }
                 Down::Os { .. } => self.broken(rank),
                 Down::Closed => self.peers[rank.index()].seat = Seat::Over,
-                _ => self.peers[rank.index()].seat = Seat::Empty,
+                _ => {
+                    let known = &mut self.peers[rank.index()];
+                    (known.seat, known.is_done) = (Seat::Over, true);
+                }
             }
             self.down.push_back((rank, down));
         }
-        let broken = |peer: &Peer| peer.has_met && peer.seat.is_open();
-        self.is_broken = self.peers.iter().any(broken);
+        self.is_broken = self.peers.iter().any(|peer| self.is_awaited(peer));
         if self.is_broken {
             self.call_again();
         }
         outcome
     }
 
+    /// Whether a connection to this one is to come about, which is looked after here: a first one of a view that has not begun is the caller's business.
+    fn is_awaited(&self, peer: &Peer) -> bool {
+        (peer.has_met || self.has_begun) && peer.seat.is_open()
+    }
+
     fn call_again(&mut self) {
         let now = Instant::now();
         for rank in (0..self.peers.len() as u32).map(Rank) {
             let known = &self.peers[rank.index()];
+            let is_mine = known.has_met || self.has_begun;
             match known.seat {
-                Seat::Called(since) if known.has_met && now.duration_since(since) >= CALL_MAX => {
+                Seat::Called(since) if is_mine && now.duration_since(since) >= CALL_MAX => {
                     self.links.forget(rank);
                     self.call_failed(rank, libc::ETIMEDOUT);
                 }
-                Seat::Answered(since) if known.has_met && now.duration_since(since) >= CALL_MAX => {
+                Seat::Answered(since) if is_mine && now.duration_since(since) >= CALL_MAX => {
                     self.links.forget(rank);
                     self.peers[rank.index()].seat = Seat::Expected;
                 }
                 Seat::Broken(at) if at <= now => {
-                    let Some(address) = known.address.clone() else { continue };
+                    let Some(address) = known.address.clone() else {
+                        self.peers[rank.index()].seat = Seat::Empty;
+                        continue;
+                    };
                     if let Err(error) = self.begin_call(rank, &address) {
                         debug!(target: TARGET, rank = rank.0, %error, "peer is not called");
                         match error {
@@ -395,6 +495,11 @@ impl OfiMeeting {
     fn call_failed(&mut self, rank: Rank, code: i32) {
         self.pause(rank);
         let known = &mut self.peers[rank.index()];
+        if !known.has_met {
+            // Its address may be another's by now. It tells it again.
+            known.seat = Seat::Empty;
+            return;
+        }
         known.refusals = if code == libc::ECONNREFUSED { known.refusals + 1 } else { 0 };
         if known.refusals == REFUSALS {
             self.down.push_back((rank, Down::Refused));
@@ -413,8 +518,9 @@ impl OfiMeeting {
     }
 
     fn answer(&mut self, request: &Info, data: &[u8]) -> Result<(), OfiError> {
-        let failed = failed_at(&self.port.adapter.info().provider());
+        let failed = failed_at(&self.adapter().info().provider());
         let may_call = |peer: &Peer| match peer.seat {
+            _ if peer.is_done => false,
             // One whose connection has ended in order has not heard so.
             Seat::Expected | Seat::Answered(_) | Seat::Taken(_) | Seat::Over => true,
             Seat::Empty | Seat::Called(_) | Seat::Broken(_) => false,
@@ -432,16 +538,11 @@ impl OfiMeeting {
             self.down.push_back((rank, gone()));
         }
         self.peers[rank.index()].seat = Seat::Expected;
-        if self.links.open() >= self.port.room {
-            self.refuse(request, Mismatch::From { expected: None, got: rank });
-            return Ok(());
-        }
-        let endpoint = self.port.adapter.endpoint_for(request).map_err(|source| {
+        let network = Arc::clone(self.links.desk().network());
+        let (link, hello) = self.link_for(request, rank).inspect_err(|_| {
             // Otherwise the call stays where it is for as long as the port. It may have hung up already.
-            let _ = self.port.listener.reject(request);
-            failed(source)
+            let _ = network.listener.reject(request);
         })?;
-        let (link, hello) = self.link(rank, endpoint)?;
         link.aim(target);
         if let Err(source) = link.endpoint().accept(&hello.encode()) {
             self.links.forget(rank);
@@ -451,6 +552,13 @@ impl OfiMeeting {
         Ok(())
     }
 
+    fn link_for(&mut self, request: &Info, rank: Rank) -> Result<(&mut Link, Hello), OfiError> {
+        let failed = failed_at(&self.adapter().info().provider());
+        let place = self.links.desk().place()?;
+        let endpoint = self.adapter().endpoint_for(place.queue(), request).map_err(failed)?;
+        self.link(rank, place, endpoint)
+    }
+
     fn refuse(&mut self, request: &Info, why: Mismatch) {
         debug!(target: TARGET, reason = %why, "call is refused");
         // Nobody may fill the memory with calls.
@@ -458,7 +566,7 @@ impl OfiMeeting {
             self.refused.push(why);
         }
         // It may have hung up already.
-        let _ = self.port.listener.reject(request);
+        let _ = self.links.desk().network().listener.reject(request);
     }
 
     fn connected(&mut self, endpoint: EndpointId, data: &[u8]) -> Result<(), OfiError> {
@@ -475,7 +583,7 @@ impl OfiMeeting {
             };
             if let Some(source) = why {
                 self.links.forget(rank);
-                if known.has_met {
+                if known.has_met || self.has_begun {
                     self.pause(rank);
                 } else {
                     known.seat = Seat::Empty;
@@ -485,7 +593,7 @@ impl OfiMeeting {
         }
         link.set_connected();
         (known.seat, known.refusals) = (Seat::Taken(Instant::now()), 0);
-        if std::mem::replace(&mut known.has_met, true) {
+        if std::mem::replace(&mut known.has_met, true) || self.has_begun {
             if !self.up.contains(&rank) {
                 self.up.push_back(rank);
             }
@@ -493,6 +601,12 @@ impl OfiMeeting {
         }
         self.links.try_all();
         Ok(())
+    }
+
+    /// From now on calls go there, and to where they went is the answer.
+    #[cfg(test)]
+    pub(super) fn misdirect(&mut self, rank: Rank, address: OfiAddress) -> Option<OfiAddress> {
+        self.peers[rank.index()].address.replace(address)
     }
 
     /// A connection has failed before it was made, or so it was when the event was taken.
@@ -504,12 +618,12 @@ impl OfiMeeting {
             return Ok(());
         }
         self.links.forget(rank);
-        if known.has_met && is_callee {
+        if (known.has_met || self.has_begun) && is_callee {
             self.call_failed(rank, code);
             return Ok(());
         }
         known.seat = if is_callee { Seat::Empty } else { Seat::Expected };
-        if known.has_met {
+        if known.has_met || self.has_begun {
             return Ok(());
         }
         let called = known.address.as_ref().filter(|_| is_callee);

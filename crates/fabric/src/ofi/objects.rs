@@ -1,11 +1,11 @@
 //! libfabric's objects, each closed when it is dropped, and after those that stand on it.
 //!
-//! Read [`Adapter`] first: the fabric, the domain and the two queues, one of each for a member and a view. A [`Listener`], an
+//! Read [`Adapter`] first: the fabric, the domain and the two queues, one of each for a process. A [`Listener`], an
 //! [`Endpoint`] and a [`Registered`] piece of memory hold it, so it is closed after them; whoever owns several of these says by the order
 //! of its fields which go first (endpoints before memory: nothing may move when a registration ends).
 //!
-//! All objects of an adapter belong to one owner, which uses them through `&mut`: so one thread at a time does, as `FI_THREAD_DOMAIN`
-//! wants it.
+//! Several views have objects of one adapter, and nothing keeps their owners on one thread. So the library is asked for objects that any thread
+//! may use at any time (`FI_THREAD_SAFE`).
 use super::error::Failure;
 use super::ffi::{self, *};
 use super::info::Info;
@@ -15,10 +15,13 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of connection data that are read.
 const DATA_BYTES_MAX: usize = 256;
+/// Queues of completions of one adapter, each as long as all before it: enough for the largest group if the first is for 64 connections.
+const QUEUES_MAX: usize = 6;
 /// Bytes of an address that are read.
 const ADDRESS_BYTES_MAX: usize = 128;
 
@@ -47,9 +50,9 @@ macro_rules! call {
 /// Closes what it holds. `T` begins with a [`Fid`].
 struct Object<T>(NonNull<T>);
 
-// SAFETY: the library binds no object to a thread; that one thread at a time uses them is what the module says.
+// SAFETY: the library binds no object to a thread.
 unsafe impl<T> Send for Object<T> {}
-// SAFETY: as above.
+// SAFETY: the library was asked for objects that all threads may use at a time (`provider.rs`).
 unsafe impl<T> Sync for Object<T> {}
 
 impl<T> Object<T> {
@@ -90,17 +93,25 @@ impl<T> fmt::Debug for Object<T> {
     }
 }
 
-/// What one member has one of: the way to a network, and the queues of what happens there.
+/// What one process has one of: the way to a network, and the queues of what happens there.
 #[derive(Debug)]
 pub(super) struct Adapter {
     // Closed from the top.
-    completions: Object<FidCq>,
+    queues: [OnceLock<Queue>; QUEUES_MAX],
     events: Object<FidEq>,
     domain: Object<FidDomain>,
     fabric: Object<FidFabric>,
     info: Info,
-    completions_fd: RawFd,
     events_fd: RawFd,
+    /// How many queues there are.
+    open_queues: AtomicUsize,
+}
+
+/// A queue of completions, which becomes readable when there is one.
+#[derive(Debug)]
+struct Queue {
+    object: Object<FidCq>,
+    fd: RawFd,
 }
 
 /// An operation that has ended. Its context is what it was started with.
@@ -120,13 +131,25 @@ pub(super) enum Event {
     Other,
 }
 
+impl Event {
+    /// Whether it has happened to the connection over this one.
+    pub(super) fn is_of(&self, of: EndpointId) -> bool {
+        match self {
+            Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
+                *endpoint == of
+            }
+            Event::Request { .. } | Event::Other => false,
+        }
+    }
+}
+
 /// Tells open endpoints apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct EndpointId(usize);
 
 impl Adapter {
-    /// Opens what `info` describes, with room for `completions` that nobody has read.
-    pub(super) fn open(info: Info, completions: u64) -> Result<Arc<Adapter>, Failure> {
+    /// Opens what `info` describes, without a queue of completions.
+    pub(super) fn open(info: Info) -> Result<Arc<Adapter>, Failure> {
         let mut raw = ptr::null_mut();
         // SAFETY: the info's attributes are whole.
         let code = unsafe { (info.library().fabric)(info.fabric_attributes(), &raw mut raw, ptr::null_mut()) };
@@ -143,7 +166,20 @@ impl Adapter {
         call!("fi_eq_open", of, ops.eq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut()))?;
         // SAFETY: as above.
         let events = unsafe { Object::of("fi_eq_open", raw) }?;
-        let mut raw = ptr::null_mut();
+        let events_fd = descriptor(&events)?;
+        let (queues, open_queues) = Default::default();
+        Ok(Arc::new(Adapter { queues, events, domain, fabric, info, events_fd, open_queues }))
+    }
+
+    /// Opens another queue, with room for `completions` that nobody has read. It has the next number.
+    ///
+    /// # Errors
+    /// The provider refuses it, or there are as many as there can be.
+    pub(super) fn open_queue(&self, completions: u64) -> Result<(), Failure> {
+        let call = "fi_cq_open";
+        let place = self.queues.iter().find(|queue| queue.get().is_none());
+        let place = place.ok_or(Failure { call, code: libc::ENOSPC })?;
+        let (mut raw, of) = (ptr::null_mut(), self.domain.0);
         let mut attr = CqAttr {
             size: completions as usize,
             flags: 0,
@@ -151,43 +187,64 @@ impl Adapter {
             wait_obj: FI_WAIT_FD,
             signaling_vector: 0,
             wait_cond: 0,
-            wait_set,
+            wait_set: ptr::null_mut(),
         };
-        let of = domain.0;
         call!("fi_cq_open", of, ops.cq_open(of.as_ptr(), &raw mut attr, &raw mut raw, ptr::null_mut()))?;
-        // SAFETY: as above.
-        let completions = unsafe { Object::of("fi_cq_open", raw) }?;
-        let (completions_fd, events_fd) = (descriptor(&completions)?, descriptor(&events)?);
-        Ok(Arc::new(Adapter { completions, events, domain, fabric, info, completions_fd, events_fd }))
+        // SAFETY: it was just made.
+        let object = unsafe { Object::of(call, raw) }?;
+        let fd = descriptor(&object)?;
+        if place.set(Queue { object, fd }).is_ok() {
+            self.open_queues.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// How many queues there are. They have the numbers from 0 on.
+    #[inline]
+    pub(super) fn queues(&self) -> usize {
+        self.open_queues.load(Ordering::Acquire)
+    }
+
+    fn queue(&self, number: usize) -> Option<&Queue> {
+        self.queues.get(number)?.get()
     }
 
     pub(super) fn info(&self) -> &Info {
         &self.info
     }
 
-    /// What becomes readable when there is a completion, and when there is an event. To be waited for after
-    /// [`may_sleep`](Self::may_sleep).
-    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
-        // SAFETY: the queues own them, and live as long as `self`.
-        [self.completions_fd, self.events_fd].map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    /// What becomes readable when there is an event. To be waited for after [`may_sleep`](Self::may_sleep).
+    pub(super) fn events_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the queue owns it, and lives as long as `self`.
+        unsafe { BorrowedFd::borrow_raw(self.events_fd) }
+    }
+
+    /// The same for completions in the queue of this `number`, if there is one.
+    pub(super) fn completions_fd(&self, number: usize) -> Option<BorrowedFd<'_>> {
+        let fd = self.queue(number)?.fd;
+        // SAFETY: the queue owns it, and is closed with `self`.
+        Some(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
     /// Whether there is nothing to read, so that the descriptors tell of what comes next.
     pub(super) fn may_sleep(&self) -> bool {
-        let mut fids = [self.completions.fid().as_ptr(), self.events.fid().as_ptr()];
+        let mut fids = [self.events.fid().as_ptr(); QUEUES_MAX + 1];
+        let queues = self.queues.iter().map_while(OnceLock::get);
+        let count = 1 + queues.zip(&mut fids[1..]).map(|(queue, fid)| *fid = queue.object.fid().as_ptr()).count();
         let of = self.fabric.0;
-        call!("fi_trywait", of, ops.trywait(of.as_ptr(), fids.as_mut_ptr(), fids.len() as c_int)).is_ok()
+        call!("fi_trywait", of, ops.trywait(of.as_ptr(), fids.as_mut_ptr(), count as c_int)).is_ok()
     }
 
-    /// Lets the provider work, and takes completions; how many, of which the first stand in `into`.
+    /// Lets the provider work, and takes completions of the queue of this `number`; how many, of which the first stand in `into`.
     ///
     /// # Errors
     /// The queue is of no use any more.
-    pub(super) fn completions(&self, into: &mut [Completion]) -> Result<usize, Failure> {
+    pub(super) fn completions(&self, number: usize, into: &mut [Completion]) -> Result<usize, Failure> {
+        let Some(queue) = self.queue(number) else { return Ok(0) };
         const NONE: CqMsgEntry = CqMsgEntry { op_context: ptr::null_mut(), flags: 0, len: 0 };
         let mut entries = [NONE; 16];
         let most = into.len().min(entries.len());
-        let of = self.completions.0;
+        let of = queue.object.0;
         match call!("fi_cq_read", of, ops.read(of.as_ptr(), entries.as_mut_ptr().cast(), most)) {
             Ok(count) => {
                 let count = (count as usize).min(most);
@@ -266,25 +323,22 @@ impl Adapter {
         Ok(Listener { object, _adapter: self.clone() })
     }
 
-    /// An endpoint to call the one at `address` with.
-    pub(super) fn endpoint_to(self: &Arc<Self>, address: &[u8]) -> Result<Endpoint, Failure> {
+    /// An endpoint to call the one at `address` with, whose operations complete in the queue of this number.
+    pub(super) fn endpoint_to(self: &Arc<Self>, queue: usize, address: &[u8]) -> Result<Endpoint, Failure> {
         let mut hints = self.info.try_clone()?;
         hints.lead_to(address)?;
-        self.endpoint(&hints)
+        self.endpoint_for(queue, &hints)
     }
 
     /// An endpoint to answer a request with.
-    pub(super) fn endpoint_for(self: &Arc<Self>, request: &Info) -> Result<Endpoint, Failure> {
-        self.endpoint(request)
-    }
-
-    fn endpoint(self: &Arc<Self>, info: &Info) -> Result<Endpoint, Failure> {
+    pub(super) fn endpoint_for(self: &Arc<Self>, queue: usize, info: &Info) -> Result<Endpoint, Failure> {
+        let queue = self.queue(queue).ok_or(Failure { call: "fi_ep_bind", code: libc::EINVAL })?;
         let (mut raw, of) = (ptr::null_mut(), self.domain.0);
         call!("fi_endpoint", of, ops.endpoint(of.as_ptr(), info.as_ptr(), &raw mut raw, ptr::null_mut()))?;
         // SAFETY: it was just made.
         let object = unsafe { Object::of("fi_endpoint", raw) }?;
         object.bind("fi_ep_bind", &self.events, 0)?;
-        object.bind("fi_ep_bind", &self.completions, FI_SEND | FI_RECV)?;
+        object.bind("fi_ep_bind", &queue.object, FI_SEND | FI_RECV)?;
         object.control("fi_enable", FI_ENABLE, ptr::null_mut())?;
         Ok(Endpoint { object, _adapter: self.clone() })
     }

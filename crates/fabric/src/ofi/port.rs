@@ -1,12 +1,13 @@
-//! A member's own place in the network: an [`OfiPort`] listens, and an [`OfiMeeting`] connects it with those of all peers.
+//! A process's own place in the network: an [`OfiPort`] listens, and an [`OfiMeeting`] connects a member with its peers in one view.
+use super::channel::RECEIVES;
 use super::error::OfiError;
 use super::ffi::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 use super::hello::Purpose;
 use super::info::Info;
-use super::link::RECEIVES;
 use super::links::OfiLinks;
 use super::meeting::OfiMeeting;
-use super::objects::{Adapter, Listener};
+use super::network::Network;
+use super::objects::Adapter;
 use super::provider::{self, OfiOptions, of as failed_at};
 use crate::shm::OwnRow;
 use spindle_core::Layout;
@@ -87,30 +88,24 @@ impl From<OfiAddress> for PortAddress {
     }
 }
 
-/// A member's own place in the network, for one view.
+/// A process's own place in the network, for all views that it takes part in, and as long as it or a meeting of it lives. Peers find it by its address.
 #[derive(Debug)]
-pub struct OfiPort {
-    pub(super) listener: Listener,
-    pub(super) adapter: Arc<Adapter>,
-    address: OfiAddress,
-    /// Connections for which there is room.
-    pub(super) room: u32,
-}
+pub struct OfiPort(Arc<Network>);
 
 impl OfiPort {
-    /// Opens the network that `options` ask for, with room for connections to `peers` members, and listens.
+    /// Opens the network that `options` ask for, with room for so many connections at first, and listens.
     ///
     /// # Errors
     /// There is no libfabric, it has no such provider, or that can't do what is needed, or fails.
-    pub fn open(options: &OfiOptions, peers: u32) -> Result<OfiPort, OfiError> {
-        OfiPort::of(provider::choose(options)?, peers)
+    pub fn open(options: &OfiOptions, links: u32) -> Result<OfiPort, OfiError> {
+        OfiPort::of(provider::choose(options)?, links)
     }
 
     /// As [`open`](Self::open), for what was chosen.
-    pub(super) fn of(info: Info, peers: u32) -> Result<OfiPort, OfiError> {
+    pub(super) fn of(info: Info, links: u32) -> Result<OfiPort, OfiError> {
         let (name, format) = (info.provider(), info.address_format());
-        let completions = u64::from(peers.max(1)) * (provider::queue(&info) + RECEIVES);
-        let adapter = Adapter::open(info, completions).map_err(failed_at(&name))?;
+        let each = provider::queue(&info) + RECEIVES;
+        let adapter = Adapter::open(info).map_err(failed_at(&name))?;
         let listener = adapter.listen().map_err(failed_at(&name))?;
         provider::check_data(&name, listener.data_bytes_max())?;
         let bytes = listener.address().map_err(failed_at(&name))?;
@@ -120,33 +115,33 @@ impl OfiPort {
         if address.socket_address().is_some_and(|address| address.ip().is_unspecified()) || !address.is_of(format) {
             return Err(OfiError::Address { address: address.to_string(), provider: name });
         }
-        Ok(OfiPort { listener, adapter, address, room: peers })
+        Ok(OfiPort(Network::new(adapter, listener, address, (links, each))?))
     }
 
     /// Where it listens, for its peers.
     pub fn address(&self) -> &OfiAddress {
-        &self.address
+        self.0.address()
     }
 
     /// The provider's name, and the domain's.
     pub fn provider(&self) -> (String, String) {
-        (self.adapter.info().provider(), self.adapter.info().domain())
+        (self.0.adapter().info().provider(), self.0.adapter().info().domain())
     }
 
-    /// Begins to connect the member that owns `own`. Peers do the same for a view of the same `purpose`.
+    /// Begins to connect the member that owns `own` in one view. Peers do the same for a view of the same `purpose`.
     ///
     /// # Errors
     /// Memory that can't be registered, or no descriptors.
     ///
     /// # Panics
     /// If `own` was made for another layout.
-    pub fn meet(self, layout: &Layout, own: &OwnRow, purpose: Purpose) -> Result<OfiMeeting, OfiError> {
+    pub fn meet(&self, layout: &Layout, own: &OwnRow, purpose: Purpose) -> Result<OfiMeeting, OfiError> {
         let (me, row) = (own.me, own.row.clone());
         assert!(
             row.size() == layout.row(me).size && row.control() == layout.row(me).control,
             "the row is of this view"
         );
-        let links = OfiLinks::begin(self.adapter.clone(), layout, me, row)?;
-        Ok(OfiMeeting::new(self, links, layout.clone(), me, purpose, own.mirror.clone()))
+        let links = OfiLinks::begin(self.0.desk(purpose), layout, me, row)?;
+        Ok(OfiMeeting::new(links, layout.clone(), me, purpose, own.mirror.clone()))
     }
 }

@@ -1,10 +1,10 @@
 //! What there is to choose from, and choosing.
+use super::channel::RECEIVES;
 use super::error::{Failure, OfiError};
 use super::ffi::*;
 use super::hello::HELLO_BYTES;
 use super::info::{Info, Wanted};
 use super::library::Library;
-use super::link::RECEIVES;
 use super::links::{QUEUE_MIN, SENDS_MAX};
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -87,7 +87,7 @@ pub(super) fn choose(options: &OfiOptions) -> Result<Info, OfiError> {
         send_queue: 0,
         receive_queue: RECEIVES as usize,
         memory_mode: MEMORY,
-        threading: FI_THREAD_DOMAIN,
+        threading: FI_THREAD_SAFE,
         provider: provider.as_deref(),
         domain: domain.as_deref(),
     };

@@ -22,9 +22,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
+pub(super) const PURPOSE: Purpose = Purpose { incarnation: 0x5eed, view: ViewId(1) };
 
 /// Over `provider`, unless told otherwise from outside.
 fn options(provider: &str) -> OfiOptions {
@@ -39,7 +40,7 @@ fn options(provider: &str) -> OfiOptions {
 }
 
 /// Whether there is a libfabric with this provider; says so if there is none. One that was asked for from outside has to be there.
-fn is_here(provider: &str) -> bool {
+pub(super) fn is_here(provider: &str) -> bool {
     match OfiPort::open(&options(provider), 1) {
         Ok(_) => true,
         Err(error @ (OfiError::NoLibrary { .. } | OfiError::NoProvider { .. }))
@@ -59,11 +60,13 @@ fn connect(layout: &Layout, provider: &str) -> Vec<Mesh> {
 
 /// As if memory had to be treated as hardware wants it.
 fn connect_as_hardware(layout: &Layout, provider: &str) -> Vec<Mesh> {
-    connect_through(layout, |peers| {
-        let mut info = provider::choose(&options(provider)).unwrap();
-        info.need(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
-        OfiPort::of(info, peers).unwrap()
-    })
+    connect_through(layout, |_| hardware_port(provider))
+}
+
+pub(super) fn hardware_port(provider: &str) -> OfiPort {
+    let mut info = provider::choose(&options(provider)).unwrap();
+    info.need(FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
+    OfiPort::of(info, 1).unwrap()
 }
 
 /// A member whose connections are being made.
@@ -204,7 +207,7 @@ suite!(over_tcp, connect, "tcp");
 suite!(over_tcp_as_hardware, connect_as_hardware, "tcp");
 suite!(over_tcp_beside_memory, connect_mixed, "tcp");
 
-fn port(peers: u32) -> OfiPort {
+pub(super) fn port(peers: u32) -> OfiPort {
     OfiPort::open(&options("tcp"), peers).unwrap()
 }
 
@@ -217,7 +220,8 @@ struct Stranger {
 
 impl Stranger {
     fn new() -> Stranger {
-        let adapter = Adapter::open(provider::choose(&options("tcp")).unwrap(), 64).unwrap();
+        let adapter = Adapter::open(provider::choose(&options("tcp")).unwrap()).unwrap();
+        adapter.open_queue(64).unwrap();
         let slab = Arc::new(CopyRegion::on_heap("a stranger's messages", 4096).unwrap());
         Stranger { listener: adapter.listen().unwrap(), adapter, slab }
     }
@@ -229,7 +233,7 @@ impl Stranger {
 
     fn call(&self, to: &OfiAddress, data: &[u8]) -> Endpoint {
         let address = &to.to_bytes()[4..];
-        let endpoint = self.adapter.endpoint_to(address).unwrap();
+        let endpoint = self.adapter.endpoint_to(0, address).unwrap();
         endpoint.connect(address, data).unwrap();
         endpoint
     }
@@ -243,7 +247,7 @@ impl Stranger {
             if let Some(event) = self.adapter.event().unwrap() {
                 return event;
             }
-            self.adapter.completions(&mut [Completion::Done { context: 0, bytes: 0 }; 4]).unwrap();
+            self.adapter.completions(0, &mut [Completion::Done { context: 0, bytes: 0 }; 4]).unwrap();
             std::thread::yield_now();
         }
     }
@@ -313,16 +317,42 @@ fn addresses_survive_a_journey_and_garbage_is_none() {
     assert!(matches!(error, OfiError::Address { .. }), "{error}");
 }
 
+/// More connections than were thought of take another queue, in which they sleep as in the first.
 #[test]
-fn a_port_has_room_for_as_many_as_it_was_opened_for() {
+fn a_port_has_room_for_more_than_it_was_opened_for() {
     if !is_here("tcp") {
         return;
     }
-    let layout = layout(3);
-    let address = port(1).address().clone();
-    let peers = [1, 2].map(|rank| (rank, address.clone()));
-    let error = Forming::new(port(1), &layout, 0, PURPOSE, peers).unwrap_err();
-    assert!(matches!(error, OfiError::Limit { allowed: 1, needed: 2, .. }), "{error}");
+    let layout = layout(6);
+    let ranks: Vec<Rank> = (0..6).map(Rank).collect();
+    let put = |fabric: &mut Mesh, at, value| {
+        fabric.store(at, value);
+        fabric.post(&ranks, at..at + 8);
+    };
+    let mut fabrics = connect_through(&layout, |_| port(1));
+    for (value, from) in (7..).zip(0..fabrics.len()) {
+        put(&mut fabrics[from], COUNT, value);
+        settle(&mut fabrics);
+        assert!(fabrics.iter().all(|fabric| fabric.load(Rank(from as u32), COUNT) == value));
+    }
+    let (mut near, rest) = (fabrics.remove(0), fabrics);
+    std::thread::scope(|scope| {
+        for (value, mut far) in (100..).zip(rest) {
+            let put = &put;
+            scope.spawn(move || {
+                put(&mut far, OTHER, value);
+                far.finish(PATIENCE);
+            });
+        }
+        let start = Instant::now();
+        while (1..6).any(|rank| near.load(Rank(rank), OTHER) != 99 + u64::from(rank)) {
+            assert!(start.elapsed() < PATIENCE, "not all have arrived");
+            near.begin_sleep();
+            near.progress();
+            near.sleep(PATIENCE);
+        }
+        near.finish(PATIENCE);
+    });
 }
 
 #[test]
@@ -417,7 +447,7 @@ fn garbage_for_an_answer_is_told() {
         let event = stranger.event(|| _ = caller.progress().unwrap());
         let Event::Request { info, data: said } = event else { panic!("{event:?}") };
         assert!(Hello::read(&said, PURPOSE, Rank(1), layout.rows()).is_ok());
-        let endpoint = stranger.adapter.endpoint_for(&info).unwrap();
+        let endpoint = stranger.adapter.endpoint_for(0, &info).unwrap();
         endpoint.accept(&data).unwrap();
         let start = Instant::now();
         let error = loop {
@@ -1094,7 +1124,7 @@ fn a_sleeping_member_learns_that_calls_are_refused() {
         settle(&mut meshes);
         let (far, mut near) = (meshes.pop().unwrap(), meshes.pop().unwrap());
         drop_abruptly(far);
-        let (start, before, mut ends) = (Instant::now(), near.turns(), vec![]);
+        let (start, before, mut ends) = (Instant::now(), near.begun(), vec![]);
         while !ends.iter().any(|down| matches!(down, Down::Refused)) {
             assert!(start.elapsed() < PATIENCE, "nobody has said so: {ends:?}");
             near.begin_sleep();
@@ -1104,7 +1134,7 @@ fn a_sleeping_member_learns_that_calls_are_refused() {
         }
         assert!(ends.len() == 2 && matches!(ends[0], Down::Os { .. }), "{ends:?}");
         // The first may have met the port while it closed.
-        let calls = near.turns() - before;
+        let calls = near.begun() - before;
         assert!((2..=4).contains(&calls), "{calls} calls");
     }
 }
@@ -1282,6 +1312,57 @@ fn a_retired_view_is_looked_after_until_its_peers_are_back() {
         far.progress();
     }
     assert!(!retired.is_open() && !retired.is_calling() && far.load(Rank(0), COUNT) == 7);
+}
+
+/// A call that fails at once is made again, after pauses, and proves nothing.
+#[test]
+fn a_call_that_fails_at_once_is_made_again() {
+    if !is_here("tcp") || std::env::var_os("SPINDLE_OFI_PROVIDER").is_some() {
+        return;
+    }
+    let mut members = bare(&layout(2));
+    let near = &mut members[0];
+    // No way leads there from the loopback interface.
+    let mut bytes = near.address().to_bytes();
+    bytes[8..12].copy_from_slice(&[255; 4]);
+    let right = near.misdirect(Rank(1), OfiAddress::from_bytes(&bytes).unwrap()).unwrap();
+    let begun = near.links().begun();
+    near.links_mut().shut_rank(Rank(1));
+    assert!(matches!(first_end(near), (Rank(1), Down::Os { .. })));
+    advance_until(&mut members, "calls that fail", |members| members[0].links().begun() >= begun + 4);
+    assert!(members[0].next_down().is_none() && members[0].cut() == 1);
+    members[0].misdirect(Rank(1), right);
+    advance_until(&mut members, "the next connection", |members| members[0].next_up().is_some());
+    assert!(members[0].next_down().is_none());
+}
+
+/// The peer has called again, so its connection is closed before the answer is made, and there is no room for that. It is told once that the connection has
+/// ended, and the next call is answered.
+#[test]
+fn an_answer_that_fails_after_a_replacement_is_made_again() {
+    if !is_here("tcp") {
+        return;
+    }
+    let mut members = bare(&layout(2));
+    members[1].links().desk().network().is_full.store(true, Ordering::Relaxed);
+    let begun = members[0].links().begun();
+    members[0].links_mut().lose(Rank(1));
+    let start = Instant::now();
+    // The call is there when the end is noticed.
+    while members[0].links().begun() == begun {
+        assert!(start.elapsed() < PATIENCE, "it does not call");
+        members[0].advance();
+    }
+    assert!(matches!(first_end(&mut members[1]), (Rank(0), Down::Os { .. })));
+    let mut refused = 0;
+    advance_until(&mut members, "a refused call", |members| {
+        refused += u32::from(matches!(members[0].next_down(), Some((_, Down::Refused))));
+        refused > 0
+    });
+    assert!(members[1].next_down().is_none() && members[1].cut() == 1, "its end was told before");
+    members[1].links().desk().network().is_full.store(false, Ordering::Relaxed);
+    advance_until(&mut members, "the next connection", |members| members[1].next_up().is_some());
+    assert!(members[1].next_down().is_none() && members[1].cut() == 0);
 }
 
 /// More calls than are looked at in one go are all refused.

@@ -159,7 +159,7 @@ impl World<'_> {
                 self.outcome.counts.continued += 1;
             }
         }
-        process.roster.continue_streams(continuing);
+        process.roster.continue_ways(continuing);
         process.table = Some(table);
     }
 

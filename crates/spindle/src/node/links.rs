@@ -3,7 +3,8 @@
 //! A row that was not here when the view began is attached when it comes, and so is a stream that replaces a broken one. They are no verdict on
 //! the member: the engine judges its silence. The member is suspected only if its host refuses connections, if another process has its
 //! address, or if it has sent what is no row of this view.
-use super::Node;
+use super::{Node, Preparing};
+use crate::meeting::{AGAIN, connect_late};
 use spindle_core::control::Arrival;
 use spindle_core::{Rank, View};
 use spindle_fabric::tcp::{Down, limit_silence};
@@ -72,25 +73,39 @@ impl Node {
         self.has_chores = true;
     }
 
-    /// Lets the streams to members that stay continue in the next view, which is decided. All that was posted in this one leaves first.
+    /// Lets the ways to members of other hosts that stay continue in the next view, which is decided. All that was posted in this one leaves first.
     #[cold]
-    pub(super) fn continue_streams(&mut self) {
-        let Some(next) = self.member.next().map(|next| next.view().id) else { return };
+    pub(super) fn continue_ways(&mut self) {
+        let Some(next) = self.member.next().map(|next| Arc::clone(next.view())) else { return };
         let mut continuing = vec![];
         for (rank, id) in self.member.staying(self.crew.roster()) {
-            if self.fabric.is_stream(rank) && self.fabric.is_connected(rank) {
-                self.fabric.turn(rank, next);
+            if self.fabric.is_connected(rank) {
+                self.fabric.turn(rank, next.id);
                 continuing.push(id);
             }
         }
-        let (view, turned) = (Arc::clone(self.member.view()), self.fabric.take_turned(next));
+        let view = Arc::clone(self.member.view());
+        if let Some(meeting) = self.preparing.as_mut().and_then(Preparing::meeting_mut) {
+            self.fabric.carry(meeting, |rank| next.rank_of(view.members[rank.index()]));
+        }
+        let turned = self.fabric.take_turned(next.id);
         self.heed_broken_streams();
         self.crew.act(|roster, _| {
             for (rank, stream) in turned {
-                roster.keep_continued(next, view.members[rank.index()], Peer::There(stream));
+                roster.keep_continued(next.id, view.members[rank.index()], Peer::There(stream));
             }
-            roster.continue_streams(continuing);
+            roster.continue_ways(continuing);
         });
+    }
+
+    /// Connects members through libfabric that were not connected when the view began, or have lost their connections.
+    pub(super) fn connect_late(&mut self) {
+        if self.lacks_since.is_some_and(|tried| tried.elapsed() < AGAIN) {
+            return;
+        }
+        let (view, layout) = (Arc::clone(self.member.view()), self.member.engine().layout());
+        let lacks = connect_late(&mut self.fabric, &mut self.crew, &view, layout);
+        self.lacks_since = lacks.then(Instant::now);
     }
 
     /// Attaches the ways that have come. Returns whether there were any.

@@ -6,6 +6,7 @@ use crate::meeting::{self, Meeting};
 use spindle_core::control::{Begun, INSTALL_LOOK, Install};
 use spindle_core::layout::{RowLayout, membership};
 use spindle_core::{Engine, Layout, MemberId, Rank, SubgroupId, View};
+use spindle_fabric::ofi::OfiMeeting;
 use spindle_fabric::{Arena, Mesh, MeshError, OwnRow, Peer, PeerParts};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -76,6 +77,11 @@ impl Preparing {
     /// Whether the row of `rank` comes through libfabric, and can.
     pub(super) fn has_met(&self, rank: Rank) -> bool {
         self.meeting.as_ref().is_some_and(|meeting| meeting.is_connected(rank))
+    }
+
+    /// Where connections of the view before continue, if some do.
+    pub(super) fn meeting_mut(&mut self) -> Option<&mut OfiMeeting> {
+        self.meeting.as_mut().map(Meeting::ofi_mut)
     }
 
     /// Shows that this member lives, and goes on with connections through libfabric, if there are to be any.

@@ -37,6 +37,7 @@ impl Node {
                 self.give_state(handler);
             }
             worked |= self.member.is_leaving() && self.go();
+            self.connect_late();
             for line in &self.lines {
                 tracks |= line.look_after_receipts(self.member.engine_mut(), &self.fabric);
             }
@@ -46,6 +47,7 @@ impl Node {
             || self.member.is_leaving()
             || self.member.has_state_requests()
             || self.large.is_pending()
+            || self.lacks_since.is_some()
             || !self.crew.is_calm()
             || self.member.is_pending(self.crew.roster());
         Ok(worked)
@@ -80,11 +82,12 @@ impl Node {
         let install = self.member.next().expect("a view follows");
         let preparing = Preparing::new(install, &mut self.crew, &mut self.arena, self.spare.take());
         let preparing = preparing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
-        self.continue_streams();
+        self.preparing = Some(preparing);
+        self.continue_ways();
         self.crew.act(|roster, now| self.member.prepared(roster, now));
         self.crew.flush_now();
         self.crew.act(|roster, _| self.member.tell_joiners(roster));
-        (self.preparing, self.has_chores) = (Some(preparing), true);
+        self.has_chores = true;
         Ok(Poll::Worked)
     }
 
@@ -97,7 +100,7 @@ impl Node {
         // What it has posted last may not have left yet.
         self.fabric.progress();
         self.heed_broken_streams();
-        self.continue_streams();
+        self.continue_ways();
         self.look_after_retired();
         let Some(preparing) = &mut self.preparing else { return Ok(Poll::Idle) };
         // The old view's silence has no meaning any more, but a member that reads it must not take this one for dead.
@@ -146,7 +149,7 @@ impl Node {
         self.fabric = fabric;
         self.crew.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
-        self.spare = None;
+        (self.spare, self.lacks_since) = (None, None);
         self.let_guests_in();
         self.shared.set_view(Arc::clone(&view));
         let _running = Upcall::enter();

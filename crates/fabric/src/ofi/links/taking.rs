@@ -1,0 +1,178 @@
+//! Taking completions and events from the queues, those of other views included, which are passed on.
+use super::{COMPLETIONS, EVENTS_MAX, OfiLinks, gone};
+use crate::ofi::channel::{Context, Operation};
+use crate::ofi::error::Failure;
+use crate::ofi::ffi::FI_EOVERRUN;
+use crate::ofi::hello::Kind;
+use crate::ofi::link::{Came, Link};
+use crate::ofi::objects::{Completion, EndpointId, Event};
+use crate::tcp::Down;
+use spindle_core::Rank;
+
+/// How often completions are taken in one go.
+const GOES_MAX: u32 = 8;
+
+impl OfiLinks {
+    /// Takes what is complete; whether something arrived.
+    pub(in crate::ofi) fn look(&mut self) -> bool {
+        let mut arrived = self.take_mail();
+        let queues = self.desk.adapter().queues();
+        if queues > self.watched {
+            // Another view has opened one. It is read even if it can't be waited for.
+            let _ = self.watch_queues();
+        }
+        for _ in 0..queues {
+            for _ in 0..GOES_MAX {
+                match self.take_completions() {
+                    Some(came) => arrived |= came,
+                    None => break,
+                }
+            }
+            self.next_queue = (self.next_queue + 1) % queues;
+        }
+        arrived
+    }
+
+    /// Takes what others have found; whether something arrived with it.
+    pub(super) fn take_mail(&mut self) -> bool {
+        let mut arrived = false;
+        if self.desk.has_mail() {
+            for completion in self.desk.take_completions() {
+                arrived |= self.take(completion);
+            }
+        }
+        arrived
+    }
+
+    /// Some; whether something arrived with them, or `None` if there are none.
+    pub(super) fn take_completions(&mut self) -> Option<bool> {
+        let mut completions = [Completion::Done { context: 0, bytes: 0 }; COMPLETIONS];
+        let count = match self.desk.adapter().completions(self.next_queue, &mut completions) {
+            Ok(count) => count,
+            Err(failure) => {
+                self.break_all(failure);
+                0
+            }
+        };
+        let mut arrived = false;
+        for completion in &completions[..count] {
+            if let Completion::Failed { code: FI_EOVERRUN, .. } = completion {
+                self.desk.tell_all(*completion);
+                self.has_passed_on = true;
+            }
+            arrived |= self.take(*completion);
+        }
+        (count > 0).then_some(arrived)
+    }
+
+    /// Ends all connections: the queue that they share tells of no one's operations any more.
+    #[cold]
+    pub(super) fn break_all(&mut self, failure: Failure) {
+        for link in self.links.iter_mut().flatten() {
+            let down = Down::Os { call: "receiving", source: failure.to_io() };
+            self.ending += u32::from(link.end(down, true));
+        }
+    }
+
+    /// Takes one; whether something arrived with it.
+    pub(in crate::ofi) fn take(&mut self, completion: Completion) -> bool {
+        if let Completion::Failed { code: code @ FI_EOVERRUN, .. } = completion {
+            // The queue has lost completions, and with them which connections they were of: the context is nobody's.
+            self.break_all(Failure { call: "the network", code });
+            return false;
+        }
+        let (Completion::Done { context, .. } | Completion::Failed { context, .. }) = completion;
+        let Context { number, rank, operation } = Context::unpack(context);
+        let Some(rank) = self.numbered(number, rank) else {
+            // It is another view's, or of a connection that was closed.
+            self.has_passed_on |= self.desk.pass_on(number, completion);
+            return false;
+        };
+        let Some(link) = &mut self.links[rank.index()] else { return false };
+        link.complete(operation);
+        match (completion, operation) {
+            (Completion::Done { bytes, .. }, Operation::Receive(slot)) => return self.heard(rank, slot, bytes as u64),
+            (Completion::Done { .. }, _) => {}
+            (Completion::Failed { code, .. }, operation) => {
+                let source = Failure { call: "the network", code }.to_io();
+                let down = match (code, operation) {
+                    // What was under way is called off when the peer goes.
+                    (libc::ECANCELED | libc::ECONNRESET | libc::ENOTCONN | libc::ECONNABORTED | libc::ESHUTDOWN, _) => {
+                        gone()
+                    }
+                    (_, Operation::Receive(_)) => Down::Os { call: "receiving", source },
+                    _ => Down::Os { call: "sending", source },
+                };
+                self.ending += u32::from(link.end(down, true));
+            }
+        }
+        self.untried |= link.has_something_to_send();
+        false
+    }
+
+    /// To whom the link of this number leads. It was one to `rank` when the operation was begun that has ended.
+    fn numbered(&self, number: u32, rank: Rank) -> Option<Rank> {
+        let is_it = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.number() == number);
+        if self.links.get(rank.index()).is_some_and(is_it) {
+            return Some(rank);
+        }
+        // It has continued from another view, in which the peer had another rank.
+        self.links.iter().position(is_it).map(|index| Rank(index as u32))
+    }
+
+    /// Takes in the message of `rank` in `slot`; whether something arrived with it.
+    pub(super) fn heard(&mut self, rank: Rank, slot: u8, bytes: u64) -> bool {
+        let Some(link) = &mut self.links[rank.index()] else { return false };
+        let (mut arrived, mut ended) = (false, None);
+        match link.take_in(slot, bytes) {
+            Ok(Came::Message(Kind::Credit | Kind::Hello) | Came::Held) => {}
+            Ok(Came::Message(Kind::Applied)) => ended = link.catch_up(&self.posted, &self.row, &self.image).err(),
+            Ok(Came::Message(Kind::Post | Kind::Turn)) => arrived = true,
+            Ok(Came::Message(Kind::Last)) => self.ending += u32::from(link.end_in_order()),
+            Err(down) => ended = Some(down),
+        }
+        if let Some(down) = ended {
+            self.ending += u32::from(link.end(down, true));
+        }
+        self.untried |= link.has_something_to_send();
+        arrived
+    }
+
+    /// Takes the events that there are: notes which connections have ended, and keeps [the others](Self::next_event).
+    ///
+    /// # Errors
+    /// The queue is of no use any more.
+    pub(in crate::ofi) fn look_at_events(&mut self) -> Result<(), Failure> {
+        if self.desk.has_mail() {
+            self.desk.take_events().into_iter().for_each(|event| self.note(event));
+        }
+        // Callers may not fill the memory: what does not fit waits at the provider.
+        let room = (EVENTS_MAX as usize).saturating_sub(self.events.len());
+        for _ in 0..room {
+            let Some(event) = self.desk.adapter().event()? else { break };
+            match self.desk.sort(event) {
+                Some(event) => self.note(event),
+                None => self.has_passed_on = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } if self.shut(endpoint) => {}
+            event => self.events.push_back(event),
+        }
+    }
+
+    /// Notes that the other side of a connection has gone. Whether there was that connection.
+    pub(in crate::ofi) fn shut(&mut self, endpoint: EndpointId) -> bool {
+        let is_it = |link: &&mut Link| link.is_connected() && link.endpoint().id() == endpoint;
+        let found = self.links.iter_mut().flatten().find(is_it);
+        let is_known = found.is_some();
+        if let Some(link) = found {
+            self.ending += u32::from(link.end(gone(), true));
+        }
+        is_known
+    }
+}

@@ -1,0 +1,353 @@
+//! What all meetings of a process share: the adapter with its queues, the place where it listens, and who has which connection.
+//!
+//! A process has one [`Network`] for as long as it is a member. Each of its meetings has a [`Desk`] there, that of one view. All of them read the same two queues, and
+//! what one finds that is another's it puts into that one's tray. So a completion reaches its connection whoever looks first, and nothing of one view
+//! is taken for another's: each connection has a number and each call names its view.
+use super::error::OfiError;
+use super::hello::{Hello, Purpose};
+use super::objects::{Adapter, Completion, EndpointId, Event, Listener, Registered};
+use super::port::OfiAddress;
+use crate::region::OwnRegion;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Events that wait in one tray, at most: calls beyond that are refused.
+const TRAY_EVENTS_MAX: usize = 64;
+
+/// The way of one process to others through libfabric.
+#[derive(Debug)]
+pub(super) struct Network {
+    // Closed from the top. What is registered keeps the adapter.
+    rows: Mutex<Vec<RegisteredRow>>,
+    pub(super) listener: Listener,
+    adapter: Arc<Adapter>,
+    address: OfiAddress,
+    /// Completions of one connection that may wait to be read.
+    each: u64,
+    numbers: AtomicU32,
+    keys: AtomicU64,
+    desks: Mutex<Desks>,
+    /// Whether there is no room for other connections.
+    #[cfg(test)]
+    pub(super) is_full: AtomicBool,
+}
+
+/// Memory of this member's rows that is registered for reading. It stays so when the row is another's.
+#[derive(Debug)]
+struct RegisteredRow {
+    range: Range<usize>,
+    /// That of which the row is a range.
+    memory: Arc<dyn Any + Send + Sync>,
+    registered: Arc<Registered>,
+}
+
+#[derive(Debug, Default)]
+struct Desks {
+    desks: Vec<Arc<Tray>>,
+    /// By their numbers.
+    connections: BTreeMap<u32, Connection>,
+    /// For how many connections each queue has room, and how many it has.
+    queues: Vec<(u32, u32)>,
+}
+
+/// Who has a connection.
+#[derive(Debug)]
+struct Connection {
+    queue: usize,
+    /// Once there is one.
+    endpoint: Option<EndpointId>,
+    tray: Arc<Tray>,
+}
+
+/// What others have found that belongs to one view.
+#[derive(Debug)]
+struct Tray {
+    purpose: Purpose,
+    /// Whether there is something in it, as a hint.
+    is_full: AtomicBool,
+    mail: Mutex<Mail>,
+}
+
+/// What was in a tray.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    pub(super) completions: VecDeque<Completion>,
+    pub(super) events: VecDeque<Event>,
+}
+
+/// A view's place in the network.
+#[derive(Debug)]
+pub(super) struct Desk {
+    network: Arc<Network>,
+    tray: Arc<Tray>,
+}
+
+/// The room of one connection in a queue, and its number.
+#[derive(Debug)]
+pub(super) struct Place {
+    network: Arc<Network>,
+    number: u32,
+    queue: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Network {
+    /// One with room for `links` connections at first, each of which may have `each` completions that wait to be read.
+    ///
+    /// # Errors
+    /// The provider refuses a queue of that length.
+    pub(super) fn new(
+        adapter: Arc<Adapter>,
+        listener: Listener,
+        address: OfiAddress,
+        (links, each): (u32, u64),
+    ) -> Result<Arc<Network>, OfiError> {
+        let (rows, numbers, keys, desks) = Default::default();
+        let network = Network {
+            rows,
+            listener,
+            adapter,
+            address,
+            each,
+            numbers,
+            keys,
+            desks,
+            #[cfg(test)]
+            is_full: AtomicBool::new(false),
+        };
+        network.add_queue(&mut lock(&network.desks), links.max(1))?;
+        Ok(Arc::new(network))
+    }
+
+    fn add_queue(&self, desks: &mut Desks, links: u32) -> Result<(), OfiError> {
+        let entries = u64::from(links) * self.each;
+        let provider = || self.adapter.info().provider();
+        let opened = self.adapter.open_queue(entries);
+        opened.map_err(|source| OfiError::Queue { provider: provider(), entries, source })?;
+        desks.queues.push((links, 0));
+        Ok(())
+    }
+
+    pub(super) fn adapter(&self) -> &Arc<Adapter> {
+        &self.adapter
+    }
+
+    pub(super) fn address(&self) -> &OfiAddress {
+        &self.address
+    }
+
+    /// A desk for the view of `purpose`.
+    pub(super) fn desk(self: &Arc<Self>, purpose: Purpose) -> Desk {
+        let tray = Arc::new(Tray { purpose, is_full: AtomicBool::new(false), mail: Mutex::default() });
+        lock(&self.desks).desks.push(Arc::clone(&tray));
+        Desk { network: Arc::clone(self), tray }
+    }
+}
+
+impl Desk {
+    pub(super) fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    pub(super) fn adapter(&self) -> &Arc<Adapter> {
+        &self.network.adapter
+    }
+
+    /// A key that no memory of this network has had, where the provider wants to be given one.
+    pub(super) fn key(&self) -> u64 {
+        self.network.keys.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number for another connection, and room in a queue: in a new one if the others are full.
+    ///
+    /// # Errors
+    /// The provider refuses another queue.
+    pub(super) fn place(&self) -> Result<Place, OfiError> {
+        let network = &self.network;
+        #[cfg(test)]
+        if network.is_full.load(Ordering::Relaxed) {
+            let provider = network.adapter.info().provider();
+            return Err(OfiError::Limit { provider, what: "a test", allowed: 0, needed: 1 });
+        }
+        let mut desks = lock(&network.desks);
+        let has_room = |(room, taken): &(u32, u32)| taken < room;
+        let queue = match desks.queues.iter().position(has_room) {
+            Some(queue) => queue,
+            None => {
+                let links = desks.queues.iter().map(|(room, _)| room).sum();
+                network.add_queue(&mut desks, links)?;
+                desks.queues.len() - 1
+            }
+        };
+        desks.queues[queue].1 += 1;
+        // Of connections that live at a time, none have numbers that are so far apart.
+        let number = network.numbers.fetch_add(1, Ordering::Relaxed);
+        let connection = Connection { queue, endpoint: None, tray: Arc::clone(&self.tray) };
+        desks.connections.insert(number, connection);
+        drop(desks);
+        Ok(Place { network: Arc::clone(network), number, queue })
+    }
+
+    /// Whether others have found something that is this one's.
+    #[inline]
+    pub(super) fn has_mail(&self) -> bool {
+        self.tray.is_full.load(Ordering::Acquire)
+    }
+
+    pub(super) fn take_completions(&self) -> VecDeque<Completion> {
+        let mut mail = lock(&self.tray.mail);
+        self.tray.is_full.store(!mail.events.is_empty(), Ordering::Release);
+        mem::take(&mut mail.completions)
+    }
+
+    pub(super) fn take_events(&self) -> VecDeque<Event> {
+        let mut mail = lock(&self.tray.mail);
+        self.tray.is_full.store(!mail.completions.is_empty(), Ordering::Release);
+        mem::take(&mut mail.events)
+    }
+
+    /// Passes on what has ended of the connection `number`, which is not this desk's. Whether it is another's.
+    #[cold]
+    pub(super) fn pass_on(&self, number: u32, completion: Completion) -> bool {
+        let desks = lock(&self.network.desks);
+        let Some(Connection { tray, .. }) = desks.connections.get(&number) else { return false };
+        let is_others = !Arc::ptr_eq(tray, &self.tray);
+        if is_others {
+            tray.put(|mail| mail.completions.push_back(completion));
+        }
+        is_others
+    }
+
+    /// Tells all others what concerns all connections.
+    #[cold]
+    pub(super) fn tell_all(&self, completion: Completion) {
+        let desks = lock(&self.network.desks);
+        let others = desks.desks.iter().filter(|tray| !Arc::ptr_eq(tray, &self.tray));
+        others.for_each(|tray| tray.put(|mail| mail.completions.push_back(completion)));
+    }
+
+    /// Passes on an event if it is another desk's, or gives it back if it is this one's, or nobody's.
+    #[cold]
+    pub(super) fn sort(&self, event: Event) -> Option<Event> {
+        let desks = lock(&self.network.desks);
+        let owner = match &event {
+            Event::Request { data, .. } => {
+                let purpose = Hello::purpose(data);
+                desks.desks.iter().find(|tray| Some(tray.purpose) == purpose)
+            }
+            Event::Connected { endpoint, .. } | Event::Shutdown { endpoint } | Event::Failed { endpoint, .. } => {
+                let is_its = |other: &&Connection| other.endpoint == Some(*endpoint);
+                desks.connections.values().find(is_its).map(|connection| &connection.tray)
+            }
+            Event::Other => None,
+        };
+        let Some(tray) = owner.filter(|tray| !Arc::ptr_eq(tray, &self.tray)) else { return Some(event) };
+        let is_call = matches!(event, Event::Request { .. });
+        if is_call && lock(&tray.mail).events.len() >= TRAY_EVENTS_MAX {
+            return Some(event);
+        }
+        tray.put(|mail| mail.events.push_back(event));
+        None
+    }
+
+    /// Forgets what has happened to a connection that is about to be closed: another endpoint may have the place of this one.
+    pub(super) fn forget_events(&self, closing: EndpointId) {
+        lock(&self.tray.mail).events.retain(|event| !event.is_of(closing));
+    }
+
+    /// Lets the network read `range` of `row`, unless it may already.
+    ///
+    /// # Errors
+    /// It can't be registered.
+    pub(super) fn register_row(&self, row: &OwnRegion, range: &Range<u64>) -> Result<Arc<Registered>, OfiError> {
+        let (start, bytes) = (row.place(range), range.end - range.start);
+        let wanted = start.addr().get()..start.addr().get() + bytes as usize;
+        let mut rows = lock(&self.network.rows);
+        let memory = row.memory();
+        // The arena has given up memory that nothing but this keeps.
+        rows.retain(|other| Arc::strong_count(&other.memory) > OWN_COPIES || Arc::strong_count(&other.registered) > 1);
+        if let Some(known) = rows.iter().find(|other| other.range == wanted) {
+            return Ok(Arc::clone(&known.registered));
+        }
+        // Rows of another length stood there.
+        let overlaps = |other: &Range<usize>| other.start < wanted.end && wanted.start < other.end;
+        rows.retain(|other| !overlaps(&other.range) || Arc::strong_count(&other.registered) > 1);
+        let registered = register_row(self, &memory, row, range, None)?;
+        let registered = Arc::new(registered);
+        rows.push(RegisteredRow { range: wanted, memory, registered: Arc::clone(&registered) });
+        Ok(registered)
+    }
+}
+
+/// A [`RegisteredRow`] has the memory, and so has what is registered.
+const OWN_COPIES: usize = 2;
+
+/// Lets the network read `range` of `row`, which is a range of `memory`.
+pub(super) fn register_row(
+    desk: &Desk,
+    memory: &Arc<dyn Any + Send + Sync>,
+    row: &OwnRegion,
+    range: &Range<u64>,
+    endpoint: Option<&super::objects::Endpoint>,
+) -> Result<Registered, OfiError> {
+    let (start, bytes) = (row.place(range), range.end - range.start);
+    let access = super::ffi::FI_WRITE;
+    // SAFETY: the place is inside the row, which is inside the memory, which is kept.
+    let registered = unsafe { desk.adapter().register(Arc::clone(memory), start, bytes, access, desk.key(), endpoint) };
+    registered.map_err(|source| OfiError::Registration { what: "my row".to_string(), bytes, source })
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let mut desks = lock(&self.network.desks);
+        desks.desks.retain(|tray| !Arc::ptr_eq(tray, &self.tray));
+    }
+}
+
+impl Tray {
+    fn put(&self, add: impl FnOnce(&mut Mail)) {
+        add(&mut lock(&self.mail));
+        self.is_full.store(true, Ordering::Release);
+    }
+}
+
+impl Place {
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The number of its queue.
+    pub(super) fn queue(&self) -> usize {
+        self.queue
+    }
+
+    /// The connection is over `endpoint`.
+    pub(super) fn take(&self, endpoint: EndpointId) {
+        if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
+            connection.endpoint = Some(endpoint);
+        }
+    }
+
+    /// From now on the connection is that of another view.
+    pub(super) fn give_to(&self, desk: &Desk) {
+        if let Some(connection) = lock(&self.network.desks).connections.get_mut(&self.number) {
+            connection.tray = Arc::clone(&desk.tray);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut desks = lock(&self.network.desks);
+        if let Some(Connection { queue, .. }) = desks.connections.remove(&self.number) {
+            desks.queues[queue].1 -= 1;
+        }
+    }
+}
