@@ -280,7 +280,7 @@ impl Engine {
         self.subgroups.iter().zip(committed).all(|(subgroup, position)| subgroup.is_delivered(*position))
     }
 
-    /// Asks for a next view, although no member has to go or to come: ways that belong to this view are broken, and the next one makes them anew.
+    /// Asks for a next view with the same members: ways that belong to this view are broken, and the next one makes them anew.
     pub fn renew(&mut self) {
         if !self.membership.is_wedged() {
             self.membership.renew();

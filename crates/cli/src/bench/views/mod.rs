@@ -13,8 +13,8 @@
 //! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
 //! to that delivery, of the last of them); the kills have `process_end` (from the signal until the kernel tells that the process is gone)
 //! too; over tcp, `reset`, in which all connections break and the view stays (`after` is the longest stall; if the view changed nevertheless, that trial is made again
-//! with another group, and counted in `view_changes`: with `--object` a member whose links for large messages broke is suspected after
-//! `suspect_after_ms`, and a busy machine may keep a member silent for as long); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
+//! with another group, and counted in `view_changes`: with `--object` a view is renewed `suspect_after_ms` after links for large
+//! messages broke, and a busy machine may keep a member silent for as long); with `--crowd`, `crowd`: `joins`, `views`, `seconds`; with `--object`, `objects`: `bytes`, of each, `delivered`, by the member that had delivered
 //! most, and `bytes_per_second`, there.
 //!
 //! `join_with_state_mapped` is a join whose process had written the memory for its state before it asked, which is when its times begin;

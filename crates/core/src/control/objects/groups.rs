@@ -13,7 +13,7 @@ use crate::bulk::{Algorithm, Hosts, Racks};
 use crate::control::RackName;
 use crate::ids::{MemberId, Rank, SubgroupId, Time, ViewId};
 use crate::view::View;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 use tracing::warn;
@@ -172,8 +172,8 @@ pub struct ObjectGroups<S> {
     lost: Vec<(Rank, Time)>,
     /// How long they may be before that is remedied.
     grace: Duration,
-    /// Members for which a view was renewed, and which have been in no group since.
-    renewed: BTreeSet<MemberId>,
+    /// Members for which a view was renewed, which one, and which have been in no group since.
+    renewed: BTreeMap<MemberId, ViewId>,
 }
 
 /// What is to be done about a member that is lost to a group.
@@ -209,7 +209,7 @@ impl<S> ObjectGroups<S> {
     /// The groups of a member that suspects others after such a silence, if at all.
     pub fn new(suspect_after: Option<Duration>) -> ObjectGroups<S> {
         let grace = suspect_after.unwrap_or(LOST_GRACE);
-        ObjectGroups { groups: BTreeMap::new(), lost: Vec::new(), grace, renewed: BTreeSet::new() }
+        ObjectGroups { groups: BTreeMap::new(), lost: Vec::new(), grace, renewed: BTreeMap::new() }
     }
 
     /// The view has ended.
@@ -232,11 +232,19 @@ impl<S> ObjectGroups<S> {
     pub fn overdue(&mut self, view: &View, me: Rank, now: Time) -> Vec<Remedy> {
         let (grace, renewed) = (self.grace, &mut self.renewed);
         let overdue = self.lost.extract_if(.., |(_, since)| now.since(*since) >= grace);
-        let remedy = |rank: Rank| match renewed.insert(view.members[rank.index()]) {
-            true => Remedy::Renew,
-            false => Remedy::Suspect(rank),
+        let remedy = |rank: Rank| {
+            let id = view.members[rank.index()];
+            match renewed.get(&id) {
+                // It is lost to several groups of this view.
+                Some(known) if *known == view.id => None,
+                Some(_) => Some(Remedy::Suspect(rank)),
+                None => {
+                    renewed.insert(id, view.id);
+                    Some(Remedy::Renew)
+                }
+            }
         };
-        overdue.map(|(rank, _)| rank).filter(|rank| *rank != me).map(remedy).collect()
+        overdue.map(|(rank, _)| rank).filter(|rank| *rank != me).filter_map(remedy).collect()
     }
 
     /// Opens the group of this member in a subgroup, for which it has an object.
@@ -453,18 +461,21 @@ mod tests {
 
     #[test]
     fn a_view_is_renewed_once_for_a_way_that_does_not_come_about_and_each_time_for_one_that_breaks() {
-        let (mut groups, view) = (groups(), view(&ALL));
-        let lose = |groups: &mut ObjectGroups<char>| {
-            groups.lose(Rank(4), Time(0));
+        let (mut groups, mut view) = (groups(), view(&ALL));
+        let same = view.clone();
+        let mut lose = |groups: &mut ObjectGroups<char>| {
+            // To two groups.
+            (0..2).for_each(|_| groups.lose(Rank(4), Time(0)));
             let remedies = groups.overdue(&view, Rank(1), Time(0) + GRACE);
             groups.end_view();
+            view.id.0 += 1;
             remedies
         };
         assert_eq!(lose(&mut groups), [Remedy::Renew]);
-        assert_eq!(lose(&mut groups), [Remedy::Suspect(Rank(4))]);
-        groups.began(&group(&view, HOSTS, 1, 1));
+        assert_eq!(lose(&mut groups), [Remedy::Suspect(Rank(4)); 2]);
+        groups.began(&group(&same, HOSTS, 1, 1));
         assert_eq!(lose(&mut groups), [Remedy::Renew]);
-        groups.began(&group(&view, HOSTS, 1, 1));
+        groups.began(&group(&same, HOSTS, 1, 1));
         assert_eq!(lose(&mut groups), [Remedy::Renew]);
     }
 
