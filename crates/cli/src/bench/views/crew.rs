@@ -4,6 +4,7 @@ use super::Objects;
 use super::gate::Gate;
 use super::member::{self, Gap, Said};
 use crate::bench::args::Fabric;
+use crate::bench::clock::Usage;
 use crate::bench::team::{MeetingPlace, free_address};
 use crate::bench::wire::Place;
 use crate::clock::now_ns;
@@ -46,6 +47,15 @@ pub(super) struct Joined {
     pub(super) view: u64,
     pub(super) restore_ns: u64,
     pub(super) restored_bytes: u64,
+}
+
+/// What a member says of a view that it has installed.
+#[derive(Clone, Debug)]
+pub(super) struct Installed {
+    pub(super) view: u64,
+    pub(super) joined: Vec<u64>,
+    pub(super) left: Vec<u64>,
+    pub(super) extra: Option<u64>,
 }
 
 /// The processes. Dropping it kills them.
@@ -145,8 +155,13 @@ impl Crew {
             ("--object", args.object.unwrap_or(0)),
             ("--state", self.state),
             ("--mapped", mapped.into()),
+            ("--base", args.members.into()),
+            ("--span", args.subgroup_members.min(args.members).into()),
         ] {
             command.args([name.to_string(), value.to_string()]);
+        }
+        if let Some(subgroups) = args.subgroups {
+            command.args(["--subgroups", &subgroups.to_string()]);
         }
         log::hand_on(&mut command);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no process")?;
@@ -216,6 +231,44 @@ impl Crew {
             told.push(Told { gaps, first_after_ns });
         }
         Ok(told)
+    }
+
+    pub(super) fn two_oldest(&self) -> [u64; 2] {
+        let mut ids = self.members.keys().copied();
+        [(); 2].map(|()| ids.next().expect("there are two members"))
+    }
+
+    /// What all members but these have used.
+    pub(super) fn usage(&self, except: &[u64]) -> anyhow::Result<Usage> {
+        let members = self.members.iter().filter(|(id, _)| !except.contains(id));
+        let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");
+        members.map(|(_, member)| of(member)).sum()
+    }
+
+    /// Waits until all members but these have installed the view; its number.
+    pub(super) fn installed(&mut self, except: &[u64], is_it: impl Fn(&Installed) -> bool) -> anyhow::Result<u64> {
+        let mut newest = 0;
+        for (id, member) in self.members.iter_mut().filter(|(id, _)| !except.contains(id)) {
+            let read = |said: &Said| match said {
+                Said::Installed { view, joined, left, extra } => {
+                    Some(Installed { view: *view, joined: joined.clone(), left: left.clone(), extra: *extra })
+                }
+                _ => None,
+            };
+            let said = member.hear(*id, |said| read(said).is_some_and(|installed| is_it(&installed)))?;
+            member.kept.retain(|said| !matches!(said, Said::Installed { .. }));
+            newest = newest.max(read(&said).map_or(0, |installed| installed.view));
+        }
+        Ok(newest)
+    }
+
+    /// The gaps that a member tells by this order.
+    pub(super) fn ask_gaps(&mut self, id: u64, order: &str) -> anyhow::Result<Vec<Gap>> {
+        self.say(id, order)?;
+        match self.member(id)?.hear(id, |said| matches!(said, Said::Gaps { .. }))? {
+            Said::Gaps { gaps } => Ok(gaps),
+            said => bail!("{said:?} from member {id}"),
+        }
     }
 
     /// Breaks all connections between members.

@@ -1,4 +1,5 @@
 //! A member of `spindle bench views`: sends at a steady rate and tells of each change of the view.
+use super::elsewhere;
 use crate::bench::member::network;
 use crate::clock::now_ns;
 use crate::parent;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Shorter ones are between two bursts of the senders.
 const GAP_NS_MIN: u64 = 200_000;
 /// Gaps that are kept: those of some seconds.
@@ -54,6 +55,15 @@ pub(crate) struct Args {
     /// 1: the state is restored into memory that was written before
     #[arg(long)]
     mapped: u64,
+    /// Idle subgroups beside a stream of two members; none: everyone sends in one subgroup
+    #[arg(long)]
+    pub(super) subgroups: Option<u32>,
+    /// How many founders there are in all
+    #[arg(long)]
+    pub(super) base: u32,
+    /// Members of an idle subgroup
+    #[arg(long)]
+    pub(super) span: u32,
 }
 
 /// A time in which nothing was delivered.
@@ -93,11 +103,19 @@ pub(super) enum Said {
     Gaps {
         gaps: Vec<Gap>,
     },
+    /// A view is installed; with `--subgroups`.
+    Installed {
+        view: u64,
+        joined: Vec<u64>,
+        left: Vec<u64>,
+        /// The window of the subgroup that comes and goes.
+        extra: Option<u64>,
+    },
     Evicted,
     Failed(String),
 }
 
-fn say(said: &Said) {
+pub(super) fn say(said: &Said) {
     let mut out = io::stdout().lock();
     let line = serde_json::to_string(said).expect("plain data");
     // Nobody listens when the benchmark is gone, and then this process goes too.
@@ -203,19 +221,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn serve(args: &Args) -> anyhow::Result<()> {
-    parent::stay_with(args.parent)?;
+/// What all members have in common.
+pub(super) fn configured(args: &Args) -> anyhow::Result<Config> {
     let mut config = Config::new("views", args.members);
     config.id = Some(args.id);
     config.runtime_dir = Some(args.dir.clone());
     config.suspect_after = Some(Duration::from_millis(args.suspect_after));
+    if let Some(place) = &args.place {
+        config.network = Some(network(&serde_json::from_str(place)?)?);
+    }
+    Ok(config)
+}
+
+fn serve(args: &Args) -> anyhow::Result<()> {
+    parent::stay_with(args.parent)?;
+    if let Some(idle) = args.subgroups {
+        return elsewhere::member::serve(args, idle);
+    }
+    let mut config = configured(args)?;
     config.subgroups[0].message_bytes_max = args.size.max(16);
     config.subgroups[0].window = 1000;
     if args.object > 0 {
         config.subgroups.push(Subgroup::new("objects"));
-    }
-    if let Some(place) = &args.place {
-        config.network = Some(network(&serde_json::from_str(place)?)?);
     }
     let (restored, asked) = (Arc::new(Mutex::new((0, 0))), Arc::new(AtomicBool::new(false)));
     let state = if args.members > 1 { vec![7; args.state as usize] } else { vec![] };

@@ -8,6 +8,8 @@
 //! deliveries. With three members or more each receiver passes blocks on, so that a kill is that of a relay, most of the time amid an
 //! object.
 //!
+//! With `--subgroups` it measures what changes cost those that they do not touch: [`elsewhere`].
+//!
 //! JSON: `members`, `fabric`, `rate_per_second` (each), `size`, `suspect_after_ms`, `trials` asked for; for each of `kill_member`, `kill_leader`,
 //! `stop`, `leave`, `join`, and with `--state` `join_with_state_mapped`, `join_with_state` and `kill_with_state`: `trials`, and in ms, each with `min`, `p50`, `p90`, `max`: `stall` (the
 //! longest time without a delivery from the event to the first delivery after the change, at each that stayed), and `after` (from the event
@@ -23,6 +25,7 @@
 //! and `memcpy_fresh_bytes_per_second`, as many bytes into fresh memory, the better of two. What fresh memory costs (faults, pages to
 //! clear, and on a virtual machine, memory that the host has taken back) no pipe changes, and it can be most of the time and of the stall.
 mod crew;
+mod elsewhere;
 mod gate;
 pub(super) mod member;
 
@@ -50,7 +53,7 @@ const VIEW_CHANGES_MAX: u32 = 10;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many members
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=16))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=200))]
     members: u32,
     /// What carries them: with tcp each member is on a host of its own, as far as it knows
     #[arg(long, value_enum, default_value = "shm")]
@@ -58,6 +61,13 @@ pub(crate) struct Args {
     /// Let the oldest member send large messages of so many bytes, too
     #[arg(long, value_name = "BYTES", value_parser = crate::quantity::bytes, conflicts_with_all = ["state", "crowd"])]
     object: Option<u64>,
+    /// Measure what changes cost two members with a stream that these do not touch, beside so many idle subgroups
+    #[arg(long, value_name = "SUBGROUPS", value_parser = clap::value_parser!(u32).range(0..=1000),
+          conflicts_with_all = ["state", "crowd", "object", "rate", "size"])]
+    subgroups: Option<u32>,
+    /// Members of an idle subgroup, with --subgroups
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "subgroups", value_parser = clap::value_parser!(u32).range(1..=200))]
+    subgroup_members: u32,
     /// Messages a second of each member
     #[arg(long, value_name = "MESSAGES", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     rate: u64,
@@ -186,8 +196,17 @@ fn spread(times: &[u64]) -> Spread {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let report = measure(args).map_err(|error| Failure::new(FAILED, format_args!("{error:#}")))?;
-    let told = tell(&report, args.json, |out| report.print(out));
+    let failed = |error| Failure::new(FAILED, format_args!("{error:#}"));
+    let told = match args.subgroups {
+        Some(subgroups) => {
+            let report = elsewhere::measure(args, subgroups).map_err(failed)?;
+            tell(&report, args.json, |out| report.print(out))
+        }
+        None => {
+            let report = measure(args).map_err(failed)?;
+            tell(&report, args.json, |out| report.print(out))
+        }
+    };
     told.map_err(|error| Failure::new(FAILED, format_args!("the standard output takes no more: {error}")))
 }
 
@@ -362,6 +381,15 @@ impl Rates {
     }
 }
 
+/// What carries messages, for people.
+fn name(fabric: Fabric) -> &'static str {
+    match fabric {
+        Fabric::Shm => "shared memory",
+        Fabric::Tcp => "TCP",
+        Fabric::Ofi => "libfabric",
+    }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -384,11 +412,7 @@ fn crowd(args: &Args, joins: u32) -> anyhow::Result<Crowd> {
 impl Report {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let Report { members, fabric, rate_per_second, size, suspect_after_ms, .. } = self;
-        let fabric = match fabric {
-            Fabric::Shm => "shared memory",
-            Fabric::Tcp => "TCP",
-            Fabric::Ofi => "libfabric",
-        };
+        let fabric = name(*fabric);
         writeln!(
             out,
             "{members} members over {fabric}, each sends {rate_per_second} messages of {size} bytes a second; times in ms"

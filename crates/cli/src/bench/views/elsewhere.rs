@@ -1,0 +1,306 @@
+//! `spindle bench views --subgroups`: what a change of the group costs those that it does not touch.
+//!
+//! The two oldest members have a stream, one message every 0.5 ms, in a subgroup of their own. All other subgroups are idle. A trial changes
+//! something else: a subgroup with one member is created, altered and dropped, a process joins, is killed, leaves. Each is done
+//! twice: once the stream's longest gap is read, and the CPU time of all members; once the oldest member sends one probe after
+//! the other in the subgroup of everyone, and its longest gap is read.
+//!
+//! JSON: `members`, `fabric`, `subgroups` (idle ones), `subgroup_members` (of each), `trials`, `quiet` (`untouched_gap` and `touched_gap` in as long times
+//! without a change, `cpu_percent` of a core of all members together); for each of `create`, `alter`, `drop`, `join`, `kill`, `leave`: `untouched_gap`, of the
+//! stream; `touched_gap`, of the probes; `cpu_ms`, of all members that stay, without what they use in as long a quiet time; `installed`,
+//! from the event until the last member has installed the view. Times are in ms, each with `min`, `p50`, `p90`, `max`. Without `touched_gap` where the change does
+//! not touch the subgroup of everyone.
+use super::crew::{Crew, Installed};
+use super::member::Gap;
+use super::{Args, Fabric, Spread, name, spread};
+use crate::bench::table::Table;
+use crate::clock::now_ns;
+use rustix::process::Signal;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::thread;
+use std::time::Duration;
+
+pub(super) mod member;
+
+/// The subgroup of all members.
+const EVERYONE: &str = "everyone";
+/// That of the two oldest.
+const STREAM: &str = "stream";
+/// The one that is created and dropped.
+const EXTRA: &str = "extra";
+/// How long the members get to come to rest before a trial and behind its view.
+const REST: Duration = Duration::from_millis(40);
+/// A quiet time is so long.
+const QUIET: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Quiet {
+    untouched_gap: Spread,
+    touched_gap: Spread,
+    cpu_percent: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Cost {
+    untouched_gap: Spread,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    touched_gap: Option<Spread>,
+    cpu_ms: Spread,
+    installed: Spread,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Report {
+    members: u32,
+    fabric: Fabric,
+    subgroups: u32,
+    subgroup_members: u32,
+    trials: u32,
+    quiet: Quiet,
+    create: Cost,
+    alter: Cost,
+    drop: Cost,
+    join: Cost,
+    kill: Cost,
+    leave: Cost,
+}
+
+/// What is changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    Create,
+    Alter,
+    Drop,
+    Join,
+    Kill,
+    Leave,
+}
+
+/// The times of one kind of event, in ns.
+#[derive(Debug, Default)]
+struct Times {
+    untouched: Vec<u64>,
+    touched: Vec<u64>,
+    cpu: Vec<u64>,
+    installed: Vec<u64>,
+}
+
+impl Times {
+    fn cost(&self) -> Cost {
+        let touched = (!self.touched.is_empty()).then(|| spread(&self.touched));
+        Cost {
+            untouched_gap: spread(&self.untouched),
+            touched_gap: touched,
+            cpu_ms: spread(&self.cpu),
+            installed: spread(&self.installed),
+        }
+    }
+}
+
+/// The longest of the gaps that ended after `at_ns`.
+fn longest(gaps: &[Gap], at_ns: u64) -> u64 {
+    gaps.iter().filter(|gap| gap.to_ns > at_ns).map(|gap| gap.to_ns - gap.from_ns).max().unwrap_or(0)
+}
+
+/// The group and what it uses when nothing changes.
+struct Bench {
+    crew: Crew,
+    cpu_per_ns: f64,
+    view: u64,
+}
+
+pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
+    let crew = Crew::start(args, 0)?;
+    let mut bench = Bench { crew, cpu_per_ns: 0.0, view: 0 };
+    let quiet = bench.quiet(args.trials.min(50))?;
+    let mut times: [Times; 6] = Default::default();
+    for trial in 0..args.trials {
+        if !args.json {
+            eprint!("\rtrial {} of {}", trial + 1, args.trials);
+        }
+        for probes in [false, true] {
+            let id = bench.change(Event::Join, None, probes, &mut times)?;
+            for event in [Event::Create, Event::Alter, Event::Drop] {
+                // They touch no other subgroup, so probes have nothing to show.
+                if !probes {
+                    bench.change(event, id, probes, &mut times)?;
+                }
+            }
+            bench.change(Event::Kill, id, probes, &mut times)?;
+            let id = bench.change(Event::Join, None, probes, &mut times)?;
+            bench.change(Event::Leave, id, probes, &mut times)?;
+        }
+    }
+    if !args.json {
+        eprintln!();
+    }
+    bench.crew.finish()?;
+    let [create, alter, drop, join, kill, leave] = times.map(|times| times.cost());
+    Ok(Report {
+        members: args.members,
+        fabric: args.fabric,
+        subgroups,
+        subgroup_members: args.subgroup_members.min(args.members),
+        trials: args.trials,
+        quiet,
+        create,
+        alter,
+        drop,
+        join,
+        kill,
+        leave,
+    })
+}
+
+impl Bench {
+    /// What is seen while nothing changes.
+    fn quiet(&mut self, times: u32) -> anyhow::Result<Quiet> {
+        thread::sleep(10 * REST);
+        let (before, since_ns) = (self.crew.usage(&[])?, now_ns());
+        let mut untouched = vec![];
+        for _ in 0..times {
+            let at_ns = now_ns();
+            thread::sleep(QUIET);
+            untouched.push(self.stream_gap(at_ns)?);
+        }
+        let used = self.crew.usage(&[])?.since(before);
+        self.cpu_per_ns = used.cpu_ns as f64 / (now_ns() - since_ns) as f64;
+        let mut touched = vec![];
+        self.say_oldest("probe")?;
+        for _ in 0..times {
+            let at_ns = now_ns();
+            thread::sleep(QUIET);
+            touched.push(self.probe_gap(at_ns)?);
+        }
+        self.say_oldest("rest")?;
+        let (untouched_gap, touched_gap) = (spread(&untouched), spread(&touched));
+        Ok(Quiet { untouched_gap, touched_gap, cpu_percent: 100.0 * self.cpu_per_ns })
+    }
+
+    /// Changes something and takes down what that cost. `id` is the process that it happens to, or none; answers with the one that joined.
+    fn change(
+        &mut self,
+        event: Event,
+        id: Option<u64>,
+        probes: bool,
+        times: &mut [Times; 6],
+    ) -> anyhow::Result<Option<u64>> {
+        if probes {
+            self.say_oldest("probe")?;
+        }
+        thread::sleep(REST);
+        // Those that go are left out, and so is one that comes: its start is no cost of the group.
+        let gone = if matches!(event, Event::Kill | Event::Leave) { id } else { None };
+        let before = self.crew.usage(gone.as_slice())?;
+        let at_ns = now_ns();
+        let mut joined = None;
+        match (event, id) {
+            (Event::Join, _) => joined = Some(self.crew.add()?),
+            (Event::Kill, Some(id)) => self.crew.signal(id, Signal::KILL)?,
+            (Event::Leave, Some(id)) => self.crew.say(id, "leave")?,
+            (Event::Create, Some(id)) => self.crew.say(id, "create")?,
+            (Event::Alter, Some(id)) => self.crew.say(id, "alter")?,
+            (Event::Drop, Some(id)) => self.crew.say(id, "drop")?,
+            (_, None) => anyhow::bail!("{event:?} happens to a process"),
+        }
+        let last_view = self.view;
+        let is_it = |installed: &Installed| {
+            installed.view > last_view
+                && match event {
+                    Event::Join => joined.is_some_and(|id| installed.joined.contains(&id)),
+                    Event::Kill | Event::Leave => id.is_some_and(|id| installed.left.contains(&id)),
+                    Event::Create => installed.extra == Some(4),
+                    Event::Alter => installed.extra == Some(8),
+                    Event::Drop => installed.extra.is_none(),
+                }
+        };
+        let except: Vec<u64> = gone.into_iter().chain(joined).collect();
+        let view = self.crew.installed(&except, is_it)?;
+        let installed_ns = now_ns() - at_ns;
+        if let Some(id) = joined {
+            self.crew.joined(id)?;
+        }
+        thread::sleep(REST);
+        let passed_ns = now_ns() - at_ns;
+        let used = self.crew.usage(&except)?.since(before);
+        let times = &mut times[event as usize];
+        if probes {
+            times.touched.push(self.probe_gap(at_ns)?);
+            self.say_oldest("rest")?;
+        } else {
+            times.untouched.push(self.stream_gap(at_ns)?);
+            let quiet_ns = (self.cpu_per_ns * passed_ns as f64) as u64;
+            times.cpu.push(used.cpu_ns.saturating_sub(quiet_ns));
+            times.installed.push(installed_ns);
+        }
+        self.view = view;
+        match (event, id) {
+            (Event::Kill, Some(id)) => self.crew.forget(id),
+            (Event::Leave, Some(id)) => self.crew.ended(id)?,
+            _ => {}
+        }
+        Ok(joined.or(id))
+    }
+
+    fn say_oldest(&mut self, order: &str) -> anyhow::Result<()> {
+        self.crew.say(self.crew.oldest(), order)
+    }
+
+    /// The longest gap of the stream since `at_ns`, at either of its members.
+    fn stream_gap(&mut self, at_ns: u64) -> anyhow::Result<u64> {
+        let pair = self.crew.two_oldest();
+        let gaps = pair.map(|id| self.crew.ask_gaps(id, "gaps"));
+        gaps.into_iter().try_fold(0, |most, gaps| Ok(most.max(longest(&gaps?, at_ns))))
+    }
+
+    /// The longest gap between two probes since `at_ns`, at their sender.
+    fn probe_gap(&mut self, at_ns: u64) -> anyhow::Result<u64> {
+        let gaps = self.crew.ask_gaps(self.crew.oldest(), "probe-gaps")?;
+        Ok(longest(&gaps, at_ns))
+    }
+}
+
+impl Report {
+    pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let Report { members, subgroups, subgroup_members, .. } = self;
+        let fabric = name(self.fabric);
+        let Quiet { untouched_gap, touched_gap, cpu_percent } = self.quiet;
+        writeln!(
+            out,
+            "{members} members over {fabric}, {subgroups} idle subgroups of {subgroup_members}, a stream of two members; \
+             times in ms"
+        )?;
+        let mut table = Table::new(&[
+            "",
+            "untouched gap p50",
+            "p90",
+            "max",
+            "touched gap p50",
+            "p90",
+            "max",
+            "CPU p50",
+            "installed p50",
+        ]);
+        let three = |Spread { p50, p90, max, .. }: Spread| [p50, p90, max].map(|ms| format!("{ms:.2}"));
+        let none = || std::array::from_fn(|_| String::new());
+        let mut row = |name: &str, untouched, touched: Option<Spread>, rest: [String; 2]| {
+            let touched: [String; 3] = touched.map_or_else(none, three);
+            let cells = three(untouched).into_iter().chain(touched).chain(rest);
+            table.row([name.to_string()].into_iter().chain(cells).collect());
+        };
+        row("nothing", untouched_gap, Some(touched_gap), [format!("{cpu_percent:.1} %"), String::new()]);
+        for (name, cost) in [
+            ("a subgroup is created", self.create),
+            ("it is altered", self.alter),
+            ("it is dropped", self.drop),
+            ("a process joins", self.join),
+            ("kill -9", self.kill),
+            ("leave", self.leave),
+        ] {
+            let rest = [cost.cpu_ms, cost.installed].map(|spread| format!("{:.2}", spread.p50));
+            row(name, cost.untouched_gap, cost.touched_gap, rest);
+        }
+        table.print(out)
+    }
+}

@@ -1,0 +1,242 @@
+//! A member of `spindle bench views --subgroups`: one of two has a stream with the other, and all tell of each view.
+use super::{EVERYONE, EXTRA, STREAM};
+use crate::bench::views::member::{Args, Gap, PATIENCE, Said, configured, say};
+use crate::clock::now_ns;
+use spindle::{
+    Batch, Change, Config, Ended, FinishError, Group, Handler, MemberId, Publisher, Rule, Subgroup, SubgroupId,
+    SubgroupSpec, View, ViewChange, Who,
+};
+use std::collections::VecDeque;
+use std::io::{self, BufRead};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Two messages of the stream are so far apart.
+pub(super) const STREAM_PACE: Duration = Duration::from_micros(500);
+/// Two probes in the subgroup of everyone are at least so far apart: each wakes all members.
+pub(super) const PROBE_PACE: Duration = Duration::from_millis(2);
+/// Gaps that are kept.
+const GAPS_MAX: usize = 4096;
+/// How often a probe is looked for.
+const PROBE_LOOK: Duration = Duration::from_micros(100);
+
+/// The subgroups: that of everyone, the stream, and those that are idle.
+fn subgroups(members: u32, subgroups: u32, span: u32) -> Vec<Subgroup> {
+    let small =
+        |name: String, members: Who| Subgroup { members, window: 16, message_bytes_max: 128, ..Subgroup::new(name) };
+    let idle = (0..subgroups).map(|i| {
+        let ranks = (0..span).map(|j| (i + j) % members).collect();
+        small(format!("idle-{i}"), Who::Ranks(ranks))
+    });
+    let stream = Subgroup { senders: Who::First(1), ..small(STREAM.into(), Who::Ranks(vec![0, 1])) };
+    let everyone = Subgroup { senders: Who::First(1), ..small(EVERYONE.into(), Who::All) };
+    [everyone, stream].into_iter().chain(idle).collect()
+}
+
+/// Longer times without a delivery in one subgroup than its pace explains.
+#[derive(Debug)]
+struct Gaps {
+    least_ns: u64,
+    last_ns: u64,
+    list: VecDeque<Gap>,
+}
+
+impl Gaps {
+    fn new(pace: Duration) -> Gaps {
+        let least_ns = pace.as_nanos() as u64;
+        Gaps { least_ns, last_ns: 0, list: VecDeque::new() }
+    }
+
+    fn delivered(&mut self, now_ns: u64) {
+        let from_ns = std::mem::replace(&mut self.last_ns, now_ns);
+        if from_ns > 0 && now_ns - from_ns >= self.least_ns {
+            if self.list.len() == GAPS_MAX {
+                self.list.pop_front();
+            }
+            self.list.push_back(Gap { from_ns, to_ns: now_ns });
+        }
+    }
+
+    fn take(&mut self) -> Vec<Gap> {
+        std::mem::take(&mut self.list).into()
+    }
+}
+
+/// What the polling thread and the others share.
+struct Seen {
+    stream: Mutex<Gaps>,
+    probes: Mutex<Gaps>,
+    probed: AtomicU64,
+}
+
+struct Witness {
+    seen: Arc<Seen>,
+    /// Those of everyone and the stream.
+    ids: [Option<SubgroupId>; 2],
+}
+
+impl Witness {
+    fn find(&mut self, view: &View) {
+        let id = |name: &str| view.subgroups.iter().position(|spec| spec.name == name);
+        self.ids = [EVERYONE, STREAM].map(|name| id(name).map(|at| SubgroupId(at as u32)));
+    }
+}
+
+impl Handler for Witness {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        let mut count = 0;
+        batch.for_each(|_| count += 1);
+        if count == 0 {
+            return;
+        }
+        let is_probe = self.ids[0] == Some(subgroup);
+        let gaps = if is_probe { &self.seen.probes } else { &self.seen.stream };
+        gaps.lock().unwrap_or_else(PoisonError::into_inner).delivered(now_ns());
+        if is_probe {
+            self.seen.probed.fetch_add(count, Ordering::Release);
+        }
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        self.find(&change.new);
+        let ids = |list: &[MemberId]| list.iter().map(|id| id.0).collect();
+        let extra = change.new.subgroups.iter().find(|spec| spec.name == EXTRA);
+        say(&Said::Installed {
+            view: change.new.id.0,
+            joined: ids(&change.joined),
+            left: ids(&change.left),
+            extra: extra.map(|spec| spec.window),
+        });
+    }
+}
+
+/// The subgroup that is created, altered and dropped: this member alone.
+fn extra(me: MemberId, window: u64) -> SubgroupSpec {
+    SubgroupSpec {
+        member_rule: Rule::Only(vec![me]),
+        window,
+        message_bytes_max: 128,
+        ..SubgroupSpec::of_everyone(EXTRA)
+    }
+}
+
+pub(in crate::bench::views) fn serve(args: &Args, idle: u32) -> anyhow::Result<()> {
+    // A process that joins has the founders' configuration.
+    let subgroups = subgroups(args.base, idle, args.span);
+    let config = Config { members: args.base, subgroups, ..configured(args)? };
+    let gaps = |pace| Mutex::new(Gaps::new(pace));
+    // A pause twice as long as the pace is worth telling.
+    let seen =
+        Arc::new(Seen { stream: gaps(2 * STREAM_PACE), probes: gaps(2 * PROBE_PACE), probed: AtomicU64::new(0) });
+    let mut witness = Witness { seen: Arc::clone(&seen), ids: [None; 2] };
+    let asked_ns = now_ns();
+    let mut node = config.learn(&mut witness, &mut |_| {}, &AtomicBool::new(false))?;
+    witness.find(node.view());
+    let stream = node.publisher(STREAM).ok();
+    let probe = node.publisher(EVERYONE).ok();
+    node.seal();
+    let group = node.start(witness)?;
+    let (at_ns, view) = (now_ns(), group.view().id.0);
+    say(&Said::Joined { asked_ns, at_ns, view, restore_ns: 0, restored_bytes: 0 });
+    let stop = Arc::new(AtomicBool::new(false));
+    let probing = Arc::new(AtomicBool::new(false));
+    let senders = [
+        stream.map(|publisher| send_steadily(publisher, Arc::clone(&stop))),
+        probe.map(|publisher| send_probes(publisher, Arc::clone(&stop), Arc::clone(&probing), Arc::clone(&seen))),
+    ];
+    let (tell, orders) = channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = tell.send(line);
+        }
+    });
+    let last = obey(&group, &orders, &probing, &seen)?;
+    stop.store(true, Ordering::Relaxed);
+    for sender in senders.into_iter().flatten() {
+        let _ = sender?.join();
+    }
+    let ended = match last.as_deref() {
+        Some("leave") => group.leave(PATIENCE),
+        Some(_) => group.finish(PATIENCE),
+        None => return Ok(()),
+    };
+    ended.map(drop).map_err(|error: FinishError| error.into())
+}
+
+/// Does as it is told until it is told to end; that order, if there is one.
+fn obey(group: &Group, orders: &Receiver<String>, probing: &AtomicBool, seen: &Seen) -> anyhow::Result<Option<String>> {
+    let take = |gaps: &Mutex<Gaps>| gaps.lock().unwrap_or_else(PoisonError::into_inner).take();
+    loop {
+        match group.ended() {
+            Some(Ended::Evicted { .. }) => {
+                say(&Said::Evicted);
+                return Ok(None);
+            }
+            Some(ended) => return Err(ended.into()),
+            None => {}
+        }
+        // Rarely: a member that waits for orders takes no time from the others.
+        let order = match orders.recv_timeout(Duration::from_secs(1)) {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+        };
+        match order.as_str() {
+            "create" => _ = group.wish(Change::Create(extra(group.id(), 4)))?,
+            "alter" => _ = group.wish(Change::Alter(extra(group.id(), 8)))?,
+            "drop" => _ = group.wish(Change::Drop(EXTRA.into()))?,
+            "probe" => probing.store(true, Ordering::Relaxed),
+            "rest" => probing.store(false, Ordering::Relaxed),
+            "gaps" => say(&Said::Gaps { gaps: take(&seen.stream) }),
+            "probe-gaps" => say(&Said::Gaps { gaps: take(&seen.probes) }),
+            _ => return Ok(Some(order)),
+        }
+    }
+}
+
+fn send_steadily(mut publisher: Publisher, stop: Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+    let send = move || {
+        let mut next = Instant::now();
+        while !stop.load(Ordering::Relaxed) && publisher.send(&[1; 64], PATIENCE).is_ok() {
+            next += STREAM_PACE;
+            match next.checked_duration_since(Instant::now()) {
+                Some(left) => thread::sleep(left),
+                // What was missed is not made up for.
+                None => next = Instant::now(),
+            }
+        }
+    };
+    thread::Builder::new().name("stream".into()).spawn(send)
+}
+
+/// While it is told to, sends one message after the other in the subgroup of everyone.
+fn send_probes(
+    mut publisher: Publisher,
+    stop: Arc<AtomicBool>,
+    probing: Arc<AtomicBool>,
+    seen: Arc<Seen>,
+) -> io::Result<JoinHandle<()>> {
+    let send = move || {
+        let mut sent = 0;
+        while !stop.load(Ordering::Relaxed) {
+            if !probing.load(Ordering::Relaxed) {
+                // The time without probes is no gap.
+                seen.probes.lock().unwrap_or_else(PoisonError::into_inner).last_ns = 0;
+                thread::sleep(PROBE_PACE);
+                continue;
+            }
+            if publisher.send(&[2; 64], PATIENCE).is_err() {
+                return;
+            }
+            sent += 1;
+            while seen.probed.load(Ordering::Acquire) < sent && !stop.load(Ordering::Relaxed) {
+                thread::sleep(PROBE_LOOK);
+            }
+            thread::sleep(PROBE_PACE);
+        }
+    };
+    thread::Builder::new().name("probe".into()).spawn(send)
+}
