@@ -85,6 +85,19 @@ fn throughput_in_thread_drive_from_all_in_some_subgroups() {
 }
 
 #[test]
+fn changes_that_do_not_touch_a_stream() {
+    let report = bench("elsewhere", "views --members 4 --subgroups 3 --trials 1");
+    assert_eq!((number(&report, "members"), number(&report, "subgroups")), (4.0, 3.0));
+    assert!(number(&report["quiet"], "cpu_percent") > 0.0);
+    for event in ["create", "alter", "drop", "join", "kill", "leave"] {
+        let cost = &report[event];
+        assert!(number(&cost["installed"], "p50") > 0.0, "{event}: {cost}");
+        let touches = !["create", "alter", "drop"].contains(&event);
+        assert_eq!(cost["touched_gap"].is_object(), touches, "{event}: {cost}");
+    }
+}
+
+#[test]
 fn throughput_between_hosts() {
     let report = bench("tcp", "throughput --fabric tcp --seconds 0.1 --size 128,10k");
     for run in report["runs"].as_array().expect("a list") {

@@ -49,7 +49,7 @@ pub(super) struct Joined {
     pub(super) restored_bytes: u64,
 }
 
-/// What a member says of a view that it has installed.
+/// A view that a member has installed, as it tells it.
 #[derive(Clone, Debug)]
 pub(super) struct Installed {
     pub(super) view: u64,
@@ -238,7 +238,7 @@ impl Crew {
         [(); 2].map(|()| ids.next().expect("there are two members"))
     }
 
-    /// What all members but these have used.
+    /// The CPU time that all members but these have used.
     pub(super) fn usage(&self, except: &[u64]) -> anyhow::Result<Usage> {
         let members = self.members.iter().filter(|(id, _)| !except.contains(id));
         let of = |member: &Member| Usage::of(member.process.id()).context("can't read a member's CPU time from /proc");

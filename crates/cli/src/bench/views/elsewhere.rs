@@ -66,7 +66,7 @@ pub(super) struct Report {
     leave: Cost,
 }
 
-/// What is changed.
+/// A change of the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
     Create,
@@ -154,7 +154,7 @@ pub(super) fn measure(args: &Args, subgroups: u32) -> anyhow::Result<Report> {
 }
 
 impl Bench {
-    /// What is seen while nothing changes.
+    /// Gaps and CPU time while nothing changes.
     fn quiet(&mut self, times: u32) -> anyhow::Result<Quiet> {
         thread::sleep(10 * REST);
         let (before, since_ns) = (self.crew.usage(&[])?, now_ns());
@@ -190,7 +190,7 @@ impl Bench {
             self.say_oldest("probe")?;
         }
         thread::sleep(REST);
-        // Those that go are left out, and so is one that comes: its start is no cost of the group.
+        // A member that goes is left out, and so is a process that comes: its start is no cost of the group.
         let gone = if matches!(event, Event::Kill | Event::Leave) { id } else { None };
         let before = self.crew.usage(gone.as_slice())?;
         let at_ns = now_ns();

@@ -221,7 +221,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all members have in common.
+/// The configuration that all members have in common.
 pub(super) fn configured(args: &Args) -> anyhow::Result<Config> {
     let mut config = Config::new("views", args.members);
     config.id = Some(args.id);

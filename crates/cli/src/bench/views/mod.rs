@@ -381,7 +381,7 @@ impl Rates {
     }
 }
 
-/// What carries messages, for people.
+/// The name of a fabric, for people.
 fn name(fabric: Fabric) -> &'static str {
     match fabric {
         Fabric::Shm => "shared memory",

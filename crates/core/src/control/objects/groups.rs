@@ -176,7 +176,7 @@ pub struct ObjectGroups<S> {
     renewed: BTreeMap<MemberId, ViewId>,
 }
 
-/// What is to be done about a member that is lost to a group.
+/// The remedy for the loss of a member to a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remedy {
     /// The view is renewed with the same members.

@@ -65,7 +65,7 @@ impl Gaps {
     }
 }
 
-/// What the polling thread and the others share.
+/// Gaps that the polling thread and the others share.
 struct Seen {
     stream: Mutex<Gaps>,
     probes: Mutex<Gaps>,
@@ -74,7 +74,7 @@ struct Seen {
 
 struct Witness {
     seen: Arc<Seen>,
-    /// Those of everyone and the stream.
+    /// The ids of the subgroup of everyone and of the stream.
     ids: [Option<SubgroupId>; 2],
 }
 
@@ -166,7 +166,7 @@ pub(in crate::bench::views) fn serve(args: &Args, idle: u32) -> anyhow::Result<(
     ended.map(drop).map_err(|error: FinishError| error.into())
 }
 
-/// Does as it is told until it is told to end; that order, if there is one.
+/// Carries out orders; returns the last one, which ends the member, if there is one.
 fn obey(group: &Group, orders: &Receiver<String>, probing: &AtomicBool, seen: &Seen) -> anyhow::Result<Option<String>> {
     let take = |gaps: &Mutex<Gaps>| gaps.lock().unwrap_or_else(PoisonError::into_inner).take();
     loop {
@@ -204,7 +204,7 @@ fn send_steadily(mut publisher: Publisher, stop: Arc<AtomicBool>) -> io::Result<
             next += STREAM_PACE;
             match next.checked_duration_since(Instant::now()) {
                 Some(left) => thread::sleep(left),
-                // What was missed is not made up for.
+                // Messages that were missed are not made up for.
                 None => next = Instant::now(),
             }
         }
@@ -212,7 +212,7 @@ fn send_steadily(mut publisher: Publisher, stop: Arc<AtomicBool>) -> io::Result<
     thread::Builder::new().name("stream".into()).spawn(send)
 }
 
-/// While it is told to, sends one message after the other in the subgroup of everyone.
+/// Sends one message after the other in the subgroup of everyone, while `probing` is set.
 fn send_probes(
     mut publisher: Publisher,
     stop: Arc<AtomicBool>,
