@@ -35,7 +35,7 @@ struct Limits {
 }
 
 const CORE: Limits = Limits { median_max: 200, worst_max: 2_000 };
-const PROCESSES: Limits = Limits { median_max: 300, worst_max: 4_000 };
+const PROCESSES: Limits = Limits { median_max: 300, worst_max: 10_000 };
 
 /// A bug, or a driver that is broken.
 struct Hunt {

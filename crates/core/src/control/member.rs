@@ -636,9 +636,16 @@ impl Member {
     /// Does what a loss to a group of large messages takes: see [`ObjectGroups::overdue`](super::ObjectGroups::overdue).
     pub fn remedy(&mut self, remedy: Remedy) {
         match remedy {
-            Remedy::Renew => self.engine.renew(),
-            Remedy::Suspect(rank) => self.suspect(rank),
+            Remedy::Renew(rank) if self.is_connected(rank) => self.engine.renew(),
+            // Views that are renewed again and again would leave no time to suspect it by its silence.
+            Remedy::Renew(rank) | Remedy::Suspect(rank) => self.suspect(rank),
         }
+    }
+
+    /// Whether the row of a member of this view is here, and the stream that carries it, if there is one, works.
+    fn is_connected(&self, rank: Rank) -> bool {
+        let id = self.view.members[rank.index()];
+        !self.absent.contains(&id) && !self.down.contains(&id)
     }
 
     /// The stream to `rank` has ended. If `for_good`, because its peer breaks the protocol or can't come back in this view, it is suspected.

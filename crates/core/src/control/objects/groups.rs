@@ -179,8 +179,8 @@ pub struct ObjectGroups<S> {
 /// The remedy for the loss of a member to a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remedy {
-    /// The view is renewed with the same members.
-    Renew,
+    /// The view is renewed with the same members, if the way to this one is broken for large messages only.
+    Renew(Rank),
     /// The member is suspected: a view was renewed for it, and it is in no group of the next one.
     Suspect(Rank),
 }
@@ -240,7 +240,7 @@ impl<S> ObjectGroups<S> {
                 Some(_) => Some(Remedy::Suspect(rank)),
                 None => {
                     renewed.insert(id, view.id);
-                    Some(Remedy::Renew)
+                    Some(Remedy::Renew(rank))
                 }
             }
         };
@@ -441,7 +441,7 @@ mod tests {
         groups.step(&theirs, false, now);
         assert_eq!(groups.lost, [(Rank(4), now)], "this member makes the stream to it");
         assert!(groups.overdue(&view, Rank(2), now + (GRACE - NS)).is_empty());
-        assert_eq!(groups.overdue(&view, Rank(2), now + GRACE), [Remedy::Renew]);
+        assert_eq!(groups.overdue(&view, Rank(2), now + GRACE), [Remedy::Renew(Rank(4))]);
         assert!(groups.overdue(&view, Rank(2), now + GRACE).is_empty(), "once");
 
         let (mut groups, mut now) = (self::groups(), Time(0));
@@ -471,12 +471,12 @@ mod tests {
             view.id.0 += 1;
             remedies
         };
-        assert_eq!(lose(&mut groups), [Remedy::Renew]);
+        assert_eq!(lose(&mut groups), [Remedy::Renew(Rank(4))]);
         assert_eq!(lose(&mut groups), [Remedy::Suspect(Rank(4)); 2]);
         groups.began(&group(&same, HOSTS, 1, 1));
-        assert_eq!(lose(&mut groups), [Remedy::Renew]);
+        assert_eq!(lose(&mut groups), [Remedy::Renew(Rank(4))]);
         groups.began(&group(&same, HOSTS, 1, 1));
-        assert_eq!(lose(&mut groups), [Remedy::Renew]);
+        assert_eq!(lose(&mut groups), [Remedy::Renew(Rank(4))]);
     }
 
     #[test]
@@ -485,7 +485,7 @@ mod tests {
         groups.lose(Rank(0), Time(0));
         groups.lose(Rank(1), Time(0));
         assert!(groups.is_pending());
-        assert_eq!(groups.overdue(&view, Rank(0), Time(0) + GRACE), [Remedy::Renew]);
+        assert_eq!(groups.overdue(&view, Rank(0), Time(0) + GRACE), [Remedy::Renew(Rank(1))]);
         groups.lose(Rank(1), Time(0));
         groups.want(SubgroupId(0), Rank(0), Time(0));
         groups.end_view();
