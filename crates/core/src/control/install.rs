@@ -364,6 +364,19 @@ mod tests {
         assert!(hears(7, view(7, &[1, 3]), &mut roster), "it was left out between");
     }
 
+    /// Whole processes show the bug in fewer than one seed of 10,000.
+    #[cfg(planted)]
+    #[test]
+    #[ignore = "wants a process of its own: cargo xtask planted"]
+    fn planted_bugs_of_first_views_fail_their_test() {
+        use crate::planted::{Bug, activate};
+        activate(Some(Bug::FirstViewNeverOver));
+        let held = std::panic::catch_unwind(a_first_view_is_over_when_the_group_has_a_later_one);
+        activate(None);
+        let panic = held.expect_err("the test passes, whatever the bug");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"it is left out"));
+    }
+
     /// A founder that dies before the first view begins. Letters to it would be kept, and the view would wait for them.
     #[test]
     fn nothing_is_handed_to_a_member_that_is_dead() {
