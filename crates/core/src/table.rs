@@ -17,7 +17,7 @@
 //! On shared memory a store is a post, seen at once. Engines therefore store in posting order, and nothing relies on a
 //! value being unseen until it is posted.
 use crate::ids::Rank;
-use crate::ring::{HEADER_BYTES, Header, Ring};
+use crate::ring::{HEADER_BYTES, Header, Kind, Ring};
 use core::ops::Range;
 
 /// Reading the table: my own row and my copies of the others'. Offsets are bytes from the start of a row.
@@ -93,6 +93,14 @@ impl<'a, R: Rows + ?Sized> Lookup<'a, R> {
     /// `member`'s ring in `rows`.
     pub fn new(rows: &'a R, member: Rank, ring: &Ring) -> Self {
         Lookup { rows, member, ring: *ring }
+    }
+
+    /// The payload of the frame at `place`, if that names an object. The caller knows what it has to know for [`Frames::object`].
+    pub fn name(self, place: u64) -> Option<Found<'a>> {
+        let [word, round] = self.header(place);
+        let Header { span, len, .. } = Header::decode(word, &self.ring).filter(|header| header.kind == Kind::Object)?;
+        let payload = self.rows.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len);
+        Some(Found { round, span, payload })
     }
 }
 

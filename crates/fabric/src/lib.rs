@@ -44,5 +44,5 @@ pub use ofi::OfiError;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
 pub use reader::{Reader, ReaderFrames};
 pub use region::{CopyChunk, CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
-pub use shelf::ObjectName;
+pub use shelf::{commit_name, name_place};
 pub use shm::{ControlBlock, MemberBell, OwnRow, PeerParts};

@@ -492,7 +492,7 @@ impl Frame<'_> {
         self.finish(Kind::Message, len);
     }
 
-    /// As [`ObjectName::commit`](crate::ObjectName::commit).
+    /// As [`commit_name`](crate::commit_name).
     pub(crate) fn commit_object(self) {
         let len = self.claim.len();
         self.finish(Kind::Object, len);

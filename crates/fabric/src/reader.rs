@@ -1,7 +1,8 @@
 //! The rows of a view to read, wherever they stand: one span of this process's memory each; and the objects that messages name.
 use crate::bulk::Object;
 use crate::region::{CopyRegion, OwnRegion, PeerRegion, RingSpan, Span, VacantRegion};
-use crate::shelf::{ObjectName, Shelf};
+use crate::shelf::Shelf;
+use spindle_core::control::ObjectName;
 use spindle_core::{Found, Frames, Rank, Ring, Rows};
 use std::sync::Arc;
 

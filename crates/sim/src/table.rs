@@ -5,7 +5,6 @@
 //! after the poll; what arrives in the middle of a peer's poll is let in by its own loads.
 use crate::random::mix;
 use spindle_core::layout::LINE_BYTES;
-use spindle_core::ring::{HEADER_BYTES, Header, Kind};
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -500,33 +499,25 @@ impl Rows for SimTable {
         Self: 'a;
 
     fn frames(&self, member: Rank, ring: &Ring) -> Inline<'_> {
-        Inline { frames: Lookup::new(self, member, ring), table: self, member, ring: *ring }
+        Inline(Lookup::new(self, member, ring))
     }
 }
 
 /// Frames of a table in which objects, too, stand in their frames.
 #[derive(Clone, Copy)]
-pub(crate) struct Inline<'a> {
-    frames: Lookup<'a, SimTable>,
-    table: &'a SimTable,
-    member: Rank,
-    ring: Ring,
-}
+pub(crate) struct Inline<'a>(Lookup<'a, SimTable>);
 
 impl<'a> Frames<'a> for Inline<'a> {
     fn header(self, place: u64) -> [u64; 2] {
-        self.frames.header(place)
+        self.0.header(place)
     }
 
     fn message(self, place: u64) -> Option<Found<'a>> {
-        self.frames.message(place)
+        self.0.message(place)
     }
 
     fn object(self, place: u64) -> Option<Found<'a>> {
-        let [word, round] = self.header(place);
-        let Header { span, len, .. } = Header::decode(word, &self.ring).filter(|header| header.kind == Kind::Object)?;
-        let payload = self.table.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len);
-        Some(Found { round, span, payload })
+        self.0.name(place)
     }
 }
 

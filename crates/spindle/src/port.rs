@@ -9,11 +9,10 @@ use crate::error::{Ended, SendError};
 use crate::large::{Outbound, Permit};
 use crate::shared::Shared;
 use crate::tracking::Tracker;
+use spindle_core::control::ObjectName;
 use spindle_core::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
-use spindle_fabric::{
-    Bell, Doorbell, Fabric, Lingering, Mesh, ObjectName, PublishError, Publisher, Reader, SharedPublisher,
-};
+use spindle_fabric::{Bell, Doorbell, Fabric, Lingering, Mesh, PublishError, Publisher, Reader, SharedPublisher};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};

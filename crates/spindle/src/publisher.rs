@@ -5,7 +5,8 @@ use crate::port::{Held, Port, failed, go_on, go_on_async, go_on_shared, go_on_sh
 use crate::shared::Upcall;
 use crate::tracking::Receipt;
 use spindle_core::ClaimError;
-use spindle_fabric::{Frame, ObjectName};
+use spindle_core::control::ObjectName;
+use spindle_fabric::Frame;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

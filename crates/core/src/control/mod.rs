@@ -62,8 +62,8 @@ pub use letter::{Letter, Refusal, Request, Stranger, VERSION, Wanted, stranger};
 pub use member::{Heard, Member, Terms, Words};
 pub use namesakes::Namesakes;
 pub use objects::{
-    Fetched, Fetching, GroupLinks, Kept, LINK_LOOK, ObjectGroup, ObjectGroups, ObjectOrder, Outgoing, Remedy,
-    SHELVED_MAX, SLOTS, Serving, Step,
+    Fetched, Fetching, GroupLinks, Kept, LINK_LOOK, ObjectGroup, ObjectGroups, ObjectName, ObjectOrder, Outgoing,
+    Remedy, SHELVED_MAX, SLOTS, Serving, Shelf, Step,
 };
 pub use port::PortAddress;
 pub use rack::{RackName, RackNameError};

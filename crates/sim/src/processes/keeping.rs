@@ -4,7 +4,6 @@ use super::blocks::Parcel;
 use super::large::ring_of;
 use super::ledger::Sent;
 use super::network::{Connection, Load};
-use super::objects::ObjectName;
 use super::objects::{Content, OBJECT_BYTES_MIN};
 use super::plan::{MS, S};
 use super::process::{Near, Phase, Process};
@@ -13,7 +12,7 @@ use super::subgroups::decode;
 use super::watching::Following;
 use super::world::{BOUNDED, Checked, World};
 use crate::checkers::Invariant;
-use spindle_core::control::{Address, Fetched, Fetching, Letter, ObjectOrder, Purpose, Wanted};
+use spindle_core::control::{Address, Fetched, Fetching, Letter, ObjectName, ObjectOrder, Purpose, Wanted};
 use spindle_core::{Lapped, MemberId, Observer, Seen, SubgroupId, Time, View, ViewId};
 use std::collections::VecDeque;
 
@@ -174,7 +173,7 @@ impl World<'_> {
         let on_shelf = || {
             let Phase::Member(member) = &process.phase else { return None };
             let ring = ring_of(member, wanted.sender, wanted.subgroup).filter(|_| member.view().id == view)?;
-            process.objects.shelf.get(wanted.sender, ring.at, wanted.number).cloned()
+            process.objects.shelf.get((wanted.sender, ring.at), wanted.number).cloned()
         };
         process.objects.kept.find(view, wanted).cloned().or_else(on_shelf)
     }

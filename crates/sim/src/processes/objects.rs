@@ -3,9 +3,8 @@ use super::blocks::Running;
 use super::keeping::{Answer, Served};
 use super::ledger::Sent;
 use crate::random::mix;
-use spindle_core::control::{self, GroupLinks, Kept, ObjectGroups, ObjectOrder, Outgoing, Wanted};
+use spindle_core::control::{self, GroupLinks, Kept, ObjectGroups, ObjectName, ObjectOrder, Outgoing, Wanted};
 use spindle_core::{MemberId, Rank, SubgroupId, ViewId};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
@@ -15,7 +14,7 @@ use std::time::Duration;
 pub(super) type Content = Rc<[u8]>;
 
 /// The shortest object: longer than any message that a ring holds, which tells one from the other.
-pub(super) const OBJECT_BYTES_MIN: usize = 24;
+pub(super) const OBJECT_BYTES_MIN: usize = ObjectName::BYTES as usize;
 
 /// The content of a message that is sent as an object: all of its bytes depend on which message it is and on its length.
 pub(super) fn content((sender, number): Sent, len: usize) -> Content {
@@ -24,87 +23,8 @@ pub(super) fn content((sender, number): Sent, len: usize) -> Content {
     word.to_le_bytes().into_iter().chain(rest).take(len.max(OBJECT_BYTES_MIN)).collect()
 }
 
-/// The name of an object, which a ring holds in place of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ObjectName {
-    /// Its number among those that its sender has sent in this view and subgroup.
-    pub(super) number: u64,
-    /// Its length.
-    pub(super) bytes: u64,
-    /// The sender's own name for it, which outlives views.
-    pub(super) own: u64,
-}
-
-impl ObjectName {
-    /// Bytes of a frame that it takes.
-    pub(super) const BYTES: u64 = 24;
-
-    pub(super) fn encode(self) -> Vec<u8> {
-        [self.number, self.bytes, self.own].into_iter().flat_map(u64::to_le_bytes).collect()
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<ObjectName> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        match (words, rest) {
-            ([number, bytes, own], []) => {
-                let [number, bytes, own] = [number, bytes, own].map(|word| u64::from_le_bytes(*word));
-                Some(ObjectName { number, bytes, own })
-            }
-            _ => None,
-        }
-    }
-}
-
-/// The objects that a process has for the messages of its view, until those are delivered. A ring is known by its owner and where it begins.
-#[derive(Debug, Default)]
-pub(super) struct Shelf {
-    objects: BTreeMap<(Rank, u64, u64), Placed>,
-}
-
-#[derive(Debug)]
-struct Placed {
-    content: Content,
-    /// The last round in which a message has named it, if one was read.
-    round: Cell<Option<u64>>,
-}
-
-impl Shelf {
-    /// Puts an object there, unless one with this number is there.
-    pub(super) fn put(&mut self, owner: Rank, ring: u64, number: u64, content: Content) {
-        self.objects.entry((owner, ring, number)).or_insert(Placed { content, round: Cell::new(None) });
-    }
-
-    pub(super) fn count_of(&self, owner: Rank, ring: u64) -> usize {
-        self.objects.range((owner, ring, 0)..=(owner, ring, u64::MAX)).count()
-    }
-
-    pub(super) fn get(&self, owner: Rank, ring: u64, number: u64) -> Option<&Content> {
-        self.objects.get(&(owner, ring, number)).map(|placed| &placed.content)
-    }
-
-    /// The object of this name, which the frame of `round` holds.
-    pub(super) fn find(&self, owner: Rank, ring: u64, name: ObjectName, round: u64) -> Option<&[u8]> {
-        let placed = self.objects.get(&(owner, ring, name.number))?;
-        if placed.content.len() as u64 != name.bytes {
-            return None;
-        }
-        placed.round.set(placed.round.get().max(Some(round)));
-        Some(&placed.content)
-    }
-
-    pub(super) fn remove(&mut self, owner: Rank, ring: u64, number: u64) -> Option<Content> {
-        self.objects.remove(&(owner, ring, number)).map(|placed| placed.content)
-    }
-
-    /// Takes those of a ring whose messages had rounds below `rounds`, or all if that is `None`, with their numbers.
-    pub(super) fn take(&mut self, owner: Rank, ring: u64, rounds: Option<u64>) -> Vec<(u64, Content)> {
-        let is_done =
-            |placed: &Placed| rounds.is_none_or(|rounds| placed.round.get().is_some_and(|round| round < rounds));
-        let range = (owner, ring, 0)..=(owner, ring, u64::MAX);
-        let taken = self.objects.extract_if(range, |_, placed| is_done(placed));
-        taken.map(|((_, _, number), placed)| (number, placed.content)).collect()
-    }
-}
+/// The objects of a view. A ring is known by its owner and where it begins.
+pub(super) type Shelf = control::Shelf<(Rank, u64), Content>;
 
 /// A connection that belongs to a bulk group. When the last copy of this is dropped, the process closes its side.
 #[derive(Clone, Debug)]
@@ -240,21 +160,6 @@ mod tests {
         }
         let name = ObjectName { number: 1, bytes: 2, own: 3 };
         assert_eq!(ObjectName::decode(&name.encode()), Some(name));
-    }
-
-    #[test]
-    fn an_object_stays_until_its_message_is_delivered() {
-        let mut shelf = Shelf::default();
-        let object = content((1, 1), 30);
-        shelf.put(Rank(1), 64, 0, object.clone());
-        shelf.put(Rank(1), 64, 1, content((1, 2), 30));
-        shelf.put(Rank(2), 64, 0, content((2, 1), 30));
-        assert!(shelf.take(Rank(1), 64, Some(10)).is_empty(), "no message has named one");
-        let name = ObjectName { number: 0, bytes: 30, own: 0 };
-        assert_eq!(shelf.find(Rank(1), 64, name, 5), Some(&*object));
-        assert!(shelf.take(Rank(1), 64, Some(5)).is_empty());
-        assert_eq!(shelf.take(Rank(1), 64, Some(6)), [(0, object)]);
-        assert_eq!((shelf.count_of(Rank(1), 64), shelf.count_of(Rank(2), 64)), (1, 1));
     }
 
     #[test]

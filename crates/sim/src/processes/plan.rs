@@ -1,8 +1,8 @@
 //! What a scene consists of, and how one is drawn from a seed.
-use super::objects::ObjectName;
 use super::subgroups;
 use super::wishes::{self, Wish};
 use crate::random::Random;
+use spindle_core::control::ObjectName;
 use spindle_core::{Order, Rule, SubgroupSpec};
 use std::fmt;
 

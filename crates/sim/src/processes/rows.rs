@@ -1,8 +1,8 @@
 //! The rows of all processes in all views, and a process's table over them.
 //!
 //! A row is stored once, and processes of its owner's host read that. Each process of another host has a copy, which streams fill.
-use super::objects::{ObjectName, Shelf};
-use spindle_core::ring::{HEADER_BYTES, Header, Kind};
+use super::objects::Shelf;
+use spindle_core::control::ObjectName;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table};
 use std::ops::Range;
 use std::rc::Rc;
@@ -177,7 +177,7 @@ impl Rows for Board<'_> {
         Self: 'b;
 
     fn frames(&self, member: Rank, ring: &Ring) -> Shelved<'_> {
-        Shelved { frames: Lookup::new(self, member, ring), rows: self, member, ring: *ring, shelf: self.shelf }
+        Shelved { frames: Lookup::new(self, member, ring), ring: (member, ring.at), shelf: self.shelf }
     }
 }
 
@@ -185,9 +185,7 @@ impl Rows for Board<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Shelved<'b> {
     frames: Lookup<'b, Board<'b>>,
-    rows: &'b Board<'b>,
-    member: Rank,
-    ring: Ring,
+    ring: (Rank, u64),
     shelf: Option<&'b Shelf>,
 }
 
@@ -201,11 +199,9 @@ impl<'b> Frames<'b> for Shelved<'b> {
     }
 
     fn object(self, place: u64) -> Option<Found<'b>> {
-        let [word, round] = self.header(place);
-        let Header { span, len, .. } = Header::decode(word, &self.ring).filter(|header| header.kind == Kind::Object)?;
-        let name = ObjectName::decode(self.rows.bytes(self.member, self.ring.offset(place) + HEADER_BYTES, len))?;
-        let payload = self.shelf?.find(self.member, self.ring.at, name, round)?;
-        Some(Found { round, span, payload })
+        let found = self.frames.name(place)?;
+        let payload = self.shelf?.find(self.ring, ObjectName::decode(found.payload)?, found.round)?;
+        Some(Found { payload, ..found })
     }
 }
 

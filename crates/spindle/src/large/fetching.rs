@@ -3,9 +3,9 @@
 use super::serving::receive_apart;
 use crate::crew::{Crew, Notices};
 use crate::state::Way;
+use spindle_core::control::ObjectName;
 use spindle_core::control::{Fetched, Fetching};
 use spindle_core::{Lapped, MemberId, Seen, Time, View};
-use spindle_fabric::ObjectName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};

@@ -3,9 +3,9 @@
 use crate::bulk::{BulkGroup, Object};
 use crate::crew::Notices;
 use crate::error::SendError;
-use spindle_core::control::Outgoing;
+use spindle_core::control::{ObjectName, Outgoing};
 use spindle_core::{Claims, Rank, ViewId};
-use spindle_fabric::{Doorbell, Frame, ObjectName, Reader};
+use spindle_fabric::{Doorbell, Frame, Reader, commit_name, name_place};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -226,7 +226,7 @@ impl State {
     /// Commits `frame` as the name of an object. Whether somebody has to look after that.
     fn commit(&mut self, own: u64, frame: Frame<'_>) -> bool {
         let bytes = self.outgoing.object(own).map_or(0, |object| object.len() as u64);
-        let (claims, position) = ObjectName::place(&frame);
+        let (claims, position) = name_place(&frame);
         let is_here = self.lane.as_ref().is_some_and(|lane| Arc::ptr_eq(&lane.claims, claims));
         let number = if is_here { self.outgoing.commit(own, position) } else { None };
         if let (Some(number), Some(lane), Some(object)) = (number, &self.lane, self.outgoing.object(own)) {
@@ -235,7 +235,7 @@ impl State {
         // First: the engine looks at the gate when it sees the frame.
         self.set_gate();
         // In the ring of a view that has ended it has no number, and waits for being sent again.
-        ObjectName { number: number.unwrap_or(u64::MAX), bytes, own }.commit(frame);
+        commit_name(ObjectName { number: number.unwrap_or(u64::MAX), bytes, own }, frame);
         self.hand_on();
         number.is_some() && self.outgoing.wants_group()
     }

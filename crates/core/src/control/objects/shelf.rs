@@ -1,0 +1,140 @@
+//! Objects that have come to a process and are named by messages of a view, until those are delivered.
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::ops::Deref;
+
+/// The payload of a frame that stands in place of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjectName {
+    /// Its number among those that its sender has sent in this view and subgroup.
+    pub number: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The sender's own name for it, which outlives views. Means nothing to others.
+    pub own: u64,
+}
+
+impl ObjectName {
+    /// Bytes of a frame's payload that it takes.
+    pub const BYTES: u64 = 24;
+
+    /// As it stands in a frame.
+    pub fn encode(self) -> [u8; Self::BYTES as usize] {
+        let mut bytes = [0; Self::BYTES as usize];
+        for (to, word) in bytes.chunks_exact_mut(8).zip([self.number, self.bytes, self.own]) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The name in a frame's payload; `None` if that is no name.
+    pub fn decode(payload: &[u8]) -> Option<ObjectName> {
+        let (words, rest) = payload.as_chunks::<8>();
+        match (words, rest) {
+            ([number, bytes, own], []) => {
+                let [number, bytes, own] = [number, bytes, own].map(|word| u64::from_le_bytes(*word));
+                Some(ObjectName { number, bytes, own })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The objects of a view, by the ring that names them and their number there. `R` tells rings apart, and `O` is an object.
+#[derive(Debug)]
+pub struct Shelf<R, O> {
+    objects: BTreeMap<(R, u64), Placed<O>>,
+}
+
+#[derive(Debug)]
+struct Placed<O> {
+    object: O,
+    /// The last round in which a message has named it, if one was read.
+    round: Cell<Option<u64>>,
+}
+
+impl<R, O> Default for Shelf<R, O> {
+    fn default() -> Shelf<R, O> {
+        Shelf { objects: BTreeMap::new() }
+    }
+}
+
+impl<R: Copy + Ord, O: Deref<Target = [u8]>> Shelf<R, O> {
+    /// The number of objects of all rings.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Puts an object there, unless there is one of this number.
+    pub fn put(&mut self, ring: R, number: u64, object: O) {
+        self.objects.entry((ring, number)).or_insert(Placed { object, round: Cell::new(None) });
+    }
+
+    /// The objects of a ring, with their numbers.
+    pub fn of(&self, ring: R) -> impl Iterator<Item = (u64, &O)> {
+        let of_ring = self.objects.range((ring, 0)..=(ring, u64::MAX));
+        of_ring.map(|((_, number), placed)| (*number, &placed.object))
+    }
+
+    /// One of them.
+    pub fn get(&self, ring: R, number: u64) -> Option<&O> {
+        self.objects.get(&(ring, number)).map(|placed| &placed.object)
+    }
+
+    /// The object of this name, which the frame of `round` holds.
+    pub fn find(&self, ring: R, name: ObjectName, round: u64) -> Option<&O> {
+        let placed =
+            self.objects.get(&(ring, name.number)).filter(|placed| placed.object.len() as u64 == name.bytes)?;
+        // The latest of them, whatever a liar writes: an object is lent for a round that is not delivered, so it stays at least as long.
+        placed.round.set(placed.round.get().max(Some(round)));
+        Some(&placed.object)
+    }
+
+    /// Takes those of a ring whose messages had rounds below `rounds`, or all if that is `None`, with their numbers.
+    pub fn take(&mut self, ring: R, rounds: Option<u64>) -> Vec<(u64, O)> {
+        let is_done =
+            |placed: &Placed<O>| rounds.is_none_or(|rounds| placed.round.get().is_some_and(|round| round < rounds));
+        let done = self.objects.extract_if((ring, 0)..=(ring, u64::MAX), |_, placed| is_done(placed));
+        done.map(|((_, number), placed)| (number, placed.object)).collect()
+    }
+
+    /// Takes one.
+    pub fn remove(&mut self, ring: R, number: u64) -> Option<O> {
+        self.objects.remove(&(ring, number)).map(|placed| placed.object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+
+    #[test]
+    fn names_survive_encoding_and_other_lengths_are_none() {
+        let name = ObjectName { number: 3, bytes: 1 << 40, own: u64::MAX };
+        assert_eq!(ObjectName::decode(&name.encode()), Some(name));
+        assert_eq!(ObjectName::decode(&name.encode()[1..]), None);
+        assert_eq!(ObjectName::decode(&[0; 32]), None);
+    }
+
+    #[test]
+    fn an_object_stays_until_its_message_is_delivered() {
+        let object: Box<[u8]> = [7; 30].into();
+        let mut shelf = Shelf::default();
+        shelf.put((1, 64), 0, object.clone());
+        shelf.put((1, 64), 1, [8; 30].into());
+        shelf.put((2, 64), 0, [9; 30].into());
+        assert!(shelf.take((1, 64), Some(10)).is_empty(), "no message has named one");
+        let name = ObjectName { number: 0, bytes: 30, own: 0 };
+        assert_eq!(shelf.find((1, 64), name, 5), Some(&object));
+        assert!(shelf.take((1, 64), Some(5)).is_empty());
+        assert_eq!(shelf.take((1, 64), Some(6)), [(0, object)]);
+        assert_eq!((shelf.of((1, 64)).count(), shelf.of((2, 64)).count(), shelf.len()), (1, 1, 2));
+    }
+}
