@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// What carries rows. A sibling of this file does the same over something else.
 #[allow(dead_code, reason = "unless this is the sibling's module")]

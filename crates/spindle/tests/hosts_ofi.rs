@@ -4,7 +4,7 @@
 #[path = "hosts.rs"]
 mod hosts;
 
-use hosts::{World, chat, finish, start};
+use hosts::{LONG, World, chat, finish, start};
 use rcgen::{CertificateParams, KeyPair};
 use rustix::net::{self, AddressFamily, Shutdown, SocketAddrAny};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn options() -> OfiOptions {
     OfiOptions { provider: Some("tcp".to_string()), domain: None, address: Some(IpAddr::from(Ipv4Addr::LOCALHOST)) }
@@ -125,7 +125,8 @@ fn a_host_that_is_killed_is_noticed_by_its_connections_and_another_joins() {
     let starting = [start(world.seed(0, 0, 3)), start(world.other(1, "a", 3))];
     let mut members: Vec<_> = starting.into_iter().map(|member| member.recv().unwrap().unwrap()).collect();
     for member in &members {
-        member.log.wait("noise", |lines| lines.iter().filter(|line| line.starts_with("noise")).count() > 50);
+        // Its watch may not have begun yet.
+        member.log.wait("noise", |lines| lines.iter().any(|line| line.starts_with("noise")));
     }
     drop(child);
     // Nobody is suspected for its silence within this test's time.
@@ -169,6 +170,19 @@ fn ends() -> BTreeSet<(SocketAddr, SocketAddr)> {
     sockets().iter().filter_map(ends).collect()
 }
 
+/// As [`ends`], when there are so many. On a busy machine a member may have called another twice, and the first connection takes its time to end.
+fn settled(expected: usize) -> BTreeSet<(SocketAddr, SocketAddr)> {
+    let start = Instant::now();
+    loop {
+        let ends = ends();
+        if ends.len() == expected {
+            return ends;
+        }
+        assert!(start.elapsed() < LONG, "not {expected}: {ends:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Runs the test of this `name` in a process of its own, so that it has only its own connections. Whether this is that process.
 fn is_alone(name: &str) -> bool {
     const ALONE: &str = "SPINDLE_HOSTS_OFI_ALONE";
@@ -194,9 +208,8 @@ fn connections_continue_from_view_to_view() {
     let mut members: Vec<_> = starting.into_iter().map(|member| member.recv().unwrap().unwrap()).collect();
     chat(&members, 20, "four");
     let of = |members: usize| members * (members - 1);
-    assert_eq!(ends().len(), of(4));
     while members.len() > 2 {
-        let before = ends();
+        let before = settled(of(members.len()));
         let leaver = members.pop().unwrap();
         let left = std::thread::spawn(move || leaver.leave());
         let between = format!("before {} stay", members.len());
@@ -211,12 +224,11 @@ fn connections_continue_from_view_to_view() {
         let after = ends();
         assert!(after.is_subset(&before) && after.len() >= of(staying), "{staying} stay: {before:?}, {after:?}");
     }
-    let before = ends();
+    let before = settled(of(2));
     members.push(start(world.other(2, "joiner", 1)).recv().unwrap().unwrap());
     chat(&members, 20, "three");
-    let after = ends();
-    let new = after.difference(&before).count();
-    assert_eq!(new, of(3) - of(2), "the joiner's, and no others: {before:?}, {after:?}");
+    let after = settled(of(3));
+    assert!(after.is_superset(&before), "the joiner's are new, and no others: {before:?}, {after:?}");
     finish(members);
 }
 

@@ -649,12 +649,15 @@ impl Member {
     }
 
     /// The stream to `rank` has ended. If `for_good`, because its peer breaks the protocol or can't come back in this view, it is suspected.
-    pub fn stream_down(&mut self, rank: Rank, for_good: bool, now: Time) {
+    pub fn stream_down<W>(&mut self, rank: Rank, for_good: bool, roster: &mut Roster<W>, now: Time) {
         if for_good {
             self.engine.suspect(rank);
         }
         let id = self.view.members[rank.index()];
         self.down.insert(id);
+        if !self.redials.has(self.view.id, id) {
+            roster.is_cut_off(id, self.view.id, now);
+        }
         self.redials.down(self.view.id, id, now);
     }
 

@@ -199,13 +199,13 @@ pub enum Order {
 /// A member on another host whose connections tell that its process has ended, or that the way to it is broken. It is asked for a sign of life.
 #[derive(Debug)]
 struct Doubt {
-    /// Since when it was watched.
+    /// Since when it was watched, or had a way to this process.
     view: ViewId,
     /// Where it is asked.
     address: Address,
     since: Time,
-    /// Until when it may answer.
-    until: Time,
+    /// Until when it may answer. `None`: for ever, as nothing but a broken way speaks for its end, and a way breaks in a network that falls silent, too.
+    until: Option<Time>,
     /// How often the question came to nothing.
     failed: u32,
 }
@@ -515,18 +515,36 @@ impl<W> Roster<W> {
     pub fn seems_ended(&mut self, id: MemberId, incarnation: u128, view: ViewId, within: Duration, now: Time) {
         // The process that has its id now may be another.
         let is_it = self.since.get(&id).is_none_or(|since| view >= *since);
-        if incarnation != self.incarnation || !is_it || self.ended.contains_key(&id) || self.doubts.contains_key(&id) {
+        if incarnation != self.incarnation || !is_it || self.ended.contains_key(&id) {
             return;
         }
-        match self.book.as_ref().and_then(|book| book.far(id)).cloned() {
-            Some(address) => {
-                self.orders.push_back(Order::CheckFar { address: address.clone(), id, view: self.begun });
-                let within_ms = within.as_millis() as u64;
-                debug!(target: TARGET, me = self.me.id.0, member = id.0, within_ms, "sign of life asked for");
-                self.doubts.insert(id, Doubt { view, address, since: now, until: now + within, failed: 0 });
-            }
-            None => drop(self.ended.insert(id, view)),
+        if !self.doubt(id, view, Some(within), now) {
+            self.ended.insert(id, view);
         }
+    }
+
+    /// The way of `view` to `id`, which that process makes again if it lives, is broken. It is asked for a sign of life, and counts as ended if its host
+    /// refuses: its watch may not have begun yet.
+    pub(super) fn is_cut_off(&mut self, id: MemberId, view: ViewId, now: Time) {
+        if self.is_far(id) && !self.ended.contains_key(&id) && !self.doubts.contains_key(&id) {
+            self.doubt(id, view, None, now);
+        }
+    }
+
+    /// Asks a member for a sign of life, if that is not done. Returns false if nothing is known of where it is.
+    fn doubt(&mut self, id: MemberId, view: ViewId, within: Option<Duration>, now: Time) -> bool {
+        let until = within.map(|within| now + within);
+        if let Some(doubt) = self.doubts.get_mut(&id) {
+            if doubt.until.is_none() {
+                (doubt.since, doubt.until) = (now, until);
+            }
+            return true;
+        }
+        let Some(address) = self.book.as_ref().and_then(|book| book.far(id)).cloned() else { return false };
+        self.orders.push_back(Order::CheckFar { address: address.clone(), id, view: self.begun });
+        debug!(target: TARGET, me = self.me.id.0, member = id.0, ?within, "sign of life asked for");
+        self.doubts.insert(id, Doubt { view, address, since: now, until, failed: 0 });
+        true
     }
 
     /// A process on another host has said who it is on a new connection, so it lives. Another one may have the id and address of a member by now.
@@ -547,10 +565,10 @@ impl<W> Roster<W> {
     pub(super) fn settle_doubts(&mut self, is_down: impl Fn(MemberId) -> bool, patience: Duration, now: Time) {
         for (id, doubt) in &mut self.doubts {
             let least = if is_down(*id) { patience } else { patience / 4 };
-            doubt.until = doubt.until.max(doubt.since + least);
+            doubt.until = doubt.until.map(|until| until.max(doubt.since + least));
         }
         let me = self.me.id.0;
-        let over = self.doubts.extract_if(.., |_, doubt| doubt.until <= now);
+        let over = self.doubts.extract_if(.., |_, doubt| doubt.until.is_some_and(|until| until <= now));
         self.ended.extend(over.map(|(id, doubt)| {
             let (failed, waited_ms) = (doubt.failed, now.since(doubt.since).as_millis() as u64);
             debug!(target: TARGET, me, member = id.0, failed, waited_ms, "no sign of life");
@@ -560,12 +578,12 @@ impl<W> Roster<W> {
 
     /// Whether a member was asked for a sign of life, and has yet to give one.
     pub(super) fn doubts(&self) -> bool {
-        !self.doubts.is_empty()
+        self.doubts.values().any(|doubt| doubt.until.is_some())
     }
 
     /// How long until a member that was asked for a sign of life counts as ended.
     pub(super) fn patience(&self, now: Time) -> Option<Duration> {
-        self.doubts.values().map(|doubt| doubt.until.since(now)).min()
+        self.doubts.values().filter_map(|doubt| doubt.until).map(|until| until.since(now)).min()
     }
 
     /// Orders a watch over the process that had this number and birth when it was `id`, unless it is watched. It may have ended.
@@ -666,6 +684,8 @@ impl<W> Roster<W> {
                     self.orders.push_back(Order::CheckFar { address, id, view: self.begun });
                 }
             }
+            // It may be asked again when its next way breaks.
+            self.doubts.retain(|_, doubt| doubt.until.is_some() || doubt.failed < CHECKS_MAX);
             let over = self.doubts.extract_if(.., |_, doubt| doubt.address == *address && is_gone);
             return self.ended.extend(over.map(|(id, doubt)| (id, doubt.view)));
         }
@@ -1714,6 +1734,19 @@ mod tests {
 
     /// A member on another host, the end of whose watch is told at 0, with 5 ms to answer. Whether it counts as ended at these times.
     fn doubted(after: impl Fn(&mut Roster<()>, Card), is_down: bool, times: [u64; 3]) -> [bool; 3] {
+        let ends = |roster: &mut Roster<()>| {
+            roster.seems_ended(MemberId(2), 7, ViewId(9), Duration::from_millis(5), Time(0));
+        };
+        doubted_when(ends, after, is_down, times)
+    }
+
+    /// As [`doubted`], if `when` is what gives rise to the doubt.
+    fn doubted_when(
+        when: impl Fn(&mut Roster<()>),
+        after: impl Fn(&mut Roster<()>, Card),
+        is_down: bool,
+        times: [u64; 3],
+    ) -> [bool; 3] {
         let card = |id: u64| {
             let address = alloc::format!("h{id}:1").parse().unwrap();
             Card { id: MemberId(id), host: id.into(), address, rack: None }
@@ -1729,7 +1762,7 @@ mod tests {
         roster.instances.insert(MemberId(2), Instance::Far(3));
         let members: Vec<MemberId> = [1, 2].map(MemberId).to_vec();
         roster.begin(&View { id: ViewId(9), members, nonvoters: Vec::new(), subgroups: Vec::new() }, Time(0));
-        roster.seems_ended(MemberId(2), 7, ViewId(9), Duration::from_millis(5), Time(0));
+        when(&mut roster);
         let asks = core::iter::from_fn(|| roster.next_order()).filter(|order| matches!(order, Order::CheckFar { .. }));
         assert_eq!(asks.count(), 1);
         after(&mut roster, card(2));
@@ -1760,6 +1793,16 @@ mod tests {
         assert_eq!(doubted(fault_here, true, [0, 5, 100]), [false, false, true]);
         let another = |roster: &mut Roster<()>, card: Card| roster.answers(&card, 4);
         assert_eq!(doubted(another, false, [5, 24, 25]), [false, false, true], "its successor answers");
+        let cut_off = |roster: &mut Roster<()>| roster.is_cut_off(MemberId(2), ViewId(9), Time(0));
+        let long = [5, 100, 100_000];
+        assert_eq!(doubted_when(cut_off, |_, _| {}, true, long), [false; 3], "a way that breaks is no end");
+        assert_eq!(doubted_when(cut_off, refused, true, long), [true; 3]);
+        assert_eq!(doubted_when(cut_off, fault_here, true, long), [false; 3]);
+        let ends_too = |roster: &mut Roster<()>| {
+            cut_off(roster);
+            roster.seems_ended(MemberId(2), 7, ViewId(9), Duration::from_millis(5), Time(0));
+        };
+        assert_eq!(doubted_when(ends_too, |_, _| {}, true, [5, 99, 100]), [false, false, true]);
     }
 
     /// Otherwise the view waits for the dead one for as long as its successor lives.

@@ -59,7 +59,7 @@ impl World<'_> {
                     if self.broken == Broken::BreakIsDeath {
                         member.engine_mut().member_died(rank);
                     }
-                    member.stream_down(rank, false, now);
+                    member.stream_down(rank, false, &mut process.roster, now);
                 }
                 false => member.old_stream_down(view, id, now),
             }

@@ -69,7 +69,7 @@ impl Node {
             Down::Closed => !self.fabric.is_stream(rank),
             _ => false,
         };
-        self.crew.act(|_, now| self.member.stream_down(rank, for_good, now));
+        self.crew.act(|roster, now| self.member.stream_down(rank, for_good, roster, now));
         self.has_chores = true;
     }
 
