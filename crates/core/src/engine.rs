@@ -9,7 +9,7 @@ use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, membership};
-use crate::membership::{Ballot, Decision, Membership, Unrecoverable};
+use crate::membership::{Ballot, Decision, Liveness, Membership, Unrecoverable};
 use crate::planted::planted;
 use crate::resend::Resend;
 use crate::stats::{EngineStats, Frontier, SubgroupStats};
@@ -90,6 +90,10 @@ pub struct Engine {
     ending: bool,
     /// Whether I may send in a view to come though I have no ring for it here.
     open: bool,
+    /// Whether I wait for the leader to end the view.
+    awaits_leader: bool,
+    /// Whether I wait for the others to finish though I have sent nothing.
+    awaits_end: bool,
     finished: bool,
     all_finished: bool,
     state: State,
@@ -128,6 +132,8 @@ impl Engine {
             reported: Vec::new(),
             ending: false,
             open: false,
+            awaits_leader: false,
+            awaits_end: false,
             finished: false,
             all_finished: false,
             state: State::Running,
@@ -142,7 +148,7 @@ impl Engine {
         if self.state != State::Running {
             return Progress { worked: false, wake_at: None };
         }
-        let wake_at = self.membership.beat(now, table);
+        let wake_at = self.beat(now, table);
         if self.membership.is_wedged() {
             let (worked, turn) = self.change_view(now, table, upcalls);
             let again = self.ending && self.state == State::Running;
@@ -193,6 +199,27 @@ impl Engine {
     /// if enough others do. By default silence means nothing. Pauses of up to nine tenths of it are safe.
     pub fn set_suspect_after(&mut self, ns: Option<u64>) {
         self.membership.set_suspect_after(ns);
+    }
+
+    /// Says when members show that they live. By default they do so at all times.
+    pub fn set_liveness(&mut self, liveness: Liveness) {
+        self.membership.set_liveness(liveness);
+    }
+
+    /// Says that this member waits for the others to finish. One that has a ring does so from when it has finished itself.
+    pub fn await_end(&mut self) {
+        self.awaits_end = true;
+    }
+
+    /// Says that the next poll is the last before a sleep, which has been announced. What it says of the time of the next one takes into account what others
+    /// have asked for by then.
+    pub fn before_sleep(&mut self) {
+        self.membership.before_sleep();
+    }
+
+    /// Says whether this member waits for the [leader](Self::leader) to end the view, for a process that wants to join.
+    pub fn await_leader(&mut self, awaits: bool) {
+        self.awaits_leader = awaits;
     }
 
     /// Tells the engine that `member` is proven dead and that its row is final here: nothing in it moves any more. Means nothing if it
@@ -376,6 +403,7 @@ impl Engine {
         let mut next = Engine::new(decision.next, me, self.ablation).expect("a decided view is well formed");
         let was = |rank: Rank| self.view.rank_of(next.view.members[rank.index()]);
         next.membership.inherit(&self.membership, was);
+        next.awaits_end = self.awaits_end;
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
         for join in wishes.joins {
@@ -550,6 +578,8 @@ impl Engine {
             reported: self.reported.clone(),
             ending: self.ending,
             open: self.open,
+            awaits_leader: self.awaits_leader,
+            awaits_end: self.awaits_end,
             finished: self.finished,
             all_finished: self.all_finished,
             state: self.state.clone(),
@@ -562,7 +592,17 @@ impl Engine {
     #[doc(hidden)]
     pub fn fingerprint(&self, state: &mut impl Hasher) {
         (&self.subgroups, &self.dirty, &self.put_off, &self.membership, &self.reported, &self.faults).hash(state);
-        (self.last_worked, self.ending, self.open, self.finished, self.all_finished, &self.state).hash(state);
+        (
+            self.last_worked,
+            self.ending,
+            self.open,
+            self.awaits_leader,
+            self.awaits_end,
+            self.finished,
+            self.all_finished,
+            &self.state,
+        )
+            .hash(state);
     }
 
     fn subgroup(&self, id: SubgroupId) -> Option<&Subgroup> {
@@ -649,6 +689,20 @@ impl Engine {
         self.membership.tell_finished();
         self.state = State::Finished;
         true
+    }
+
+    /// Shows that I live, and looks who else does of those that I wait for.
+    #[inline]
+    fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> Option<Time> {
+        let Engine { subgroups, everyone, me, finished, awaits_leader, awaits_end, .. } = self;
+        self.membership.beat(now, table, |table, leader, awaited| {
+            subgroups.iter().for_each(|subgroup| subgroup.await_peers(awaited));
+            let sends = || subgroups.iter().any(|subgroup| subgroup.claims().is_some());
+            let awaits_end = *finished && (*awaits_end || sends());
+            let is_unfinished = |rank: &Rank| awaits_end && table.load(*rank, membership::FINISHED) == 0;
+            let is_awaited = |rank: &&Rank| is_unfinished(rank) || (*awaits_leader && **rank == leader);
+            everyone.iter().filter(|rank| **rank != *me).filter(is_awaited).for_each(|rank| _ = awaited.add(*rank));
+        })
     }
 
     /// Whether the view has to end. Not to a member that needs nobody any more.

@@ -3,7 +3,7 @@
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
 //! control  = membership block | one entry per subgroup of the member | cuts | wishes | two slots for proposals
-//! membership = two lines of words | one bit per member: suspected | to be evicted | given up
+//! membership = two lines of words | one bit per member: suspected | to be evicted | asked for a sign of life | given up
 //! entry    = one 64-byte line: published rounds spoken freed received delivered persisted -
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
 //! ```
@@ -59,10 +59,16 @@ pub mod membership {
         SUSPECTED + 8 * members.div_ceil(64) as u64
     }
 
-    /// The first word of the bits that say which members this one has given up, in a view of so many. It stands behind those of
-    /// [`evicting`]. None is taken back.
-    pub const fn given_up(members: usize) -> u64 {
+    /// The first word of the bits that say which members this one asks for a sign of life, in a view of so many. It stands behind those of
+    /// [`evicting`]. A hint.
+    pub const fn asking(members: usize) -> u64 {
         SUSPECTED + 16 * members.div_ceil(64) as u64
+    }
+
+    /// The first word of the bits that say which members this one has given up, in a view of so many. It stands behind those of
+    /// [`asking`]. None is taken back.
+    pub const fn given_up(members: usize) -> u64 {
+        SUSPECTED + 24 * members.div_ceil(64) as u64
     }
 }
 

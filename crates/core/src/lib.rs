@@ -46,7 +46,7 @@ pub use engine::{Engine, Progress, State};
 pub use fault::Fault;
 pub use ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 pub use layout::{Layout, RowLayout};
-pub use membership::{Ballot, Decision, Unrecoverable};
+pub use membership::{Ballot, Decision, Liveness, Unrecoverable};
 pub use observer::{Gap, Lapped, Observer, Seen};
 pub use proposal::Trims;
 pub use resend::{Resend, Resent};

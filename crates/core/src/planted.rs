@@ -114,6 +114,16 @@ mod bugs {
         RecoveryNotAdopted,
         /// A suspicion is never taken back.
         SuspicionKept,
+        /// A member that is awaited is suspected for its silence, and not asked for a sign of life.
+        AsksNobody,
+        /// A member shows that it lives only when it is polled for the first time.
+        AskedInVain,
+        /// A member awaits none of those that have not received what was announced.
+        ReceiptUnawaited,
+        /// A member awaits none of those that have not delivered what it sent.
+        DeliveryUnawaited,
+        /// A process that wants to join waits for a leader that no member awaits.
+        LeaderUnawaited,
         /// All values of a member are written into the same slot.
         OneSlot,
         /// A leader always makes a proposal of its own.

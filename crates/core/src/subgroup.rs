@@ -9,6 +9,7 @@ use crate::cursor::{Cursor, Handoff, ROUNDS_MAX, places};
 use crate::fault::Fault;
 use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
+use crate::membership::Ranks;
 use crate::planted::planted;
 use crate::resend::Resend;
 use crate::sending::{Announced, Sending};
@@ -594,6 +595,28 @@ impl Subgroup {
     /// Whether every member has delivered what stands in my ring before `position`.
     pub(crate) fn is_delivered(&self, position: u64) -> bool {
         self.sending.as_ref().is_none_or(|sending| sending.checkpoints.popped() >= position)
+    }
+
+    /// Adds the members for which this one waits: those that have not received all that was announced, as far as I know, and those that have not delivered
+    /// all that I sent.
+    pub(crate) fn await_peers(&self, awaited: &mut Ranks) {
+        let own_delivered = match (&self.sending, self.order) {
+            (Some(sending), Order::Total) => places(self.own.spoken, sending.rank, self.senders),
+            (Some(_), Order::Fifo) => self.own.spoken,
+            (None, _) => 0,
+        };
+        let end = match self.order {
+            Order::Total => self.end(),
+            Order::Fifo => 0,
+        };
+        for peer in &self.peers {
+            let delivered = if self.order == Order::Total { peer.delivered } else { peer.delivered_of_mine };
+            let lacks = peer.received < end && !planted!(ReceiptUnawaited);
+            let owes = delivered < own_delivered && !planted!(DeliveryUnawaited);
+            if lacks || owes {
+                awaited.add(peer.rank);
+            }
+        }
     }
 
     /// INV-FRAME: my ring's space is free once every member has delivered what stands in it.

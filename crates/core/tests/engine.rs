@@ -1133,6 +1133,112 @@ fn a_member_that_is_to_be_evicted_is_heard_again_after_a_cut() {
     }
 }
 
+/// A group of members that show that they live while others wait for them, and suspect those that do not for a second.
+fn on_demand(members: u32, senders: &[u32], order: Order) -> Group {
+    let mut group = Group::new(members, senders, order, Ablation::default());
+    for engine in &mut group.engines {
+        engine.set_suspect_after(Some(SECOND));
+        engine.set_liveness(Liveness::OnDemand);
+    }
+    group
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Group {
+    fn heartbeat(&self, member: usize) -> u64 {
+        self.memories[member].load(Rank(member as u32), layout::membership::HEARTBEAT)
+    }
+
+    /// Polls these when it is time for them, or something was posted, until `end`. Returns how often it was time for one of them.
+    fn pass_time(&mut self, members: &[usize], end: u64) -> u32 {
+        let mut timers = 0;
+        loop {
+            // What one has posted wakes the others.
+            while members.iter().filter(|member| self.poll(**member).worked).count() > 0 {}
+            let last = |member: &usize| {
+                self.engines[*member].before_sleep();
+                self.poll(*member).wake_at
+            };
+            match members.iter().filter_map(last).min() {
+                // One that is polled again at once does not sleep.
+                Some(Time(at)) if at <= self.now && self.now < end => self.now += SECOND / 1000,
+                Some(Time(at)) if at > self.now && at <= end => (self.now, timers) = (at, timers + 1),
+                _ => {
+                    self.now = end;
+                    return timers;
+                }
+            }
+        }
+    }
+}
+
+/// Nothing happens in a group in which nothing happens, however long one of its members hangs.
+#[test]
+fn in_an_idle_group_none_shows_that_it_lives_and_none_is_suspected() {
+    let mut group = on_demand(3, &[0, 1, 2], Order::Total);
+    let timers = group.pass_time(&[0, 1, 2], SECOND);
+    assert!(timers <= 3, "{timers}");
+    let before: Vec<u64> = (0..3).map(|member| group.heartbeat(member)).collect();
+    assert_eq!(before, [1; 3], "it has begun");
+    assert_eq!(group.pass_time(&[0, 1], 100 * SECOND), 0);
+    assert_eq!((0..3).map(|member| group.heartbeat(member)).collect::<Vec<_>>(), before);
+    // The member that hung is there again.
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.pass_time(&[0, 1, 2], 101 * SECOND);
+    assert!(group.delivered.iter().all(|delivered| delivered.len() == 1));
+    assert!(group.engines.iter().all(|engine| !engine.is_wedged()));
+}
+
+/// The wait begins with the message.
+#[test]
+fn a_member_that_hangs_is_suspected_once_others_wait_for_it() {
+    for order in [Order::Total, Order::Fifo] {
+        let mut group = on_demand(3, &[0, 1], order);
+        group.pass_time(&[0, 1, 2], 10 * SECOND);
+        assert!(group.try_send(0, b"a", Kind::Message));
+        let sent = group.now;
+        group.pass_time(&[0, 1], sent + SECOND - 1);
+        assert!(!group.engines[0].suspects(Rank(2)) && !group.engines[0].is_wedged(), "{order:?}");
+        group.pass_time(&[0, 1], sent + SECOND + 10_000_000);
+        assert!(group.engines[0].suspects(Rank(2)), "{order:?}");
+        group.pass_time(&[0, 1], sent + 2 * SECOND);
+        assert_eq!(group.next_sizes()[..2], [Some(2); 2], "{order:?}");
+    }
+}
+
+/// Asked for a sign of life, it gives one, for as long as others wait.
+#[test]
+fn a_member_that_can_not_deliver_is_not_suspected_while_it_lives() {
+    let mut group = on_demand(3, &[0], Order::Total);
+    group.pass_time(&[0, 1, 2], 10 * SECOND);
+    assert!(group.try_send(0, b"a", Kind::Message));
+    // Nothing of what the others have received comes to member 2, whose application waits for it.
+    group.take = 0;
+    group.pass_time(&[0, 1, 2], 30 * SECOND);
+    assert!(group.delivered.iter().all(Vec::is_empty));
+    assert!(group.engines.iter().all(|engine| !engine.is_wedged()));
+    assert!(group.heartbeat(2) > 100);
+    group.take = usize::MAX;
+    group.pass_time(&[0, 1, 2], 31 * SECOND);
+    assert!(group.delivered.iter().all(|delivered| delivered.len() == 1));
+    let before = group.heartbeat(2);
+    assert_eq!(group.pass_time(&[0, 1, 2], 100 * SECOND), 0);
+    assert_eq!(group.heartbeat(2), before);
+}
+
+/// A process that wants to join waits for the leader.
+#[test]
+fn a_leader_that_hangs_is_suspected_while_others_wait_for_it_to_let_a_process_in() {
+    let mut group = on_demand(3, &[0], Order::Total);
+    group.pass_time(&[0, 1, 2], 10 * SECOND);
+    group.engines[1].await_leader(true);
+    group.pass_time(&[1, 2], 10 * SECOND + SECOND / 2);
+    assert!(!group.engines[1].suspects(Rank(0)));
+    group.pass_time(&[1, 2], 12 * SECOND);
+    assert!(group.engines[1].suspects(Rank(0)));
+}
+
 /// Track record: a member that was told to suspect another did not hear it any more after its own clock had gone back.
 #[test]
 fn a_suspicion_that_was_told_ends_although_the_clock_went_back() {

@@ -269,6 +269,7 @@ fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
             }
             if control.seal.swap(false, Ordering::AcqRel) {
                 node.seal();
+                node.await_end();
             }
             if control.ordered.swap(false, Ordering::AcqRel) {
                 let orders = std::mem::take(&mut *control.orders.lock().unwrap_or_else(PoisonError::into_inner));

@@ -2,6 +2,7 @@
 use super::{ASK_EVERY, News, Request, Roster, admits};
 use crate::engine::Engine;
 use crate::ids::{MemberId, Rank, Time};
+use crate::membership::Liveness;
 use crate::planted::planted;
 use crate::view::View;
 use alloc::collections::BTreeSet;
@@ -50,6 +51,7 @@ impl Install {
         now: Time,
     ) -> Install {
         engine.set_suspect_after(suspect_after.map(|after| after.as_nanos() as u64));
+        engine.set_liveness(if roster.book().is_some() { Liveness::Constant } else { Liveness::OnDemand });
         roster.expect(engine.view());
         let view = Arc::new(engine.view().clone());
         Install { engine, view, since: now, looked: now, suspect_after, is_first, asked: now }

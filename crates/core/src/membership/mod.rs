@@ -17,6 +17,7 @@ mod recovery;
 mod telling;
 
 pub use ballot::Ballot;
+pub use opinions::Liveness;
 pub use recovery::Unrecoverable;
 
 use crate::cursor::places;
@@ -32,7 +33,7 @@ use alloc::vec::Vec;
 use ballot::Acceptor;
 use core::ops::Range;
 use opinions::Opinions;
-use ranks::Ranks;
+pub(crate) use ranks::Ranks;
 use recovery::Told;
 use telling::{Counts, Reason, Teller};
 
@@ -172,6 +173,7 @@ impl Membership {
     /// Takes over what a member keeps from view to view: its suspicion time, and how often suspicions proved false.
     pub(crate) fn inherit(&mut self, old: &Membership, was: impl Fn(Rank) -> Option<Rank>) {
         self.opinions.set_suspect_after(old.opinions.suspect_after());
+        self.opinions.set_liveness(old.opinions.liveness());
         for rank in &self.everyone {
             if let Some(was) = was(*rank) {
                 self.opinions.inherit(*rank, &old.opinions, was);
@@ -181,6 +183,14 @@ impl Membership {
 
     pub(crate) fn set_suspect_after(&mut self, ns: Option<u64>) {
         self.opinions.set_suspect_after(ns);
+    }
+
+    pub(crate) fn set_liveness(&mut self, liveness: Liveness) {
+        self.opinions.set_liveness(liveness);
+    }
+
+    pub(crate) fn before_sleep(&mut self) {
+        self.opinions.before_sleep();
     }
 
     /// Suspects `member` until it is heard again. Whether that is new.
@@ -378,10 +388,26 @@ impl Membership {
         self.voters.contains(&self.me)
     }
 
-    /// Shows that I live, and looks who else does. When to come again.
+    /// Shows that I live, and looks who else does. When to come again. `await_peers` adds the members that I wait for while the view works, and is told who leads.
     #[inline]
-    pub(crate) fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> Option<Time> {
-        let (is_new, wake_at) = self.opinions.beat(now, table);
+    pub(crate) fn beat<T: Table>(
+        &mut self,
+        now: Time,
+        table: &mut T,
+        await_peers: impl FnOnce(&T, Rank, &mut Ranks),
+    ) -> Option<Time> {
+        if let Err(wake_at) = self.opinions.is_time(now) {
+            return wake_at;
+        }
+        let mut awaited = Ranks::none(self.everyone.len());
+        // To end the view all are needed, and to make voters of members, too.
+        let all =
+            self.opinions.liveness() == Liveness::Constant || self.closing || self.voters.len() < self.everyone.len();
+        match all {
+            true => self.peers.iter().for_each(|peer| _ = awaited.add(*peer)),
+            false => await_peers(table, self.leader(), &mut awaited),
+        }
+        let (is_new, wake_at) = self.opinions.look(now, &awaited, table);
         self.closing |= is_new;
         wake_at
     }

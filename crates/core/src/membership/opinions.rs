@@ -23,10 +23,23 @@ const BEGINNING: u64 = 2;
 /// A suspicion that was reported to this member is taken back only by signs of life that come later than this part of the suspicion
 /// time: those before it may have been on the way already.
 const OVERTAKEN: u64 = 4;
+/// A member that is awaited and shows nothing for so many beats is asked for a sign of life.
+const ASK_AFTER: u64 = 2;
 /// Stands for the suspicion time where silence means nothing, for taking turns as leaders, in ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// It is no longer for that, however long the suspicion time is: one hour.
 const PATIENCE_MAX_NS: u64 = 3_600 * 1_000_000_000;
+
+/// When a member shows that it lives, and which members it expects to show it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Liveness {
+    /// At all times, and all members. So the end of a connection, or of a host, is noticed in a group in which nothing happens.
+    #[default]
+    Constant,
+    /// While a member asks for it, and those that this member waits for. A group in which nothing happens sleeps. Only for members whose ends are told
+    /// by the kernel.
+    OnDemand,
+}
 
 /// What was heard of one member.
 #[derive(Clone, Copy, Hash, Debug, Default)]
@@ -59,6 +72,9 @@ pub(crate) struct Opinions {
     /// Whether the row holds other suspicions than these.
     unpublished: bool,
     suspect_after_ns: Option<u64>,
+    liveness: Liveness,
+    /// The members that this one asks for a sign of life.
+    asking: Ranks,
     heartbeat: u64,
     pulses: Vec<Pulse>,
     /// The first poll's time, and the last one's.
@@ -72,6 +88,10 @@ pub(crate) struct Opinions {
     looked: Option<Time>,
     /// How long after that they are looked at again, in ns.
     wait_ns: u64,
+    /// Whether this member is to come again for that, though nothing happens.
+    is_due: bool,
+    /// Whether it looks at the next poll, however soon after the last look.
+    before_sleep: bool,
     teller: Teller,
 }
 
@@ -88,6 +108,8 @@ impl Opinions {
             estranged: Ranks::none(members),
             unpublished: false,
             suspect_after_ns: None,
+            liveness: Liveness::Constant,
+            asking: Ranks::none(members),
             heartbeat: 0,
             pulses: alloc::vec![Pulse::default(); members],
             begun: None,
@@ -96,6 +118,8 @@ impl Opinions {
             jumped: false,
             looked: None,
             wait_ns: 0,
+            is_due: false,
+            before_sleep: false,
             teller,
         }
     }
@@ -112,6 +136,14 @@ impl Opinions {
 
     pub(crate) fn suspect_after(&self) -> Option<u64> {
         self.suspect_after_ns
+    }
+
+    pub(crate) fn set_liveness(&mut self, liveness: Liveness) {
+        self.liveness = liveness;
+    }
+
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.liveness
     }
 
     /// For how long others are waited for before this member acts without them, in ns.
@@ -272,43 +304,62 @@ impl Opinions {
         self.heartbeat
     }
 
-    /// Shows that this member lives, and looks who else does: whether it suspects another for its silence, and when to come again.
+    /// Whether it is time to [look](Self::look). If not, when it is; `None`: when something else happens.
     #[inline]
-    pub(crate) fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> (bool, Option<Time>) {
+    pub(crate) fn is_time(&mut self, now: Time) -> Result<(), Option<Time>> {
         self.now = now;
         self.begun.get_or_insert(now);
-        match self.suspect_after_ns {
-            Some(suspect_after_ns) => self.beat_every(suspect_after_ns, now, table),
-            None => (false, None),
+        if self.suspect_after_ns.is_none() || self.peers.is_empty() {
+            return Err(None);
+        }
+        match self.looked {
+            Some(looked) if now >= looked && now.0 - looked.0 < self.wait_ns && !self.before_sleep => {
+                Err(self.is_due.then_some(Time(looked.0 + self.wait_ns)))
+            }
+            _ => {
+                self.before_sleep = false;
+                Ok(())
+            }
         }
     }
 
-    fn beat_every<T: Table>(&mut self, suspect_after_ns: u64, now: Time, table: &mut T) -> (bool, Option<Time>) {
-        if self.peers.is_empty() {
-            return (false, None);
-        }
-        let (step_ns, wait_ns) = (suspect_after_ns / BEATS, self.wait_ns);
-        let looked = *self.looked.get_or_insert(now);
+    /// The next poll is the last before a sleep, which ends when a member asks this one for a sign of life, or when it is time for a look that this poll finds to be
+    /// necessary.
+    pub(crate) fn before_sleep(&mut self) {
+        self.before_sleep = self.liveness == Liveness::OnDemand;
+    }
+
+    /// Shows that this member lives, if that is wanted, and looks who else does of those that are `awaited`: whether it suspects another for its
+    /// silence, and when to come again.
+    pub(crate) fn look<T: Table>(&mut self, now: Time, awaited: &Ranks, table: &mut T) -> (bool, Option<Time>) {
+        let Some(suspect_after_ns) = self.suspect_after_ns else { return (false, None) };
+        let step_ns = suspect_after_ns / BEATS;
+        let looked = self.looked.unwrap_or(now);
         // A clock that went back starts again.
         let passed_ns = now.0.saturating_sub(looked.0);
-        if passed_ns < wait_ns && now >= looked && self.heartbeat > 0 {
-            return (false, Some(Time(looked.0 + wait_ns)));
+        let is_asked = self.liveness == Liveness::Constant || self.is_asked(table);
+        let was_due = core::mem::replace(&mut self.is_due, is_asked || !awaited.is_empty());
+        if self.looked.is_some() && now >= looked && passed_ns < self.wait_ns {
+            // Only the poll before a sleep looks so soon.
+            return (false, self.is_due.then_some(Time(looked.0 + self.wait_ns)));
         }
         if now < looked {
             // Nothing is told ahead of this time any more.
             self.pulses.iter_mut().for_each(|pulse| pulse.deaf_until = pulse.deaf_until.min(now));
         }
         self.looked = Some(now);
-        let heartbeat = self.next_heartbeat();
-        table.store(membership::HEARTBEAT, heartbeat);
-        table.post_quietly(&self.peers, membership::HEARTBEAT..membership::HEARTBEAT + 8);
-        if passed_ns > suspect_after_ns / OVERTAKEN {
+        if is_asked || self.heartbeat == 0 {
+            let heartbeat = self.next_heartbeat();
+            table.store(membership::HEARTBEAT, heartbeat);
+            table.post_quietly(&self.peers, membership::HEARTBEAT..membership::HEARTBEAT + 8);
+        }
+        if passed_ns > suspect_after_ns / OVERTAKEN && was_due {
             // It may be this member that the others have not heard.
             (self.returned_at, self.jumped) = (Some(now), true);
         }
         // If this member stood still, or its clock jumped, it vouches for no more of the others' silence than this.
         let silent_ns = passed_ns.min(2 * step_ns);
-        let (mut overdue, mut is_new) = (false, false);
+        let (mut overdue, mut is_new, mut asks) = (false, false, false);
         for i in 0..self.peers.len() {
             let peer = self.peers[i];
             if self.barred.has(peer) {
@@ -325,7 +376,15 @@ impl Opinions {
                 }
                 continue;
             }
+            if !awaited.has(peer) {
+                pulse.silent_ns = 0;
+                continue;
+            }
             pulse.silent_ns = pulse.silent_ns.saturating_add(silent_ns);
+            let is_asked_now = pulse.silent_ns >= ASK_AFTER * step_ns || self.silent.has(peer);
+            if self.liveness == Liveness::OnDemand && is_asked_now && !planted!(AsksNobody) {
+                asks |= self.asking.add(peer);
+            }
             let beginning = if pulse.heartbeat == 0 { BEGINNING } else { 1 };
             let is_hasty = planted!(NoTimeToBegin) && pulse.heartbeat == 0;
             let limit_ns =
@@ -339,9 +398,35 @@ impl Opinions {
                 }
             }
         }
+        self.ask(asks, awaited, table);
         // A member that is overdue is looked at more often: the end of the wait decides when the others go on.
         self.wait_ns = if overdue { step_ns / 8 } else { step_ns };
-        (is_new, Some(Time(now.0 + self.wait_ns)))
+        (is_new, self.is_due.then_some(Time(now.0 + self.wait_ns)))
+    }
+
+    /// Whether another member asks this one for a sign of life.
+    fn is_asked<R: Rows>(&self, rows: &R) -> bool {
+        let asking = membership::asking(self.pulses.len());
+        !planted!(AskedInVain)
+            && self.peers.iter().any(|peer| !self.barred.has(*peer) && bit(rows, *peer, asking, self.me))
+    }
+
+    /// Writes down whom this member asks for a sign of life: no longer who is not `awaited`. Those that sleep are woken if some are asked that were not before.
+    fn ask<T: Table>(&mut self, is_new: bool, awaited: &Ranks, table: &mut T) {
+        let is_less = self.asking.retain(awaited);
+        if !is_new && !is_less {
+            return;
+        }
+        let start = membership::asking(self.pulses.len());
+        let mut at = start;
+        for word in self.asking.words() {
+            table.store(at, word);
+            at += 8;
+        }
+        match is_new {
+            true => table.post(&self.peers, start..at),
+            false => table.post_quietly(&self.peers, start..at),
+        }
     }
 
     /// `peer` has shown that it lives.

@@ -47,6 +47,16 @@ impl Ranks {
         ranks
     }
 
+    /// Keeps those that are in `other`, too. Whether any was not.
+    pub(crate) fn retain(&mut self, other: &Ranks) -> bool {
+        let mut removed = 0;
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            removed |= *word & !other;
+            *word &= other;
+        }
+        removed != 0
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }

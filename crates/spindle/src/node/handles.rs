@@ -32,6 +32,11 @@ impl Node {
         self.lines.iter_mut().for_each(Line::seal);
     }
 
+    /// From now on this member waits for the others to finish: one that hangs is noticed.
+    pub(crate) fn await_end(&mut self) {
+        self.member.engine_mut().await_end();
+    }
+
     /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.
     /// If changes contradict each other the one of the older member counts; [`Handler::view_changed`](crate::Handler::view_changed) tells what came of it.
     ///
