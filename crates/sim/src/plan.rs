@@ -3,7 +3,7 @@ use crate::happenings::{Happening, Step, What, When};
 use crate::options::{Faults, Options, Visibility};
 use crate::random::{Random, mix};
 use spindle_core::ring::frame_bytes;
-use spindle_core::{Ablation, Change, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
+use spindle_core::{Ablation, Change, Liveness, MemberId, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId};
 use std::fmt;
 
 mod alterations;
@@ -163,6 +163,14 @@ impl Plan {
             apps,
             events_max: options.events_max,
             always_membership: options.always_membership,
+        }
+    }
+
+    /// When members show that they live: those of one host while others wait for them.
+    pub(crate) fn liveness(&self) -> Liveness {
+        match self.visibility {
+            Visibility::Shared => Liveness::OnDemand,
+            Visibility::Posted => Liveness::Constant,
         }
     }
 

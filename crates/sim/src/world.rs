@@ -256,6 +256,7 @@ impl<'a> World<'a> {
             let mut engine =
                 Engine::new(self.plan.view.clone(), rank, self.plan.ablation).expect("a plan's view is well formed");
             engine.set_suspect_after(self.plan.suspect_after_ns);
+            engine.set_liveness(self.plan.liveness());
             self.install(rank.index(), engine, None, vec![])?;
         }
         // The first view is where a run begins, not something that happens in it.

@@ -120,6 +120,8 @@ impl World<'_> {
         let progress = loop {
             let shelf = Some(&process.objects.shelf);
             let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
+            // After any poll it may sleep.
+            member.engine_mut().before_sleep();
             let progress = member.engine_mut().poll(now, &mut board, &mut |subgroup: SubgroupId,
                                                                            batch: &mut spindle_core::Batch<
                 '_,

@@ -221,6 +221,7 @@ impl World<'_> {
             let rank = view.rank_of(id).expect("looked up above");
             let mut engine = Engine::new(view, rank, self.plan.ablation).expect("a decided view is well formed");
             engine.set_suspect_after(self.plan.suspect_after_ns);
+            engine.set_liveness(self.plan.liveness());
             return self.install(process, engine, None, vec![]);
         }
         for other in 0..self.processes.len() {

@@ -27,6 +27,8 @@ impl World<'_> {
         let on = &mut self.stages[stage];
         self.told.count = Rc::clone(&on.count);
         let engine = &mut on.members[me].as_mut().expect("it has installed the view").engine;
+        // After any poll it may sleep.
+        engine.before_sleep();
         let progress = engine.poll(clock, &mut on.tables[me], &mut self.told);
         on.tables[me].end_poll();
         no_storms::polled(rank, engine.faults())?;
