@@ -211,8 +211,10 @@ impl World<'_> {
 
     /// Whether a process is to be a member in the end.
     fn is_expected(&self, process: &Process, of: u128, living: &[&Process]) -> bool {
-        let gets_in = self.finds_group(process, of, living) && !self.cannot_learn(process.place);
-        !self.unreachable.contains(&process.address) && (process.is_in_group() || gets_in)
+        let finds = self.finds_group(process, of, living);
+        // One that was given up by mistake is in no view of the others, who look for it where the seeds are.
+        let is_in = process.is_in_group() && (finds || !self.ledger.is_given_up(process.number));
+        !self.unreachable.contains(&process.address) && (is_in || (finds && !self.cannot_learn(process.place)))
     }
 
     /// Whether processes of a place may be too slow for ever to take over the state. A ring holds few messages, of which a sender may send one each half of

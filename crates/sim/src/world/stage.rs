@@ -200,6 +200,7 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
     for i in 0..view.members.len().div_ceil(64) as u64 {
         name(membership::SUSPECTED + 8 * i, Word::Suspected);
         name(membership::evicting(view.members.len()) + 8 * i, Word::Suspected);
+        name(membership::asking(view.members.len()) + 8 * i, Word::Suspected);
     }
     for at in layout.row(me).proposals.clone().step_by(8) {
         name(at, Word::Proposal);
