@@ -33,7 +33,7 @@ pub struct Config {
     pub spin_for: Duration,
     /// The silence after which a member that lives is taken for hung, and the others go on without it: it is evicted. Deaths are
     /// known at once. Shorter finds hung members sooner; pauses of nine tenths of it are safe. `None`: only deaths count. The same for
-    /// all members, who show that they live in steps of it.
+    /// all members. Without a [`network`](Self::network) the silence of a member counts while another waits for it.
     pub suspect_after: Option<Duration>,
     /// The longest message that is sent as an [object](crate::Publisher::send_object), in bytes; 0: none are. Each member has memory for a few of
     /// them. The same for all members.

@@ -211,18 +211,17 @@ impl World<'_> {
 
     /// Whether a process is to be a member in the end.
     fn is_expected(&self, process: &Process, of: u128, living: &[&Process]) -> bool {
-        let is_lost = |other: &Process| self.ledger.is_given_up(other.number);
-        // One that was given up by mistake is in no view of the others, who look for it where the seeds are.
-        let is_in = match process.is_in_group() && is_lost(process) {
-            true => self.finds_group(
-                process,
-                of,
-                &living.iter().copied().filter(|other| !is_lost(other)).collect::<Vec<_>>(),
-            ),
-            false => process.is_in_group(),
+        let is_given_up = |other: &Process| self.ledger.is_given_up(other.number);
+        let comes = match process.is_in_group() {
+            // By mistake: it is in no view of the others, who look for it where the seeds are.
+            true if is_given_up(process) => {
+                let others: Vec<&Process> = living.iter().copied().filter(|other| !is_given_up(other)).collect();
+                self.finds_group(process, of, &others)
+            }
+            true => true,
+            false => self.finds_group(process, of, living) && !self.cannot_learn(process.place),
         };
-        let gets_in = self.finds_group(process, of, living) && !self.cannot_learn(process.place);
-        !self.unreachable.contains(&process.address) && (is_in || (gets_in && !process.is_in_group()))
+        comes && !self.unreachable.contains(&process.address)
     }
 
     /// Whether processes of a place may be too slow for ever to take over the state. A ring holds few messages, of which a sender may send one each half of
