@@ -122,8 +122,6 @@ mod bugs {
         ReceiptUnawaited,
         /// A member awaits none of those that have not delivered what it sent.
         DeliveryUnawaited,
-        /// A process that wants to join waits for a leader that no member awaits.
-        LeaderUnawaited,
         /// All values of a member are written into the same slot.
         OneSlot,
         /// A leader always makes a proposal of its own.

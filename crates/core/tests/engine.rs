@@ -1227,6 +1227,58 @@ fn a_member_that_can_not_deliver_is_not_suspected_while_it_lives() {
     assert_eq!(group.heartbeat(2), before);
 }
 
+/// The others have received the message, and cannot deliver it before its sender has received what they had to say first.
+#[test]
+fn a_sender_that_hangs_is_suspected_while_others_wait_for_its_receipt() {
+    let mut group = on_demand(3, &[0, 1], Order::Total);
+    group.pass_time(&[0, 1, 2], 10 * SECOND);
+    assert!(group.try_send(1, b"a", Kind::Message));
+    group.poll(1);
+    group.pass_time(&[0, 2], 12 * SECOND);
+    assert!(group.engines[0].suspects(Rank(1)), "its receipt is awaited");
+}
+
+/// All others have received the message. Only its sender knows who has not delivered it.
+#[test]
+fn a_member_that_hangs_before_it_delivers_is_suspected_by_the_sender() {
+    let mut group = on_demand(3, &[0], Order::Total);
+    group.pass_time(&[0, 1, 2], 10 * SECOND);
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.poll(0);
+    // It receives the message before the others have, and so does not deliver it.
+    group.poll(2);
+    group.pass_time(&[0, 1], 12 * SECOND);
+    assert!(group.delivered[2].is_empty() && group.delivered[0].len() == 1);
+    assert!(group.engines[0].suspects(Rank(2)), "its delivery is awaited");
+}
+
+/// The simulator's processes do not hang for ever, so no liveness check fails for these.
+#[cfg(planted)]
+#[test]
+#[ignore = "wants a process of its own: cargo xtask planted"]
+fn planted_bugs_of_liveness_fail_their_tests() {
+    use spindle_core::planted::{Bug, activate};
+    let tests = [
+        (
+            Bug::ReceiptUnawaited,
+            a_sender_that_hangs_is_suspected_while_others_wait_for_its_receipt as fn(),
+            "its receipt is awaited",
+        ),
+        (
+            Bug::DeliveryUnawaited,
+            a_member_that_hangs_before_it_delivers_is_suspected_by_the_sender,
+            "its delivery is awaited",
+        ),
+    ];
+    for (bug, test, reason) in tests {
+        activate(Some(bug));
+        let held = std::panic::catch_unwind(test);
+        activate(None);
+        let panic = held.expect_err("the test passes, whatever the bug");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&reason), "{bug:?}");
+    }
+}
+
 /// A process that wants to join waits for the leader.
 #[test]
 fn a_leader_that_hangs_is_suspected_while_others_wait_for_it_to_let_a_process_in() {
