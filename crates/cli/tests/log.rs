@@ -118,6 +118,7 @@ fn a_suspicion_is_told_with_the_silence_and_so_is_its_end() {
         member.says("first view begins");
     }
     hanging.stop();
+    watching.send(b"waits for it\n");
     let suspected = watching.says("spindle::view: suspected");
     assert!(suspected.contains("member=2") && suspected.contains("cause=silence"), "{suspected}");
     assert!(suspected.contains("silent_ms=") && suspected.contains("last_heartbeat="), "{suspected}");
