@@ -136,11 +136,10 @@ fn the_rest_goes_on_by_the_word_that_the_others_are_lost() {
     let mut wide = Wide::founded(&["--suspect-after", "0.5"]);
     let error = wide.order("1", &["recover", "--lost", "2", "--yes"]).expect(1).error();
     assert!(error.contains("group wide is not blocked"), "{error}");
-    for _ in 0..2 {
-        let lost = wide.members.remove(1);
-        lost.signal(Signal::KILL);
-        lost.done();
-    }
+    // Both before the rest can go on without one of them.
+    let lost: Vec<_> = wide.members.drain(1..).collect();
+    lost.iter().for_each(|member| member.signal(Signal::KILL));
+    lost.into_iter().for_each(|member| drop(member.done()));
     wide.wait_until_blocked();
     let error = wide.order("1", &["recover", "--lost", "2,3"]).expect(2).error();
     assert!(error.contains("--yes"), "{error}");

@@ -405,7 +405,10 @@ impl Membership {
             self.opinions.liveness() == Liveness::Constant || self.closing || self.voters.len() < self.everyone.len();
         match all {
             true => self.peers.iter().for_each(|peer| _ = awaited.add(*peer)),
-            false => await_peers(table, self.leader(), &mut awaited),
+            false => {
+                self.opinions.await_beginnings(&mut awaited);
+                await_peers(table, self.leader(), &mut awaited);
+            }
         }
         let (is_new, wake_at) = self.opinions.look(now, &awaited, table);
         self.closing |= is_new;

@@ -404,6 +404,12 @@ impl Opinions {
         (is_new, self.is_due.then_some(Time(now.0 + self.wait_ns)))
     }
 
+    /// Adds the members that have not been heard in this view: each is awaited until it has begun it.
+    pub(crate) fn await_beginnings(&self, awaited: &mut Ranks) {
+        let has_begun = |peer: &Rank| self.barred.has(*peer) || self.pulses[peer.index()].heartbeat > 0;
+        self.peers.iter().filter(|peer| !has_begun(peer)).for_each(|peer| _ = awaited.add(*peer));
+    }
+
     /// Whether another member asks this one for a sign of life.
     fn is_asked<R: Rows>(&self, rows: &R) -> bool {
         let asking = membership::asking(self.pulses.len());
