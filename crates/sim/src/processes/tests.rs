@@ -220,7 +220,7 @@ fn a_seed_means_the_same_run_for_ever() {
     assert_eq!(hashes, PINNED);
 }
 
-const PINNED: [u64; 3] = [17028780417107004290, 5491559851039418541, 14367244117165451609];
+const PINNED: [u64; 3] = [1065999378514327740, 2570540580607122817, 17562276630968694197];
 
 #[test]
 fn broken_drivers_are_noticed() {
