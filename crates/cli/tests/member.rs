@@ -384,7 +384,7 @@ fn an_evicted_member_that_may_joins_again_and_goes_on_with_its_input() {
     let between: Vec<_> = first.iter().filter(|place| place.0 == 2).collect();
     assert_eq!(between, [&(2, 1, 0, b"in between".as_slice())]);
     // Everything but that.
-    let is_seen = |place: &&_| place.0 != 2 && Some(place.3) != missed;
+    let is_seen = |place: &&(u64, u64, u64, &[u8])| place.0 != 2 && Some(place.3) != missed;
     assert!(again.iter().eq(first.iter().filter(is_seen)), "{again:?}");
     let own: Vec<_> = again.iter().filter(|place| place.1 == 4).map(|place| place.3).collect();
     assert_eq!(own, [b"late".as_slice(), b"last"]);
