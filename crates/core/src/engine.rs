@@ -211,8 +211,8 @@ impl Engine {
         self.awaits_end = true;
     }
 
-    /// Says that the next poll is the last before a sleep, which has been announced. What it says of the time of the next one takes into account what others
-    /// have asked for by then.
+    /// Says that the next poll is the last before a sleep, which has been announced. The `wake_at` of that poll takes into account the signs of life that
+    /// others have asked for by then.
     pub fn before_sleep(&mut self) {
         self.membership.before_sleep();
     }

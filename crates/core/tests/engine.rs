@@ -1154,7 +1154,7 @@ impl Group {
     fn pass_time(&mut self, members: &[usize], end: u64) -> u32 {
         let mut timers = 0;
         loop {
-            // What one has posted wakes the others.
+            // A post of one member wakes the others.
             while members.iter().filter(|member| self.poll(**member).worked).count() > 0 {}
             let last = |member: &usize| {
                 self.engines[*member].before_sleep();

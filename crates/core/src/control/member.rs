@@ -573,8 +573,9 @@ impl Member {
             debug!(target: "spindle::net", me = roster.me().0, view = view.0, member = id.0, "stream is dialled again");
             roster.redial(view, id);
         }
-        self.engine.await_leader(self.joins.is_pending() && !self.lets_in());
-        if self.lets_in() {
+        let lets_in = self.lets_in();
+        self.engine.await_leader(self.joins.is_pending() && !lets_in);
+        if lets_in {
             let expected = self.joins.expected(now);
             // None waits for the dead.
             roster.probe(expected);

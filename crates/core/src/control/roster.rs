@@ -526,7 +526,7 @@ impl<W> Roster<W> {
     /// The way of `view` to `id`, which that process makes again if it lives, is broken. It is asked for a sign of life, and counts as ended if its host
     /// refuses: its watch may not have begun yet.
     pub(super) fn is_cut_off(&mut self, id: MemberId, view: ViewId, now: Time) {
-        if self.is_far(id) && !self.ended.contains_key(&id) && !self.doubts.contains_key(&id) {
+        if self.is_far(id) && !self.ended.contains_key(&id) {
             self.doubt(id, view, None, now);
         }
     }
@@ -576,7 +576,7 @@ impl<W> Roster<W> {
         }));
     }
 
-    /// Whether a member was asked for a sign of life, and has yet to give one.
+    /// Whether a member was asked for a sign of life, and counts as ended if it gives none in time.
     pub(super) fn doubts(&self) -> bool {
         self.doubts.values().any(|doubt| doubt.until.is_some())
     }

@@ -388,7 +388,8 @@ impl Membership {
         self.voters.contains(&self.me)
     }
 
-    /// Shows that I live, and looks who else does. When to come again. `await_peers` adds the members that I wait for while the view works, and is told who leads.
+    /// Shows that I live, and looks who else does. Returns the time of the next look. `await_peers` gets the leader's rank, and adds the members that I wait for while the view
+    /// works.
     #[inline]
     pub(crate) fn beat<T: Table>(
         &mut self,

@@ -312,15 +312,20 @@ impl Opinions {
         if self.suspect_after_ns.is_none() || self.peers.is_empty() {
             return Err(None);
         }
-        match self.looked {
-            Some(looked) if now >= looked && now.0 - looked.0 < self.wait_ns && !self.before_sleep => {
-                Err(self.is_due.then_some(Time(looked.0 + self.wait_ns)))
-            }
+        match self.next_look(now) {
+            Some(at) if !self.before_sleep => Err(self.is_due.then_some(at)),
             _ => {
                 self.before_sleep = false;
                 Ok(())
             }
         }
+    }
+
+    /// When the wait after the last look is over, if it is not. A clock that went back starts again.
+    #[inline]
+    fn next_look(&self, now: Time) -> Option<Time> {
+        let looked = self.looked.filter(|looked| now >= *looked && now.0 - looked.0 < self.wait_ns)?;
+        Some(Time(looked.0 + self.wait_ns))
     }
 
     /// The next poll is the last before a sleep, which ends when a member asks this one for a sign of life, or when it is time for a look that this poll finds to be
@@ -333,16 +338,15 @@ impl Opinions {
     /// silence, and when to come again.
     pub(crate) fn look<T: Table>(&mut self, now: Time, awaited: &Ranks, table: &mut T) -> (bool, Option<Time>) {
         let Some(suspect_after_ns) = self.suspect_after_ns else { return (false, None) };
-        let step_ns = suspect_after_ns / BEATS;
-        let looked = self.looked.unwrap_or(now);
-        // A clock that went back starts again.
-        let passed_ns = now.0.saturating_sub(looked.0);
         let is_asked = self.liveness == Liveness::Constant || self.is_asked(table);
         let was_due = core::mem::replace(&mut self.is_due, is_asked || !awaited.is_empty());
-        if self.looked.is_some() && now >= looked && passed_ns < self.wait_ns {
+        if let Some(at) = self.next_look(now) {
             // Only the poll before a sleep looks so soon.
-            return (false, self.is_due.then_some(Time(looked.0 + self.wait_ns)));
+            return (false, self.is_due.then_some(at));
         }
+        let step_ns = suspect_after_ns / BEATS;
+        let looked = self.looked.unwrap_or(now);
+        let passed_ns = now.0.saturating_sub(looked.0);
         if now < looked {
             // Nothing is told ahead of this time any more.
             self.pulses.iter_mut().for_each(|pulse| pulse.deaf_until = pulse.deaf_until.min(now));
@@ -381,8 +385,8 @@ impl Opinions {
                 continue;
             }
             pulse.silent_ns = pulse.silent_ns.saturating_add(silent_ns);
-            let is_asked_now = pulse.silent_ns >= ASK_AFTER * step_ns || self.silent.has(peer);
-            if self.liveness == Liveness::OnDemand && is_asked_now && !planted!(AsksNobody) {
+            let is_to_be_asked = pulse.silent_ns >= ASK_AFTER * step_ns || self.silent.has(peer);
+            if self.liveness == Liveness::OnDemand && is_to_be_asked && !planted!(AsksNobody) {
                 asks |= self.asking.add(peer);
             }
             let beginning = if pulse.heartbeat == 0 { BEGINNING } else { 1 };
@@ -417,7 +421,7 @@ impl Opinions {
             && self.peers.iter().any(|peer| !self.barred.has(*peer) && bit(rows, *peer, asking, self.me))
     }
 
-    /// Writes down whom this member asks for a sign of life: no longer who is not `awaited`. Those that sleep are woken if some are asked that were not before.
+    /// Writes down whom this member asks for a sign of life: no member that is not `awaited`. If a member is newly asked, the sleepers are woken.
     fn ask<T: Table>(&mut self, is_new: bool, awaited: &Ranks, table: &mut T) {
         let is_less = self.asking.retain(awaited);
         if !is_new && !is_less {
