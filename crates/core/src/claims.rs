@@ -350,6 +350,11 @@ impl Claims {
         self.gate.load(Ordering::Acquire)
     }
 
+    /// Whether there is a gate: some members lack an object of this ring.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.gate() != u64::MAX
+    }
+
     /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls. A hint:
     /// those beyond 2^46 in the life of a view are not skipped.
     pub fn skip_rounds(&self, rounds: u64) {

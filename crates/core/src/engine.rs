@@ -92,6 +92,8 @@ pub struct Engine {
     open: bool,
     /// Whether I wait for the leader to end the view.
     awaits_leader: bool,
+    /// Until when I wait for all others.
+    awaits_all: Time,
     /// Whether I wait for the others to finish though I have sent nothing.
     awaits_end: bool,
     finished: bool,
@@ -133,6 +135,7 @@ impl Engine {
             ending: false,
             open: false,
             awaits_leader: false,
+            awaits_all: Time(0),
             awaits_end: false,
             finished: false,
             all_finished: false,
@@ -220,6 +223,11 @@ impl Engine {
     /// Says whether this member waits for the [leader](Self::leader) to end the view, for a process that wants to join.
     pub fn await_leader(&mut self, awaits: bool) {
         self.awaits_leader = awaits;
+    }
+
+    /// Says that this member waits for all others until `until`, for a process that needs the memory of each.
+    pub fn await_all(&mut self, until: Time) {
+        self.awaits_all = until;
     }
 
     /// Tells the engine that `member` is proven dead and that its row is final here: nothing in it moves any more. Means nothing if it
@@ -579,6 +587,7 @@ impl Engine {
             ending: self.ending,
             open: self.open,
             awaits_leader: self.awaits_leader,
+            awaits_all: self.awaits_all,
             awaits_end: self.awaits_end,
             finished: self.finished,
             all_finished: self.all_finished,
@@ -597,6 +606,7 @@ impl Engine {
             self.ending,
             self.open,
             self.awaits_leader,
+            self.awaits_all,
             self.awaits_end,
             self.finished,
             self.all_finished,
@@ -694,13 +704,14 @@ impl Engine {
     /// Shows that I live, and looks who else does of those that I wait for.
     #[inline]
     fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> Option<Time> {
-        let Engine { subgroups, everyone, me, finished, awaits_leader, awaits_end, .. } = self;
+        let Engine { subgroups, everyone, me, finished, awaits_leader, awaits_all, awaits_end, .. } = self;
+        let awaits_all = now < *awaits_all && !planted!(FollowerUnawaited);
         self.membership.beat(now, table, |table, leader, awaited| {
             subgroups.iter().for_each(|subgroup| subgroup.await_peers(awaited));
             let sends = || subgroups.iter().any(|subgroup| subgroup.claims().is_some());
             let awaits_end = *finished && (*awaits_end || sends());
             let is_unfinished = |rank: &Rank| awaits_end && table.load(*rank, membership::FINISHED) == 0;
-            let is_awaited = |rank: &&Rank| is_unfinished(rank) || (*awaits_leader && **rank == leader);
+            let is_awaited = |rank: &&Rank| awaits_all || is_unfinished(rank) || (*awaits_leader && **rank == leader);
             everyone.iter().filter(|rank| **rank != *me).filter(is_awaited).for_each(|rank| _ = awaited.add(*rank));
         })
     }

@@ -122,6 +122,10 @@ mod bugs {
         ReceiptUnawaited,
         /// A member awaits none of those that have not delivered what it sent.
         DeliveryUnawaited,
+        /// A member awaits none while something of its own is committed and not announced.
+        GateUnawaited,
+        /// A member awaits none for a process that follows.
+        FollowerUnawaited,
         /// All values of a member are written into the same slot.
         OneSlot,
         /// A leader always makes a proposal of its own.

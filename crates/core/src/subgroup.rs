@@ -598,7 +598,7 @@ impl Subgroup {
     }
 
     /// Adds the members for which this one waits: those that have not received all that was announced, as far as I know, and those that have not delivered
-    /// all that I sent.
+    /// all that I sent. While my ring has a gate, all: what is committed there waits until each has a large message.
     pub(crate) fn await_peers(&self, awaited: &mut Ranks) {
         let own_delivered = match (&self.sending, self.order) {
             (Some(sending), Order::Total) => places(self.own.spoken, sending.rank, self.senders),
@@ -609,11 +609,13 @@ impl Subgroup {
             Order::Total => self.end(),
             Order::Fifo => 0,
         };
+        let is_held_back =
+            self.sending.as_ref().is_some_and(|sending| sending.claims.is_gated()) && !planted!(GateUnawaited);
         for peer in &self.peers {
             let delivered = if self.order == Order::Total { peer.delivered } else { peer.delivered_of_mine };
             let lacks = peer.received < end && !planted!(ReceiptUnawaited);
             let owes = delivered < own_delivered && !planted!(DeliveryUnawaited);
-            if lacks || owes {
+            if lacks || owes || is_held_back {
                 awaited.add(peer.rank);
             }
         }

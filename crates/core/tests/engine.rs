@@ -1180,7 +1180,7 @@ fn in_an_idle_group_none_shows_that_it_lives_and_none_is_suspected() {
     let timers = group.pass_time(&[0, 1, 2], SECOND);
     assert!(timers <= 3, "{timers}");
     let before: Vec<u64> = (0..3).map(|member| group.heartbeat(member)).collect();
-    assert_eq!(before, [1; 3], "it has begun");
+    assert!(before.iter().all(|heartbeat| (1..4).contains(heartbeat)), "it has begun: {before:?}");
     assert_eq!(group.pass_time(&[0, 1], 100 * SECOND), 0);
     assert_eq!((0..3).map(|member| group.heartbeat(member)).collect::<Vec<_>>(), before);
     // The member that hung is there again.
@@ -1252,6 +1252,48 @@ fn a_member_that_hangs_before_it_delivers_is_suspected_by_the_sender() {
     assert!(group.engines[0].suspects(Rank(2)), "its delivery is awaited");
 }
 
+/// Track record: a member that hung before it had a large message held back all that its sender sent, for ever.
+#[test]
+fn a_member_that_hangs_while_a_large_message_waits_for_it_is_suspected() {
+    let mut group = on_demand(3, &[0], Order::Total);
+    group.pass_time(&[0, 1, 2], 10 * SECOND);
+    let claims = group.engines[0].claims(SubgroupId(0)).unwrap().clone();
+    claims.set_gate(0);
+    assert!(group.try_send(0, b"a", Kind::Object));
+    group.pass_time(&[0, 1, 2], 20 * SECOND);
+    assert!(group.engines.iter().all(|engine| !engine.is_wedged()), "all live");
+    group.pass_time(&[0, 1], 22 * SECOND);
+    assert!(group.engines[0].suspects(Rank(2)), "what is held back is awaited");
+    assert!(group.delivered.iter().all(Vec::is_empty));
+}
+
+/// Track record: a process that followed an idle group waited for the memory of a member that hung, until it gave up.
+#[test]
+fn a_member_that_hangs_is_suspected_while_a_process_needs_the_memory_of_all() {
+    let mut group = on_demand(3, &[0], Order::Total);
+    group.pass_time(&[0, 1, 2], 10 * SECOND);
+    group.engines[1].await_all(Time(12 * SECOND));
+    group.pass_time(&[1, 2, 0], 13 * SECOND);
+    assert_eq!(group.pass_time(&[0, 1, 2], 20 * SECOND), 0, "the wait is over");
+    group.engines[1].await_all(Time(22 * SECOND));
+    group.pass_time(&[0, 1], 22 * SECOND);
+    assert!(group.engines[1].suspects(Rank(2)), "all are awaited");
+}
+
+/// A member that begins a view late may ask in a row that has not come to another: that one shows that it lives as long as it has not heard each.
+#[test]
+fn a_member_shows_that_it_lives_until_it_has_heard_all() {
+    let mut group = on_demand(3, &[0], Order::Total);
+    group.pass_time(&[0, 1], SECOND / 2);
+    let before = group.heartbeat(1);
+    group.pass_time(&[0, 1], SECOND);
+    assert!(group.heartbeat(1) > before + 10, "{before}");
+    group.pass_time(&[0, 1, 2], 2 * SECOND);
+    let before = group.heartbeat(1);
+    assert_eq!(group.pass_time(&[0, 1, 2], 10 * SECOND), 0);
+    assert_eq!(group.heartbeat(1), before);
+}
+
 /// The simulator's processes do not hang for ever, so no liveness check fails for these.
 #[cfg(planted)]
 #[test]
@@ -1268,6 +1310,16 @@ fn planted_bugs_of_liveness_fail_their_tests() {
             Bug::DeliveryUnawaited,
             a_member_that_hangs_before_it_delivers_is_suspected_by_the_sender,
             "its delivery is awaited",
+        ),
+        (
+            Bug::GateUnawaited,
+            a_member_that_hangs_while_a_large_message_waits_for_it_is_suspected,
+            "what is held back is awaited",
+        ),
+        (
+            Bug::FollowerUnawaited,
+            a_member_that_hangs_is_suspected_while_a_process_needs_the_memory_of_all,
+            "all are awaited",
         ),
     ];
     for (bug, test, reason) in tests {

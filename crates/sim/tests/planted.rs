@@ -30,7 +30,13 @@ const SEARCHED: [Bug; 12] = [
 
 /// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`
 /// and `crates/core/tests/engine.rs` do.
-const TESTED: [Bug; 3] = [Bug::FirstViewNeverOver, Bug::ReceiptUnawaited, Bug::DeliveryUnawaited];
+const TESTED: [Bug; 5] = [
+    Bug::FirstViewNeverOver,
+    Bug::ReceiptUnawaited,
+    Bug::DeliveryUnawaited,
+    Bug::GateUnawaited,
+    Bug::FollowerUnawaited,
+];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to go on without a process between its admission and its first view.
 const RARE: [Broken; 1] = [Broken::InstallsUnread];

@@ -36,6 +36,8 @@ const TELLERS: u32 = 3;
 const CUT_MAX: Duration = Duration::from_secs(2);
 /// How often a group that has recovered looks for members that it gave up.
 const MEET_EVERY: Duration = Duration::from_secs(5);
+/// How long this member waits for all others after a process has asked to follow, which asks five times meanwhile.
+const FOLLOW_WAIT: Duration = Duration::from_millis(5 * ASK_EVERY.as_millis() as u64);
 
 /// Reads words of a row in the view before.
 pub type Words = Box<dyn Fn(Rank, u64) -> u64 + Send>;
@@ -360,6 +362,8 @@ impl Member {
     }
 
     fn let_follow<W>(&mut self, id: MemberId, roster: &mut Roster<W>, now: Time) {
+        // It asks until it has the memory of all members, and each of them gives only its own.
+        self.engine.await_all(now + FOLLOW_WAIT);
         if roster.add_observer(id) {
             self.joins.expect(id, now);
         }
@@ -599,7 +603,7 @@ impl Member {
     /// How long until [`step`](Self::step) or [`newly_ended`](Self::newly_ended) has something to do, if nothing happens.
     pub fn patience<W>(&self, roster: &Roster<W>, now: Time) -> Option<Duration> {
         let joins = self.joins.patience(now).filter(|_| self.lets_in());
-        let seeks = self.seeks.then_some(ASK_EVERY);
+        let seeks = self.seeks.then(|| (self.sought + ASK_EVERY).since(now));
         let meets = self.is_recovered().then(|| (self.asked + MEET_EVERY).since(now));
         self.redials.patience(now).into_iter().chain(joins).chain(seeks).chain(meets).chain(roster.patience(now)).min()
     }

@@ -338,10 +338,13 @@ impl Opinions {
     /// silence, and when to come again.
     pub(crate) fn look<T: Table>(&mut self, now: Time, awaited: &Ranks, table: &mut T) -> (bool, Option<Time>) {
         let Some(suspect_after_ns) = self.suspect_after_ns else { return (false, None) };
-        let is_asked = self.liveness == Liveness::Constant || self.is_asked(table);
+        // A member that has not been heard in this view may ask in a row that is not here yet.
+        let has_met_all = self.unheard().next().is_none();
+        let is_asked = self.liveness == Liveness::Constant || !has_met_all || self.is_asked(table);
         let was_due = core::mem::replace(&mut self.is_due, is_asked || !awaited.is_empty());
         if let Some(at) = self.next_look(now) {
             // Only the poll before a sleep looks so soon.
+            self.ask(false, awaited, table);
             return (false, self.is_due.then_some(at));
         }
         let step_ns = suspect_after_ns / BEATS;
@@ -352,7 +355,7 @@ impl Opinions {
             self.pulses.iter_mut().for_each(|pulse| pulse.deaf_until = pulse.deaf_until.min(now));
         }
         self.looked = Some(now);
-        if is_asked || self.heartbeat == 0 {
+        if is_asked {
             let heartbeat = self.next_heartbeat();
             table.store(membership::HEARTBEAT, heartbeat);
             table.post_quietly(&self.peers, membership::HEARTBEAT..membership::HEARTBEAT + 8);
@@ -387,7 +390,12 @@ impl Opinions {
             pulse.silent_ns = pulse.silent_ns.saturating_add(silent_ns);
             let is_to_be_asked = pulse.silent_ns >= ASK_AFTER * step_ns || self.silent.has(peer);
             if self.liveness == Liveness::OnDemand && is_to_be_asked && !planted!(AsksNobody) {
-                asks |= self.asking.add(peer);
+                let is_new = self.asking.add(peer);
+                asks |= is_new;
+                if is_new {
+                    // However late this look is, the answer has the time that is left from here.
+                    pulse.silent_ns = pulse.silent_ns.min(ASK_AFTER * step_ns);
+                }
             }
             let beginning = if pulse.heartbeat == 0 { BEGINNING } else { 1 };
             let is_hasty = planted!(NoTimeToBegin) && pulse.heartbeat == 0;
@@ -410,8 +418,12 @@ impl Opinions {
 
     /// Adds the members that have not been heard in this view: each is awaited until it has begun it.
     pub(crate) fn await_beginnings(&self, awaited: &mut Ranks) {
+        self.unheard().for_each(|peer| _ = awaited.add(peer));
+    }
+
+    fn unheard(&self) -> impl Iterator<Item = Rank> {
         let has_begun = |peer: &Rank| self.barred.has(*peer) || self.pulses[peer.index()].heartbeat > 0;
-        self.peers.iter().filter(|peer| !has_begun(peer)).for_each(|peer| _ = awaited.add(*peer));
+        self.peers.iter().copied().filter(move |peer| !has_begun(peer))
     }
 
     /// Whether another member asks this one for a sign of life.

@@ -220,7 +220,7 @@ fn a_seed_means_the_same_run_for_ever() {
     assert_eq!(hashes, PINNED);
 }
 
-const PINNED: [u64; 3] = [1065999378514327740, 2570540580607122817, 17562276630968694197];
+const PINNED: [u64; 3] = [16872679402222370697, 16483276504776766821, 17562276630968694197];
 
 #[test]
 fn broken_drivers_are_noticed() {
