@@ -85,6 +85,8 @@ struct Sleeper {
     by_event: bool,
     /// When it was announced.
     since: Instant,
+    /// Whether the look at all work that precedes the sleep begins so long after the announcement that it misses nothing.
+    settled: bool,
 }
 
 /// A row of an ended view whose ring applications of this process still use: what they commit there rings the member, too.
@@ -767,14 +769,15 @@ impl Fabric for Mesh {
             self.forget_unused();
             self.lingering.iter_mut().for_each(Lingering::announce);
             let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
-            self.announced = Some(Sleeper { announced, by_event, since: Instant::now() });
+            self.announced = Some(Sleeper { announced, by_event, since: Instant::now(), settled: false });
+        } else if let Some(sleeper) = &mut self.announced {
+            sleeper.settled |= sleeper.since.elapsed() >= NAP;
         }
     }
 
     fn sleep(&mut self, at_most: Duration) -> bool {
-        let Some(Sleeper { announced, by_event, since }) = &mut self.announced else { return true };
-        let nap = NAP.saturating_sub(since.elapsed());
-        let at_most = if nap.is_zero() { at_most } else { at_most.min(nap) };
+        let Some(Sleeper { announced, by_event, settled, .. }) = &mut self.announced else { return true };
+        let at_most = if *settled { at_most } else { at_most.min(NAP) };
         // As it was announced, and not by what there is now: whoever rings goes by the announcement.
         let woken = if *by_event {
             self.far.flush(&self.row);
@@ -1019,7 +1022,9 @@ mod tests {
         let mut mesh = Mesh::new(&layout, own, []).unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
         mesh.begin_sleep();
-        assert!(!mesh.sleep(PATIENCE), "from now on it sleeps as long as it is asked to");
+        assert!(!mesh.sleep(PATIENCE));
+        // From now on it sleeps as long as it is asked to.
+        mesh.begin_sleep();
         mesh.add_guest(&layout, Box::new(SocketStream::new(near, &SocketOptions::default()).unwrap())).unwrap();
         let (doorbell, start) = (mesh.doorbell(), Instant::now());
         let sleeper = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());
