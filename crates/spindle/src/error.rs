@@ -149,12 +149,18 @@ pub enum JoinError {
 pub enum Ended {
     /// The others go on without this member: they heard nothing from it for too long, or were told to. Messages that it had
     /// sent may have been delivered or not; it may join again, as a new member.
-    #[error("the others evicted this member (id {id}) in view {view}: it was silent for too long, or was told to go")]
+    #[error(
+        "the others evicted this member (id {id}) in view {view}: it was silent for too long, or was told to go; the longest pause between two of \
+         its polls took {:.1} s", pause.as_secs_f64()
+    )]
     Evicted {
         /// This member.
         id: MemberId,
         /// The view in which it learned of it.
         view: ViewId,
+        /// The longest time in this view in which the member was not polled, but for the sleeps of its polling thread. If it is shorter than `suspect_after`, the network was silent, or an operator's
+        /// word is the cause. Zero without a `suspect_after`.
+        pause: Duration,
     },
     /// An operator has said that this member is lost for good (`spindle recover`), and the others continue without it. They may lack what it has delivered
     /// since, and what it had sent. It may join again, as a new member.
@@ -181,10 +187,10 @@ pub enum Ended {
 
 impl Ended {
     /// `id`, a member of `view`, is not in `next`, with which the others go on.
-    pub(crate) fn left_out(id: MemberId, view: ViewId, next: ViewId) -> Ended {
+    pub(crate) fn left_out(id: MemberId, view: ViewId, next: ViewId, pause: Duration) -> Ended {
         match next.era() > view.era() {
             true => Ended::GivenUp { id, view },
-            false => Ended::Evicted { id, view },
+            false => Ended::Evicted { id, view, pause },
         }
     }
 

@@ -260,15 +260,22 @@ impl<'a> Candidate<'a> {
     }
 
     fn wants(&self, learns: bool) -> Wants {
-        Wants { digest: self.digest, members: self.config.members, learns }
+        // A process that looks for its group again accepts any number of founders: others may found one with a number of their own meanwhile.
+        let members = if self.was_in().is_some() && !self.config.found { 1 } else { self.config.members };
+        Wants { digest: self.digest, members, learns }
+    }
+
+    /// The group that this process was a member of, if it was one.
+    fn was_in(&self) -> Option<u128> {
+        self.left_out.or(self.config.was_member_of)
     }
 
     /// What decides whether a group is founded between hosts.
     fn begin_bootstrap(&self, me: Process, now: Time) -> Result<Bootstrapping, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
         let random = [random_word()?, random_word()?];
-        let belongs = self.left_out.or(self.config.was_member_of);
         let (members, word) = (self.config.members, self.config.found);
+        let belongs = self.was_in();
         let terms = bootstrap::Terms { me, config: self.digest, members, random, dir, belongs, word };
         Ok(Bootstrapping::new(terms, now))
     }

@@ -237,9 +237,8 @@ impl Node {
             State::Finished => Ok(self.finish()),
             State::Ended => self.end_view(),
             State::Evicted => {
-                let view = self.member.view().id;
-                let next = self.member.engine().left_out_of().unwrap_or(view);
-                Err(self.broken(Ended::left_out(self.crew.me, view, next)))
+                let next = self.member.engine().left_out_of().unwrap_or(self.member.view().id);
+                Err(self.left_out(next))
             }
         }
     }
@@ -292,17 +291,14 @@ impl Node {
             let retired = self.over.iter().any(Over::needs_looks).then_some(RETIRED_LOOK);
             let lacking = self.lacks_since.is_some().then_some(AGAIN);
             let opening = self.large.is_pending().then_some(LINK_LOOK);
-            let waits = [
-                wake_in,
-                self.crew.patience(),
-                self.member.patience(self.crew.roster(), self.crew.now()),
-                retired,
-                opening,
-                lacking,
-            ];
-            self.fabric.sleep(waits.into_iter().flatten().fold(at_most, Duration::min));
+            let due = self.member.patience(self.crew.roster(), self.crew.now());
+            // No notice comes for what is due by time.
+            self.has_chores |= due == Some(Duration::ZERO);
+            let waits = [wake_in, self.crew.patience(), due, retired, opening, lacking];
+            let sleep = waits.into_iter().flatten().fold(at_most, Duration::min);
+            self.fabric.sleep(sleep);
             if self.terms.suspect_after.is_some() {
-                self.clock.look();
+                self.clock.look_after(sleep);
             }
         } else {
             self.fabric.end_sleep();

@@ -161,6 +161,15 @@ fn members_that_were_evicted_found_no_group_unless_an_operator_says_so() {
     assert_eq!(founder.view().members.len(), 3);
 }
 
+/// The number of founders that it was started with says nothing of a group that others found while it looks for its own.
+#[test]
+fn a_member_that_was_evicted_is_taken_by_founders_of_another_number() {
+    let world = World::new("evicted-among-founders", 1);
+    let founder = start(world.config(2, 2));
+    let evicted = start(Config { was_member_of: Some(7), ..world.config(3, 3) }).joined();
+    assert_eq!(founder.joined().incarnation(), evicted.incarnation());
+}
+
 /// A majority whose votes are on disk founds the group, once: all of them start again, and look for it.
 #[test]
 fn durable_seeds_found_one_group_by_majority_and_never_another() {

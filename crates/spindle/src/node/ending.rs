@@ -3,7 +3,7 @@ use super::{Node, Poll};
 use crate::error::Ended;
 use crate::shared::End;
 use spindle_core::control::INSTALL_LOOK;
-use spindle_core::{State, Time};
+use spindle_core::{State, Time, ViewId};
 use std::time::Duration;
 
 /// The target of events of views.
@@ -34,6 +34,16 @@ impl Node {
         }
         self.end(End::Finished);
         Poll::Finished
+    }
+
+    /// The others go on without this member, in the view `next`.
+    pub(super) fn left_out(&mut self, next: ViewId) -> Ended {
+        let mut pause = Duration::ZERO;
+        if self.terms.suspect_after.is_some() {
+            self.clock.look();
+            pause = self.clock.pause;
+        }
+        self.broken(Ended::left_out(self.crew.me, self.member.view().id, next, pause))
     }
 
     pub(super) fn broken(&mut self, ended: Ended) -> Ended {

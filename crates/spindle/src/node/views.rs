@@ -14,6 +14,7 @@ use spindle_fabric::Fabric;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 /// Streams that are kept for views to come, at most.
 const GUESTS_MAX: usize = 64;
@@ -150,6 +151,7 @@ impl Node {
         self.crew.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
         (self.spare, self.lacks_since) = (None, None);
+        self.clock.pause = Duration::ZERO;
         self.let_guests_in();
         self.shared.set_view(Arc::clone(&view));
         let _running = Upcall::enter();
@@ -200,7 +202,7 @@ impl Node {
             Some(Heard::Evicted { next }) => {
                 // The others need not wait until this node is dropped.
                 self.member.engine_mut().abandon(1, &mut self.fabric);
-                return Err(self.broken(Ended::left_out(self.crew.me, self.member.view().id, next)));
+                return Err(self.left_out(next));
             }
             Some(Heard::Send(order)) => self.serving.ask(order),
             Some(Heard::Other(_)) | None => {}
