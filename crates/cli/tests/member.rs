@@ -2,9 +2,12 @@
 mod common;
 
 use common::{Numbers, Running, Scratch, read};
+use rustix::fs::{FileType, Mode};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, sendto, socket};
 use rustix::process::Signal;
 use serde_json::json;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -52,6 +55,24 @@ fn events_as_json_are_written_line_by_line() {
         events.push(event["event"].as_str().unwrap().to_string());
     }
     assert_eq!((events.first().unwrap().as_str(), events.last().unwrap().as_str()), ("joined", "finished"));
+}
+
+/// Nothing is delivered while the output takes nothing, and all others wait when their rings are full: the member with that output says so.
+#[test]
+fn an_output_that_takes_nothing_is_told() {
+    let scratch = Scratch::new();
+    let output = scratch.path("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &output, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut reader = File::options().read(true).write(true).open(&output).unwrap();
+    let text = text(5, 1 << 20);
+    let mut command = scratch.member("stalled", 1);
+    command.arg("--input").arg(scratch.file("in", &text)).arg("--output").arg(&output);
+    let mut member = Running::start(&mut command);
+    assert_eq!(member.event("stalled")["stalled"], true);
+    let mut got = vec![0; text.len() + 1];
+    reader.read_exact(&mut got).unwrap();
+    assert!(got == [text.as_slice(), b"\n"].concat(), "the lines are not those of the input");
+    member.done().expect(0);
 }
 
 #[test]

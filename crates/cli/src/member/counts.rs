@@ -22,6 +22,8 @@ pub(super) struct Counts {
     /// Whether messages are being sent at this moment. If not, `sent` is right.
     sending: Mutex<bool>,
     rested: Condvar,
+    /// When the write to the output began that is under way, in ns from `start`; 0: there is none.
+    writing_since: AtomicU64,
 }
 
 /// Held while messages are sent.
@@ -30,7 +32,7 @@ pub(super) struct Sending<'a>(&'a Counts);
 impl Counts {
     pub(super) fn new() -> Counts {
         let (sent, sent_bytes, delivered, delivered_bytes, settled) = Default::default();
-        let (halted, ended, sending, rested) = Default::default();
+        let (halted, ended, sending, rested, writing_since) = Default::default();
         Counts {
             start: Instant::now(),
             sent,
@@ -42,6 +44,21 @@ impl Counts {
             ended,
             sending,
             rested,
+            writing_since,
+        }
+    }
+
+    /// A write to the output begins, or has ended.
+    pub(super) fn set_writing(&self, writes: bool) {
+        let since = if writes { self.start.elapsed().as_nanos().max(1) as u64 } else { 0 };
+        self.writing_since.store(since, Ordering::Relaxed);
+    }
+
+    /// For how long the write to the output has been under way, if there is one.
+    pub(super) fn writing_for(&self) -> Duration {
+        match self.writing_since.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => self.start.elapsed().saturating_sub(Duration::from_nanos(since)),
         }
     }
 

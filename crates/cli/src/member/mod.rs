@@ -37,6 +37,8 @@ use std::time::{Duration, Instant};
 
 /// How often `--json` reports.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// The duration of a write to the output from which on it is reported.
+const STALL: Duration = Duration::from_secs(2);
 /// How long the end may take once everything is delivered here.
 const FINISH_WAIT: Duration = Duration::from_secs(5);
 /// How long a member that leaves waits until all that it has sent is delivered, and then for the others' consent.
@@ -121,7 +123,7 @@ pub(crate) struct Args {
     /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid; blocked:
     /// true if the group runs, and too few of its members are left to let anybody in; with --seed-count, seeds: wanted, known, failed, unlike;
     /// if there are any, unreached: a list of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds that have not answered, if there are any), "joined" (view, rank, id, members: a list of
-    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "conflict" (mine, theirs: two groups of this name, of which one has to be ended), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's recovery gave this member up), every
+    /// ids), "silent" (subgroup: this member does not send there, so its input is not read), "view" (view, members, joined, left: lists of ids), "blocked" (view, blocked: whether it can't go on), "conflict" (mine, theirs: two groups of this name, of which one has to be ended), "stalled" (stalled: whether the output has taken nothing for 2 s, while nothing is delivered here), "evicted" (view, id, sent, delivered, unconfirmed, given_up: whether an operator's recovery gave this member up), every
     /// second "progress" and at the end "finished" (seconds, sent, sent_bytes, delivered, delivered_bytes), or "error"
     /// (message, status).
     #[arg(long)]
@@ -222,7 +224,7 @@ fn take_part(args: Args) -> Outcome {
     let counts = Arc::new(Counts::new());
     let (publishers, for_input) = channel();
     let publishers = Some(publishers);
-    let (sent, silent, id, ids_max, incarnation) = Default::default();
+    let (sent, silent, stalled, id, ids_max, incarnation) = Default::default();
     let mut member = Member {
         args,
         found,
@@ -235,6 +237,7 @@ fn take_part(args: Args) -> Outcome {
         publishers,
         sent,
         silent,
+        stalled,
         id,
         ids_max,
         incarnation,
@@ -286,6 +289,8 @@ struct Member {
     sent: bool,
     /// Whether this member is no sender, in the newest group.
     silent: bool,
+    /// Whether it was told that the output takes nothing.
+    stalled: bool,
     /// That of this process, in the newest group.
     id: u64,
     /// The largest id that this process has seen in a view.
@@ -351,6 +356,7 @@ impl Member {
         let mut written = false;
         while !((self.sent || self.silent) && written) {
             self.tell_of_certificate();
+            self.tell_of_output();
             match self.happened.recv_timeout(REPORT_EVERY) {
                 Ok(Event::Signal(signal)) => return Err(self.leave(group, signal)),
                 Ok(Event::View(change)) => self.tell(&change),
@@ -401,6 +407,22 @@ impl Member {
                 true => lines::tell(json!({"event": "warning", "message": warning.to_string()})),
                 false => eprintln!("warning: {warning}"),
             }
+        }
+    }
+
+    /// Tells when the output has taken nothing for a while, and when it does again. All members wait for this one meanwhile, once the rings are full.
+    fn tell_of_output(&mut self) {
+        let stalled = self.counts.writing_for() >= STALL;
+        if std::mem::replace(&mut self.stalled, stalled) == stalled {
+            return;
+        }
+        match (self.args.json, stalled) {
+            (true, _) => lines::tell(json!({"event": "stalled", "stalled": stalled})),
+            (false, true) => eprintln!(
+                "the output has taken nothing for {} s: this member delivers no more until it does, and then all others wait for this one",
+                STALL.as_secs()
+            ),
+            (false, false) => eprintln!("the output goes on"),
         }
     }
 

@@ -80,7 +80,10 @@ impl Output {
                     break;
                 }
             }
-            if let Err(failure) = self.write(&buffer) {
+            counts.set_writing(true);
+            let written = self.write(&buffer);
+            counts.set_writing(false);
+            if let Err(failure) = written {
                 return Written::Failed(failure);
             }
             drop(deliveries);
