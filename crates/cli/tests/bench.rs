@@ -169,12 +169,31 @@ fn members_that_are_commands_of_their_own() {
 
 #[test]
 fn an_idle_group() {
-    let report = bench("idle", "throughput --idle --members 3 --seconds 0.1");
-    let run = &report["runs"][0];
-    assert!(
-        ["idle_cpu_percent", "wakes_per_second", "sleepers_cpu_percent"].iter().all(|name| number(run, name) >= 0.0),
-        "{run}"
-    );
+    let report = bench("idle", "idle --members 3,4 --subgroups 5 --subgroup-members 3 --seconds 0.3");
+    for (run, members) in report["runs"].as_array().expect("a list").iter().zip([3.0, 4.0]) {
+        let counts = ["members", "subgroups", "subgroup_members"].map(|key| number(run, key));
+        assert_eq!(counts, [members, 5.0, 3.0]);
+        for key in ["cpu_percent", "wakes_per_second", "sleepers_cpu_percent"] {
+            assert!(number(run, key) >= 0.0, "{key}: {run}");
+        }
+        assert!(number(run, "private_bytes") > 0.0 && number(run, "join_seconds") > 0.0, "{run}");
+    }
+}
+
+#[test]
+fn latency_beside_idle_subgroups() {
+    for how in ["", " --sleeping"] {
+        let arguments =
+            format!("latency --seconds 0.3 --members 4 --subgroups 6 --subgroup-members 2 --senders all{how}");
+        let report = bench(&format!("beside{}", how.len()), &arguments);
+        let run = &report["runs"][0];
+        let counts = ["members", "subgroups", "subgroup_members", "senders"].map(|key| number(run, key));
+        assert_eq!(counts, [4.0, 6.0, 2.0, 2.0]);
+        assert!(number(run, "samples") > 0.0 && run["hops"].is_null() && run["wake_ratio"].is_null(), "{run}");
+        assert_eq!(run["alone_cpu_ratio"].is_null(), how.is_empty(), "{run}");
+        // Null if the machine changed its mode in each pair.
+        assert!(run["alone_ratio"].is_null() || number(run, "alone_ratio") > 0.0, "{run}");
+    }
 }
 
 #[test]

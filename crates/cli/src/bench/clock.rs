@@ -55,6 +55,12 @@ impl Usage {
         Ok(Usage { cpu_ns, ..Usage::switches(pid)? })
     }
 
+    /// Memory of a process that no other maps, in bytes.
+    pub(super) fn private_bytes(pid: u32) -> io::Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+        Ok(1024 * (count(&text, "Private_Clean:") + count(&text, "Private_Dirty:")))
+    }
+
     /// How often a process's threads were switched from.
     fn switches(pid: u32) -> io::Result<Usage> {
         let switches = tasks(pid, "status")?.map(|status| Usage {
@@ -82,7 +88,7 @@ fn tasks(pid: u32, file: &'static str) -> io::Result<impl Iterator<Item = String
 
 fn count(status: &str, name: &str) -> u64 {
     let value = status.lines().find_map(|line| line.strip_prefix(name));
-    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// What `count` threads of this process that only sleep use, in percent of a core, if they wake up so often, all together. Processes would use
@@ -126,5 +132,6 @@ mod tests {
         assert_eq!(count(status, "voluntary_ctxt_switches:"), 3);
         assert_eq!(count(status, "nonvoluntary_ctxt_switches:"), 7);
         assert_eq!(count(status, "other:"), 0);
+        assert_eq!(count("Private_Dirty:        72 kB\n", "Private_Dirty:"), 72);
     }
 }

@@ -12,12 +12,17 @@
 //! With `--fabric tcp` or `ofi` each member is on a host of its own, as far as it knows, and the reference is a byte that goes to and fro over a
 //! plain TCP stream: between processes that spin, or, with `--sleeping` and `--wait`, that block.
 //!
+//! With `--subgroups` there are idle ones beside that in which messages are sent, and with `--subgroup-members` that one has the first so many members and each
+//! of the others as many, spread over the group; members that are not in the first sleep. The reference is the same members in a group of
+//! their own, with one subgroup.
+//!
 //! Keys of `--json`: `bench`, `cores`, `clock_read_ns` (what was subtracted), and `runs`, one for each of `--members`:
-//! `members`, `fabric`, `senders` (they take turns), `size_bytes`, `sleeping`, `wait`, `samples`, `p50_ns`, `p90_ns`, `p99_ns`, `p999_ns`, `max_ns`
+//! `members`, `fabric`, `subgroups`, `subgroup_members`, `senders` (they take turns), `size_bytes`, `sleeping`, `wait`, `samples`, `p50_ns`, `p90_ns`, `p99_ns`, `p999_ns`, `max_ns`
 //! (of all samples); `own_p50_ns`: median time until a sender delivers what it sent, which is when it knows that everybody has it;
 //! `cpu_percent`: CPU time of all members in percent of a core; `hop_ns`; `hops`: median over slices of a slice's median by the hop time just before and after it;
 //! `wake_ratio`, with `--sleeping`: the same by the median of a futex wake of a process that has slept for 1 ms; `stream_ratio`, over
-//! tcp and ofi: `own_p50_ns` of a slice by the stream's round trip; `ratio`: whichever of the three it is, as in the throughput benchmark. With
+//! tcp and ofi: `own_p50_ns` of a slice by the stream's round trip; `alone_ratio`, with `--subgroups`: to the same members alone; `alone_cpu_ratio`: the same of the CPU
+//! time of all members per message, where they don't spin; `ratio`: whichever of the four it is, as in the throughput benchmark. With
 //! `--wait polling` there is none: the members take the cores that the reference would run on.
 use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores};
 use super::limits::{REST, hop_ns};
@@ -40,6 +45,12 @@ pub(super) struct Args {
     /// Members, a list
     #[arg(long, value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u32).range(2..=1024))]
     members: Vec<u32>,
+    /// Subgroups, of which all but the first are idle
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    subgroups: u32,
+    /// Members of each subgroup [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
+    subgroup_members: Option<u32>,
     /// Who sends; senders take turns
     #[arg(long, value_enum, default_value = "one")]
     senders: Senders,
@@ -83,6 +94,8 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Run {
     members: u32,
+    subgroups: u32,
+    subgroup_members: u32,
     senders: u32,
     fabric: Fabric,
     size_bytes: u64,
@@ -100,6 +113,8 @@ struct Run {
     hops: Option<f64>,
     wake_ratio: Option<f64>,
     stream_ratio: Option<f64>,
+    alone_ratio: Option<f64>,
+    alone_cpu_ratio: Option<f64>,
     ratio: Option<Ratio>,
 }
 
@@ -120,11 +135,13 @@ impl Args {
     fn plan(&self, members: u32) -> Plan {
         let every_us = self.every_ms * 1000;
         let pulses = self.pulses();
+        let span = self.subgroup_members.map_or(members, |span| span.min(members));
         Plan {
             job: if pulses { Job::Pulse { every_us } } else { Job::OneInFlight },
-            senders: self.senders.of(members),
-            subgroups: 1,
+            senders: self.senders.of(span),
+            subgroups: self.subgroups,
             active: 1,
+            span,
             size: self.size,
             window: WINDOW,
             burst: 1,
@@ -144,9 +161,18 @@ impl Args {
     fn reference(&self) -> Option<Reference> {
         match (self.fabric, self.pulses()) {
             _ if self.wait == Some(Wait::Polling) => None,
+            _ if self.subgroups > 1 => Some(Reference::Alone),
             (Fabric::Tcp | Fabric::Ofi, blocking) => Some(Reference::Stream { blocking }),
             (Fabric::Shm, true) => Some(Reference::Wake),
             (Fabric::Shm, false) => Some(Reference::Hop),
+        }
+    }
+
+    /// The latencies of a slice that are compared with the reference's.
+    fn compared(&self, slice: &Slice) -> Histogram<u64> {
+        match self.fabric {
+            Fabric::Shm => latencies(slice, |ran| &ran.latencies),
+            Fabric::Tcp | Fabric::Ofi => latencies(slice, |ran| &ran.own_latencies),
         }
     }
 
@@ -158,32 +184,40 @@ impl Args {
 
 fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
     let plan = args.plan(members);
-    let mut team = Team::start(members, plan, probe::hop(Duration::ZERO)?.cores)?;
+    let cores = probe::hop(Duration::ZERO)?.cores;
+    let mut team = Team::start(members, plan, cores)?;
     let (mut all, mut own) = (histogram(), histogram());
     let (mut pairs, mut hops) = (Vec::new(), Vec::new());
     let (mut busy_ns, mut took_ns) = (0, 0);
     let reference = args.reference();
+    let mut alone = match reference {
+        Some(Reference::Alone) => Some(Team::start(plan.span, Plan { subgroups: 1, ..plan }, cores)?),
+        _ => None,
+    };
+    let mut cpu_ratios = Vec::new();
+    let p50 = |times: &Histogram<u64>| times.value_at_quantile(0.5) as f64 - clock_ns;
     let hop_now = || if reference.is_some() { hop_ns() } else { Ok(0.0) };
     let start = Instant::now();
     let mut hop = hop_now()?;
     while start.elapsed() < args.seconds || all.is_empty() && start.elapsed() < 3 * args.seconds {
-        let aside = match reference {
-            Some(Reference::Wake) => Some((probe::futex_wake(WAKE_SLICE, REST)?.wake.p50_ns, hop_ns()?)),
-            Some(Reference::Stream { blocking }) => {
-                Some((probe::stream_round_trip(blocking, WAKE_SLICE)?.round_trip.p50_ns, hop_ns()?))
+        let beside = alone.as_mut().map(|alone| alone.slice(args.slice())).transpose()?;
+        let aside_ns = match (reference, &beside) {
+            (Some(Reference::Alone), Some(beside)) => Some(p50(&args.compared(beside))),
+            (Some(Reference::Wake), _) => Some(probe::futex_wake(WAKE_SLICE, REST)?.wake.p50_ns),
+            (Some(Reference::Stream { blocking }), _) => {
+                Some(probe::stream_round_trip(blocking, WAKE_SLICE)?.round_trip.p50_ns)
             }
-            Some(Reference::Hop) | None => None,
+            _ => None,
         };
+        let between = aside_ns.map(|_| hop_ns()).transpose()?;
         let slice = team.slice(args.slice())?;
+        cpu_ratios.extend(beside.map(|beside| cpu_ns_per_message(&slice) / cpu_ns_per_message(&beside)));
         let (others, mine) = (latencies(&slice, |ran| &ran.latencies), latencies(&slice, |ran| &ran.own_latencies));
         let after = hop_now()?;
-        let product = match args.fabric {
-            Fabric::Shm => &others,
-            Fabric::Tcp | Fabric::Ofi => &mine,
-        };
+        let product = args.compared(&slice);
         if !product.is_empty() && reference.is_some() {
-            let product = product.value_at_quantile(0.5) as f64 - clock_ns;
-            pairs.push(match aside {
+            let product = p50(&product);
+            pairs.push(match aside_ns.zip(between) {
                 Some((reference, between)) => Pair { reference, product, hops_ns: vec![hop, between, after] },
                 None => Pair { reference: (hop + after) / 2.0, product, hops_ns: vec![hop, after] },
             });
@@ -196,12 +230,15 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         hop = after;
     }
     team.finish()?;
+    alone.map_or(Ok(()), Team::finish)?;
     ensure!(!all.is_empty(), "no message was delivered in {:?}; measure longer", args.seconds);
     let ratio = Ratio::of(&pairs);
     let median = |of: fn(Reference) -> bool| ratio.as_ref().filter(|_| reference.is_some_and(of)).map(|r| r.median);
     let at = |share| all.value_at_quantile(share) as f64 - clock_ns;
     Ok(Run {
         members,
+        subgroups: plan.subgroups,
+        subgroup_members: plan.span,
         senders: plan.senders,
         fabric: plan.fabric,
         size_bytes: args.size,
@@ -219,6 +256,8 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         hops: median(|reference| reference == Reference::Hop),
         wake_ratio: median(|reference| reference == Reference::Wake),
         stream_ratio: median(|reference| matches!(reference, Reference::Stream { .. })),
+        alone_ratio: median(|reference| reference == Reference::Alone),
+        alone_cpu_ratio: (args.pulses() && !cpu_ratios.is_empty()).then(|| quantile(&cpu_ratios, 0.5)),
         ratio,
     })
 }
@@ -226,9 +265,20 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
 /// What latencies are compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reference {
+    /// The same members with one subgroup.
+    Alone,
     Hop,
     Wake,
-    Stream { blocking: bool },
+    Stream {
+        blocking: bool,
+    },
+}
+
+/// CPU time of all members, by messages.
+fn cpu_ns_per_message(slice: &Slice) -> f64 {
+    let busy_ns: u64 = slice.ran.iter().map(|ran| ran.busy_ns).sum();
+    let sent: u64 = slice.ran.iter().map(|ran| ran.counts.sent).sum();
+    busy_ns as f64 / sent.max(1) as f64
 }
 
 /// As a member keeps them.
@@ -282,6 +332,7 @@ impl Report {
         table.print(out)?;
         let is = |of: fn(&Run) -> bool| self.runs.iter().any(of);
         let what = match () {
+            () if is(|run| run.subgroups > 1) => "the same members with one subgroup",
             () if is(|run| run.fabric != Fabric::Shm) => "a TCP round trip, of own p50",
             () if is(|run| run.wake_ratio.is_some()) => "a futex wake",
             () => "a cache-line hop",

@@ -5,6 +5,7 @@
 //!   every byte of it read in place, and checked, by every other member, at the upcall of its stable, ordered delivery.
 //! - [`latency`]: one message in flight, from before its commit to that upcall at another member.
 //!
+//! - [`idle`]: what a group costs in which nothing is sent.
 //! - [`views`]: how long a group stands still when its view changes.
 //! - [`bulk`]: how long the block multicast takes, among processes or in a model of a network.
 //! - [`scale`]: how small messages do in larger groups, in such a model.
@@ -20,6 +21,7 @@
 mod args;
 mod bulk;
 mod clock;
+mod idle;
 mod latency;
 mod limits;
 mod member;
@@ -55,6 +57,8 @@ enum What {
     Throughput(throughput::Args),
     /// Time from commit to stable, ordered delivery, one message in flight
     Latency(latency::Args),
+    /// CPU time, wake-ups and memory of a group in which nothing is sent
+    Idle(idle::Args),
     /// How long a group stands still when members die, hang, leave and join
     Views(views::Args),
     /// How long large objects take by block multicast, among processes or in a model of a network
@@ -90,7 +94,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Latency(args) => latency::refuse(args),
         What::Bulk(args) => bulk::refuse(args),
         What::Scale(args) => scale::refuse(args),
-        What::Views(_) | What::ViewsMember(_) | What::BulkMember | What::Member => None,
+        What::Idle(_) | What::Views(_) | What::ViewsMember(_) | What::BulkMember | What::Member => None,
     };
     if let Some(nonsense) = nonsense {
         return Err(Failure::new(USAGE, nonsense));
@@ -100,6 +104,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         What::Limits(args) => limits::run(&args)?,
         What::Throughput(args) => throughput::run(&args)?,
         What::Latency(args) => latency::run(&args)?,
+        What::Idle(args) => idle::run(&args)?,
         What::Views(args) => views::run(&args)?,
         What::Bulk(args) => bulk::run(&args)?,
         What::Scale(args) => scale::run(&args)?,

@@ -22,12 +22,8 @@
 //! With `--listen` this process is one member of a group of several such commands, on hosts or in network namespaces of their own. It
 //! prints what it saw: `bench` (`throughput_member`), `rank`, `members`, `senders`, `size_bytes`, `messages_per_second` and
 //! `bytes_per_second` of the order, `delivered` in all, and `cpu_ns_per_message` of this member.
-//!
-//! With `--idle` a run has `members`, `drive`, `seconds`, `idle_cpu_percent`: CPU time of all members in percent of a core
-//! while nobody sends, after a stream; `wakes_per_second`: how often they wake up, all together; and `sleepers_cpu_percent`: what as many
-//! threads take that wake up as often and do nothing.
 use super::args::{ANY_NETWORK, Delivery, Drive, Fabric, RING_BYTES, Senders, Wait, cores};
-use super::clock::{Usage, sleepers};
+use super::clock::Usage;
 use super::limits::{default_burst, hop_ns, ring_bytes};
 use super::member;
 use super::pairing::{Pair, Ratio, quantile};
@@ -41,8 +37,7 @@ use serde::Serialize;
 use spindle_core::ring::frame_bytes;
 use spindle_fabric::probe;
 use std::collections::BTreeMap;
-use std::io::{self, StdoutLock, Write};
-use std::thread;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Options of `spindle bench throughput`.
@@ -87,9 +82,6 @@ pub(super) struct Args {
     /// What to run in turns with it [default: all that apply]
     #[arg(long, value_enum, value_delimiter = ',')]
     against: Option<Vec<Against>>,
-    /// Measure what a group costs in which nobody sends
-    #[arg(long)]
-    idle: bool,
     /// Be one member of a group, and listen here for the others, each of which is such a command
     #[arg(long, value_name = "ADDRESS", requires_all = ["seeds", "rank"])]
     listen: Option<String>,
@@ -134,14 +126,12 @@ const SLICE: Duration = Duration::from_millis(100);
 const SLICE_CROWDED: Duration = Duration::from_millis(500);
 /// Pairs that are enough; without them a run goes on for up to three times its time.
 const PAIRS_MIN: usize = 3;
-/// How long a group that has been busy may take to become idle.
-const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Serialize)]
-struct Report<R> {
+struct Report {
     bench: &'static str,
     cores: u32,
-    runs: Vec<R>,
+    runs: Vec<Run>,
 }
 
 #[derive(Debug, Serialize)]
@@ -193,16 +183,6 @@ struct Alone {
     cpu_ns_per_message: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct Idle {
-    members: u32,
-    drive: Drive,
-    seconds: f64,
-    idle_cpu_percent: f64,
-    wakes_per_second: f64,
-    sleepers_cpu_percent: f64,
-}
-
 /// Why the arguments make no sense together.
 pub(super) fn refuse(args: &Args) -> Option<String> {
     let Args { active, subgroups, members, size, .. } = args;
@@ -234,26 +214,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let report = alone(args, place, rank)?;
         return Ok(tell(&report, args.json, |out| report.print(out))?);
     }
-    if args.idle {
-        let runs = args.members.iter().map(|&members| idle(args, members)).collect::<anyhow::Result<Vec<Idle>>>()?;
-        return print(args, runs, print_idle);
-    }
     let mut runs = Vec::new();
     for &members in &args.members {
         for &size in &args.size {
             runs.push(Measurement::take(args, members, size)?);
         }
     }
-    print(args, runs, print_runs)
-}
-
-fn print<R: Serialize>(
-    args: &Args,
-    runs: Vec<R>,
-    table: impl Fn(&[R], &mut StdoutLock<'static>) -> io::Result<()>,
-) -> anyhow::Result<()> {
     let report = Report { bench: "throughput", cores: cores(), runs };
-    Ok(tell(&report, args.json, |out| table(&report.runs, out))?)
+    Ok(tell(&report, args.json, |out| print_runs(&report.runs, out))?)
 }
 
 impl Args {
@@ -264,6 +232,7 @@ impl Args {
             senders: self.senders.of(members),
             subgroups: self.subgroups,
             active: self.active,
+            span: members,
             size,
             window: self.window.unwrap_or((RING_BYTES / frame_bytes(size)).max(2)),
             burst: self.burst.unwrap_or(default_burst(size, job)),
@@ -492,36 +461,6 @@ impl Alone {
             "member {rank} of {members}, {senders} of which send {size_bytes} B: {messages} messages/s, {bytes} bytes/s"
         )
     }
-}
-
-fn idle(args: &Args, members: u32) -> anyhow::Result<Idle> {
-    let drive = Drive::Thread;
-    let size = args.size.first().copied().unwrap_or(16);
-    let cores = probe::hop(Duration::ZERO)?.cores;
-    let mut team = Team::start(members, Plan { drive, ..args.plan(members, size) }, cores)?;
-    team.slice(SLICE)?;
-    thread::sleep(SETTLE);
-    let (before, start) = (team.usage()?, Instant::now());
-    thread::sleep(args.seconds);
-    let (used, seconds) = (team.usage()?.since(before), start.elapsed().as_secs_f64());
-    team.finish()?;
-    let idle_cpu_percent = used.cpu_ns as f64 / 1e7 / seconds;
-    let wakes_per_second = used.voluntary as f64 / seconds;
-    let sleepers_cpu_percent = sleepers(members, wakes_per_second, args.seconds)?;
-    Ok(Idle { members, drive, seconds, idle_cpu_percent, wakes_per_second, sleepers_cpu_percent })
-}
-
-fn print_idle(runs: &[Idle], out: &mut impl Write) -> io::Result<()> {
-    let mut table = Table::new(&["idle members", "CPU, % of a core", "wake-ups/s", "only to wake, %"]);
-    for run in runs {
-        table.row(vec![
-            run.members.to_string(),
-            format!("{:.2}", run.idle_cpu_percent),
-            format!("{:.0}", run.wakes_per_second),
-            format!("{:.2}", run.sleepers_cpu_percent),
-        ]);
-    }
-    table.print(out)
 }
 
 fn print_runs(runs: &[Run], out: &mut impl Write) -> io::Result<()> {

@@ -41,6 +41,8 @@ pub(super) struct Plan {
     pub(super) subgroups: u32,
     /// Subgroups in which something is sent, from the first.
     pub(super) active: u32,
+    /// Members of each subgroup: the first of the group in the active ones, others by turns in the idle ones.
+    pub(super) span: u32,
     /// Bytes of a message.
     pub(super) size: u64,
     pub(super) window: u64,
@@ -50,6 +52,14 @@ pub(super) struct Plan {
     pub(super) wait: Wait,
     pub(super) fabric: Fabric,
     pub(super) delivery: Delivery,
+}
+
+impl Plan {
+    /// The members of a subgroup, of a group of so many.
+    pub(super) fn ranks(&self, subgroup: u32, members: u32) -> impl Iterator<Item = u32> {
+        let first = if subgroup < self.active { 0 } else { subgroup % members };
+        (0..self.span).map(move |i| (first + i) % members)
+    }
 }
 
 /// What a member does in a slice.

@@ -17,7 +17,7 @@ use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
 /// How long to wait for the other members to join, and to finish.
-const GATHER: Duration = Duration::from_secs(15);
+const GATHER: Duration = Duration::from_secs(60);
 
 /// Whoever does the work of a slice.
 trait Worker {
@@ -72,7 +72,9 @@ fn serve(setup: &Setup, lines: impl Iterator<Item = io::Result<String>>) -> anyh
 }
 
 fn worker(node: Node, setup: &Setup) -> anyhow::Result<Box<dyn Worker>> {
-    Ok(match (setup.plan.drive, setup.plan.job) {
+    // A member of no active subgroup sleeps.
+    let drive = if setup.rank < setup.plan.span { setup.plan.drive } else { Drive::Thread };
+    Ok(match (drive, setup.plan.job) {
         (Drive::Poll, Job::Stream) => Box::new(poll::Polling::new(node, setup)?),
         (Drive::Poll, _) => Box::new(one_in_flight::OneInFlight::new(node, setup)?),
         (Drive::Thread, _) => Box::new(thread::Threaded::new(node, setup)?),
@@ -111,6 +113,9 @@ fn config(setup: &Setup) -> anyhow::Result<Config> {
     config.gather_timeout = GATHER;
     let subgroup = |i| {
         let mut subgroup = Subgroup::new(name(i));
+        if plan.span < setup.members {
+            subgroup.members = Who::Ranks(plan.ranks(i, setup.members).collect());
+        }
         subgroup.senders = Who::First(plan.senders);
         subgroup.window = plan.window;
         subgroup.message_bytes_max = plan.size;

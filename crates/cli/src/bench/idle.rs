@@ -1,0 +1,147 @@
+//! `spindle bench idle`: what a group costs in which nothing is sent.
+//!
+//! Members are processes with the library's polling thread. Each sends a little first, so that nothing is measured that only the first message costs; then
+//! none does, and the system's counts of their CPU time and their context switches are read before and after.
+//!
+//! Keys of `--json`: `bench`, `cores`, and `runs`, one for each of `--members`: `members`, `fabric`, `subgroups`, `subgroup_members` (of each), `seconds` (how long),
+//! `join_seconds`: from the start of the first process until the last has joined; `cpu_percent`: CPU time of all members in percent of a core;
+//! `wakes_per_second`: how often the threads of a member wake up, on average; `sleepers_cpu_percent`: what as many threads take that wake up as often as all
+//! members do and do nothing; `private_bytes`: memory of a member that it shares with no other process, median (its own rings are shared, and not in it).
+use super::args::{Delivery, Drive, Fabric, Wait, cores};
+use super::clock::sleepers;
+use super::table::Table;
+use super::team::Team;
+use super::tell;
+use super::wire::{Job, Plan};
+use crate::quantity::seconds;
+use serde::Serialize;
+use spindle_fabric::probe;
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Options of `spindle bench idle`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Members, a list
+    #[arg(long, value_delimiter = ',', default_value = "16", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    members: Vec<u32>,
+    /// What would carry messages
+    #[arg(long, value_enum, default_value = "shm")]
+    fabric: Fabric,
+    /// Subgroups, in which all of their members may send
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    subgroups: u32,
+    /// Members of each subgroup [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    subgroup_members: Option<u32>,
+    /// How long to measure
+    #[arg(long, value_parser = seconds, default_value = "5")]
+    seconds: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// For how long members are busy first.
+const BUSY: Duration = Duration::from_millis(100);
+/// How long they may take to become idle then.
+const SETTLE: Duration = Duration::from_millis(1500);
+const SIZE: u64 = 16;
+const WINDOW: u64 = 16;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    bench: &'static str,
+    cores: u32,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug, Serialize)]
+struct Run {
+    members: u32,
+    fabric: Fabric,
+    subgroups: u32,
+    subgroup_members: u32,
+    seconds: f64,
+    join_seconds: f64,
+    cpu_percent: f64,
+    wakes_per_second: f64,
+    sleepers_cpu_percent: f64,
+    private_bytes: u64,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let runs = args.members.iter().map(|&members| measure(args, members)).collect::<anyhow::Result<_>>()?;
+    let report = Report { bench: "idle", cores: cores(), runs };
+    Ok(tell(&report, args.json, |out| report.print(out))?)
+}
+
+fn measure(args: &Args, members: u32) -> anyhow::Result<Run> {
+    let span = args.subgroup_members.map_or(members, |span| span.min(members));
+    let plan = Plan {
+        job: Job::Stream,
+        senders: span,
+        subgroups: args.subgroups,
+        active: 1,
+        span,
+        size: SIZE,
+        window: WINDOW,
+        burst: 1,
+        drive: Drive::Thread,
+        wait: Wait::Hybrid,
+        fabric: args.fabric,
+        delivery: Delivery::Upcall,
+    };
+    let start = Instant::now();
+    let mut team = Team::start(members, plan, probe::hop(Duration::ZERO)?.cores)?;
+    let join_seconds = start.elapsed().as_secs_f64();
+    team.slice(BUSY)?;
+    thread::sleep(SETTLE);
+    let (before, start) = (team.usage()?, Instant::now());
+    thread::sleep(args.seconds);
+    let (used, seconds) = (team.usage()?.since(before), start.elapsed().as_secs_f64());
+    let private_bytes = team.private_bytes()?;
+    team.finish()?;
+    let wakes_per_second = used.voluntary as f64 / seconds;
+    Ok(Run {
+        members,
+        fabric: args.fabric,
+        subgroups: args.subgroups,
+        subgroup_members: span,
+        seconds,
+        join_seconds,
+        cpu_percent: used.cpu_ns as f64 / 1e7 / seconds,
+        wakes_per_second: wakes_per_second / f64::from(members),
+        sleepers_cpu_percent: sleepers(members, wakes_per_second, args.seconds)?,
+        private_bytes,
+    })
+}
+
+impl Report {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut table = Table::new(&[
+            "idle members",
+            "subgroups",
+            "of",
+            "joined s",
+            "CPU, % of a core",
+            "wake-ups/s each",
+            "only to wake, %",
+            "private MiB each",
+        ]);
+        for run in &self.runs {
+            table.row(vec![
+                run.members.to_string(),
+                run.subgroups.to_string(),
+                run.subgroup_members.to_string(),
+                format!("{:.2}", run.join_seconds),
+                format!("{:.2}", run.cpu_percent),
+                format!("{:.1}", run.wakes_per_second),
+                format!("{:.2}", run.sleepers_cpu_percent),
+                format!("{:.1}", run.private_bytes as f64 / f64::from(1 << 20)),
+            ]);
+        }
+        table.print(out)
+    }
+}
