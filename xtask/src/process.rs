@@ -50,7 +50,7 @@ impl std::error::Error for Interrupted {}
 
 /// The step was skipped, because this machine lacks what it needs.
 #[derive(Debug)]
-pub(crate) struct Skipped(pub(crate) &'static str);
+pub(crate) struct Skipped(pub(crate) String);
 
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -302,7 +302,7 @@ fn with_miri(session: &Session<'_>, args: &[&str]) -> Result<String> {
     let mut probe = session.command("cargo");
     probe.args(["+nightly", "miri", "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if !probe.status().context("can't start cargo")?.success() {
-        return Err(Skipped("miri is not installed (`rustup +nightly component add miri rust-src`)").into());
+        return Err(Skipped("miri is not installed (`rustup +nightly component add miri rust-src`)".to_owned()).into());
     }
     let mut command = session.command("cargo");
     command.args(["+nightly", "miri", "test", "--locked"]).args(args);

@@ -14,7 +14,7 @@ mod plan;
 mod record;
 mod round;
 
-use crate::process::{Interrupted, Session, Signals};
+use crate::process::{Interrupted, Session, Signals, Skipped};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 use crowd::Folder;
@@ -162,7 +162,7 @@ const SMOKE_HOSTS_SEED: &str = "1753228362718872";
 /// The step of CI with several hosts, where these can be made.
 pub(crate) fn smoke_among_hosts(session: &Session<'_>) -> Result<String> {
     if let Some(obstacle) = hosts::obstacle() {
-        return Ok(format!("skipped: {obstacle}"));
+        return Err(Skipped(obstacle).into());
     }
     let program = std::env::current_exe().context("this program has no path")?;
     let seconds = SMOKE_HOSTS_SECONDS.to_string();
