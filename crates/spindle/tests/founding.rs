@@ -166,8 +166,13 @@ fn members_that_were_evicted_found_no_group_unless_an_operator_says_so() {
 fn a_member_that_was_evicted_is_taken_by_founders_of_another_number() {
     let world = World::new("evicted-among-founders", 1);
     let founder = start(world.config(2, 2));
-    let evicted = start(Config { was_member_of: Some(7), ..world.config(3, 3) }).joined();
-    assert_eq!(founder.joined().incarnation(), evicted.incarnation());
+    let evicted = start(Config { was_member_of: Some(7), ..world.config(3, 3) });
+    drop(evicted.waits_for(|need| matches!(need, Need::Group(_)), |_| true));
+    let founders: Vec<Node> = [founder, start(world.config(4, 2))].map(Joining::joined).into();
+    let incarnation = founders[0].incarnation();
+    let running = run(founders);
+    assert_eq!(evicted.joined().incarnation(), incarnation);
+    drop(running);
 }
 
 /// A majority whose votes are on disk founds the group, once: all of them start again, and look for it.
