@@ -151,7 +151,7 @@ pub enum Ended {
     /// sent may have been delivered or not; it may join again, as a new member.
     #[error(
         "the others evicted this member (id {id}) in view {view}: it was silent for too long, or was told to go; the longest pause between two of \
-         its polls took {:.1} s", pause.as_secs_f64()
+         its polls took {pause_ms} ms"
     )]
     Evicted {
         /// This member.
@@ -159,8 +159,9 @@ pub enum Ended {
         /// The view in which it learned of it.
         view: ViewId,
         /// The longest time in this view in which the member was not polled, but for the sleeps of its polling thread. If it is shorter than `suspect_after`, the network was silent, or an operator's
-        /// word is the cause. Zero without a `suspect_after`.
-        pause: Duration,
+        /// word is the cause. In ms; zero without a `suspect_after`.
+        // A `Duration` would make the results of sending longer, which costs instructions for each message.
+        pause_ms: u32,
     },
     /// An operator has said that this member is lost for good (`spindle recover`), and the others continue without it. They may lack what it has delivered
     /// since, and what it had sent. It may join again, as a new member.
@@ -190,7 +191,7 @@ impl Ended {
     pub(crate) fn left_out(id: MemberId, view: ViewId, next: ViewId, pause: Duration) -> Ended {
         match next.era() > view.era() {
             true => Ended::GivenUp { id, view },
-            false => Ended::Evicted { id, view, pause },
+            false => Ended::Evicted { id, view, pause_ms: pause.as_millis().try_into().unwrap_or(u32::MAX) },
         }
     }
 
