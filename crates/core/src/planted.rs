@@ -122,7 +122,7 @@ mod bugs {
         ReceiptUnawaited,
         /// A member awaits none of those that have not delivered what it sent.
         DeliveryUnawaited,
-        /// A member awaits none while something of its own is committed and not announced.
+        /// A member awaits none while its ring has a gate.
         GateUnawaited,
         /// A member awaits none for a process that follows.
         FollowerUnawaited,

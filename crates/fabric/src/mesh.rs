@@ -765,13 +765,14 @@ impl Fabric for Mesh {
             self.end_sleep();
         }
         self.arrived = false;
-        if self.announced.is_none() {
-            self.forget_unused();
-            self.lingering.iter_mut().for_each(Lingering::announce);
-            let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
-            self.announced = Some(Sleeper { announced, by_event, since: Instant::now(), settled: false });
-        } else if let Some(sleeper) = &mut self.announced {
-            sleeper.settled |= sleeper.since.elapsed() >= NAP;
+        match &mut self.announced {
+            Some(sleeper) => sleeper.settled = sleeper.settled || sleeper.since.elapsed() >= NAP,
+            None => {
+                self.forget_unused();
+                self.lingering.iter_mut().for_each(Lingering::announce);
+                let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
+                self.announced = Some(Sleeper { announced, by_event, since: Instant::now(), settled: false });
+            }
         }
     }
 

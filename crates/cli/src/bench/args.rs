@@ -84,6 +84,16 @@ impl Senders {
     }
 }
 
+/// Members of a subgroup in a group of so many, if so many are `asked` for; all by default.
+pub(super) fn span(asked: Option<u32>, members: u32) -> u32 {
+    asked.map_or(members, |asked| asked.min(members))
+}
+
+/// So many ranks from `first` on, in a group of so many members, after the last of which comes the first.
+pub(super) fn ranks(first: u32, span: u32, members: u32) -> Vec<u32> {
+    (0..span).map(|i| (first + i) % members).collect()
+}
+
 /// Cores that this process may use.
 pub(super) fn cores() -> u32 {
     thread::available_parallelism().map_or(1, |cores| cores.get() as u32)

@@ -7,12 +7,12 @@
 //! `join_seconds`: from the start of the first process until the last has joined; `cpu_percent`: CPU time of all members in percent of a core;
 //! `wakes_per_second`: how often the threads of a member wake up, on average; `sleepers_cpu_percent`: what as many threads take that wake up as often as all
 //! members do and do nothing; `private_bytes`: memory of a member that it shares with no other process, median (its own rings are shared, and not in it).
-use super::args::{Delivery, Drive, Fabric, Wait, cores};
+use super::args::{Delivery, Drive, Fabric, Wait, cores, span};
 use super::clock::sleepers;
 use super::table::Table;
 use super::team::Team;
-use super::tell;
 use super::wire::{Job, Plan};
+use super::{Report, tell};
 use crate::quantity::seconds;
 use serde::Serialize;
 use spindle_fabric::probe;
@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// Members, a list
     #[arg(long, value_delimiter = ',', default_value = "16", value_parser = clap::value_parser!(u32).range(1..=1024))]
     members: Vec<u32>,
-    /// What would carry messages
+    /// The transport between members
     #[arg(long, value_enum, default_value = "shm")]
     fabric: Fabric,
     /// Subgroups, in which all of their members may send
@@ -51,13 +51,6 @@ const SIZE: u64 = 16;
 const WINDOW: u64 = 16;
 
 #[derive(Debug, Serialize)]
-struct Report {
-    bench: &'static str,
-    cores: u32,
-    runs: Vec<Run>,
-}
-
-#[derive(Debug, Serialize)]
 struct Run {
     members: u32,
     fabric: Fabric,
@@ -74,11 +67,11 @@ struct Run {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let runs = args.members.iter().map(|&members| measure(args, members)).collect::<anyhow::Result<_>>()?;
     let report = Report { bench: "idle", cores: cores(), runs };
-    Ok(tell(&report, args.json, |out| report.print(out))?)
+    Ok(tell(&report, args.json, |out| print(&report.runs, out))?)
 }
 
 fn measure(args: &Args, members: u32) -> anyhow::Result<Run> {
-    let span = args.subgroup_members.map_or(members, |span| span.min(members));
+    let span = span(args.subgroup_members, members);
     let plan = Plan {
         job: Job::Stream,
         senders: span,
@@ -118,30 +111,28 @@ fn measure(args: &Args, members: u32) -> anyhow::Result<Run> {
     })
 }
 
-impl Report {
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut table = Table::new(&[
-            "idle members",
-            "subgroups",
-            "of",
-            "joined s",
-            "CPU, % of a core",
-            "wake-ups/s each",
-            "only to wake, %",
-            "private MiB each",
+fn print(runs: &[Run], out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::new(&[
+        "idle members",
+        "subgroups",
+        "of",
+        "joined s",
+        "CPU, % of a core",
+        "wake-ups/s each",
+        "only to wake, %",
+        "private MiB each",
+    ]);
+    for run in runs {
+        table.row(vec![
+            run.members.to_string(),
+            run.subgroups.to_string(),
+            run.subgroup_members.to_string(),
+            format!("{:.2}", run.join_seconds),
+            format!("{:.2}", run.cpu_percent),
+            format!("{:.1}", run.wakes_per_second),
+            format!("{:.2}", run.sleepers_cpu_percent),
+            format!("{:.1}", run.private_bytes as f64 / f64::from(1 << 20)),
         ]);
-        for run in &self.runs {
-            table.row(vec![
-                run.members.to_string(),
-                run.subgroups.to_string(),
-                run.subgroup_members.to_string(),
-                format!("{:.2}", run.join_seconds),
-                format!("{:.2}", run.cpu_percent),
-                format!("{:.1}", run.wakes_per_second),
-                format!("{:.2}", run.sleepers_cpu_percent),
-                format!("{:.1}", run.private_bytes as f64 / f64::from(1 << 20)),
-            ]);
-        }
-        table.print(out)
     }
+    table.print(out)
 }

@@ -24,7 +24,7 @@
 //! tcp and ofi: `own_p50_ns` of a slice by the stream's round trip; `alone_ratio`, with `--subgroups`: to the same members alone; `alone_cpu_ratio`: the same of the CPU
 //! time of all members per message, where they don't spin; `ratio`: whichever of the four it is, as in the throughput benchmark. With
 //! `--wait polling` there is none: the members take the cores that the reference would run on.
-use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores};
+use super::args::{Delivery, Drive, Fabric, Senders, Wait, cores, span};
 use super::limits::{REST, hop_ns};
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
@@ -135,7 +135,7 @@ impl Args {
     fn plan(&self, members: u32) -> Plan {
         let every_us = self.every_ms * 1000;
         let pulses = self.pulses();
-        let span = self.subgroup_members.map_or(members, |span| span.min(members));
+        let span = span(self.subgroup_members, members);
         Plan {
             job: if pulses { Job::Pulse { every_us } } else { Job::OneInFlight },
             senders: self.senders.of(span),
@@ -168,11 +168,11 @@ impl Args {
         }
     }
 
-    /// The latencies of a slice that are compared with the reference's.
-    fn compared(&self, slice: &Slice) -> Histogram<u64> {
+    /// Which latencies of a slice are compared with the reference's, of those of what others sent and those of what a member sent itself.
+    fn compared<'a>(&self, others: &'a Histogram<u64>, own: &'a Histogram<u64>) -> &'a Histogram<u64> {
         match self.fabric {
-            Fabric::Shm => latencies(slice, |ran| &ran.latencies),
-            Fabric::Tcp | Fabric::Ofi => latencies(slice, |ran| &ran.own_latencies),
+            Fabric::Shm => others,
+            Fabric::Tcp | Fabric::Ofi => own,
         }
     }
 
@@ -202,7 +202,10 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
     while start.elapsed() < args.seconds || all.is_empty() && start.elapsed() < 3 * args.seconds {
         let beside = alone.as_mut().map(|alone| alone.slice(args.slice())).transpose()?;
         let aside_ns = match (reference, &beside) {
-            (Some(Reference::Alone), Some(beside)) => Some(p50(&args.compared(beside))),
+            (Some(Reference::Alone), Some(beside)) => {
+                let (others, own) = both(beside);
+                Some(p50(args.compared(&others, &own)))
+            }
             (Some(Reference::Wake), _) => Some(probe::futex_wake(WAKE_SLICE, REST)?.wake.p50_ns),
             (Some(Reference::Stream { blocking }), _) => {
                 Some(probe::stream_round_trip(blocking, WAKE_SLICE)?.round_trip.p50_ns)
@@ -212,11 +215,11 @@ fn measure(args: &Args, members: u32, clock_ns: f64) -> anyhow::Result<Run> {
         let between = aside_ns.map(|_| hop_ns()).transpose()?;
         let slice = team.slice(args.slice())?;
         cpu_ratios.extend(beside.map(|beside| cpu_ns_per_message(&slice) / cpu_ns_per_message(&beside)));
-        let (others, mine) = (latencies(&slice, |ran| &ran.latencies), latencies(&slice, |ran| &ran.own_latencies));
+        let (others, mine) = both(&slice);
         let after = hop_now()?;
-        let product = args.compared(&slice);
+        let product = args.compared(&others, &mine);
         if !product.is_empty() && reference.is_some() {
-            let product = p50(&product);
+            let product = p50(product);
             pairs.push(match aside_ns.zip(between) {
                 Some((reference, between)) => Pair { reference, product, hops_ns: vec![hop, between, after] },
                 None => Pair { reference: (hop + after) / 2.0, product, hops_ns: vec![hop, after] },
@@ -272,6 +275,11 @@ enum Reference {
     Stream {
         blocking: bool,
     },
+}
+
+/// The latencies of what others sent, and of what a member sent itself.
+fn both(slice: &Slice) -> (Histogram<u64>, Histogram<u64>) {
+    (latencies(slice, |ran| &ran.latencies), latencies(slice, |ran| &ran.own_latencies))
 }
 
 /// CPU time of all members, by messages.

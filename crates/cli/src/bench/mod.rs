@@ -76,6 +76,14 @@ enum What {
     Member,
 }
 
+/// The runs of a benchmark.
+#[derive(Debug, Serialize)]
+struct Report<R> {
+    bench: &'static str,
+    cores: u32,
+    runs: Vec<R>,
+}
+
 /// Prints a report: as JSON, or as `table` has it.
 fn tell(
     report: &impl Serialize,

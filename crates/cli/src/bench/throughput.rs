@@ -29,8 +29,8 @@ use super::member;
 use super::pairing::{Pair, Ratio, quantile};
 use super::table::{Table, short};
 use super::team::{MeetingPlace, Slice, Team, fits};
-use super::tell;
 use super::wire::{Counts, Job, Place, Plan, Setup};
+use super::{Report, tell};
 use crate::quantity::{bytes, seconds};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -126,13 +126,6 @@ const SLICE: Duration = Duration::from_millis(100);
 const SLICE_CROWDED: Duration = Duration::from_millis(500);
 /// Pairs that are enough; without them a run goes on for up to three times its time.
 const PAIRS_MIN: usize = 3;
-
-#[derive(Debug, Serialize)]
-struct Report {
-    bench: &'static str,
-    cores: u32,
-    runs: Vec<Run>,
-}
 
 #[derive(Debug, Serialize)]
 struct Run {

@@ -1,5 +1,5 @@
 //! What a benchmark and its members tell each other: one JSON value a line, over a member's standard input and output.
-use super::args::{Delivery, Drive, Fabric, Wait};
+use super::args::{Delivery, Drive, Fabric, Wait, ranks};
 use super::clock::Usage;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -56,9 +56,8 @@ pub(super) struct Plan {
 
 impl Plan {
     /// The members of a subgroup, of a group of so many.
-    pub(super) fn ranks(&self, subgroup: u32, members: u32) -> impl Iterator<Item = u32> {
-        let first = if subgroup < self.active { 0 } else { subgroup % members };
-        (0..self.span).map(move |i| (first + i) % members)
+    pub(super) fn ranks(&self, subgroup: u32, members: u32) -> Vec<u32> {
+        ranks(if subgroup < self.active { 0 } else { subgroup }, self.span, members)
     }
 }
 

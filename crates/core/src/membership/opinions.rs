@@ -389,13 +389,11 @@ impl Opinions {
             }
             pulse.silent_ns = pulse.silent_ns.saturating_add(silent_ns);
             let is_to_be_asked = pulse.silent_ns >= ASK_AFTER * step_ns || self.silent.has(peer);
-            if self.liveness == Liveness::OnDemand && is_to_be_asked && !planted!(AsksNobody) {
-                let is_new = self.asking.add(peer);
-                asks |= is_new;
-                if is_new {
-                    // However late this look is, the answer has the time that is left from here.
-                    pulse.silent_ns = pulse.silent_ns.min(ASK_AFTER * step_ns);
-                }
+            let may_ask = self.liveness == Liveness::OnDemand && !planted!(AsksNobody);
+            if may_ask && is_to_be_asked && self.asking.add(peer) {
+                asks = true;
+                // However late this look is, the answer has the time that is left from here.
+                pulse.silent_ns = pulse.silent_ns.min(ASK_AFTER * step_ns);
             }
             let beginning = if pulse.heartbeat == 0 { BEGINNING } else { 1 };
             let is_hasty = planted!(NoTimeToBegin) && pulse.heartbeat == 0;

@@ -114,7 +114,7 @@ fn config(setup: &Setup) -> anyhow::Result<Config> {
     let subgroup = |i| {
         let mut subgroup = Subgroup::new(name(i));
         if plan.span < setup.members {
-            subgroup.members = Who::Ranks(plan.ranks(i, setup.members).collect());
+            subgroup.members = Who::Ranks(plan.ranks(i, setup.members));
         }
         subgroup.senders = Who::First(plan.senders);
         subgroup.window = plan.window;

@@ -1,5 +1,6 @@
 //! A member of `spindle bench views --subgroups`: one of two has a stream with the other, and all tell of each view.
 use super::{EVERYONE, EXTRA, STREAM};
+use crate::bench::args::ranks;
 use crate::bench::views::member::{Args, Gap, PATIENCE, Said, configured, say};
 use crate::clock::now_ns;
 use spindle::{
@@ -27,10 +28,7 @@ const PROBE_LOOK: Duration = Duration::from_micros(100);
 fn subgroups(members: u32, subgroups: u32, span: u32) -> Vec<Subgroup> {
     let small =
         |name: String, members: Who| Subgroup { members, window: 16, message_bytes_max: 128, ..Subgroup::new(name) };
-    let idle = (0..subgroups).map(|i| {
-        let ranks = (0..span).map(|j| (i + j) % members).collect();
-        small(format!("idle-{i}"), Who::Ranks(ranks))
-    });
+    let idle = (0..subgroups).map(|i| small(format!("idle-{i}"), Who::Ranks(ranks(i, span, members))));
     let stream = Subgroup { senders: Who::First(1), ..small(STREAM.into(), Who::Ranks(vec![0, 1])) };
     let everyone = Subgroup { senders: Who::First(1), ..small(EVERYONE.into(), Who::All) };
     [everyone, stream].into_iter().chain(idle).collect()
