@@ -216,6 +216,20 @@ mod bugs {
         GoneFound,
         /// Streams for a view that has begun are refused.
         LateStreamsRefused,
+        /// A process of another host votes as soon as it is admitted, whether members reach it or not.
+        FarJoinersVote,
+        /// A process with the id of a member is believed as to where that is.
+        ConflictsBelieved,
+        /// A process with the id of one that was at a seed's address is written to there.
+        SeedPlacesKept,
+        /// Only the leader of a group that can't go on knows it.
+        BlockedUnknown,
+        /// A process that asks members of a group that can't go on is told only to wait.
+        BlockedUntold,
+        /// Members keep for ever what observers need that have gone.
+        ObserversKept,
+        /// A process that learns asks to be admitted between two views, before it has the rows of the next.
+        AsksBeforeRows,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

@@ -233,10 +233,10 @@ impl Crew {
         self.carry_out();
     }
 
-    /// Whether everything that was to be sent to the members of `view` is on its way. Processes outside may leave their letters lying.
+    /// Whether everything that was to be sent to the living members of `view` is on its way. Processes outside may leave their letters lying.
     pub(crate) fn has_sent_all(&self, view: &View) -> bool {
         match &self.ways {
-            Ways::Mail(mail) => !mail.outbox.addressees().any(|to| view.members.contains(&to)),
+            Ways::Mail(mail) => !mail.outbox.addressees().any(|to| self.roster.waits_to_reach(to, view)),
             Ways::Local(_) => true,
         }
     }

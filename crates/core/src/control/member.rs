@@ -378,7 +378,7 @@ impl Member {
     }
 
     fn told_to_wait<W>(&self, roster: &Roster<W>) -> Letter {
-        let blocked = self.engine.is_blocked();
+        let blocked = self.engine.is_blocked() && !planted!(BlockedUntold);
         let is_here = |rank: &Rank| !(blocked && self.engine.suspects(*rank));
         let ids = self.view.ranks().filter(is_here).map(|rank| self.view.members[rank.index()]);
         let present = ids.map(|id| (id, roster.pid(id))).collect();
@@ -527,7 +527,7 @@ impl Member {
 
     /// Asks for a view with `process`. The death of one on another host can't be proven here, so it has to begin a view before it votes.
     fn admit<W>(&mut self, process: Process, roster: &Roster<W>) {
-        match roster.is_far(process.id) {
+        match roster.is_far(process.id) && !planted!(FarJoinersVote) {
             true => self.engine.admit_nonvoter(process),
             false => self.engine.admit(process),
         };

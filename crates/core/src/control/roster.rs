@@ -464,7 +464,7 @@ impl<W> Roster<W> {
 
     /// It observes no more.
     pub fn forget_observer(&mut self, id: MemberId) {
-        if !self.observers.remove(&id) {
+        if planted!(ObserversKept) || !self.observers.remove(&id) {
             return;
         }
         self.orders.push_back(Order::Forget(id));
@@ -1297,14 +1297,21 @@ impl<W> Roster<W> {
     /// Writes a letter, with what is enclosed.
     fn write(&mut self, to: MemberId, letter: Letter, enclosure: Arc<[u8]>) {
         let far = self.book.as_ref().and_then(|book| book.far(to)).cloned();
-        if far.is_none() && self.is_dead(to) && self.members.contains(&to) {
-            // Letters to a member are kept until it has an address, and a view waits for those to its members.
+        // A process that asks with the id of a dead member is told why it waits.
+        let is_for_asker = matches!(letter, Letter::Wait { .. } | Letter::Refused { .. });
+        if far.is_none() && self.is_dead(to) && self.members.contains(&to) && !is_for_asker {
+            // Letters to a member are kept until it has an address.
             return;
         }
         self.orders.push_back(match far {
             Some(address) => Order::Far { address, whom: Some(to), letter, enclosure },
             None => Order::Near { to, letter, enclosure },
         });
+    }
+
+    /// Whether `view` begins here only when all letters to `to` are on their way: to a member that is not dead.
+    pub fn waits_to_reach(&self, to: MemberId, view: &View) -> bool {
+        view.members.contains(&to) && !self.is_dead(to)
     }
 
     /// Writes a letter.

@@ -11,6 +11,7 @@
 use super::Address;
 use crate::ids::{MemberId, Time};
 use crate::limits::MEMBERS_MAX;
+use crate::planted::planted;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -222,7 +223,7 @@ impl Seeds {
     /// Returns the seed at which process `id` is that states `own` as its address. Another process with its id, earlier or at the same time,
     /// may be at a different seed.
     pub fn place(&self, id: MemberId, own: &Address) -> Option<&Address> {
-        let is_there = |(other, at): &(MemberId, Address)| *other == id && at == own;
+        let is_there = |(other, at): &(MemberId, Address)| *other == id && (at == own || planted!(SeedPlacesKept));
         self.list.iter().find(|seed| self.at.get(*seed).is_some_and(is_there))
     }
 

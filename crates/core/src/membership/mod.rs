@@ -524,7 +524,8 @@ impl Membership {
         changed |= led;
         changed |= self.count(&poll, table);
         let overdue = now.0.saturating_sub(self.wedged_at.0) > OVERDUE * self.opinions.patience_ns();
-        self.blocked = self.decision.is_none() && (!self.hears_quorum() || overdue);
+        let knows = !planted!(BlockedUnknown) || self.leader() == self.me;
+        self.blocked = self.decision.is_none() && (!self.hears_quorum() || overdue) && knows;
         self.tell_whether_blocked(now);
         (changed, wake_at)
     }

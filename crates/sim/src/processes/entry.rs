@@ -132,6 +132,7 @@ impl World<'_> {
             unsent: BTreeMap::new(),
             sends_at: self.now,
             is_told: false,
+            knows_blocked: false,
             waits: None,
             is_refused: false,
             is_leaving: false,
@@ -231,7 +232,10 @@ impl World<'_> {
             process.roster.hear_of_founders(&begun.members);
             Some(begun.into())
         });
-        process.is_told |= !seek.take_heard().is_empty();
+        let heard = seek.take_heard();
+        if let Some(here) = heard.last() {
+            (process.is_told, process.knows_blocked) = (true, here.blocked);
+        }
         self.carry_out(process)?;
         match found {
             Some(Found::Refused(why)) => return self.refused(process, why),

@@ -227,7 +227,7 @@ impl World<'_> {
                 following.ahead.lost(*id);
             }
             match learn.hear(one, &mut following.follow, &mut process.roster, now) {
-                Ok(Some(News::Waits { .. })) => process.is_told = true,
+                Ok(Some(News::Waits { blocked, .. })) => (process.is_told, process.knows_blocked) = (true, blocked),
                 Ok(_) => {}
                 Err(why) => return Ok(Step::Failed(why)),
             }

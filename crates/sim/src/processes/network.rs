@@ -11,12 +11,15 @@ use std::rc::Rc;
 
 /// A packet that is not under way, because the link is cut.
 const HELD: u64 = u64::MAX;
+/// The system sends a lost packet again after this time and a round trip, if no later packet shows the loss.
+const REPEATED_NS: u64 = 200_000_000;
 
 /// All links, each of one direction.
 #[derive(Debug)]
 pub(super) struct Links {
     delays: Vec<Vec<u64>>,
     jitter_ns: u64,
+    lost_percent: u64,
     /// How many faults cut a link now.
     cuts: Vec<Vec<u32>>,
     /// Since when it is cut, or was last.
@@ -29,6 +32,7 @@ impl Links {
         Links {
             delays: scene.delays.clone(),
             jitter_ns: scene.jitter_ns,
+            lost_percent: scene.lost_percent,
             cuts: vec![vec![0; hosts]; hosts],
             cut_at: vec![vec![0; hosts]; hosts],
         }
@@ -69,7 +73,21 @@ impl Links {
         if from == to {
             return random.range(5_000, 40_000);
         }
-        self.delays[from][to] + random.below(self.jitter_ns + 1)
+        let mut delay = self.delays[from][to] + random.below(self.jitter_ns + 1);
+        if self.lost_percent > 0 {
+            let round_trip = self.delays[from][to] + self.delays[to][from];
+            let mut pause = REPEATED_NS + round_trip;
+            while random.below(100) < self.lost_percent {
+                delay += pause;
+                pause *= 2;
+            }
+        }
+        delay
+    }
+
+    /// No packet is lost any more.
+    pub(super) fn lose_none(&mut self) {
+        self.lost_percent = 0;
     }
 
     pub(super) fn round_trip(&self, random: &mut Random, a: usize, b: usize) -> u64 {

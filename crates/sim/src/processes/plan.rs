@@ -151,6 +151,8 @@ pub struct Scene {
     pub jitter_ns: u64,
     /// A connection breaks with a packet in so many; 0: none does.
     pub loss_one_in: u64,
+    /// So many of 100 packets between hosts are lost until all is calm, and sent again by the system, which pauses ever longer. Those behind them wait.
+    pub lost_percent: u64,
     /// The silence that is suspected.
     pub suspect_after_ns: u64,
     /// The pause between two messages of an application.
@@ -197,7 +199,7 @@ impl Scene {
         let last = hosts - 1;
         let is_alone = places.iter().filter(|place| place.host == last).count() == 1;
         let place = places.iter_mut().find(|place| place.host == last && !place.is_seed);
-        if let Some(place) = place.filter(|_| hosts > 2 && is_alone) {
+        if let Some(place) = place.filter(|_| hosts > 1 && is_alone) {
             place.is_unreachable = random.one_in(4);
         }
         let slowest = [MS, 20 * MS, 100 * MS, 500 * MS][random.below(4) as usize];
@@ -209,7 +211,10 @@ impl Scene {
         let delays: Vec<Vec<u64>> = (0..hosts).map(|_| delays()).collect();
         let jitter_ns = if random.one_in(2) { random.below(slowest / 2) } else { 0 };
         let worst = delays.iter().flatten().max().copied().unwrap_or(0) + jitter_ns;
-        let suspect_after_ns = (random.pick(&[500 * MS, S, 5 * S])).max(10 * worst);
+        let mut lossy = Random::new(seed, 28);
+        let trips = if lossy.one_in(3) { 5 } else { 10 };
+        let suspect_after_ns = (random.pick(&[500 * MS, S, 5 * S])).max(trips * worst);
+        let lost_percent = if hosts > 1 && lossy.one_in(5) { lossy.range(1, 10) } else { 0 };
         let loss_one_in = if hosts > 1 && random.one_in(3) { random.range(300, 10_000) } else { 0 };
         let members = random.range(1, count.into()) as u32;
         let send_every_ns = random.range(20, 600) * MS;
@@ -315,6 +320,7 @@ impl Scene {
             delays,
             jitter_ns,
             loss_one_in,
+            lost_percent,
             suspect_after_ns,
             send_every_ns,
             restart_ns,
@@ -433,11 +439,11 @@ fn fault(random: &mut Random, kind: u64, of: &Of, add: &mut dyn FnMut(u64, Fault
 
 impl fmt::Display for Scene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scene { seed, hosts, is_afar, members, jitter_ns, loss_one_in, .. } = self;
+        let Scene { seed, hosts, is_afar, members, jitter_ns, loss_one_in, lost_percent, .. } = self;
         writeln!(
             f,
             "seed {seed}: {} places on {hosts} hosts, the group {} span them; {members} members found it; delays of {} to {} us and up to {} \
-             more; a connection in {loss_one_in} packets breaks; a silence of {} ms is suspected; calm after {} ms{}",
+             more; a connection in {loss_one_in} packets breaks; {lost_percent} % are lost; a silence of {} ms is suspected; calm after {} ms{}",
             self.places.len(),
             if *is_afar { "may" } else { "does not" },
             self.delays.iter().flatten().min().unwrap_or(&0) / 1000,

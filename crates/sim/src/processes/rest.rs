@@ -24,6 +24,8 @@ enum Rest {
     United,
     /// The group has lost its quorum, or no process can found it.
     Lost,
+    /// There are two groups, as there may be.
+    Two,
     /// Not yet, for this reason.
     Not(String),
 }
@@ -100,19 +102,34 @@ impl World<'_> {
         if is_calm && !self.is_calm {
             self.note(|| "all is calm".into());
             self.is_calm = true;
+            self.links.lose_none();
         }
         if !self.is_calm {
             return Ok(());
         }
         match self.rest() {
-            Rest::United => {
-                self.outcome.united = true;
-                self.is_done = true;
-            }
-            Rest::Lost if !is_recoverable && self.now >= self.scene.calm_ns + LOST_NS => {
+            Rest::United => match self.kept_for() {
+                None => {
+                    self.outcome.united = true;
+                    self.is_done = true;
+                }
+                Some(why) if self.now >= self.scene.calm_ns + 2 * self.patience_ns() => return BOUNDED.broken(why),
+                Some(_) => {}
+            },
+            Rest::Two if self.now >= self.scene.calm_ns + LOST_NS => {
                 self.outcome.lost = true;
                 self.is_done = true;
             }
+            Rest::Lost if !is_recoverable && self.now >= self.scene.calm_ns + LOST_NS => match self.unaware() {
+                None => {
+                    self.outcome.lost = true;
+                    self.is_done = true;
+                }
+                Some(why) if self.now >= self.scene.calm_ns.max(self.recovered_at) + self.patience_ns() => {
+                    return TOLD.broken(format!("the group has lost its quorum, and {why}"));
+                }
+                Some(_) => {}
+            },
             Rest::Lost if is_recoverable && self.now >= self.scene.calm_ns + 2 * self.patience_ns() => {
                 return LIVENESS.broken(format!(
                     "the group does not go on, though all that are lost were given up: {}",
@@ -162,6 +179,43 @@ impl World<'_> {
         Ok(())
     }
 
+    /// A process that does not know that the group can't go on, though it is a member, or asks one.
+    fn unaware(&self) -> Option<String> {
+        let living = || {
+            let processes = self.processes.iter().flatten().map(|process| &**process);
+            let is_awake = |process: &&Process| process.is_alive && process.paused_until <= self.now;
+            processes.filter(is_awake).filter(|process| !self.ledger.is_given_up(process.number))
+        };
+        let members: Vec<&Process> = living().filter(|process| matches!(process.phase, Phase::Member(_))).collect();
+        let is_unaware = |process: &&&Process| match &process.phase {
+            Phase::Member(member) => !member.engine().is_blocked(),
+            _ => false,
+        };
+        if let Some(process) = members.iter().find(is_unaware) {
+            return Some(format!("process {}, member {}, does not know it", process.number, process.me.id));
+        }
+        let asks = |process: &&Process| {
+            let is_there = |other: &&Process| other.host == process.host || self.scene.places[other.place].is_seed;
+            matches!(process.phase, Phase::Seeks(_))
+                && !self.unreachable.contains(&process.address)
+                && members.iter().any(is_there)
+        };
+        let is_unaware = |process: &Process| asks(&process) && !process.knows_blocked;
+        living()
+            .find(|process| is_unaware(process))
+            .map(|process| format!("process {} waits, and was not told of it", process.number))
+    }
+
+    /// A process that has ended, for which a member still keeps what observers need.
+    fn kept_for(&self) -> Option<String> {
+        let living = || self.processes.iter().flatten().filter(|process| process.is_alive);
+        living().find_map(|process| {
+            let lives = |id: &&MemberId| living().any(|other| other.me.id == **id);
+            let gone = process.roster.observers().iter().find(|id| !lives(id))?;
+            Some(format!("process {} keeps what it has delivered for process {gone}, which has ended", process.number))
+        })
+    }
+
     fn rest(&self) -> Rest {
         let living: Vec<&Process> =
             self.processes.iter().flatten().map(|process| &**process).filter(|process| process.is_alive).collect();
@@ -172,7 +226,7 @@ impl World<'_> {
             place.process.is_none() && is_expected
         };
         if self.ledger.may_be_two && self.are_two(&living) {
-            return Rest::Lost;
+            return Rest::Two;
         }
         if self.places.iter().enumerate().any(is_missing) {
             return Rest::Not("a process is about to start".into());

@@ -39,6 +39,7 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
         delays: vec![vec![delay_ns; hosts as usize]; hosts as usize],
         jitter_ns: 0,
         loss_one_in: 0,
+        lost_percent: 0,
         suspect_after_ns: S,
         send_every_ns: 100 * MS,
         restart_ns: 100 * MS,

@@ -78,7 +78,7 @@ impl World<'_> {
             return self.go_away(process);
         }
         let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
-        let has_sent_all = !process.outbox.iter().any(|(to, _)| install.view().members.contains(to));
+        let has_sent_all = !process.outbox.iter().any(|(to, _)| process.roster.waits_to_reach(*to, install.view()));
         if !install.look(&mut process.roster, has_sent_all, |_| false, now) {
             return Ok(self.now + INSTALL_LOOK.as_nanos() as u64);
         }
@@ -102,7 +102,7 @@ impl World<'_> {
         let row = process.made.as_ref().expect("its row is made").row;
         let next = member.next_mut().expect("a view follows");
         next.show_life(|at, word| self.store.row_mut(row).set(at, word));
-        let has_sent_all = !process.outbox.iter().any(|(to, _)| next.view().members.contains(to));
+        let has_sent_all = !process.outbox.iter().any(|(to, _)| process.roster.waits_to_reach(*to, next.view()));
         let begins = member.look(&mut process.roster, has_sent_all, |_| false, now);
         let is_alone = member.next().is_some_and(|next| next.view().members.len() == 1);
         self.carry_out(process)?;

@@ -443,11 +443,10 @@ impl World<'_> {
 
     /// Whether the group is followed, which needs what was delivered for a while yet.
     pub(super) fn heed_observers(&self, process: &mut Process) {
-        let is_observed = !process.roster.observers().is_empty() || process.guests.iter().any(|guest| guest.is_served);
-        process.objects.set_followed(is_observed);
-        if let Phase::Member(member) = &mut process.phase {
-            member.engine_mut().set_observed(is_observed);
-        }
+        let Phase::Member(member) = &mut process.phase else { return };
+        let guests = process.guests.iter().filter(|guest| guest.is_served).count();
+        let is_followed = member.note_followers(guests, &process.roster);
+        process.objects.set_followed(is_followed);
     }
 
     /// What an observer lacks to be told all that the members of the newest view deliver.

@@ -740,6 +740,14 @@ impl<'s> World<'s> {
             }
             _ => {}
         }
+        if let Sent::Due(due) = sent
+            && due > self.now + self.scene.worst_delay_ns() + self.scene.suspect_after_ns / 4
+        {
+            // A packet was lost several times in a row.
+            let hosts = self.connections.get(number).expect("it was sent").hosts();
+            self.trouble_host(hosts.0, due);
+            self.trouble_host(hosts.1, due);
+        }
         let loss = if is_near_parcel { 0 } else { self.scene.loss_one_in };
         if loss > 0 && !self.is_calm && sent != Sent::Closed && self.random.one_in(loss) {
             let half = self.random.one_in(3);
