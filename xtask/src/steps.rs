@@ -259,7 +259,7 @@ fn bless_planted(session: &Session<'_>) -> Result<String> {
 fn planted(session: &Session<'_>) -> Result<String> {
     let args = ["--package=spindle-sim", "--test=planted", "--", "--nocapture"];
     session.run(&mut with_cfg(session, "planted", &args)?)?;
-    // Bugs that no seed shows: some of the agreement, of first views, and of liveness.
+    // Bugs that no seed shows: some of the agreement, of first views, of recoveries, and of liveness.
     let core = ["--package=spindle-core", "--lib", "--test=scope", "--test=engine"];
     let args = [&core[..], &["--", "--nocapture", "--ignored", "planted_bugs"]].concat();
     session.run(&mut with_cfg(session, "planted", &args)?)?;

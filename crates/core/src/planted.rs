@@ -228,8 +228,6 @@ mod bugs {
         BlockedUntold,
         /// Members keep for ever what observers need that have gone.
         ObserversKept,
-        /// A process that learns asks to be admitted between two views, before it has the rows of the next.
-        AsksBeforeRows,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -237,6 +235,22 @@ mod bugs {
     /// Makes `bug` the active one, in the whole process.
     pub fn activate(bug: Option<Bug>) {
         ACTIVE.store(bug.map_or(u32::MAX, |bug| bug as u32), Ordering::Relaxed);
+    }
+
+    /// The message with which a test fails while `bug` is the active one. Tests that call it take turns.
+    ///
+    /// # Panics
+    /// If the test passes.
+    #[cfg(test)]
+    pub(crate) fn failure(bug: Bug, test: fn()) -> &'static str {
+        use std::sync::{Mutex, PoisonError};
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        activate(Some(bug));
+        let held = std::panic::catch_unwind(test);
+        activate(None);
+        let panic = held.expect_err("the test passes, whatever the bug");
+        panic.downcast_ref::<&str>().copied().unwrap_or("values differ")
     }
 
     /// Whether `bug` is the active one.

@@ -28,10 +28,11 @@ const SEARCHED: [Bug; 12] = [
     Bug::RecoveryNotAdopted,
 ];
 
-/// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`
-/// and `crates/core/tests/engine.rs` do.
-const TESTED: [Bug; 5] = [
+/// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
+/// `crates/core/src/control/member.rs` and `crates/core/tests/engine.rs` do.
+const TESTED: [Bug; 6] = [
     Bug::FirstViewNeverOver,
+    Bug::GivenUpUntold,
     Bug::ReceiptUnawaited,
     Bug::DeliveryUnawaited,
     Bug::GateUnawaited,

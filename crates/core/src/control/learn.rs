@@ -9,7 +9,6 @@
 //! admits the last attempt is no admission of this one.
 use super::{Follow, FollowError, Letter, News, Refusal, Request, Roster, ViewStart};
 use crate::ids::{MemberId, Rank, SubgroupId, Time, ViewId};
-use crate::planted::planted;
 use crate::view::View;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -114,7 +113,7 @@ impl Learn {
 
     /// Whether it asks to be let in. A process between two views asks for the rows of the next: newcomers have yet to hand theirs over.
     fn wants_in(&self, follow: &Follow) -> bool {
-        self.has_state && self.has_caught_up && (follow.is_following() || planted!(AsksBeforeRows))
+        self.has_state && self.has_caught_up && follow.is_following()
     }
 
     /// Whether it is time to [ask](Self::ask).
