@@ -158,3 +158,22 @@ fn founding_and_a_refused_stranger_and_the_phases_of_a_view_change_are_told() {
     second.done().expect(130);
     first.done().expect(0);
 }
+
+/// The members of a benchmark join with a state, at this process's level.
+#[test]
+fn a_state_transfer_is_told_by_the_member_that_sends_it_and_by_the_joiner() {
+    for (fabric, through) in [("shm", "a pipe"), ("tcp", "a stream")] {
+        let scratch = Scratch::new();
+        let words = ["bench", "views", "--members", "3", "--trials", "1", "--state", "1MiB", "-v", "--fabric", fabric];
+        let mut command = scratch.spindle(words);
+        let done = Running::start(command.env("TMPDIR", scratch.path(""))).done().expect(0);
+        let told = |words: &str| {
+            let is_it = |line: &&String| line.contains("INFO  spindle::state: ") && line.contains(words);
+            done.errors.iter().find(is_it).unwrap_or_else(|| panic!("no {words:?}: {:#?}", done.errors))
+        };
+        let sent = told(&format!("state sent through={through:?} bytes=1048"));
+        assert!(sent.contains("send_ms="), "{sent}");
+        let restored = told("state is restored ");
+        assert!(["member=", "view=", "restore_ms="].iter().all(|field| restored.contains(field)), "{restored}");
+    }
+}
