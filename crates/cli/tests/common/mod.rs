@@ -175,6 +175,21 @@ impl Running {
         }
     }
 
+    /// Waits for an event "view" with so many members, the first of which are these.
+    pub(crate) fn larger_view(&mut self, first: &[u64], count: usize) -> Vec<u64> {
+        let mut seen = 0;
+        loop {
+            let events = self.errors[seen..].iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let views = events.filter(|object| object["event"] == "view");
+            let mut members = views.map(|view| serde_json::from_value::<Vec<u64>>(view["members"].clone()).unwrap());
+            if let Some(found) = members.find(|members| members.len() == count && members.starts_with(first)) {
+                return found;
+            }
+            seen = self.errors.len();
+            self.hear(&format!("a view of {first:?} and more, {count} in all"));
+        }
+    }
+
     /// Waits for a line of the standard error that holds this.
     pub(crate) fn says(&mut self, words: &str) -> String {
         let mut seen = 0;
