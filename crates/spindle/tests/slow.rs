@@ -27,6 +27,12 @@ fn a_slow_handler_costs_no_member_its_place_while_the_view_changes() {
     });
 }
 
+/// The ring holds all messages, which take longer in all than the silence that is suspected. No message does.
+#[test]
+fn a_long_queue_in_front_of_a_slow_handler_costs_no_member_its_place() {
+    views_change_beside_a_slow_handler("slow-long-queue", &|_| {});
+}
+
 /// On two hosts one member sends messages. Another, on the other host, takes its time for each of them. Meanwhile a
 /// fourth member joins and a third one leaves.
 fn views_change_beside_a_slow_handler(name: &str, change: &dyn Fn(&mut Config)) {
