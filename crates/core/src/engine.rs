@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, membership};
 use crate::membership::{Ballot, Decision, Liveness, Membership, Unrecoverable};
+use crate::pace::Pace;
 use crate::planted::planted;
 use crate::resend::Resend;
 use crate::stats::{EngineStats, Frontier, SubgroupStats};
@@ -83,6 +84,7 @@ pub struct Engine {
     /// Scratch: who gets this poll's control post.
     audience: Vec<Rank>,
     last_worked: bool,
+    pace: Pace,
     membership: Membership,
     /// Members of which the fabric says that they are dead, or gone.
     reported: Vec<(Rank, Certainty)>,
@@ -130,6 +132,7 @@ impl Engine {
             ablation,
             subgroups,
             last_worked: false,
+            pace: Pace::new(),
             membership,
             reported: Vec::new(),
             ending: false,
@@ -152,8 +155,9 @@ impl Engine {
             return Progress { worked: false, wake_at: None };
         }
         let wake_at = self.beat(now, table);
+        let quota = self.pace.begin(now, self.membership.suspect_after());
         if self.membership.is_wedged() {
-            let (worked, turn) = self.change_view(now, table, upcalls);
+            let (worked, turn) = self.change_view(now, quota, table, upcalls);
             let again = self.ending && self.state == State::Running;
             let wake_at = [wake_at, turn].into_iter().flatten().min();
             return Progress { worked, wake_at: if again { Some(now) } else { wake_at } };
@@ -172,7 +176,7 @@ impl Engine {
                 continue;
             }
             let subgroup = &mut self.subgroups[i];
-            let mut changes = Changes::default();
+            let mut changes = Changes { quota, ..Changes::default() };
             if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut changes) {
                 accuse(fault, &mut self.membership, &mut self.faults);
                 scan_all = true;
@@ -180,6 +184,7 @@ impl Engine {
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
             worked |= changes.worked;
+            self.pace.delivered |= changes.freeing;
             self.post_data(i, changes, table);
         }
         worked |= !self.due.is_empty();
@@ -412,6 +417,7 @@ impl Engine {
         let was = |rank: Rank| self.view.rank_of(next.view.members[rank.index()]);
         next.membership.inherit(&self.membership, was);
         next.awaits_end = self.awaits_end;
+        next.pace = self.pace.next();
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
         for join in wishes.joins {
@@ -582,6 +588,7 @@ impl Engine {
             due: Vec::new(),
             audience: Vec::new(),
             last_worked: self.last_worked,
+            pace: self.pace.clone(),
             membership: self.membership.clone(),
             reported: self.reported.clone(),
             ending: self.ending,
@@ -765,6 +772,7 @@ impl Engine {
     fn change_view<T: Table>(
         &mut self,
         now: Time,
+        quota: u64,
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
     ) -> (bool, Option<Time>) {
@@ -788,8 +796,9 @@ impl Engine {
         }
         let mut delivered = true;
         for subgroup in &mut self.subgroups {
-            delivered &= subgroup.deliver_rest(table, upcalls);
+            delivered &= subgroup.deliver_rest(quota, table, upcalls);
         }
+        self.pace.delivered = true;
         if delivered {
             self.membership.end(table);
             self.state = State::Ended;

@@ -27,6 +27,7 @@ pub mod layout;
 pub mod limits;
 mod membership;
 mod observer;
+mod pace;
 pub mod planted;
 mod proposal;
 mod resend;

@@ -126,6 +126,8 @@ mod bugs {
         GateUnawaited,
         /// A member awaits none for a process that follows.
         FollowerUnawaited,
+        /// A poll hands over as much as before, however long that took.
+        PaceKept,
         /// All values of a member are written into the same slot.
         OneSlot,
         /// A leader always makes a proposal of its own.

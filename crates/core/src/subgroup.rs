@@ -32,9 +32,6 @@ const COUNTS_MAX: [u64; 5] = {
     assert!(places < u64::MAX / 4);
     [rounds, rounds, places, places, rounds]
 };
-/// Bytes of frames, times the senders, that one poll hands to the application before it acknowledges them. With more, members
-/// fall into taking turns: one delivers a whole ring while the others wait for that to be acknowledged.
-const DELIVERED_BYTES_MAX: u64 = 64 << 10;
 /// Batches that are announced at the most between the decision to wedge and the wedge; what comes later is sent again.
 const WEDGE_BATCHES_MAX: u32 = 64;
 /// Rounds that applications may skip in the life of a view; those beyond go by nulls.
@@ -111,6 +108,8 @@ pub(crate) struct Subgroup {
 /// What one evaluation changed in my row and has not posted.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
+    /// Bytes of frames, times the senders, that may be handed to the application.
+    pub(crate) quota: u64,
     /// Ring bytes to post.
     pub(crate) data: Range<u64>,
     /// Whether the entry has to be posted.
@@ -531,7 +530,7 @@ impl Subgroup {
         }
         match &self.delivery {
             Delivery::Inline(_) if frontier > delivered => {
-                let cursor = self.offer(frontier, table, upcalls);
+                let cursor = self.offer(frontier, changes.quota, table, upcalls);
                 cursor.and_then(Cursor::defect).map_or(Ok(()), |defect| Err(garbage(defect)))?;
             }
             Delivery::Handoff(handoff) if frontier > handoff.frontier() => {
@@ -572,9 +571,15 @@ impl Subgroup {
     // Inlined in any case: a call costs small batches of several senders over one per cent.
     #[expect(clippy::inline_always)]
     #[inline(always)]
-    fn offer<T: Table>(&mut self, frontier: u64, table: &T, upcalls: &mut impl Upcalls<T>) -> Option<&Cursor> {
+    fn offer<T: Table>(
+        &mut self,
+        frontier: u64,
+        quota: u64,
+        table: &T,
+        upcalls: &mut impl Upcalls<T>,
+    ) -> Option<&Cursor> {
         let Delivery::Inline(cursor) = &mut self.delivery else { return None };
-        let mut batch = cursor.advance(table, frontier).at_most(DELIVERED_BYTES_MAX * self.senders as u64);
+        let mut batch = cursor.advance(table, frontier).at_most(quota * self.senders as u64);
         if batch.has_next() {
             upcalls.deliver(self.id, &mut batch);
             // Passes over the nulls behind the last message.
@@ -770,9 +775,9 @@ impl Subgroup {
     }
 
     /// Delivers what is left of the view. Whether that is all.
-    pub(crate) fn deliver_rest<T: Table>(&mut self, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
+    pub(crate) fn deliver_rest<T: Table>(&mut self, quota: u64, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
         // A consumer on another thread finds the rest by itself, and goes on to the next view from there.
-        self.offer(0, table, upcalls).is_none_or(Cursor::is_at_end)
+        self.offer(0, quota, table, upcalls).is_none_or(Cursor::is_at_end)
     }
 
     /// After the end: my messages that have to be sent again.

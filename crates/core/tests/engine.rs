@@ -1295,6 +1295,35 @@ fn a_member_shows_that_it_lives_until_it_has_heard_all() {
     assert_eq!(group.heartbeat(1), before);
 }
 
+/// Its application takes 25 ms for each of the messages that have queued up, which is less than the silence that is suspected, and more in all.
+#[test]
+fn a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_queue() {
+    const EACH: u64 = SECOND / 40;
+    const COUNT: usize = 200;
+    for liveness in [Liveness::OnDemand, Liveness::Constant] {
+        let mut group = Group::windowed(3, &[0], Order::Total, Ablation::default(), 1, COUNT as u64);
+        for engine in &mut group.engines {
+            engine.set_suspect_after(Some(SECOND));
+            engine.set_liveness(liveness);
+        }
+        while group.try_send(0, b"slow", Kind::Message) {}
+        let end = group.now + 60 * SECOND;
+        while group.now < end {
+            let before = group.delivered[2].len();
+            group.poll(2);
+            let until = group.now + 1_000_000 + EACH * (group.delivered[2].len() - before) as u64;
+            while group.now < until {
+                group.poll(0);
+                group.poll(1);
+                group.now += 1_000_000;
+            }
+            assert!(!group.engines[0].suspects(Rank(2)) && !group.engines[1].suspects(Rank(2)), "silent for too long");
+        }
+        assert_eq!(group.delivered[2].len(), group.delivered[0].len());
+        assert!(group.delivered[2].len() >= COUNT);
+    }
+}
+
 /// The simulator's processes do not hang for ever, so no liveness check fails for these.
 #[cfg(planted)]
 #[test]
@@ -1321,6 +1350,11 @@ fn planted_bugs_of_liveness_fail_their_tests() {
             Bug::FollowerUnawaited,
             a_member_that_hangs_is_suspected_while_a_process_needs_the_memory_of_all,
             "all are awaited",
+        ),
+        (
+            Bug::PaceKept,
+            a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_queue,
+            "silent for too long",
         ),
     ];
     for (bug, test, reason) in tests {

@@ -181,6 +181,10 @@ impl Membership {
         }
     }
 
+    pub(crate) fn suspect_after(&self) -> Option<u64> {
+        self.opinions.suspect_after()
+    }
+
     pub(crate) fn set_suspect_after(&mut self, ns: Option<u64>) {
         self.opinions.set_suspect_after(ns);
     }
