@@ -40,7 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 21] = [
+pub const CONTROL: [Bug; 22] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,
@@ -56,6 +56,7 @@ pub const CONTROL: [Bug; 21] = [
     Bug::DecisionsUntold,
     Bug::GoneFound,
     Bug::LateStreamsRefused,
+    Bug::AdmittedUnreached,
     Bug::FarJoinersVote,
     Bug::ConflictsBelieved,
     Bug::SeedPlacesKept,

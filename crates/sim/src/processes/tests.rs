@@ -23,7 +23,7 @@ fn some_seeds_break_nothing() {
 
 /// A process of that host, which asks the seeds; those of hosts 0 to 2 are the seeds.
 fn place(host: u32, start_ns: u64) -> Place {
-    Place { host, start_ns, is_seed: host < 3, is_durable: false, is_unreachable: false, is_observer: false }
+    Place { host, start_ns, is_seed: host < 3, is_durable: false, unreachable_from: 0, is_observer: false }
 }
 
 /// Three members found a group, links have that delay, and nothing goes wrong.
@@ -53,22 +53,29 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
     }
 }
 
-/// A process of a fourth host asks members of three, which can't reach it. It is started again whenever it has been left out.
-fn changes_of_views(seconds: u64, unreachable: bool) -> u64 {
+/// A process of a fourth host asks members of three, some of which can't reach it. It is started again whenever it has been left out.
+fn changes_of_views(seconds: u64, unreachable_from: u64) -> u64 {
     let mut places: Vec<_> = (0..4).map(|host| place(host, u64::from(host / 3) * 5 * S)).collect();
-    places[3].is_unreachable = unreachable;
+    places[3].unreachable_from = unreachable_from;
     let outcome = play(&Scene { calm_ns: seconds * S, ..scene(places, MS) });
     assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
     outcome.counts.views
 }
 
 #[test]
-fn a_process_that_no_member_reaches_changes_views_ever_more_rarely() {
-    let changes = [20, 40, 80, 160].map(|seconds| changes_of_views(seconds, true));
+fn a_process_that_the_leader_alone_reaches_changes_views_ever_more_rarely() {
+    let changes = [20, 40, 80, 160].map(|seconds| changes_of_views(seconds, 0b110));
     let pairs = changes.iter().zip(&changes[1..]);
     assert!(pairs.clone().all(|(fewer, more)| fewer <= more && *more <= fewer + 4), "{changes:?}");
+    assert!(changes[0] > 2, "{changes:?}");
     // It is let in, and votes.
-    assert_eq!(changes_of_views(20, false), 2);
+    assert_eq!(changes_of_views(20, 0), 2);
+}
+
+#[test]
+fn a_process_that_the_leader_does_not_reach_changes_no_view() {
+    assert_eq!(changes_of_views(60, 0b111), 0);
+    assert_eq!(changes_of_views(60, 0b001), 0);
 }
 
 /// Track record: the end of the connection that tells of a death was a suspicion at once, though it breaks with all other connections if a network resets

@@ -317,8 +317,8 @@ pub(super) struct World<'s> {
     pub(super) process_places: Vec<usize>,
     /// What the seeds' name stands for.
     pub(super) named: BTreeSet<Address>,
-    /// Addresses to which no other host can connect.
-    pub(super) unreachable: BTreeSet<Address>,
+    /// Addresses to which some hosts can't connect, as bits.
+    pub(super) unreachable: BTreeMap<Address, u64>,
     pub(super) ledger: Ledger,
     pub(super) states: States,
     pub(super) wished: Vec<Wished>,
@@ -371,7 +371,7 @@ impl<'s> World<'s> {
             process_places: vec![],
             mail_due: BTreeMap::new(),
             named: BTreeSet::new(),
-            unreachable: BTreeSet::new(),
+            unreachable: BTreeMap::new(),
             ledger,
             states: States::default(),
             wished: vec![],
