@@ -218,8 +218,6 @@ mod bugs {
         GoneFound,
         /// Streams for a view that has begun are refused.
         LateStreamsRefused,
-        /// A process of another host is admitted before a letter has reached it.
-        AdmittedUnreached,
         /// A process of another host votes as soon as it is admitted, whether members reach it or not.
         FarJoinersVote,
         /// A process with the id of a member is believed as to where that is.

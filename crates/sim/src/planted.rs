@@ -40,7 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 22] = [
+pub const CONTROL: [Bug; 21] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,
@@ -56,7 +56,6 @@ pub const CONTROL: [Bug; 22] = [
     Bug::DecisionsUntold,
     Bug::GoneFound,
     Bug::LateStreamsRefused,
-    Bug::AdmittedUnreached,
     Bug::FarJoinersVote,
     Bug::ConflictsBelieved,
     Bug::SeedPlacesKept,

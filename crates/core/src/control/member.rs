@@ -37,7 +37,9 @@ const CUT_MAX: Duration = Duration::from_secs(2);
 /// How often a group that has recovered looks for members that it gave up.
 const MEET_EVERY: Duration = Duration::from_secs(5);
 /// A process that asks for admission and that letters do not reach waits so long, which is longer than letters are kept: it is forgotten when they are given up.
-const REACH_WAIT: Duration = Duration::from_secs(6);
+const REACH_WAIT: Duration = Duration::from_secs(15);
+/// How long other processes that ask wait for one that is being reached.
+const REACH_PAUSE: Duration = Duration::from_millis(100);
 /// How long this member waits for all others after a process has asked to follow, which asks five times meanwhile.
 const FOLLOW_WAIT: Duration = Duration::from_millis(5 * ASK_EVERY.as_millis() as u64);
 
@@ -342,16 +344,19 @@ impl Member {
 
     /// Whether letters have to reach this process before it is admitted.
     fn has_to_reach<W>(&mut self, asks: &Asks, roster: &Roster<W>, now: Time) -> bool {
-        if roster.reaches(asks.id) || planted!(AdmittedUnreached) {
+        if roster.reaches(asks.id) {
             self.unreached.remove(&asks.id);
             return false;
         }
         if self.unreached.len() >= limits::MEMBERS_MAX {
             self.unreached.retain(|_, (since, _)| now.since(*since) < REACH_WAIT);
         }
-        let (since, last) = self.unreached.entry(asks.id).or_insert_with(|| (now, asks.clone()));
-        last.clone_from(asks);
-        now.since(*since) < REACH_WAIT
+        let since = self.unreached.get(&asks.id).map_or(now, |(since, _)| *since);
+        self.unreached.insert(asks.id, (since, asks.clone()));
+        if since == now {
+            self.joins.expect(asks.id, now, REACH_PAUSE);
+        }
+        now.since(since) < REACH_WAIT
     }
 
     /// A process does not wait to be let in any more. Views that would be asked to admit it later would wait for it, and this member would have
@@ -395,7 +400,7 @@ impl Member {
         // It asks until it has the memory of all members, and each of them gives only its own.
         self.engine.await_all(now + FOLLOW_WAIT);
         if roster.add_observer(id) {
-            self.joins.expect(id, now);
+            self.joins.expect_learner(id, now);
         }
         match &self.next {
             Some(next) => next.hand_over_to(id, roster),

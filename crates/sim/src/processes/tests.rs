@@ -62,20 +62,15 @@ fn changes_of_views(seconds: u64, unreachable_from: u64) -> u64 {
     outcome.counts.views
 }
 
+/// It dials all members. One that the leader does not reach would cost two views at each attempt.
 #[test]
-fn a_process_that_the_leader_alone_reaches_changes_views_ever_more_rarely() {
-    let changes = [20, 40, 80, 160].map(|seconds| changes_of_views(seconds, 0b110));
-    let pairs = changes.iter().zip(&changes[1..]);
-    assert!(pairs.clone().all(|(fewer, more)| fewer <= more && *more <= fewer + 4), "{changes:?}");
-    assert!(changes[0] > 2, "{changes:?}");
-    // It is let in, and votes.
-    assert_eq!(changes_of_views(20, 0), 2);
-}
-
-#[test]
-fn a_process_that_the_leader_does_not_reach_changes_no_view() {
-    assert_eq!(changes_of_views(60, 0b111), 0);
-    assert_eq!(changes_of_views(60, 0b001), 0);
+fn a_process_changes_views_only_if_the_leader_reaches_it() {
+    for unreachable_from in [0, 0b110, 0b010] {
+        assert_eq!(changes_of_views(60, unreachable_from), 2, "it is let in, and votes: {unreachable_from:b}");
+    }
+    for unreachable_from in [0b111, 0b001] {
+        assert_eq!(changes_of_views(60, unreachable_from), 0, "{unreachable_from:b}");
+    }
 }
 
 /// Track record: the end of the connection that tells of a death was a suspicion at once, though it breaks with all other connections if a network resets
