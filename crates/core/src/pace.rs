@@ -1,7 +1,7 @@
 //! How much one poll hands to applications.
 //!
 //! A member shows that it lives between two polls. Applications that take long for each message would silence it for as long as a whole batch takes, so a poll
-//! hands them the less the longer the poll before has taken. What is left comes with the next poll.
+//! hands them the less the longer the poll before has taken. The rest comes with the next poll.
 use crate::ids::Time;
 use crate::planted::planted;
 
@@ -14,7 +14,7 @@ const BYTES_FIRST: u64 = 256;
 const LONG_PART: u64 = 16;
 /// A poll that takes less than this part was short.
 const SHORT_PART: u64 = 64;
-/// What is told of the time may be as old as that. No poll that takes less counts as long.
+/// The time that a poll is told may be as old as that. No poll that takes less counts as long.
 const CLOCK_NS: u64 = 8_000_000;
 
 /// How much a poll hands to the application of one subgroup.

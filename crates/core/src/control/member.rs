@@ -36,7 +36,7 @@ const TELLERS: u32 = 3;
 const CUT_MAX: Duration = Duration::from_secs(2);
 /// How often a group that has recovered looks for members that it gave up.
 const MEET_EVERY: Duration = Duration::from_secs(5);
-/// A process that asks for admission and that letters do not reach waits so long, which is longer than letters are kept: it is forgotten when they are given up.
+/// A process that asks for admission and that can't be reached waits so long. Control messages to it are given up earlier, and it is forgotten with them.
 const REACH_WAIT: Duration = Duration::from_secs(15);
 /// How long other processes that ask wait for one that is being reached.
 const REACH_PAUSE: Duration = Duration::from_millis(100);
@@ -342,7 +342,7 @@ impl Member {
         self.wait(id, roster);
     }
 
-    /// Whether letters have to reach this process before it is admitted.
+    /// Whether this process has to be reached before it is admitted.
     fn has_to_reach<W>(&mut self, asks: &Asks, roster: &Roster<W>, now: Time) -> bool {
         if roster.reaches(asks.id) {
             self.unreached.remove(&asks.id);

@@ -293,7 +293,7 @@ pub struct Roster<W> {
     since: BTreeMap<MemberId, ViewId>,
     /// Members on other hosts whose processes have ended, with the views since when they were watched.
     ended: BTreeMap<MemberId, ViewId>,
-    /// Processes with which connections for letters stand, with their addresses.
+    /// Processes with which connections for control messages stand, with their addresses.
     reached: BTreeSet<(MemberId, Address)>,
     /// Those of which that is not sure yet.
     doubts: BTreeMap<MemberId, Doubt>,
@@ -649,7 +649,7 @@ impl<W> Roster<W> {
         }
     }
 
-    /// Whether letters reach `id`: it is on this host, or a connection with it stands.
+    /// Whether control messages to `id` arrive: it is on this host, or a connection with it stands.
     pub fn reaches(&self, id: MemberId) -> bool {
         let address = self.book.as_ref().filter(|book| book.is_far(id)).and_then(|book| book.address_of(id));
         address.is_none_or(|address| self.reached.contains(&(id, address.clone())))

@@ -13,7 +13,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// The hosts of one group.
 pub(crate) struct Hosts {
-    /// Of the group: ports may have belonged to another group's.
+    /// The group's, not used by another test: ports may have belonged to another group's.
     name: String,
     scratch: Scratch,
     pub(crate) seeds: Vec<Address>,
@@ -58,7 +58,7 @@ impl Hosts {
     }
 }
 
-/// What one member has delivered, and the sizes of its views.
+/// The messages that one member has delivered, and the sizes of its views.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<(Vec<String>, Vec<usize>)>>, pub(crate) Duration);
 
