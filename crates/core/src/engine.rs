@@ -155,7 +155,7 @@ impl Engine {
             return Progress { worked: false, wake_at: None };
         }
         let wake_at = self.beat(now, table);
-        let quota = self.pace.begin(now, self.membership.suspect_after());
+        let quota = self.pace.begin();
         if self.membership.is_wedged() {
             let (worked, turn) = self.change_view(now, quota, table, upcalls);
             let again = self.ending && self.state == State::Running;
@@ -184,7 +184,7 @@ impl Engine {
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
             worked |= changes.worked;
-            self.pace.delivered |= changes.freeing;
+            self.pace.delivered |= changes.delivered;
             self.post_data(i, changes, table);
         }
         worked |= !self.due.is_empty();
@@ -207,6 +207,13 @@ impl Engine {
     /// if enough others do. By default silence means nothing. Pauses of up to nine tenths of it are safe.
     pub fn set_suspect_after(&mut self, ns: Option<u64>) {
         self.membership.set_suspect_after(ns);
+    }
+
+    /// Says that the upcalls of the last poll have taken so many ns. After long ones the next poll hands less over, so that this member shows meanwhile that it lives.
+    pub fn upcalls_took(&mut self, ns: u64) {
+        if let Some(suspect_after) = self.membership.suspect_after() {
+            self.pace.took(ns, suspect_after);
+        }
     }
 
     /// Says when members show that they live. By default they do so at all times.
@@ -417,7 +424,7 @@ impl Engine {
         let was = |rank: Rank| self.view.rank_of(next.view.members[rank.index()]);
         next.membership.inherit(&self.membership, was);
         next.awaits_end = self.awaits_end;
-        next.pace = self.pace.next();
+        next.pace = self.pace.clone();
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
         for join in wishes.joins {
@@ -794,16 +801,16 @@ impl Engine {
             }
             worked = true;
         }
-        let mut delivered = true;
+        let (mut delivered, mut handed_over) = (true, false);
         for subgroup in &mut self.subgroups {
-            delivered &= subgroup.deliver_rest(quota, table, upcalls);
+            delivered &= subgroup.deliver_rest(quota, &mut handed_over, table, upcalls);
         }
-        self.pace.delivered = true;
+        self.pace.delivered |= handed_over;
         if delivered {
             self.membership.end(table);
             self.state = State::Ended;
         }
-        (worked | delivered, wake_at)
+        (worked | delivered | handed_over, wake_at)
     }
 
     fn announce<T: Table>(&mut self, word: u64, value: u64, table: &mut T) {

@@ -1,8 +1,7 @@
 //! How much one poll hands to applications.
 //!
 //! A member shows that it lives between two polls. Applications that take long for each message would silence it for as long as a whole batch takes, so a poll
-//! hands them the less the longer the poll before has taken. The rest comes with the next poll.
-use crate::ids::Time;
+//! hands them the less the longer their upcalls in the poll before have taken. The rest comes with the next poll.
 use crate::planted::planted;
 
 /// Bytes of frames, times the senders, that one poll hands to the application before it acknowledges them. With more, members
@@ -10,11 +9,11 @@ use crate::planted::planted;
 const BYTES_MAX: u64 = 64 << 10;
 /// The first poll hands over so many, as nothing is known of the application.
 const BYTES_FIRST: u64 = 256;
-/// A poll that takes longer than this part of the silence that is suspected was too long.
+/// Upcalls that take longer than this part of the silence that is suspected are too long.
 const LONG_PART: u64 = 16;
-/// A poll that takes less than this part was short.
+/// After upcalls that take less than this part, the next poll may hand over more.
 const SHORT_PART: u64 = 64;
-/// The time that a poll is told may be as old as that. No poll that takes less counts as long.
+/// Upcalls are measured by a clock that moves on every few milliseconds. All that take less than this are short.
 const CLOCK_NS: u64 = 8_000_000;
 
 /// How much a poll hands to the application of one subgroup.
@@ -22,40 +21,36 @@ const CLOCK_NS: u64 = 8_000_000;
 pub(crate) struct Pace {
     /// Bytes of frames, times the senders.
     bytes: u64,
-    /// When the last poll began.
-    began: Time,
-    /// Whether it handed anything over.
+    /// Whether the last poll handed anything over.
     pub(crate) delivered: bool,
 }
 
 impl Pace {
     pub(crate) fn new() -> Pace {
-        Pace { bytes: BYTES_FIRST, began: Time(0), delivered: false }
+        Pace { bytes: BYTES_FIRST, delivered: false }
     }
 
-    /// That of the same applications in the next view, whose first poll comes any time later.
-    pub(crate) fn next(&self) -> Pace {
-        Pace { delivered: false, ..self.clone() }
-    }
-
-    /// A poll begins. Silence of `suspect_after` ns is suspected, if any is. Returns how many bytes of frames it may hand over, times the senders.
+    /// A poll begins. Returns how many bytes of frames it may hand over, times the senders: twice as many as the last one that handed something over, unless its
+    /// upcalls [took](Self::took) long.
     #[inline]
-    pub(crate) fn begin(&mut self, now: Time, suspect_after: Option<u64>) -> u64 {
-        if core::mem::take(&mut self.delivered) && (now != self.began || self.bytes < BYTES_MAX) {
-            self.adapt(now.0.saturating_sub(self.began.0), suspect_after.unwrap_or(u64::MAX));
+    pub(crate) fn begin(&mut self) -> u64 {
+        if core::mem::take(&mut self.delivered) && self.bytes < BYTES_MAX {
+            self.bytes = (2 * self.bytes).min(BYTES_MAX);
         }
-        self.began = now;
         self.bytes
     }
 
-    /// The last poll has handed something over, and taken so many ns.
+    /// The upcalls of the last poll have taken so many ns. Silence of `suspect_after` ns is suspected.
     #[cold]
-    fn adapt(&mut self, took: u64, suspect_after: u64) {
-        if took > (suspect_after / LONG_PART).max(CLOCK_NS) && !planted!(PaceKept) {
-            // At least one message, or one of each sender, is handed over in any case.
-            self.bytes = (self.bytes / 4).max(1);
-        } else if took <= (suspect_after / SHORT_PART).max(CLOCK_NS / 2) {
-            self.bytes = (2 * self.bytes).min(BYTES_MAX);
+    pub(crate) fn took(&mut self, ns: u64, suspect_after: u64) {
+        if planted!(PaceKept) {
+            return;
+        }
+        // The next poll doubles it. At least one message is handed over in any case.
+        if ns > (suspect_after / LONG_PART).max(CLOCK_NS) {
+            self.bytes = (self.bytes / 8).max(1);
+        } else if ns > (suspect_after / SHORT_PART).max(CLOCK_NS) {
+            self.bytes = (self.bytes / 2).max(1);
         }
     }
 }
@@ -66,30 +61,35 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The bytes that one poll after the other may hand over if each takes so long for each of them.
-    fn handed_over(ns_per_byte: u64, suspect_after: Option<u64>, polls: usize) -> alloc::vec::Vec<u64> {
-        let (mut pace, mut now) = (Pace::new(), Time(0));
+    /// The bytes that one poll after the other may hand over if the application takes so long for each of them.
+    fn handed_over(ns_per_byte: u64, suspect_after: u64, polls: usize) -> alloc::vec::Vec<u64> {
+        let mut pace = Pace::new();
         let mut poll = || {
-            let bytes = pace.begin(now, suspect_after);
+            let bytes = pace.begin();
             pace.delivered = true;
-            now = Time(now.0 + bytes * ns_per_byte);
+            pace.took(bytes * ns_per_byte, suspect_after);
             bytes
         };
         (0..polls).map(|_| poll()).collect()
     }
 
     #[test]
-    fn polls_hand_over_more_while_they_are_short() {
-        assert_eq!(handed_over(1, Some(1000 * MS), 4), [256, 512, 1024, 2048]);
-        assert_eq!(handed_over(1, Some(1000 * MS), 20).last(), Some(&(64 << 10)));
-        assert_eq!(handed_over(u64::from(u32::MAX), None, 20).last(), Some(&(64 << 10)), "no silence is suspected");
+    fn polls_hand_over_more_while_upcalls_are_short() {
+        assert_eq!(handed_over(1, 1000 * MS, 4), [256, 512, 1024, 2048]);
+        assert_eq!(handed_over(1, 1000 * MS, 20).last(), Some(&(64 << 10)));
     }
 
     #[test]
-    fn long_polls_are_followed_by_shorter_ones() {
+    fn polls_hand_over_less_after_long_upcalls() {
         let suspect_after = 1000 * MS;
-        let polls = handed_over(MS, Some(suspect_after), 40);
-        assert!(polls[8..].iter().all(|bytes| bytes * MS <= suspect_after / 8), "{polls:?}");
+        let polls = handed_over(MS, suspect_after, 40);
+        assert!(polls[4..].iter().all(|bytes| bytes * MS <= suspect_after / 8), "{polls:?}");
         assert!(polls.iter().all(|bytes| *bytes > 0), "{polls:?}");
+    }
+
+    #[test]
+    fn polls_that_hand_nothing_over_change_nothing() {
+        let mut pace = Pace::new();
+        assert!((0..100).all(|_| pace.begin() == BYTES_FIRST));
     }
 }

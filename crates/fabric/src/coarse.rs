@@ -1,4 +1,5 @@
 //! A clock that is cheap enough to be asked after each poll.
+use std::time::Duration;
 
 /// Tells whether time has passed, by a clock of the system that moves on every few milliseconds. To read it took 7.6 ns on a virtual Xeon, where
 /// an exact one took 41.
@@ -11,6 +12,13 @@ impl CoarseClock {
     /// A clock that has not moved.
     pub fn new() -> CoarseClock {
         CoarseClock { last: read() }
+    }
+
+    /// The time of the system's clock as it moved last, since any moment.
+    #[inline]
+    pub fn now() -> Duration {
+        let (seconds, nanoseconds) = read();
+        Duration::new(seconds.unsigned_abs(), nanoseconds.unsigned_abs() as u32)
     }
 
     /// Whether it has moved since the last call, or since it was made.
@@ -40,7 +48,7 @@ fn read() -> (libc::time_t, libc::c_long) {
 mod tests {
     use super::*;
     use std::thread::sleep;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     #[test]
     fn it_moves_with_time_and_seldom() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The slow member takes so long for each message.
 const EACH: Duration = Duration::from_millis(25);
 /// So many messages, of so many bytes.
-const COUNT: usize = 80;
+const COUNT: usize = 55;
 const BYTES: usize = 1000;
 const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 

@@ -1,7 +1,7 @@
 //! The processes that ask a member for admission, and the moment when the leader admits them.
 //!
 //! A view for each of many processes would keep the group busy with view changes, and the learners with following them. So a process that
-//! asks waits for the learners that have begun to follow and have yet to ask. If no process is expected it is admitted after a millisecond.
+//! asks waits for the learners that have begun to follow and have yet to ask. Without learners it is admitted after a millisecond.
 //!
 //! [`Joins`] has no I/O: time is an argument. It does not know who is the leader: the caller asks for the [`due`](Joins::due) processes
 //! only there.
@@ -14,9 +14,9 @@ use core::time::Duration;
 
 /// How long the leader collects the processes that ask, if it expects no others.
 const QUIET: Duration = Duration::from_millis(1);
-/// The longest wait of a process that asks, and the longest time for which a learner delays others.
+/// The longest wait of a process that asks, and the longest time for which one learner delays others.
 const COLLECT_MAX: Duration = Duration::from_secs(2);
-/// The interval at which expected processes are looked for.
+/// The interval at which the expected learners are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The processes that want to join.
@@ -26,8 +26,8 @@ pub struct Joins {
     asking: BTreeMap<MemberId, u32>,
     /// When the first of them asked, and the newest.
     since: Option<(Time, Time)>,
-    /// The processes that have yet to ask, and until when each of them delays others.
-    expected: BTreeMap<MemberId, Time>,
+    /// The learners that have not asked yet, and when each began.
+    learning: BTreeMap<MemberId, Time>,
     looked: Option<Time>,
     /// The processes that were passed on to the engine, likewise.
     admitted: BTreeMap<MemberId, u32>,
@@ -41,7 +41,7 @@ impl Joins {
 
     /// True if a process asks and no other is expected.
     pub fn is_complete(&self) -> bool {
-        self.is_pending() && self.expected.is_empty()
+        self.is_pending() && self.learning.is_empty()
     }
 
     /// Returns the processes that ask.
@@ -49,16 +49,12 @@ impl Joins {
         self.asking.keys().copied()
     }
 
-    /// Notes that `id` has begun to follow, and will ask when it has learned enough.
-    pub fn expect_learner(&mut self, id: MemberId, now: Time) {
-        self.expect(id, now, COLLECT_MAX);
-    }
-
-    /// Notes that `id` may ask soon. It delays others for `at_most` so long.
-    pub fn expect(&mut self, id: MemberId, now: Time, at_most: Duration) {
-        self.expected.retain(|_, until| *until > now);
+    /// Notes that `id` has begun to follow. It will ask when it has learned enough.
+    pub fn expect(&mut self, id: MemberId, now: Time) {
+        // Learners that have used up their time delay no process any more.
+        self.learning.retain(|_, came| *came + COLLECT_MAX > now);
         if id.0 < VISITOR_IDS_FROM && !self.admitted.contains_key(&id) && !self.asking.contains_key(&id) {
-            self.expected.entry(id).or_insert(now + at_most);
+            self.learning.entry(id).or_insert(now);
         }
     }
 
@@ -66,7 +62,7 @@ impl Joins {
     /// to hear of this one.
     pub fn ask(&mut self, process: Process, now: Time) -> bool {
         let Process { id, nonce } = process;
-        self.expected.remove(&id);
+        self.learning.remove(&id);
         if let Some(admitted) = self.admitted.get_mut(&id) {
             return core::mem::replace(admitted, nonce) != nonce;
         }
@@ -79,7 +75,7 @@ impl Joins {
 
     /// Forgets `id`: its process has ended or can't be reached.
     pub fn forget(&mut self, id: MemberId) {
-        self.expected.remove(&id);
+        self.learning.remove(&id);
         self.asking.remove(&id);
         self.admitted.remove(&id);
         if self.asking.is_empty() {
@@ -89,7 +85,7 @@ impl Joins {
 
     fn due_at(&self) -> Option<Time> {
         let (first, newest) = self.since?;
-        let expected = self.expected.values().max().copied();
+        let expected = self.learning.values().max().map(|came| *came + COLLECT_MAX);
         let quiet = newest + QUIET;
         Some(expected.map_or(quiet, |expected| expected.max(quiet)).min(first + COLLECT_MAX))
     }
@@ -97,16 +93,16 @@ impl Joins {
     /// Returns the time until the next call of [`due`](Self::due) or [`expected`](Self::expected); `None` if no process asks.
     pub fn patience(&self, now: Time) -> Option<Duration> {
         let left = self.due_at()?.since(now);
-        Some(if self.expected.is_empty() { left } else { left.min(LOOK_EVERY) })
+        Some(if self.learning.is_empty() { left } else { left.min(LOOK_EVERY) })
     }
 
-    /// Returns, at intervals, the processes that delay others. The caller [forgets](Self::forget) those that have ended.
+    /// Returns, at intervals, the learners that delay other processes. The caller [forgets](Self::forget) those that have ended.
     pub fn expected(&mut self, now: Time) -> Vec<MemberId> {
-        if self.since.is_none() || self.expected.is_empty() || self.looked.is_some_and(|at| now < at + LOOK_EVERY) {
+        if self.since.is_none() || self.learning.is_empty() || self.looked.is_some_and(|at| now < at + LOOK_EVERY) {
             return vec![];
         }
         self.looked = Some(now);
-        self.expected.keys().copied().collect()
+        self.learning.keys().copied().collect()
     }
 
     /// Returns the processes to admit now.
@@ -134,7 +130,7 @@ impl Joins {
     pub fn begin(&mut self, view: &View) {
         let is_outside = |id: &MemberId| !view.members.contains(id);
         self.admitted.retain(|id, _| is_outside(id));
-        self.expected.retain(|id, _| is_outside(id));
+        self.learning.retain(|id, _| is_outside(id));
         self.asking.retain(|id, _| is_outside(id));
         if self.asking.is_empty() {
             self.since = None;
@@ -169,7 +165,7 @@ mod tests {
     #[test]
     fn a_single_process_is_admitted_at_once() {
         let (mut joins, now) = joins();
-        joins.expect_learner(MemberId(4), now);
+        joins.expect(MemberId(4), now);
         assert_eq!(joins.patience(now), None);
         joins.ask(process(4), now);
         assert_eq!(joins.patience(now), Some(QUIET));
@@ -185,7 +181,7 @@ mod tests {
     fn a_process_that_asks_waits_for_learners() {
         let (mut joins, now) = joins();
         for id in 4..=6 {
-            joins.expect_learner(MemberId(id), now);
+            joins.expect(MemberId(id), now);
         }
         joins.ask(process(5), now);
         assert!(!joins.is_complete());
@@ -200,16 +196,16 @@ mod tests {
     #[test]
     fn waits_are_bounded_for_each_process_and_each_learner() {
         let (mut joins, now) = joins();
-        joins.expect_learner(MemberId(4), now);
+        joins.expect(MemberId(4), now);
         joins.ask(process(5), now + (COLLECT_MAX - 10 * MS));
         assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
         assert_eq!(joins.due(now + COLLECT_MAX), [process(5)]);
 
         let (mut joins, now) = self::joins();
-        joins.expect_learner(MemberId(4), now);
+        joins.expect(MemberId(4), now);
         joins.ask(process(5), now);
         // They keep coming.
-        joins.expect_learner(MemberId(6), now + (COLLECT_MAX - MS));
+        joins.expect(MemberId(6), now + (COLLECT_MAX - MS));
         assert_eq!(joins.due(now + (COLLECT_MAX - MS)), []);
         assert_eq!(joins.due(now + COLLECT_MAX), [process(5)]);
     }
@@ -217,7 +213,7 @@ mod tests {
     #[test]
     fn visitors_never_ask_and_are_not_waited_for() {
         let (mut joins, now) = joins();
-        joins.expect_learner(MemberId(VISITOR_IDS_FROM), now);
+        joins.expect(MemberId(VISITOR_IDS_FROM), now);
         joins.ask(process(4), now);
         assert_eq!(joins.due(now + QUIET), [process(4)]);
     }

@@ -20,7 +20,7 @@ use crate::planted::planted;
 use crate::table::Rows;
 use crate::view::{Change, View};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -36,10 +36,6 @@ const TELLERS: u32 = 3;
 const CUT_MAX: Duration = Duration::from_secs(2);
 /// How often a group that has recovered looks for members that it gave up.
 const MEET_EVERY: Duration = Duration::from_secs(5);
-/// A process that asks for admission and that can't be reached waits so long. Control messages to it are given up earlier, and it is forgotten with them.
-const REACH_WAIT: Duration = Duration::from_secs(15);
-/// How long other processes that ask wait for one that is being reached.
-const REACH_PAUSE: Duration = Duration::from_millis(100);
 /// How long this member waits for all others after a process has asked to follow, which asks five times meanwhile.
 const FOLLOW_WAIT: Duration = Duration::from_millis(5 * ASK_EVERY.as_millis() as u64);
 
@@ -101,9 +97,6 @@ pub struct Member {
     /// Whether the processes that will join with the next view were told to the driver.
     told_newcomers: bool,
     readmissions: Readmissions,
-    /// Processes of other hosts that ask for admission and were not reached yet, with the times since when they do. A view with such a process would wait for
-    /// it in vain.
-    unreached: BTreeMap<MemberId, (Time, Asks)>,
     redials: Redials,
     /// Members of this view that were suspected because their connections told of their end.
     told_ended: BTreeSet<MemberId>,
@@ -147,7 +140,6 @@ impl Member {
             joins: Joins::default(),
             told_newcomers: false,
             readmissions: Readmissions::new(terms.suspect_after),
-            unreached: BTreeMap::new(),
             redials: Redials::new(terms.suspect_after),
             told_ended,
             absent,
@@ -255,12 +247,7 @@ impl Member {
             News::Asks(asks) => self.asked(asks, rows, roster, now),
             News::Requests { from, reply, what } => return self.requested(from, reply, what, rows, roster),
             News::View { incarnation, view, decision } => return self.hear_of(incarnation, &view, decision, roster),
-            News::Reached(card) => {
-                roster.tell_view_at(self.newest(), &card);
-                if let Some((_, asks)) = self.unreached.remove(&card.id) {
-                    self.asked(asks, rows, roster, now);
-                }
-            }
+            News::Reached(card) => roster.tell_view_at(self.newest(), &card),
             News::Meets(_) if planted!(StrangersPass) => {}
             News::Meets(card) => {
                 roster.tell_view_at(self.newest(), &card);
@@ -326,10 +313,6 @@ impl Member {
             self.joins.forget(id);
             return self.wait(id, roster);
         }
-        if self.has_to_reach(&asks, roster, now) {
-            // The answer is on its way, and News::Reached or News::Lost follows.
-            return self.wait(id, roster);
-        }
         let process = roster.asker(id);
         if self.joins.ask(process, now) {
             self.admit(process, roster);
@@ -342,29 +325,11 @@ impl Member {
         self.wait(id, roster);
     }
 
-    /// Whether this process has to be reached before it is admitted.
-    fn has_to_reach<W>(&mut self, asks: &Asks, roster: &Roster<W>, now: Time) -> bool {
-        if roster.reaches(asks.id) {
-            self.unreached.remove(&asks.id);
-            return false;
-        }
-        if self.unreached.len() >= limits::MEMBERS_MAX {
-            self.unreached.retain(|_, (since, _)| now.since(*since) < REACH_WAIT);
-        }
-        let since = self.unreached.get(&asks.id).map_or(now, |(since, _)| *since);
-        self.unreached.insert(asks.id, (since, asks.clone()));
-        if since == now {
-            self.joins.expect(asks.id, now, REACH_PAUSE);
-        }
-        now.since(since) < REACH_WAIT
-    }
-
     /// A process does not wait to be let in any more. Views that would be asked to admit it later would wait for it, and this member would have
     /// forgotten by then that it is dead.
     fn forget_joiner(&mut self, id: MemberId) {
         self.states.retain(|waiting| *waiting != id);
         self.joins.forget(id);
-        self.unreached.remove(&id);
         self.engine.withdraw(id);
         if let Some(next) = &mut self.next {
             next.engine_mut().withdraw(id);
@@ -400,7 +365,7 @@ impl Member {
         // It asks until it has the memory of all members, and each of them gives only its own.
         self.engine.await_all(now + FOLLOW_WAIT);
         if roster.add_observer(id) {
-            self.joins.expect_learner(id, now);
+            self.joins.expect(id, now);
         }
         match &self.next {
             Some(next) => next.hand_over_to(id, roster),

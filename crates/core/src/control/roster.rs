@@ -293,8 +293,6 @@ pub struct Roster<W> {
     since: BTreeMap<MemberId, ViewId>,
     /// Members on other hosts whose processes have ended, with the views since when they were watched.
     ended: BTreeMap<MemberId, ViewId>,
-    /// Processes with which connections for control messages stand, with their addresses.
-    reached: BTreeSet<(MemberId, Address)>,
     /// Those of which that is not sure yet.
     doubts: BTreeMap<MemberId, Doubt>,
     /// The processes that follow without being members.
@@ -348,7 +346,6 @@ impl<W> Roster<W> {
             stopped,
             since,
             ended,
-            reached: BTreeSet::new(),
             doubts,
             observers,
             deaf,
@@ -643,16 +640,9 @@ impl<W> Roster<W> {
         if let Some(book) = &mut self.book {
             book.seeds_mut().reached(address, with.id, &with.address);
         }
-        self.reached.insert((with.id, with.address.clone()));
         if self.takes_part && !self.members.contains(&with.id) {
             self.news.push(News::Reached(with.clone()));
         }
-    }
-
-    /// Whether control messages to `id` arrive: it is on this host, or a connection with it stands.
-    pub fn reaches(&self, id: MemberId) -> bool {
-        let address = self.book.as_ref().filter(|book| book.is_far(id)).and_then(|book| book.address_of(id));
-        address.is_none_or(|address| self.reached.contains(&(id, address.clone())))
     }
 
     /// A connection to `address` takes long, for this reason.
@@ -667,7 +657,6 @@ impl<W> Roster<W> {
         if let Some(book) = &mut self.book {
             book.asks_no_more(with);
         }
-        self.reached.remove(&(with.id, with.address.clone()));
         self.news.push(News::Lost(with.id));
     }
 

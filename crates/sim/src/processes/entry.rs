@@ -22,7 +22,7 @@ impl World<'_> {
             return Ok(());
         }
         let plan = &self.scene.places[place];
-        let (host, is_seed, unreachable_from) = (plan.host as usize, plan.is_seed, plan.unreachable_from);
+        let (host, is_seed, is_unreachable) = (plan.host as usize, plan.is_seed, plan.is_unreachable);
         let number = self.processes.len();
         let kept = id.or(self.places[place].last_id);
         let id = match kept {
@@ -44,7 +44,7 @@ impl World<'_> {
         self.places[place].process = Some(number);
         self.places[place].last_id = Some(id);
         self.hosts[host].living.insert(number);
-        let port = match (is_seed, unreachable_from > 0) {
+        let port = match (is_seed, is_unreachable) {
             (true, _) => 7411,
             // A process that advertises a wrong address does so again when it is restarted.
             (false, true) => 7412,
@@ -56,8 +56,8 @@ impl World<'_> {
             _ => format!("10.0.{host}.{}:{port}", place + 1).parse().expect("an address"),
         };
         self.listeners.insert(address.clone(), (host, Some(number)));
-        if unreachable_from > 0 {
-            self.unreachable.insert(address.clone(), unreachable_from);
+        if is_unreachable {
+            self.unreachable.insert(address.clone());
         }
         self.process_places.push(place);
         let me = Me { id, pid: 100 + number as u32, birth: birth(number) };

@@ -51,8 +51,7 @@ impl World<'_> {
         let Some((to, listener)) = self.listeners.get(&attempt.address).copied() else {
             return self.push(self.now + 50_000, Event::Failed { number, refused: true });
         };
-        let unreachable_from = self.unreachable.get(&attempt.address).copied().unwrap_or(0);
-        let is_unreachable = to != from && unreachable_from >> from & 1 == 1;
+        let is_unreachable = to != from && self.unreachable.contains(&attempt.address);
         if is_unreachable || !self.links.joins(from, to) {
             let (at, is_over) = (self.now + AGAIN_NS, self.now + AGAIN_NS >= gives_up);
             let event = if is_over { Event::Failed { number, refused: false } } else { Event::Attempt { number } };

@@ -96,8 +96,8 @@ pub struct Place {
     pub is_seed: bool,
     /// Votes are written to disk.
     pub is_durable: bool,
-    /// Bits of the hosts whose processes can't connect to its address.
-    pub unreachable_from: u64,
+    /// No process of another host can connect to its address.
+    pub is_unreachable: bool,
     /// Its processes only observe.
     pub is_observer: bool,
 }
@@ -180,7 +180,6 @@ impl Scene {
     pub fn from_seed(seed: u64) -> Scene {
         let mut random = Random::new(seed, 21);
         let random = &mut random;
-        let mut lossy = Random::new(seed, 28);
         let is_afar = !random.one_in(4);
         let hosts = if is_afar { random.range(1, 4) } else { 1 } as u32;
         let count = random.range(2, 7) as u32;
@@ -192,7 +191,7 @@ impl Scene {
             start_ns: random.below(late + 1),
             is_seed: number < seeds,
             is_durable: durable == 0 || (durable == 1 && random.one_in(2)),
-            unreachable_from: 0,
+            is_unreachable: false,
             is_observer: false,
         };
         let mut places: Vec<Place> = (0..count).map(&mut place).collect();
@@ -201,8 +200,7 @@ impl Scene {
         let is_alone = places.iter().filter(|place| place.host == last).count() == 1;
         let place = places.iter_mut().find(|place| place.host == last && !place.is_seed);
         if let Some(place) = place.filter(|_| hosts > 1 && is_alone) {
-            let all = (1 << last) - 1;
-            place.unreachable_from = if random.one_in(4) { all } else { 0 };
+            place.is_unreachable = random.one_in(4);
         }
         let slowest = [MS, 20 * MS, 100 * MS, 500 * MS][random.below(4) as usize];
         let uniform = random.one_in(2);
@@ -213,6 +211,7 @@ impl Scene {
         let delays: Vec<Vec<u64>> = (0..hosts).map(|_| delays()).collect();
         let jitter_ns = if random.one_in(2) { random.below(slowest / 2) } else { 0 };
         let worst = delays.iter().flatten().max().copied().unwrap_or(0) + jitter_ns;
+        let mut lossy = Random::new(seed, 28);
         let trips = if lossy.one_in(3) { 5 } else { 10 };
         let suspect_after_ns = (random.pick(&[500 * MS, S, 5 * S])).max(trips * worst);
         let lost_percent = if hosts > 1 && lossy.one_in(5) { lossy.range(1, 10) } else { 0 };
@@ -276,7 +275,7 @@ impl Scene {
                 start_ns,
                 is_seed: false,
                 is_durable: false,
-                unreachable_from: 0,
+                is_unreachable: false,
                 is_observer: true,
             });
         }
@@ -455,18 +454,14 @@ impl fmt::Display for Scene {
             if self.learns { "; joiners take over a state" } else { "" }
         )?;
         for (number, place) in self.places.iter().enumerate() {
-            let Place { host, start_ns, is_seed, is_durable, unreachable_from, is_observer } = place;
+            let Place { host, start_ns, is_seed, is_durable, is_unreachable, is_observer } = place;
             writeln!(
                 f,
                 "place {number}: host {host}, from {} ms on{}{}{}{}",
                 start_ns / MS,
                 if *is_seed { ", a seed" } else { "" },
                 if *is_durable { ", with a disk" } else { "" },
-                if *unreachable_from > 0 {
-                    format!(", unreachable from hosts {unreachable_from:b}")
-                } else {
-                    String::new()
-                },
+                if *is_unreachable { ", unreachable" } else { "" },
                 if *is_observer { ", observing" } else { "" }
             )?;
         }

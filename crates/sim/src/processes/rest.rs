@@ -55,7 +55,7 @@ impl World<'_> {
         // A member that stood still may have lost its streams, and have been suspected by this one.
         let here = self.troubled[process.host].max(self.suspended);
         let within = self.cause_ns();
-        let (number, is_unreachable) = (process.number, self.unreachable.contains_key(&process.address));
+        let (number, is_unreachable) = (process.number, self.unreachable.contains(&process.address));
         // The process that was to tell it of the view may have ended.
         let has_begun = !matches!(process.phase, Phase::Seeks(_) | Phase::Installs(_));
         let is_new = !has_begun && self.now < self.ended + within;
@@ -197,7 +197,7 @@ impl World<'_> {
         let asks = |process: &&Process| {
             let is_there = |other: &&Process| other.host == process.host || self.scene.places[other.place].is_seed;
             matches!(process.phase, Phase::Seeks(_))
-                && !self.unreachable.contains_key(&process.address)
+                && !self.unreachable.contains(&process.address)
                 && members.iter().any(is_there)
         };
         let is_unaware = |process: &Process| asks(&process) && !process.knows_blocked;
@@ -275,7 +275,7 @@ impl World<'_> {
             true => true,
             false => self.finds_group(process, of, living) && !self.cannot_learn(process.place),
         };
-        comes && !self.unreachable.contains_key(&process.address)
+        comes && !self.unreachable.contains(&process.address)
     }
 
     /// Whether processes of a place may be too slow for ever to take over the state. A ring holds few messages, of which a sender may send one each half of
@@ -328,7 +328,7 @@ impl World<'_> {
     }
 
     fn rest_without_group(&self, living: &[&Process]) -> Rest {
-        let waiting = living.iter().filter(|process| !self.unreachable.contains_key(&process.address)).count() as u32;
+        let waiting = living.iter().filter(|process| !self.unreachable.contains(&process.address)).count() as u32;
         // A group may exist that has lost all of its members, or there are too few processes.
         if self.scene.is_afar || waiting < self.scene.members {
             return Rest::Lost;

@@ -317,8 +317,8 @@ pub(super) struct World<'s> {
     pub(super) process_places: Vec<usize>,
     /// What the seeds' name stands for.
     pub(super) named: BTreeSet<Address>,
-    /// Addresses to which some hosts can't connect, as bits.
-    pub(super) unreachable: BTreeMap<Address, u64>,
+    /// Addresses to which no other host can connect.
+    pub(super) unreachable: BTreeSet<Address>,
     pub(super) ledger: Ledger,
     pub(super) states: States,
     pub(super) wished: Vec<Wished>,
@@ -371,7 +371,7 @@ impl<'s> World<'s> {
             process_places: vec![],
             mail_due: BTreeMap::new(),
             named: BTreeSet::new(),
-            unreachable: BTreeMap::new(),
+            unreachable: BTreeSet::new(),
             ledger,
             states: States::default(),
             wished: vec![],
@@ -741,7 +741,7 @@ impl<'s> World<'s> {
             _ => {}
         }
         if let Sent::Due(due) = sent
-            && due > self.now + self.scene.worst_delay_ns() + self.scene.suspect_after_ns / 4
+            && due > self.now + self.scene.worst_delay_ns() + 3 * self.scene.suspect_after_ns / 4
         {
             // A packet was lost several times in a row.
             let hosts = self.connections.get(number).expect("it was sent").hosts();
