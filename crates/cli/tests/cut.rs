@@ -92,7 +92,7 @@ fn come_back(count: usize, seeds: usize, cut: &[usize]) {
     let seeds = network.fronts[..seeds].join(",");
     let members = (0..count).map(|i| {
         let mut command = scratch.member("lossy", count as u32);
-        command.args(["--id", &(i + 1).to_string(), "--seeds", &seeds, "--suspect-after", "0.5", "--rejoin"]);
+        command.args(["--id", &(i + 1).to_string(), "--seeds", &seeds, "--suspect-after", "1", "--rejoin"]);
         command.args(["--listen", &network.backs[i], "--advertise", &network.fronts[i]]);
         command.arg("--runtime-dir").arg(scratch.path(&format!("host{i}"))).stdin(Stdio::piped());
         Running::start(&mut command)
