@@ -317,6 +317,11 @@ impl<R> Batch<'_, R> {
         self.bytes
     }
 
+    /// Whether it yields no more because it has yielded as much as it may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.quota == 0
+    }
+
     /// Yields no more after the round with which so many bytes of frames are reached.
     pub(crate) fn at_most(self, bytes: u64) -> Self {
         Batch { quota: bytes, ..self }

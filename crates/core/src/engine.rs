@@ -184,7 +184,7 @@ impl Engine {
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
             worked |= changes.worked;
-            self.pace.delivered |= changes.delivered;
+            self.pace.filled |= changes.filled;
             self.post_data(i, changes, table);
         }
         worked |= !self.due.is_empty();
@@ -209,8 +209,15 @@ impl Engine {
         self.membership.set_suspect_after(ns);
     }
 
-    /// Says that the upcalls of the last poll have taken so many ns. After long ones the next poll hands less over, so that this member shows meanwhile that it lives.
-    pub fn upcalls_took(&mut self, ns: u64) {
+    /// Whether the last poll handed over as much as it might: then more may wait, and it matters how long [the upcalls took](Self::upcalls_took).
+    #[inline]
+    pub fn has_filled_upcalls(&self) -> bool {
+        self.pace.filled
+    }
+
+    /// Says that the upcalls of the last poll have taken so many ns, or that it is not known how many. After long ones the next poll hands less over, so that this member
+    /// shows meanwhile that it lives. By default upcalls are short.
+    pub fn upcalls_took(&mut self, ns: Option<u64>) {
         if let Some(suspect_after) = self.membership.suspect_after() {
             self.pace.took(ns, suspect_after);
         }
@@ -801,16 +808,16 @@ impl Engine {
             }
             worked = true;
         }
-        let (mut delivered, mut handed_over) = (true, false);
+        let (mut delivered, mut filled) = (true, false);
         for subgroup in &mut self.subgroups {
-            delivered &= subgroup.deliver_rest(quota, &mut handed_over, table, upcalls);
+            delivered &= subgroup.deliver_rest(quota, &mut filled, table, upcalls);
         }
-        self.pace.delivered |= handed_over;
+        self.pace.filled |= filled;
         if delivered {
             self.membership.end(table);
             self.state = State::Ended;
         }
-        (worked | delivered | handed_over, wake_at)
+        (worked | delivered | filled, wake_at)
     }
 
     fn announce<T: Table>(&mut self, word: u64, value: u64, table: &mut T) {

@@ -21,31 +21,35 @@ const CLOCK_NS: u64 = 8_000_000;
 pub(crate) struct Pace {
     /// Bytes of frames, times the senders.
     bytes: u64,
-    /// Whether the last poll handed anything over.
-    pub(crate) delivered: bool,
+    /// Whether the last poll handed over as much as it might.
+    pub(crate) filled: bool,
 }
 
 impl Pace {
     pub(crate) fn new() -> Pace {
-        Pace { bytes: BYTES_FIRST, delivered: false }
+        Pace { bytes: BYTES_FIRST, filled: false }
     }
 
-    /// A poll begins. Returns how many bytes of frames it may hand over, times the senders: twice as many as the last one that handed something over, unless its
+    /// A poll begins. Returns how many bytes of frames it may hand over, times the senders: twice as many as a poll before that handed over all that it might, unless its
     /// upcalls [took](Self::took) long.
     #[inline]
     pub(crate) fn begin(&mut self) -> u64 {
-        if core::mem::take(&mut self.delivered) && self.bytes < BYTES_MAX {
+        if core::mem::take(&mut self.filled) && self.bytes < BYTES_MAX {
             self.bytes = (2 * self.bytes).min(BYTES_MAX);
         }
         self.bytes
     }
 
-    /// The upcalls of the last poll have taken so many ns. Silence of `suspect_after` ns is suspected.
+    /// The upcalls of the last poll have taken so many ns, if that is known. Silence of `suspect_after` ns is suspected.
     #[cold]
-    pub(crate) fn took(&mut self, ns: u64, suspect_after: u64) {
+    pub(crate) fn took(&mut self, ns: Option<u64>, suspect_after: u64) {
         if planted!(PaceKept) {
             return;
         }
+        let Some(ns) = ns else {
+            self.filled = false;
+            return;
+        };
         // The next poll doubles it. At least one message is handed over in any case.
         if ns > (suspect_after / LONG_PART).max(CLOCK_NS) {
             self.bytes = (self.bytes / 8).max(1);
@@ -66,8 +70,8 @@ mod tests {
         let mut pace = Pace::new();
         let mut poll = || {
             let bytes = pace.begin();
-            pace.delivered = true;
-            pace.took(bytes * ns_per_byte, suspect_after);
+            pace.filled = true;
+            pace.took(Some(bytes * ns_per_byte), suspect_after);
             bytes
         };
         (0..polls).map(|_| poll()).collect()
@@ -88,8 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn polls_that_hand_nothing_over_change_nothing() {
+    fn polls_that_hand_over_less_than_they_might_or_are_not_measured_change_nothing() {
         let mut pace = Pace::new();
         assert!((0..100).all(|_| pace.begin() == BYTES_FIRST));
+        pace.filled = true;
+        pace.took(None, MS);
+        assert_eq!(pace.begin(), BYTES_FIRST);
     }
 }

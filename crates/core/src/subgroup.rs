@@ -116,8 +116,8 @@ pub(crate) struct Changes {
     pub(crate) entry: bool,
     /// Whether counts have moved that only free rings: nobody waits for them to deliver anything.
     pub(crate) freeing: bool,
-    /// Whether messages were handed to the application.
-    pub(crate) delivered: bool,
+    /// Whether the application took as much as it was offered at most.
+    pub(crate) filled: bool,
     /// Whether anything at all happened.
     pub(crate) worked: bool,
     pub(crate) data_posts: u64,
@@ -532,7 +532,7 @@ impl Subgroup {
         }
         match &self.delivery {
             Delivery::Inline(_) if frontier > delivered => {
-                let cursor = self.offer(frontier, changes.quota, &mut changes.delivered, table, upcalls);
+                let cursor = self.offer(frontier, changes.quota, &mut changes.filled, table, upcalls);
                 cursor.and_then(Cursor::defect).map_or(Ok(()), |defect| Err(garbage(defect)))?;
             }
             Delivery::Handoff(handoff) if frontier > handoff.frontier() => {
@@ -577,7 +577,7 @@ impl Subgroup {
         &mut self,
         frontier: u64,
         quota: u64,
-        handed_over: &mut bool,
+        filled: &mut bool,
         table: &T,
         upcalls: &mut impl Upcalls<T>,
     ) -> Option<&Cursor> {
@@ -588,11 +588,11 @@ impl Subgroup {
             // Passes over the nulls behind the last message.
             batch.has_next();
         }
-        let (messages, bytes) = (batch.messages(), batch.bytes());
+        let (messages, bytes, is_full) = (batch.messages(), batch.bytes(), batch.is_full());
         self.stats.delivered += messages;
         self.stats.delivered_bytes += bytes;
         self.stats.delivery_batches += u64::from(messages > 0);
-        *handed_over |= messages > 0;
+        *filled |= is_full;
         Some(cursor)
     }
 
@@ -782,12 +782,12 @@ impl Subgroup {
     pub(crate) fn deliver_rest<T: Table>(
         &mut self,
         quota: u64,
-        handed_over: &mut bool,
+        filled: &mut bool,
         table: &T,
         upcalls: &mut impl Upcalls<T>,
     ) -> bool {
         // A consumer on another thread finds the rest by itself, and goes on to the next view from there.
-        self.offer(0, quota, handed_over, table, upcalls).is_none_or(Cursor::is_at_end)
+        self.offer(0, quota, filled, table, upcalls).is_none_or(Cursor::is_at_end)
     }
 
     /// After the end: my messages that have to be sent again.

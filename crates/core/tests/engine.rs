@@ -1312,7 +1312,7 @@ fn a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_que
             let before = group.delivered[2].len();
             group.poll(2);
             let took = EACH * (group.delivered[2].len() - before) as u64;
-            group.engines[2].upcalls_took(took);
+            group.engines[2].upcalls_took(Some(took));
             let until = group.now + 1_000_000 + took;
             while group.now < until {
                 group.poll(0);

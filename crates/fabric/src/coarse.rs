@@ -14,11 +14,12 @@ impl CoarseClock {
         CoarseClock { last: read() }
     }
 
-    /// The time of the system's clock as it moved last, since any moment.
-    #[inline]
-    pub fn now() -> Duration {
-        let (seconds, nanoseconds) = read();
-        Duration::new(seconds.unsigned_abs(), nanoseconds.unsigned_abs() as u32)
+    /// How far it has moved since the last call of [`has_moved`](Self::has_moved), or since it was made.
+    pub fn elapsed(&self) -> Duration {
+        let since = |(seconds, nanoseconds): (libc::time_t, libc::c_long)| {
+            Duration::new(seconds.unsigned_abs(), nanoseconds.unsigned_abs() as u32)
+        };
+        since(read()).saturating_sub(since(self.last))
     }
 
     /// Whether it has moved since the last call, or since it was made.

@@ -12,7 +12,7 @@ use spindle_core::control::{self, LINK_LOOK, Member};
 use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View, ViewId};
 use spindle_fabric::fork::Owner;
 use spindle_fabric::tcp::Connection;
-use spindle_fabric::{Arena, CoarseClock, Fabric, Mesh, MeshError};
+use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -212,11 +212,11 @@ impl Node {
         if !self.over.is_empty() {
             self.look_after_retired();
         }
-        let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id, took: Duration::ZERO };
+        let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
-        if !upcalls.took.is_zero() {
-            engine.upcalls_took(upcalls.took.as_nanos() as u64);
+        if engine.has_filled_upcalls() && self.terms.suspect_after.is_some() {
+            engine.upcalls_took(self.clock.since_tick());
         }
         let is_blocked = engine.is_blocked();
         if self.fabric.has_objects() {
@@ -341,16 +341,12 @@ struct Relay<'a, H> {
     handler: &'a mut H,
     lines: &'a [Line],
     by_id: &'a [usize],
-    /// How long the handler has taken, to a few milliseconds.
-    took: Duration,
 }
 
 impl<H: Handler> Upcalls<Mesh> for Relay<'_, H> {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         let _running = Upcall::enter();
-        let began = CoarseClock::now();
         self.handler.deliver(subgroup, batch);
-        self.took += CoarseClock::now().saturating_sub(began);
     }
 
     fn room(&mut self, subgroup: SubgroupId) {

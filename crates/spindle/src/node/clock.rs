@@ -14,6 +14,8 @@ pub(super) struct Clock {
     /// The last poll found work, of which an upcall may have been a part.
     pub(super) worked: bool,
     coarse: CoarseClock,
+    /// Whether the coarse clock was read before this poll.
+    is_fresh: bool,
     /// Whether it was read since the last question.
     pub(super) looked: bool,
     /// The longest time between two looks, but for sleeps, since this was cleared.
@@ -24,7 +26,8 @@ impl Clock {
     /// One that counts from `start`.
     pub(super) fn new(start: Instant) -> Clock {
         let now = Time(0) + start.elapsed();
-        Clock { start, now, polls: 0, worked: false, coarse: CoarseClock::new(), looked: true, pause: Duration::ZERO }
+        let (coarse, pause) = (CoarseClock::new(), Duration::ZERO);
+        Clock { start, now, polls: 0, worked: false, coarse, is_fresh: false, looked: true, pause }
     }
 
     pub(super) fn look(&mut self) {
@@ -44,8 +47,15 @@ impl Clock {
     #[inline]
     pub(super) fn tick(&mut self) {
         self.polls += 1;
-        if self.polls == POLLS_PER_LOOK || (std::mem::take(&mut self.worked) && self.coarse.has_moved()) {
+        self.is_fresh = std::mem::take(&mut self.worked);
+        let has_moved = self.is_fresh && self.coarse.has_moved();
+        if has_moved || self.polls == POLLS_PER_LOOK {
             self.look();
         }
+    }
+
+    /// How many ns this poll has taken so far, to a few milliseconds. Not known if the poll before found nothing: the clock was not read since.
+    pub(super) fn since_tick(&self) -> Option<u64> {
+        self.is_fresh.then(|| self.coarse.elapsed().as_nanos() as u64)
     }
 }
