@@ -151,7 +151,7 @@ pub struct Scene {
     pub jitter_ns: u64,
     /// A connection breaks with a packet in so many; 0: none does.
     pub loss_one_in: u64,
-    /// So many of 100 packets between hosts are lost until all is calm, and sent again by the system, which pauses ever longer. Those behind them wait.
+    /// So many of 100 packets between hosts are lost until all is calm, and sent again by the system, which pauses ever longer. Packets behind them wait.
     pub lost_percent: u64,
     /// The silence that is suspected.
     pub suspect_after_ns: u64,
