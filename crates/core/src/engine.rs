@@ -155,9 +155,9 @@ impl Engine {
             return Progress { worked: false, wake_at: None };
         }
         let wake_at = self.beat(now, table);
-        let quota = self.pace.begin();
+        self.pace.begin();
         if self.membership.is_wedged() {
-            let (worked, turn) = self.change_view(now, quota, table, upcalls);
+            let (worked, turn) = self.change_view(now, table, upcalls);
             let again = self.ending && self.state == State::Running;
             let wake_at = [wake_at, turn].into_iter().flatten().min();
             return Progress { worked, wake_at: if again { Some(now) } else { wake_at } };
@@ -176,15 +176,14 @@ impl Engine {
                 continue;
             }
             let subgroup = &mut self.subgroups[i];
-            let mut changes = Changes { quota, ..Changes::default() };
-            if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut changes) {
+            let mut changes = Changes::default();
+            if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut self.pace, &mut changes) {
                 accuse(fault, &mut self.membership, &mut self.faults);
                 scan_all = true;
             }
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
             worked |= changes.worked;
-            self.pace.filled |= changes.filled;
             self.post_data(i, changes, table);
         }
         worked |= !self.due.is_empty();
@@ -212,7 +211,7 @@ impl Engine {
     /// Whether the last poll handed over as much as it might: then more may wait, and it matters how long [the upcalls took](Self::upcalls_took).
     #[inline]
     pub fn has_filled_upcalls(&self) -> bool {
-        self.pace.filled
+        self.pace.has_filled()
     }
 
     /// Says that the upcalls of the last poll have taken so many ns, or that it is not known how many. After long ones the next poll hands less over, so that this member
@@ -786,7 +785,6 @@ impl Engine {
     fn change_view<T: Table>(
         &mut self,
         now: Time,
-        quota: u64,
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
     ) -> (bool, Option<Time>) {
@@ -808,16 +806,15 @@ impl Engine {
             }
             worked = true;
         }
-        let (mut delivered, mut filled) = (true, false);
+        let mut delivered = true;
         for subgroup in &mut self.subgroups {
-            delivered &= subgroup.deliver_rest(quota, &mut filled, table, upcalls);
+            delivered &= subgroup.deliver_rest(&mut self.pace, table, upcalls);
         }
-        self.pace.filled |= filled;
         if delivered {
             self.membership.end(table);
             self.state = State::Ended;
         }
-        (worked | delivered | filled, wake_at)
+        (worked | delivered | self.pace.has_filled(), wake_at)
     }
 
     fn announce<T: Table>(&mut self, word: u64, value: u64, table: &mut T) {

@@ -22,7 +22,7 @@ pub(crate) struct Pace {
     /// Bytes of frames, times the senders.
     bytes: u64,
     /// Whether the last poll handed over as much as it might.
-    pub(crate) filled: bool,
+    filled: bool,
 }
 
 impl Pace {
@@ -30,14 +30,31 @@ impl Pace {
         Pace { bytes: BYTES_FIRST, filled: false }
     }
 
-    /// A poll begins. Returns how many bytes of frames it may hand over, times the senders: twice as many as a poll before that handed over all that it might, unless its
-    /// upcalls [took](Self::took) long.
+    /// A poll begins. It may hand over twice as many bytes as one before it that handed over all that it might, unless the upcalls of that one
+    /// [took](Self::took) long.
     #[inline]
-    pub(crate) fn begin(&mut self) -> u64 {
+    pub(crate) fn begin(&mut self) {
         if core::mem::take(&mut self.filled) && self.bytes < BYTES_MAX {
             self.bytes = (2 * self.bytes).min(BYTES_MAX);
         }
+    }
+
+    /// How many bytes of frames this poll may hand over, times the senders.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Notes whether an application took all that it might get in this poll.
+    #[inline]
+    pub(crate) fn note(&mut self, is_full: bool) {
+        self.filled |= is_full;
+    }
+
+    /// Whether the last poll handed over as much as it might.
+    #[inline]
+    pub(crate) fn has_filled(&self) -> bool {
+        self.filled
     }
 
     /// The upcalls of the last poll have taken so many ns, if that is known. Silence of `suspect_after` ns is suspected.
@@ -69,8 +86,9 @@ mod tests {
     fn handed_over(ns_per_byte: u64, suspect_after: u64, polls: usize) -> alloc::vec::Vec<u64> {
         let mut pace = Pace::new();
         let mut poll = || {
-            let bytes = pace.begin();
-            pace.filled = true;
+            pace.begin();
+            let bytes = pace.bytes();
+            pace.note(true);
             pace.took(Some(bytes * ns_per_byte), suspect_after);
             bytes
         };
@@ -94,9 +112,13 @@ mod tests {
     #[test]
     fn polls_that_hand_over_less_than_they_might_or_are_not_measured_change_nothing() {
         let mut pace = Pace::new();
-        assert!((0..100).all(|_| pace.begin() == BYTES_FIRST));
-        pace.filled = true;
+        let after_begin = |pace: &mut Pace| {
+            pace.begin();
+            pace.bytes()
+        };
+        assert!((0..100).all(|_| after_begin(&mut pace) == BYTES_FIRST));
+        pace.note(true);
         pace.took(None, MS);
-        assert_eq!(pace.begin(), BYTES_FIRST);
+        assert_eq!(after_begin(&mut pace), BYTES_FIRST);
     }
 }

@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
 use crate::membership::Ranks;
+use crate::pace::Pace;
 use crate::planted::planted;
 use crate::resend::Resend;
 use crate::sending::{Announced, Sending};
@@ -108,16 +109,12 @@ pub(crate) struct Subgroup {
 /// What one evaluation changed in my row and has not posted.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Bytes of frames, times the senders, that may be handed to the application.
-    pub(crate) quota: u64,
     /// Ring bytes to post.
     pub(crate) data: Range<u64>,
     /// Whether the entry has to be posted.
     pub(crate) entry: bool,
     /// Whether counts have moved that only free rings: nobody waits for them to deliver anything.
     pub(crate) freeing: bool,
-    /// Whether the application took as much as it was offered at most.
-    pub(crate) filled: bool,
     /// Whether anything at all happened.
     pub(crate) worked: bool,
     pub(crate) data_posts: u64,
@@ -254,12 +251,13 @@ impl Subgroup {
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
         ablation: &Ablation,
+        pace: &mut Pace,
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         let pending = core::mem::take(&mut self.pending);
         let moved = match self.observe(table) {
             Ok(moved) => moved,
-            Err(fault) => return self.deliver_despite(fault, table, upcalls, ablation, changes),
+            Err(fault) => return self.deliver_despite(fault, table, upcalls, ablation, pace, changes),
         };
         self.send(table, ablation, changes);
         if !(moved || changes.entry || pending || self.handed_back()) {
@@ -277,7 +275,7 @@ impl Subgroup {
             }
             Order::Fifo => self.stable = self.announced().map(|(_, spoken)| spoken).sum(),
         }
-        self.deliver(table, upcalls, ablation, changes)?;
+        self.deliver(table, upcalls, ablation, pace, changes)?;
         self.free(table, upcalls, changes);
         changes.entry |= changes.freeing && !(ablation.deferred_posts && table.posts_cost() && self.may_put_off());
         self.post_now(table, ablation, changes);
@@ -293,10 +291,11 @@ impl Subgroup {
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
         ablation: &Ablation,
+        pace: &mut Pace,
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         if self.has_received_all() {
-            self.deliver(table, upcalls, ablation, changes)?;
+            self.deliver(table, upcalls, ablation, pace, changes)?;
             changes.entry |= changes.freeing;
             changes.worked |= changes.entry;
         }
@@ -513,6 +512,7 @@ impl Subgroup {
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
         ablation: &Ablation,
+        pace: &mut Pace,
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         let delivered: u64 = match self.order {
@@ -532,7 +532,7 @@ impl Subgroup {
         }
         match &self.delivery {
             Delivery::Inline(_) if frontier > delivered => {
-                let cursor = self.offer(frontier, changes.quota, &mut changes.filled, table, upcalls);
+                let cursor = self.offer(frontier, pace, table, upcalls);
                 cursor.and_then(Cursor::defect).map_or(Ok(()), |defect| Err(garbage(defect)))?;
             }
             Delivery::Handoff(handoff) if frontier > handoff.frontier() => {
@@ -576,23 +576,22 @@ impl Subgroup {
     fn offer<T: Table>(
         &mut self,
         frontier: u64,
-        quota: u64,
-        filled: &mut bool,
+        pace: &mut Pace,
         table: &T,
         upcalls: &mut impl Upcalls<T>,
     ) -> Option<&Cursor> {
         let Delivery::Inline(cursor) = &mut self.delivery else { return None };
-        let mut batch = cursor.advance(table, frontier).at_most(quota * self.senders as u64);
+        let mut batch = cursor.advance(table, frontier).at_most(pace.bytes() * self.senders as u64);
         if batch.has_next() {
             upcalls.deliver(self.id, &mut batch);
             // Passes over the nulls behind the last message.
             batch.has_next();
         }
-        let (messages, bytes, is_full) = (batch.messages(), batch.bytes(), batch.is_full());
+        pace.note(batch.is_full());
+        let (messages, bytes) = (batch.messages(), batch.bytes());
         self.stats.delivered += messages;
         self.stats.delivered_bytes += bytes;
         self.stats.delivery_batches += u64::from(messages > 0);
-        *filled |= is_full;
         Some(cursor)
     }
 
@@ -779,15 +778,9 @@ impl Subgroup {
     }
 
     /// Delivers what is left of the view. Whether that is all.
-    pub(crate) fn deliver_rest<T: Table>(
-        &mut self,
-        quota: u64,
-        filled: &mut bool,
-        table: &T,
-        upcalls: &mut impl Upcalls<T>,
-    ) -> bool {
+    pub(crate) fn deliver_rest<T: Table>(&mut self, pace: &mut Pace, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
         // A consumer on another thread finds the rest by itself, and goes on to the next view from there.
-        self.offer(0, quota, filled, table, upcalls).is_none_or(Cursor::is_at_end)
+        self.offer(0, pace, table, upcalls).is_none_or(Cursor::is_at_end)
     }
 
     /// After the end: my messages that have to be sent again.

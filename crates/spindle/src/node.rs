@@ -215,7 +215,7 @@ impl Node {
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
-        if engine.has_filled_upcalls() && self.terms.suspect_after.is_some() {
+        if engine.has_filled_upcalls() {
             engine.upcalls_took(self.clock.since_tick());
         }
         let is_blocked = engine.is_blocked();
