@@ -1297,7 +1297,7 @@ impl<W> Roster<W> {
     /// Writes a letter, with what is enclosed.
     fn write(&mut self, to: MemberId, letter: Letter, enclosure: Arc<[u8]>) {
         let far = self.book.as_ref().and_then(|book| book.far(to)).cloned();
-        // A process that asks with the id of a dead member is told why it waits.
+        // They answer a process that asks with the id of a dead member.
         let is_for_asker = matches!(letter, Letter::Wait { .. } | Letter::Refused { .. });
         if far.is_none() && self.is_dead(to) && self.members.contains(&to) && !is_for_asker {
             // Letters to a member are kept until it has an address.
@@ -1309,7 +1309,7 @@ impl<W> Roster<W> {
         });
     }
 
-    /// Whether `view` begins here only when all letters to `to` are on their way: to a member that is not dead.
+    /// Whether `view` begins here only when everything that was to be sent to `to` is on its way: `to` is a member that is not dead.
     pub fn waits_to_reach(&self, to: MemberId, view: &View) -> bool {
         view.members.contains(&to) && !self.is_dead(to)
     }

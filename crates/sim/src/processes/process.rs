@@ -149,7 +149,7 @@ pub(super) struct Process {
     pub(super) sends_at: u64,
     /// What it was told that it waits for.
     pub(super) is_told: bool,
-    /// Whether the last word to it was that the group can't go on.
+    /// Whether the last answer that it got was that the group can't go on.
     pub(super) knows_blocked: bool,
     /// The last that it was told by what decides about the founding.
     pub(super) waits: Option<Waits>,
