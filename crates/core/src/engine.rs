@@ -154,6 +154,9 @@ impl Engine {
         if self.state != State::Running {
             return Progress { worked: false, wake_at: None };
         }
+        if table.membership_moved() {
+            self.membership.note_moved();
+        }
         let wake_at = self.beat(now, table);
         self.pace.begin();
         if self.membership.is_wedged() {

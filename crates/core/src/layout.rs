@@ -110,6 +110,8 @@ pub struct Place {
 pub struct RowLayout {
     /// Bytes of the whole row; a multiple of [`LINE_BYTES`].
     pub size: u64,
+    /// Bytes of the membership block.
+    pub membership: u64,
     /// Bytes of the control block.
     pub control: u64,
     /// Where the cuts stand.
@@ -173,7 +175,8 @@ impl RowLayout {
         let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
         let hints_end = membership::given_up(view.members.len());
         let words = 8 * view.members.len().div_ceil(64) as u64;
-        let mut at = (hints_end + words).next_multiple_of(LINE_BYTES);
+        let membership = (hints_end + words).next_multiple_of(LINE_BYTES);
+        let mut at = membership;
         for (id, spec) in view.subgroups_of(member) {
             let by_sender = at + LINE_BYTES;
             let extra = match spec.order {
@@ -208,7 +211,7 @@ impl RowLayout {
                 place.ring = Some(ring);
             }
         }
-        RowLayout { size: at, control, cuts, proposals, wishes, hints_end, places }
+        RowLayout { size: at, membership, control, cuts, proposals, wishes, hints_end, places }
     }
 }
 

@@ -128,6 +128,8 @@ mod bugs {
         FollowerUnawaited,
         /// A poll hands over as much as before, however long that took.
         PaceKept,
+        /// A member looks at the others' membership blocks only when a view begins.
+        MovesUnnoticed,
         /// All values of a member are written into the same slot.
         OneSlot,
         /// A leader always makes a proposal of its own.

@@ -154,6 +154,13 @@ pub trait Table: Rows {
         self.post(peers, range);
     }
 
+    /// Whether words of peers' membership blocks may have appeared here since the last call, but for those that were
+    /// [posted quietly](Self::post_quietly). What had appeared before a call that answers true is seen by loads after it. A fabric that does not know answers true.
+    #[inline]
+    fn membership_moved(&mut self) -> bool {
+        true
+    }
+
     /// Whether a post costs enough that what nobody waits for had better go with the next one. Where a store is a post it does not.
     #[inline]
     fn posts_cost(&self) -> bool {

@@ -35,6 +35,8 @@ use std::time::Duration;
 pub(crate) const BELL_BYTES: u64 = 128;
 /// Offset of the futex word in it.
 const RINGS: u64 = 0;
+/// Offset of the word that peers set after they have posted words of their membership blocks.
+const MOVED: u64 = 8;
 /// Offset of the word that is 1 if its sleeper can't make others execute a barrier. On a line of its own, as it never changes.
 const FENCED: u64 = 64;
 
@@ -48,6 +50,7 @@ const BY_EVENT: u32 = 2;
 pub struct Bell {
     asleep: NonNull<AtomicU64>,
     rings: NonNull<AtomicU32>,
+    moved: NonNull<AtomicU64>,
     /// Who may sleep on `rings`.
     scope: futex::Flags,
     event: Option<Arc<OwnedFd>>,
@@ -78,18 +81,18 @@ impl Bell {
     /// A bell for threads of this process only. Its ringers pay a fence, so that its sleepers need not interrupt the other
     /// cores: right where it is rung for batches, and wrong where for each message.
     pub fn new() -> Bell {
-        let words = Arc::new((AtomicU64::new(0), AtomicU32::new(0)));
-        let (asleep, rings) = (NonNull::from(&words.0), NonNull::from(&words.1));
+        let words = Arc::new((AtomicU64::new(0), AtomicU32::new(0), AtomicU64::new(0)));
+        let (asleep, rings, moved) = (NonNull::from(&words.0), NonNull::from(&words.1), NonNull::from(&words.2));
         let scope = futex::Flags::PRIVATE;
-        Bell { asleep, rings, scope, event: None, barrier: Barrier::Fence, _memory: words }
+        Bell { asleep, rings, moved, scope, event: None, barrier: Barrier::Fence, _memory: words }
     }
 
     /// The bell of the member that owns `row`; peers ring it through `bell`, and through `event` when it waits for that.
     pub(crate) fn of_member(row: Arc<OwnRegion>, bell: Arc<SharedRegion>, event: Option<Arc<OwnedFd>>) -> Bell {
         let barrier = Barrier::register();
         let asleep = NonNull::from(row.word(membership::ASLEEP));
-        let rings = NonNull::from(bell.half_word(RINGS));
-        Bell { asleep, rings, scope: futex::Flags::empty(), event, barrier, _memory: Arc::new((row, bell)) }
+        let (rings, moved) = (NonNull::from(bell.half_word(RINGS)), NonNull::from(bell.word(MOVED)));
+        Bell { asleep, rings, moved, scope: futex::Flags::empty(), event, barrier, _memory: Arc::new((row, bell)) }
     }
 
     /// Announces that the caller is about to sleep. It must look for work once more after this, and then call
@@ -204,6 +207,19 @@ impl Bell {
         true
     }
 
+    /// Whether a peer has posted words of its membership block since the last call. They are seen by loads after it.
+    #[inline]
+    pub(crate) fn take_moved(&self) -> bool {
+        // The swap acquires what the peers have released.
+        self.moved().load(Ordering::Relaxed) != 0 && self.moved().swap(0, Ordering::AcqRel) != 0
+    }
+
+    #[inline]
+    fn moved(&self) -> &AtomicU64 {
+        // SAFETY: `_memory` keeps it in place, and it is accessed as an atomic only.
+        unsafe { self.moved.as_ref() }
+    }
+
     #[inline]
     fn asleep(&self) -> &AtomicU64 {
         // SAFETY: `_memory` keeps it in place, and it is accessed as an atomic only.
@@ -236,9 +252,9 @@ impl Doorbell {
         let theirs = if bell.word(FENCED).load(Ordering::Acquire) == 0 { Barrier::Expedited } else { Barrier::Fence };
         let barrier = Barrier::register().joined(theirs);
         let asleep = NonNull::from(row.word_to_load(membership::ASLEEP));
-        let rings = NonNull::from(bell.half_word(RINGS));
+        let (rings, moved) = (NonNull::from(bell.half_word(RINGS)), NonNull::from(bell.word(MOVED)));
         let scope = futex::Flags::empty();
-        Doorbell { bell: Bell { asleep, rings, scope, event, barrier, _memory: Arc::new((row, bell)) } }
+        Doorbell { bell: Bell { asleep, rings, moved, scope, event, barrier, _memory: Arc::new((row, bell)) } }
     }
 
     /// As [`Bell::ring`].
@@ -251,6 +267,11 @@ impl Doorbell {
     #[inline]
     pub(crate) fn ring_unfenced(&self) -> bool {
         self.bell.ring_unfenced()
+    }
+
+    /// Says that words of this member's membership block were posted. To be called before [`ring`](Self::ring).
+    pub(crate) fn mark_moved(&self) {
+        self.bell.moved().store(1, Ordering::Release);
     }
 
     pub(crate) fn barrier(&self) -> Barrier {

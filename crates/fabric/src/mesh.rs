@@ -75,6 +75,10 @@ pub struct Mesh {
     far: Far,
     /// Whether something has arrived since sleep was begun.
     arrived: bool,
+    /// Bytes of my row's membership block.
+    membership: u64,
+    /// Words of peers' membership blocks may have moved, other than by stores of peers that are here.
+    moved: bool,
 }
 
 /// A sleep that was announced, and by what it will end.
@@ -255,9 +259,23 @@ impl Mesh {
         // The copies of connections through libfabric were made before.
         mirror.trim();
         let barrier = doorbells.iter().flatten().map(Doorbell::barrier).fold(Barrier::register(), Barrier::joined);
-        let (announced, lingering, arrived) = (None, vec![], false);
         let (rows, doorbells) = (Reader::of(rows), doorbells.into());
-        Ok(Mesh { me, rows, row, bell, announced, lingering, doorbells, lives, barrier, far, arrived })
+        let mesh = Mesh {
+            me,
+            rows,
+            row,
+            bell,
+            announced: None,
+            lingering: vec![],
+            doorbells,
+            lives,
+            barrier,
+            far,
+            arrived: false,
+            membership: layout.row(me).membership,
+            moved: true,
+        };
+        Ok(mesh)
     }
 
     /// Attaches a way to `rank` while the view runs: its row came late, or its stream broke and this one replaces it. Readers that were given out before
@@ -292,6 +310,7 @@ impl Mesh {
             (_, Peer::Here(_)) => return Err(MeshError::Attached { rank, given: "memory" }),
         };
         let taken = MeshError::Attached { rank, given };
+        self.moved = true;
         match peer {
             Peer::Here(parts) => {
                 let (bell, doorbell) = parts.map(vacant, layout, rank)?.ok_or(taken)?;
@@ -508,6 +527,12 @@ impl Mesh {
     pub fn take_lingering(&mut self) -> Vec<Lingering> {
         self.end_sleep();
         std::mem::take(&mut self.lingering)
+    }
+
+    /// Says to peers that are here that words of my membership block are posted.
+    #[cold]
+    fn mark_moved(&self, peers: &[Rank]) {
+        peers.iter().filter_map(|peer| self.doorbells[peer.index()].as_ref()).for_each(Doorbell::mark_moved);
     }
 
     /// Apart, so that a post that stays here is small enough to become part of the engine's loop.
@@ -752,6 +777,7 @@ impl Fabric for Mesh {
         }
         let (sent, arrived) = self.far.progress(&self.row);
         self.arrived |= arrived;
+        self.moved |= arrived;
         sent | arrived
     }
 
@@ -876,6 +902,9 @@ impl Table for Mesh {
     /// If there are peers on other machines, and the range is not of whole words, or not inside my row.
     #[inline]
     fn post(&mut self, peers: &[Rank], range: Range<u64>) {
+        if range.start < self.membership {
+            self.mark_moved(peers);
+        }
         // After the stores that the peers should find, whoever made them: they happened before this call.
         self.barrier.light();
         for peer in peers {
@@ -895,6 +924,12 @@ impl Table for Mesh {
         if !self.far.is_empty() {
             self.post_far(peers, range);
         }
+    }
+
+    #[inline]
+    fn membership_moved(&mut self) -> bool {
+        // Both are taken.
+        self.bell.take_moved() | std::mem::take(&mut self.moved)
     }
 }
 

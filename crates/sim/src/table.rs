@@ -18,6 +18,7 @@ pub(crate) struct RowCopy {
     control: Box<[Cell<u64>]>,
     /// The words of it that may take any value: those of proposals.
     free: [Range<u64>; 2],
+    membership: u64,
     /// The rings behind it.
     rings: Box<[u8]>,
 }
@@ -29,15 +30,18 @@ pub(crate) struct Extent {
     pub(crate) size: u64,
     /// Bytes of its control block.
     pub(crate) control: u64,
+    /// Bytes of its membership block.
+    pub(crate) membership: u64,
     /// Words that may go back.
     pub(crate) free: [Range<u64>; 2],
 }
 
 impl RowCopy {
     fn new(extent: &Extent) -> RowCopy {
-        let Extent { size, control, free } = extent.clone();
+        let Extent { size, control, membership, free } = extent.clone();
         RowCopy {
             free,
+            membership,
             control: (0..control / 8).map(|_| Cell::new(0)).collect(),
             rings: vec![0; (size - control) as usize].into(),
         }
@@ -121,6 +125,8 @@ enum Load {
     Word { at: u64, value: u64 },
     /// Shared memory: a doorbell.
     Bell,
+    /// Shared memory: the mark that words of the membership block have moved.
+    Moved,
     /// Control words; their values are the next in `Link::words`.
     Control(Range<u64>),
     /// Ring bytes; they are the next in `Link::bytes`, or are read from the owner's row when they land.
@@ -170,6 +176,8 @@ pub(crate) struct SimTable {
     interrupted_in: Cell<u64>,
     /// Stores and posts of this poll so far, for those who want to know what came before what.
     count: Rc<Cell<u64>>,
+    /// Words of membership blocks have moved.
+    moved: Cell<bool>,
     /// Something has arrived in the middle of a poll that the engine may have missed.
     pub(crate) missed: Cell<bool>,
     /// A word of `owner`'s row that went back: (owner, offset, before, now).
@@ -216,6 +224,7 @@ impl SimTable {
             interruption: RefCell::default(),
             interrupted_in: Cell::new(0),
             count,
+            moved: Cell::new(true),
             missed: Cell::new(false),
             went_back: Cell::new(None),
         }
@@ -286,6 +295,7 @@ impl SimTable {
             match load {
                 Load::Word { at, value } if *at < control => self.apply_control(owner, *at, *value),
                 Load::Bell => self.missed.set(true),
+                Load::Moved => self.moved.set(true),
                 Load::Control(range) => {
                     let dropped = link.queue[0].dropped;
                     for at in range.clone().step_by(8) {
@@ -294,6 +304,7 @@ impl SimTable {
                             self.apply_control(owner, at, value);
                         }
                     }
+                    self.moved.set(true);
                     self.missed.set(true);
                 }
                 _ => return,
@@ -310,6 +321,16 @@ impl SimTable {
     /// Sends a doorbell on its way to me (shared memory).
     pub(crate) fn expect_bell(&self, owner: Rank, due: u64) {
         self.expect(owner, Load::Bell, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+    }
+
+    /// Sends the mark that words of the membership block have moved on its way to me (shared memory).
+    pub(crate) fn expect_moved(&self, owner: Rank, due: u64) {
+        self.expect(owner, Load::Moved, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
+    }
+
+    /// Whether a post of this range of `owner`'s row moves words of its membership block.
+    pub(crate) fn is_of_membership(&self, owner: Rank, range: &Range<u64>) -> bool {
+        range.start < self.rows[owner.index()].membership
     }
 
     /// Sends a post of `from` on its way to me; true if it made another one superfluous.
@@ -356,7 +377,7 @@ impl SimTable {
         let mut link = self.inbound[owner.index()].borrow_mut();
         // One line, or one word, can't be torn.
         let steps = match &load {
-            Load::Word { .. } | Load::Bell => 1,
+            Load::Word { .. } | Load::Bell | Load::Moved => 1,
             Load::Control(range) | Load::Data { range, .. } => {
                 let lines = range.end.div_ceil(LINE_BYTES) - range.start / LINE_BYTES;
                 travel.steps.min(lines).max(1)
@@ -382,7 +403,7 @@ impl SimTable {
             match &parcel.load {
                 Load::Control(range) => words += (range.end - range.start) as usize / 8,
                 Load::Data { range, late: false } => bytes += (range.end - range.start) as usize,
-                Load::Data { .. } | Load::Word { .. } | Load::Bell => {}
+                Load::Data { .. } | Load::Word { .. } | Load::Bell | Load::Moved => {}
             }
         }
         link.words.truncate(words);
@@ -415,7 +436,9 @@ impl SimTable {
                 }
                 Load::Word { at, value } => self.rows[owner.index()].set(*at, *value),
                 Load::Bell => landed.woken = true,
+                Load::Moved => self.moved.set(true),
                 Load::Control(range) => {
+                    self.moved.set(true);
                     for (i, at) in range.clone().step_by(8).enumerate() {
                         if mine(at) && !parcel.dropped {
                             self.apply_control(owner, at, link.words[i]);
@@ -538,6 +561,10 @@ impl Table for SimTable {
     fn post_quietly(&mut self, peers: &[Rank], range: Range<u64>) {
         self.add_post(peers, range, true);
     }
+
+    fn membership_moved(&mut self) -> bool {
+        self.moved.take()
+    }
 }
 
 #[cfg(test)]
@@ -545,7 +572,7 @@ mod tests {
     use super::*;
 
     fn extents() -> [Extent; 2] {
-        [(); 2].map(|()| Extent { size: 1024, control: 256, free: [64..64, 192..256] })
+        [(); 2].map(|()| Extent { size: 1024, control: 256, membership: 64, free: [64..64, 192..256] })
     }
 
     fn pair(copy_data: bool) -> (SimTable, SimTable) {

@@ -83,6 +83,10 @@ pub(crate) struct Membership {
     blamed: Vec<Rank>,
     /// Something is to be done about the membership: the view has to end.
     closing: bool,
+    /// Words of the others' membership blocks may have moved since they were looked at.
+    moved: bool,
+    /// Members have given the group up.
+    abandoned: bool,
     wedged: bool,
     wedged_at: Time,
     leaving: bool,
@@ -153,6 +157,8 @@ impl Membership {
             untold: false,
             blamed: Vec::new(),
             closing: false,
+            moved: true,
+            abandoned: false,
             wedged: false,
             wedged_at: Time(0),
             leaving: false,
@@ -415,8 +421,11 @@ impl Membership {
                 await_peers(table, self.leader(), &mut awaited);
             }
         }
+        let looked = self.opinions.looked();
         let (is_new, wake_at) = self.opinions.look(now, &awaited, table);
         self.closing |= is_new;
+        // A member that fails before it begins a view says so to no peer.
+        self.moved |= self.opinions.looked() != looked && !planted!(MovesUnnoticed);
         wake_at
     }
 
@@ -424,16 +433,23 @@ impl Membership {
         self.opinions.next_heartbeat()
     }
 
+    /// Words of the others' membership blocks may have moved.
+    pub(crate) fn note_moved(&mut self) {
+        self.moved = !planted!(MovesUnnoticed);
+        self.opinions.note_moved();
+    }
+
     /// Whether this view has to end: for a reason of mine, or of any member.
     #[inline]
     pub(crate) fn watch<T: Table>(&mut self, table: &T) -> bool {
-        let mut gone = false;
-        for peer in &self.peers {
-            // One line of the peer's row.
-            gone |= table.load(*peer, membership::ABANDONED) != 0;
-            self.closing |= table.load(*peer, membership::CLOSING) != 0;
+        if core::mem::take(&mut self.moved) {
+            for peer in &self.peers {
+                // One line of the peer's row.
+                self.abandoned |= table.load(*peer, membership::ABANDONED) != 0;
+                self.closing |= table.load(*peer, membership::CLOSING) != 0;
+            }
         }
-        if gone {
+        if self.abandoned {
             self.closing |= self.opinions.see_final_words(table);
         }
         if self.voters.len() < self.everyone.len() {

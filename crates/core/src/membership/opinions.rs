@@ -92,6 +92,9 @@ pub(crate) struct Opinions {
     is_due: bool,
     /// Whether it looks at the next poll, however soon after the last look.
     before_sleep: bool,
+    /// Words of the others' membership blocks may have moved since this member looked who asks it, and whether one did.
+    moved: bool,
+    was_asked: bool,
     teller: Teller,
 }
 
@@ -120,6 +123,8 @@ impl Opinions {
             wait_ns: 0,
             is_due: false,
             before_sleep: false,
+            moved: true,
+            was_asked: false,
             teller,
         }
     }
@@ -288,6 +293,11 @@ impl Opinions {
         true
     }
 
+    /// When this member looked at the others last, but for looks before a sleep.
+    pub(crate) fn looked(&self) -> Option<Time> {
+        self.looked
+    }
+
     /// The time of the last poll.
     pub(crate) fn now(&self) -> Time {
         self.now
@@ -425,10 +435,19 @@ impl Opinions {
     }
 
     /// Whether another member asks this one for a sign of life.
-    fn is_asked<R: Rows>(&self, rows: &R) -> bool {
-        let asking = membership::asking(self.pulses.len());
-        !planted!(AskedInVain)
-            && self.peers.iter().any(|peer| !self.barred.has(*peer) && bit(rows, *peer, asking, self.me))
+    fn is_asked<R: Rows>(&mut self, rows: &R) -> bool {
+        // Questions are taken back quietly.
+        if core::mem::take(&mut self.moved) || self.was_asked {
+            let asking = membership::asking(self.pulses.len());
+            self.was_asked = !planted!(AskedInVain)
+                && self.peers.iter().any(|peer| !self.barred.has(*peer) && bit(rows, *peer, asking, self.me));
+        }
+        self.was_asked
+    }
+
+    /// Words of the others' membership blocks may have moved.
+    pub(crate) fn note_moved(&mut self) {
+        self.moved = true;
     }
 
     /// Writes down whom this member asks for a sign of life: no member that is not `awaited`. If a member is newly asked, the sleepers are woken.

@@ -85,7 +85,12 @@ impl Stage {
     /// The stage of `view`, which nobody has installed yet. `cast` are its members' processes.
     pub(super) fn new(plan: &Plan, view: &View, cast: Vec<usize>) -> Stage {
         let layout = Layout::new(view).expect("a view that was agreed on is well formed");
-        let extent = |row: &RowLayout| Extent { size: row.size, control: row.control, free: row.free() };
+        let extent = |row: &RowLayout| Extent {
+            size: row.size,
+            control: row.control,
+            membership: row.membership,
+            free: row.free(),
+        };
         let extents: Vec<Extent> = layout.rows().iter().map(extent).collect();
         let control: Vec<u64> = extents.iter().map(|extent| extent.control).collect();
         let count = Rc::new(Cell::new(0));

@@ -163,6 +163,10 @@ impl World<'_> {
         let Seat { stage, rank } = seat;
         for peer in self.stages[stage].view.ranks().filter(|peer| *peer != rank && peers >> peer.0 & 1 == 1) {
             if self.plan.visibility == Visibility::Shared {
+                if self.stages[stage].tables[peer.index()].is_of_membership(rank, range) {
+                    let due = self.next_moment(seat, peer);
+                    self.stages[stage].tables[peer.index()].expect_moved(rank, due);
+                }
                 let due = self.next_moment(seat, peer);
                 self.stages[stage].tables[peer.index()].expect_bell(rank, due);
                 self.schedule(seat, peer);
