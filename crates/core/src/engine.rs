@@ -777,7 +777,7 @@ impl Engine {
         }
         let cuts = self.layout.row(self.me).cuts.clone();
         if !cuts.is_empty() {
-            table.post(&self.everyone, cuts);
+            table.post_quietly(&self.everyone, cuts);
         }
         self.membership.wedge(now, &self.layout, table);
         self.stats.control_posts += 3;

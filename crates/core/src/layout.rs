@@ -3,7 +3,7 @@
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
 //! control  = membership block | one entry per subgroup of the member | cuts | wishes | two slots for proposals
-//! membership = two lines of words | one bit per member: suspected | to be evicted | asked for a sign of life | given up
+//! membership = two lines of words | one bit per member: suspected | to be evicted | asked for a sign of life | given up | mapped
 //! entry    = one 64-byte line: published rounds spoken freed received delivered persisted -
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
 //! ```
@@ -11,7 +11,7 @@
 //! All counters of a member are contiguous, so that one post per peer and loop carries every acknowledgement and
 //! announcement of every subgroup. An entry is *one* line, not two: announcements and acknowledgements are written by the
 //! same thread, and a peer that waits for either gets both with one cache miss.
-use crate::ids::{Rank, SubgroupId};
+use crate::ids::{Rank, SubgroupId, ViewId};
 use crate::proposal;
 use crate::ring::Ring;
 use crate::view::{Order, SubgroupSpec, View, ViewError};
@@ -50,6 +50,10 @@ pub mod membership {
     pub const ENDED: u64 = 88;
     /// Set when the member begins the next view before its row in that is on its way to all members of its host.
     pub const UNSENT: u64 = 96;
+    /// The view for which the member shows its row at [`NEXT_AT`]. Of fabrics with shared memory.
+    pub const NEXT_VIEW: u64 = 104;
+    /// Where that row begins, in bytes, in the memory of which this one is a range.
+    pub const NEXT_AT: u64 = 112;
     /// The first word of the bits that say whom the member suspects by what it has seen itself. A hint, which is taken back.
     pub const SUSPECTED: u64 = 128;
 
@@ -69,6 +73,12 @@ pub mod membership {
     /// [`asking`]. None is taken back.
     pub const fn given_up(members: usize) -> u64 {
         SUSPECTED + 24 * members.div_ceil(64) as u64
+    }
+
+    /// The first word of the bits that say of which members this one has mapped the memory, so that it finds their next rows there, in a view of so many. It
+    /// stands behind those of [`given_up`]. None is taken back. Of fabrics with shared memory.
+    pub const fn mapped(members: usize) -> u64 {
+        SUSPECTED + 32 * members.div_ceil(64) as u64
     }
 }
 
@@ -121,12 +131,14 @@ pub struct RowLayout {
     /// Where the member's wishes for the next view stand, written before it wedges.
     pub wishes: Range<u64>,
     hints_end: u64,
-    places: Vec<Option<Place>>,
+    /// Of the subgroups that the member is in, in their order.
+    places: Vec<(SubgroupId, Place)>,
 }
 
 /// The rows of all members of a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
+    view: ViewId,
     rows: Vec<RowLayout>,
 }
 
@@ -138,7 +150,18 @@ impl Layout {
     pub fn new(view: &View) -> Result<Layout, ViewError> {
         view.check()?;
         let slot_words = proposal::words_max(view) as u64;
-        Ok(Layout { rows: view.ranks().map(|rank| RowLayout::new(view, rank, slot_words)).collect() })
+        // Most members are in few of many subgroups.
+        let mut mine: Vec<Vec<SubgroupId>> = alloc::vec![Vec::new(); view.members.len()];
+        for (id, spec) in (0..).map(SubgroupId).zip(&view.subgroups) {
+            spec.members.iter().for_each(|rank| mine[rank.index()].push(id));
+        }
+        let row = |(rank, mine): (Rank, Vec<SubgroupId>)| RowLayout::new(view, rank, &mine, slot_words);
+        Ok(Layout { view: view.id, rows: view.ranks().zip(mine).map(row).collect() })
+    }
+
+    /// The view.
+    pub fn view(&self) -> ViewId {
+        self.view
     }
 
     /// The row of `member`.
@@ -158,12 +181,13 @@ impl Layout {
 impl RowLayout {
     /// Where `subgroup` stands in this row; `None` if the member is not in it.
     pub fn place(&self, subgroup: SubgroupId) -> Option<Place> {
-        self.places[subgroup.index()]
+        let found = self.places.binary_search_by_key(&subgroup, |(id, _)| *id).ok()?;
+        Some(self.places[found].1)
     }
 
     /// Where the subgroups stand that the member is in.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter().flatten()
+        self.places.iter().map(|(_, place)| place)
     }
 
     /// The ranges whose words may take any value at any time: hints, and what counts only through a ballot that names it.
@@ -171,40 +195,41 @@ impl RowLayout {
         [membership::SUSPECTED..self.hints_end, self.proposals.clone()]
     }
 
-    fn new(view: &View, member: Rank, slot_words: u64) -> RowLayout {
-        let mut places: Vec<Option<Place>> = alloc::vec![None; view.subgroups.len()];
+    /// The row of `member`, which is in the subgroups `mine`.
+    fn new(view: &View, member: Rank, mine: &[SubgroupId], slot_words: u64) -> RowLayout {
+        let mut places = Vec::with_capacity(mine.len());
         let hints_end = membership::given_up(view.members.len());
         let words = 8 * view.members.len().div_ceil(64) as u64;
-        let membership = (hints_end + words).next_multiple_of(LINE_BYTES);
+        let membership = (membership::mapped(view.members.len()) + words).next_multiple_of(LINE_BYTES);
         let mut at = membership;
-        for (id, spec) in view.subgroups_of(member) {
+        for id in mine.iter().copied() {
+            let spec = &view.subgroups[id.index()];
             let by_sender = at + LINE_BYTES;
             let extra = match spec.order {
                 Order::Total => 0,
                 Order::Fifo => (spec.senders.len() as u64 * 8).next_multiple_of(LINE_BYTES),
             };
             let end = by_sender + extra;
-            places[id.index()] = Some(Place { entry: at, by_sender, end, cut: 0, ring: None });
+            places.push((id, Place { entry: at, by_sender, end, cut: 0, ring: None }));
             at = end;
         }
         let cuts = at;
-        for (id, spec) in view.subgroups_of(member) {
-            if let Some(place) = &mut places[id.index()] {
-                place.cut = at;
-                at += spec.senders.len() as u64 * 8;
-            }
+        for (id, place) in &mut places {
+            place.cut = at;
+            at += view.subgroups[id.index()].senders.len() as u64 * 8;
         }
         let cuts = cuts..at;
         at = at.next_multiple_of(LINE_BYTES);
-        let slot = (slot_words * 8).next_multiple_of(LINE_BYTES);
+        let slot = in_steps(slot_words * 8);
         let wishes = at..at + slot;
         at += slot;
         let slots = 2 * slot;
         let proposals = at..at + slots;
         at += slots;
         let control = at;
-        for (id, spec) in view.subgroups_of(member) {
-            if let (Some(place), Some(_)) = (&mut places[id.index()], spec.sender_rank(member)) {
+        for (id, place) in &mut places {
+            let spec = &view.subgroups[id.index()];
+            if spec.sender_rank(member).is_some() {
                 let SubgroupSpec { window, message_bytes_max, leftover_bytes_max, .. } = *spec;
                 let ring = Ring::with_leftovers(at, window, message_bytes_max, leftover_bytes_max);
                 at += ring.size();
@@ -213,6 +238,11 @@ impl RowLayout {
         }
         RowLayout { size: at, membership, control, cuts, proposals, wishes, hints_end, places }
     }
+}
+
+/// At least so many bytes, and up to a quarter more: in steps, so that rows of views that differ by little have the same length, and take each other's places.
+fn in_steps(bytes: u64) -> u64 {
+    bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(LINE_BYTES))
 }
 
 #[cfg(test)]
@@ -257,7 +287,7 @@ mod tests {
                 (row.cuts.start, row.cuts.end),
                 (row.proposals.start, row.proposals.end),
             ];
-            for place in row.places.iter().flatten() {
+            for place in row.places() {
                 spans.push((place.entry, place.end));
                 spans.extend(place.ring.iter().map(|ring| (ring.at, ring.at + ring.size())));
             }

@@ -130,6 +130,8 @@ mod bugs {
         PaceKept,
         /// A member looks at the others' membership blocks only when a view begins.
         MovesUnnoticed,
+        /// A member that promises or accepts wakes no other for it.
+        LeaderUnwoken,
         /// All values of a member are written into the same slot.
         OneSlot,
         /// A leader always makes a proposal of its own.

@@ -272,8 +272,14 @@ impl<'a> Reader<'a> {
     /// A set of ranks of a view of so many members, one bit each.
     fn ranks(&mut self, members: usize) -> Option<Vec<Rank>> {
         let words = self.take(members.div_ceil(64))?;
-        let is_set = |rank: &u32| words[*rank as usize / 64] >> (rank % 64) & 1 == 1;
-        let ranks = (0..words.len() as u32 * 64).filter(is_set).map(Rank).collect::<Vec<_>>();
+        let mut ranks = Vec::with_capacity(words.iter().map(|word| word.count_ones() as usize).sum());
+        for (first, word) in (0..).step_by(64).zip(words) {
+            let mut rest = *word;
+            while rest != 0 {
+                ranks.push(Rank(first + rest.trailing_zeros()));
+                rest &= rest - 1;
+            }
+        }
         ranks.last().is_none_or(|last| last.index() < members).then_some(ranks)
     }
 

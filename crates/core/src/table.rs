@@ -147,12 +147,17 @@ pub trait Table: Rows {
     /// among them and means nothing. A fabric in which a store is a post only has to wake the peers that sleep.
     fn post(&mut self, peers: &[Rank], range: Range<u64>);
 
-    /// As [`post`](Self::post), for what peers look at by their clocks: nobody has to be woken for it. A fabric in which a store is a post
+    /// As [`post`](Self::post), for what peers look at by their clocks, or are [woken](Self::wake) for. A fabric in which a store is a post
     /// has nothing to do.
     #[inline]
     fn post_quietly(&mut self, peers: &[Rank], range: Range<u64>) {
         self.post(peers, range);
     }
+
+    /// Wakes those of `peers` that sleep, for words of my membership block that were [posted quietly](Self::post_quietly) to them. A fabric in which what arrives
+    /// wakes has nothing to do.
+    #[inline]
+    fn wake(&mut self, _peers: &[Rank]) {}
 
     /// Whether words of peers' membership blocks may have appeared here since the last call, but for those that were
     /// [posted quietly](Self::post_quietly). What had appeared before a call that answers true is seen by loads after it. A fabric that does not know answers true.

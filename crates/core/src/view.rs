@@ -2,6 +2,7 @@
 //! on (ranks, memory layout, order) follows from it.
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use crate::limits;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -200,10 +201,8 @@ impl View {
         if self.members.is_empty() || self.members.len() > limits::MEMBERS_MAX {
             return Err(ViewError::Members { got: self.members.len() });
         }
-        for (i, id) in self.members.iter().enumerate() {
-            if self.members[..i].contains(id) {
-                return Err(ViewError::MemberTwice { id: *id });
-            }
+        if let Some(id) = twice(self.members.iter()) {
+            return Err(ViewError::MemberTwice { id: *id });
         }
         let ascends = self.nonvoters.windows(2).all(|pair| pair[0] < pair[1]);
         let is_there = self.nonvoters.last().is_none_or(|last| last.index() < self.members.len());
@@ -213,9 +212,11 @@ impl View {
         if self.subgroups.len() > limits::SUBGROUPS_MAX {
             return Err(ViewError::Subgroups { got: self.subgroups.len() });
         }
-        for (i, subgroup) in self.subgroups.iter().enumerate() {
-            let used = self.subgroups[..i].iter().any(|other| other.name == subgroup.name);
-            if subgroup.name.is_empty() || subgroup.name.len() > limits::NAME_BYTES_MAX || used {
+        if let Some(name) = twice(self.subgroups.iter().map(|subgroup| &subgroup.name)) {
+            return Err(ViewError::Name { name: name.clone() });
+        }
+        for subgroup in &self.subgroups {
+            if subgroup.name.is_empty() || subgroup.name.len() > limits::NAME_BYTES_MAX {
                 return Err(ViewError::Name { name: subgroup.name.clone() });
             }
             subgroup.check(self.members.len())?;
@@ -230,11 +231,12 @@ impl View {
         let members: Vec<MemberId> = old.chain(joining.iter().copied()).collect();
         let subgroups = self.subgroups.clone();
         let mut next = View { id: self.id.next(), members, nonvoters: vec![], subgroups };
+        // Those that stay keep their order, and come first.
+        let mut ranks = (0..).map(Rank);
+        let now: Vec<Option<Rank>> = self.ranks().map(|was| stays(was).then(|| ranks.next()).flatten()).collect();
         // Until the rules say who belongs where, nobody does, except to a shard.
         for spec in &mut next.subgroups {
-            let ids = spec.members.iter().map(|rank| self.members[rank.index()]);
-            spec.members =
-                ids.filter_map(|id| next.members.iter().position(|member| *member == id)).map(rank).collect();
+            spec.members = spec.members.iter().filter_map(|was| now[was.index()]).collect();
             spec.senders.clear();
         }
         for change in changes {
@@ -256,8 +258,8 @@ impl View {
 
     /// Whether the subgroups that go on in `next` keep their orders.
     fn has_orders_of(&self, next: &View) -> bool {
-        let before = |name| self.subgroup(name).map(|id| self.subgroups[id.index()].order);
-        next.subgroups.iter().all(|spec| before(&spec.name).is_none_or(|order| order == spec.order))
+        let before = self.by_name();
+        next.subgroups.iter().all(|spec| before.get(&*spec.name).is_none_or(|before| before.order == spec.order))
     }
 
     /// Whether `next`, which follows this view, has settled what `change` is about, by it or by another change.
@@ -326,8 +328,9 @@ impl View {
     /// Messages that were accepted in the view `before`, or in one before that, still fit into the rings: none is lost because its
     /// subgroup takes shorter ones now.
     fn keep_leftovers(&mut self, before: &View) {
+        let before = before.by_name();
         for spec in &mut self.subgroups {
-            let Some(old) = before.subgroups.iter().find(|old| old.name == spec.name) else { continue };
+            let Some(old) = before.get(&*spec.name) else { continue };
             let largest = old.message_bytes_max.max(old.leftover_bytes_max);
             spec.leftover_bytes_max = if largest > spec.message_bytes_max { largest } else { 0 };
         }
@@ -336,16 +339,17 @@ impl View {
     /// Fills the subgroups by their rules. Those that are shards hold who was in them.
     fn lay_out(&mut self) {
         let everyone: Vec<Rank> = self.ranks().collect();
+        let by_id = by_id(&self.members);
         self.fill_shards();
         for spec in &mut self.subgroups {
             let available = match spec.member_rule {
                 Rule::Shard { least, .. } => spec.members.len() >= least as usize,
                 _ => {
-                    spec.members = spec.member_rule.pick(&self.members, &everyone);
+                    spec.members = spec.member_rule.pick_by(&by_id, &everyone);
                     true
                 }
             };
-            spec.senders = if available { spec.sender_rule.pick(&self.members, &spec.members) } else { Vec::new() };
+            spec.senders = if available { spec.sender_rule.pick_by(&by_id, &spec.members) } else { Vec::new() };
         }
     }
 
@@ -426,6 +430,11 @@ impl View {
         self.subgroups.iter().position(|spec| spec.name == name).map(|index| SubgroupId(index as u32))
     }
 
+    /// The subgroups by their names, for those who look for many.
+    fn by_name(&self) -> BTreeMap<&str, &SubgroupSpec> {
+        self.subgroups.iter().map(|spec| (&*spec.name, spec)).collect()
+    }
+
     /// The ranks of all members, in order.
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
         (0..self.members.len() as u32).map(Rank)
@@ -433,7 +442,7 @@ impl View {
 
     /// The subgroups that `member` belongs to.
     pub fn subgroups_of(&self, member: Rank) -> impl Iterator<Item = (SubgroupId, &SubgroupSpec)> {
-        (0..).map(SubgroupId).zip(&self.subgroups).filter(move |(_, s)| s.members.contains(&member))
+        (0..).map(SubgroupId).zip(&self.subgroups).filter(move |(_, s)| s.members.binary_search(&member).is_ok())
     }
 }
 
@@ -468,11 +477,22 @@ impl Change {
 }
 
 impl Rule {
-    /// Those of `from` that it picks; `ids` are the ids of all ranks.
+    /// Those of `from`, which ascends, that it picks; `ids` are the ids of all ranks.
     pub fn pick(&self, ids: &[MemberId], from: &[Rank]) -> Vec<Rank> {
+        self.pick_by(&by_id(ids), from)
+    }
+
+    fn pick_by(&self, by_id: &BTreeMap<MemberId, Rank>, from: &[Rank]) -> Vec<Rank> {
         match self {
             Rule::Everyone => from.to_vec(),
-            Rule::Only(list) => from.iter().copied().filter(|rank| list.contains(&ids[rank.index()])).collect(),
+            Rule::Only(list) => {
+                let is_there = |rank: &Rank| from.binary_search(rank).is_ok();
+                let mut picked: Vec<Rank> =
+                    list.iter().filter_map(|id| by_id.get(id).copied()).filter(is_there).collect();
+                picked.sort_unstable();
+                picked.dedup();
+                picked
+            }
             Rule::First(count) => from.iter().copied().take(*count as usize).collect(),
             // Which shard somebody is in depends on where it was before.
             Rule::Shard { .. } => from.to_vec(),
@@ -480,8 +500,16 @@ impl Rule {
     }
 }
 
-fn rank(index: usize) -> Rank {
-    Rank(index as u32)
+/// The ranks of members by their ids.
+fn by_id(ids: &[MemberId]) -> BTreeMap<MemberId, Rank> {
+    ids.iter().copied().zip((0..).map(Rank)).collect()
+}
+
+/// One of `items` that is among them twice.
+fn twice<'a, T: Ord>(items: impl Iterator<Item = &'a T>) -> Option<&'a T> {
+    let mut sorted: Vec<&T> = items.collect();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 impl SubgroupSpec {

@@ -3,15 +3,20 @@
 //! A row stands at a place of a [`Chunk`], which each peer of this machine maps once. With the place a peer gets a *lease*: the writing end of a pipe. It keeps
 //! that as long as it reads there. When all copies of the lease are closed, also those in letters that were not read, the kernel says so at the other end.
 //! Only then the place is another row's. No peer has to say anything for that, and one that is stopped, or was left out, reads what it has read before.
-use crate::mesh::MeshError;
+//!
+//! Peers that have mapped the chunk of the row of this view need no letter for that of the next: it is [shown](Arena::show) to them there. They have no lease, and [say
+//! themselves](crate::readings) which views they read. If a peer never says it, a chunk whose other rows are over is given up, and the peer keeps its memory.
+use crate::mesh::{Mesh, MeshError};
 use crate::mirror::Mirror;
 use crate::places::{Places, is_gone};
-use crate::region::{Chunk, OwnRegion, page_bytes};
-use crate::shm::MemberBell;
+use crate::readings::{Readings, has_looked, is_through};
+use crate::region::{Chunk, OwnRegion, SharedRegion, page_bytes};
+use crate::shm::{MemberBell, OwnRow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use spindle_core::{Layout, Rank};
+use spindle_core::control::Me;
+use spindle_core::{Layout, Rank, ViewId};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
@@ -21,6 +26,7 @@ pub struct Arena {
     bell: MemberBell,
     rows: Places<Chunk, User>,
     mirror: Mirror,
+    readings: Arc<Readings>,
 }
 
 /// The uses of a row's place, here and in other processes.
@@ -30,6 +36,8 @@ struct User {
     row: Weak<OwnRegion>,
     /// Its other ends are closed when no peer uses it.
     lease: OwnedFd,
+    /// The view that it was [shown](Arena::show) for, and those to which it was.
+    readers: Vec<(Me, Arc<SharedRegion>, ViewId)>,
 }
 
 /// A row, as peers get it.
@@ -43,7 +51,8 @@ pub(crate) struct Lent {
 impl Arena {
     /// That of the member that is woken by `bell`, without rows.
     pub fn new(bell: MemberBell) -> Arena {
-        Arena { bell, rows: Places::default(), mirror: Mirror::default() }
+        let readings = Readings::new(Arc::clone(bell.region()));
+        Arena { bell, rows: Places::default(), mirror: Mirror::default(), readings }
     }
 
     /// The doorbell that wakes the member.
@@ -56,6 +65,35 @@ impl Arena {
         &self.mirror
     }
 
+    pub(crate) fn readings(&self) -> &Arc<Readings> {
+        &self.readings
+    }
+
+    /// Shows `next`, this member's row for `view`, which follows that of `mesh`, to the peers of this machine that have mapped its memory, as far as they are
+    /// `wanted` there. Returns those that find it so, which have to be [woken](spindle_core::Table::wake). All others need a letter.
+    pub fn show(&mut self, mesh: &Mesh, next: &OwnRow, view: ViewId, wanted: impl Fn(Rank) -> Option<Me>) -> Vec<Rank> {
+        let Some(at) = next.row.place_beside(mesh.row()) else { return vec![] };
+        let is_it = |user: &&mut User| std::ptr::eq(user.row.as_ptr(), Arc::as_ptr(&next.row));
+        let Some(user) = self.rows.users_mut().find(is_it) else { return vec![] };
+        let mut shown = vec![];
+        for (rank, bell) in mesh.mapped_by() {
+            if let Some(reader) = wanted(rank) {
+                user.readers.push((reader, Arc::clone(bell), view));
+                shown.push(rank);
+            }
+        }
+        mesh.show(view, at);
+        shown.retain(|rank| mesh.bell_of(*rank).is_some_and(|bell| !has_looked(bell, view)));
+        shown
+    }
+
+    /// Forgets the readers of rows whose processes have ended, by the kernel's word.
+    pub fn forget(&mut self, has_ended: impl Fn(&Me) -> bool) {
+        for user in self.rows.users_mut() {
+            user.readers.retain(|(reader, bell, view)| !is_through(bell, *view) && !has_ended(reader));
+        }
+    }
+
     /// Bytes of all chunks of its rows. Less of that is memory.
     pub fn size(&self) -> u64 {
         self.rows.bytes()
@@ -66,7 +104,10 @@ impl Arena {
         let size = layout.row(me);
         let of = |source| MeshError::Region { rank: me, part: "row", source };
         let os = |call| move |errno: Errno| MeshError::Os { call, source: errno.into() };
-        self.rows.retain(|user| !is_gone(&user.row) || !is_closed(&user.lease));
+        for user in self.rows.users_mut() {
+            user.readers.retain(|(_, bell, view)| !is_through(bell, *view));
+        }
+        self.rows.retain(|user| !is_gone(&user.row) || !user.readers.is_empty() || !is_closed(&user.lease));
         let bytes = size.size.next_multiple_of(page_bytes());
         if self.rows.find(bytes).is_none() {
             let wished = Places::<Chunk, User>::chunk_bytes(bytes).next_multiple_of(page_bytes());
@@ -74,6 +115,8 @@ impl Arena {
             // Where files or address spaces are limited, one row may be possible.
             let chunk = chunk.or_else(|_| Chunk::create("spindle-rows", bytes)).map_err(of)?;
             let size = chunk.size();
+            // Readers that do not say that they are through keep the memory that they have mapped. This process needs it no more.
+            self.rows.give_up(|user| is_gone(&user.row) && !user.readers.is_empty());
             self.rows.add(chunk, size);
         }
         let gap = self.rows.find(bytes).expect("a chunk has room");
@@ -85,7 +128,7 @@ impl Arena {
         // peer keeps that reads it.
         let row = unsafe { chunk.region(&format!("spindle-row-{me}"), gap.at, size.size, size.control) };
         let row = Arc::new(row.map_err(of)?);
-        self.rows.take(gap, bytes, User { row: Arc::downgrade(&row), lease });
+        self.rows.take(gap, bytes, User { row: Arc::downgrade(&row), lease, readers: vec![] });
         // Chunks that are empty now are more than are needed, or too small.
         self.rows.drop_empty(0);
         Ok((row, lent))
@@ -111,7 +154,8 @@ mod tests {
     use crate::shm::{OwnRow, PeerParts};
     use rustix::cmsg_space;
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    use spindle_core::Rows;
+    use spindle_core::control::Birth;
+    use spindle_core::{MemberId, Rows, View};
     use std::io::IoSlice;
     use std::mem::MaybeUninit;
     use std::os::fd::AsFd;
@@ -224,6 +268,144 @@ mod tests {
         let (_, parts) = row(&layout, &mut arena);
         let [.., last] = seen;
         assert_eq!(start(&peer(&layout, &parts)) - start(&last), parts.at - rows[2].1.at);
+    }
+
+    fn process(id: u64) -> Me {
+        Me { id: MemberId(id), pid: 0, birth: Birth::default() }
+    }
+
+    /// Two members go from view to view.
+    struct Two {
+        view: u64,
+        arenas: [Arena; 2],
+        meshes: [Mesh; 2],
+    }
+
+    impl Two {
+        fn layout(number: u64) -> Layout {
+            Layout::new(&View { id: ViewId(number), ..view(2, 8) }).unwrap()
+        }
+
+        fn new() -> Two {
+            let (layout, mut arenas) = (Two::layout(1), [arena(), arena()]);
+            let [zero, one] = [0, 1].map(|i| OwnRow::create(&layout, Rank(i as u32), &mut arenas[i]).unwrap());
+            let meshes = [
+                Mesh::new(&layout, zero.0, [(Rank(1), Some(Peer::Here(one.1)))]).unwrap(),
+                Mesh::new(&layout, one.0, [(Rank(0), Some(Peer::Here(zero.1)))]).unwrap(),
+            ];
+            Two { view: 1, arenas, meshes }
+        }
+
+        /// A word of its ring, which the member of this rank has written.
+        fn word(&self, reader: &crate::Reader, rank: u32) -> u64 {
+            reader.load(Rank(rank), Two::layout(1).row(Rank(0)).size - 8)
+        }
+
+        /// The rows for the next view are made, shown and found, and the view begins.
+        fn go_on(&mut self) {
+            self.view += 1;
+            let (layout, next) = (Two::layout(self.view), ViewId(self.view));
+            let size = layout.row(ME).size;
+            let rows = [0, 1].map(|i| OwnRow::create(&layout, Rank(i as u32), &mut self.arenas[i]).unwrap().0);
+            for i in 0..2 {
+                assert!((0..size).step_by(8).all(|at| rows[i].row.load(at) == 0), "view {next}");
+                rows[i].row.store(size - 8, self.view);
+                let id = |rank: Rank| Some(process(rank.0.into()));
+                assert!(self.meshes[1 - i].shown(Rank(i as u32), next, size).unwrap().is_none());
+                let shown = self.arenas[i].show(&self.meshes[i], &rows[i], next, id);
+                assert_eq!(shown, [Rank(1 - i as u32)]);
+            }
+            let [zero, one] = rows;
+            let found = [1, 0].map(|i| self.meshes[1 - i].shown(Rank(i as u32), next, size).unwrap().unwrap());
+            let [by_zero, by_one] = found;
+            self.meshes = [
+                Mesh::new(&layout, zero, [(Rank(1), Some(Peer::Shown(by_zero)))]).unwrap(),
+                Mesh::new(&layout, one, [(Rank(0), Some(Peer::Shown(by_one)))]).unwrap(),
+            ];
+            for (i, mesh) in self.meshes.iter().enumerate() {
+                assert_eq!(self.word(&mesh.reader(), 1 - i as u32), self.view);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_are_shown_take_turns_in_memory_that_is_mapped() {
+        let mut two = Two::new();
+        let size = two.arenas[0].size();
+        for _ in 0..50 {
+            two.go_on();
+        }
+        assert_eq!(two.arenas[0].size(), size);
+    }
+
+    /// A receiver that is views behind reads what it has read before, and holds up no view. When it is through, its places are used.
+    #[test]
+    fn a_row_that_was_shown_is_no_other_before_its_readers_say_that_they_are_through() {
+        let mut two = Two::new();
+        let size = two.arenas[0].size();
+        for held in 1..6 {
+            let behind = (0..held).map(|_| {
+                two.go_on();
+                (two.view, two.meshes[1].reader())
+            });
+            let behind: Vec<_> = behind.collect();
+            for _ in 0..4 {
+                two.go_on();
+            }
+            for (view, reader) in &behind {
+                assert_eq!(two.word(reader, 0), *view);
+            }
+        }
+        for _ in 0..20 {
+            two.go_on();
+        }
+        assert!(two.arenas[0].size() <= 2 * size, "{} bytes of chunks of {size}", two.arenas[0].size());
+    }
+
+    /// It is stopped, or was left out, and says nothing. Its memory stays as it is, and the others' chunk is another one by then.
+    #[test]
+    fn a_reader_that_is_never_through_keeps_a_chunk_to_itself() {
+        let mut two = Two::new();
+        two.go_on();
+        let (view, stopped) = (two.view, two.meshes[1].reader());
+        let (layout, size) = (Two::layout(9), two.arenas[0].size());
+        let mut rows = Vec::new();
+        for _ in 0..40 {
+            rows.push(OwnRow::create(&layout, ME, &mut two.arenas[0]).unwrap().0);
+            if rows.len() == 3 {
+                rows.remove(0);
+            }
+        }
+        assert_eq!(two.word(&stopped, 0), view);
+        assert!(two.arenas[0].size() <= 2 * size);
+        two.arenas[0].forget(|reader| *reader == process(1));
+        assert_eq!(two.word(&stopped, 0), view, "this member reads its own row yet");
+    }
+
+    /// By whichever way, the row comes: the member has looked for the last time, or it finds it when it does.
+    #[test]
+    fn a_row_that_is_shown_too_late_needs_a_letter() {
+        let mut two = Two::new();
+        let (layout, next) = (Two::layout(2), ViewId(2));
+        let size = layout.row(ME).size;
+        let (row, _) = OwnRow::create(&layout, ME, &mut two.arenas[0]).unwrap();
+        two.meshes[1].look_last(next);
+        assert_eq!(two.arenas[0].show(&two.meshes[0], &row, next, |_| Some(process(1))), []);
+        assert!(two.meshes[1].shown(ME, next, size).unwrap().is_some());
+        let (row, _) = OwnRow::create(&layout, ME, &mut two.arenas[0]).unwrap();
+        assert_eq!(two.arenas[0].show(&two.meshes[0], &row, ViewId(3), |_| Some(process(1))), [Rank(1)]);
+        assert_eq!(two.arenas[0].show(&two.meshes[0], &row, ViewId(3), |_| None), [], "it is in no next view");
+    }
+
+    #[test]
+    fn a_place_that_can_t_be_is_not_taken_for_a_row() {
+        let two = Two::new();
+        let size = Two::layout(1).row(ME).size;
+        for at in [8, 4096 * 1024, u64::MAX - 4095] {
+            two.meshes[0].show(ViewId(2), at);
+            let error = two.meshes[1].shown(ME, ViewId(2), size).unwrap_err();
+            assert!(matches!(error, MeshError::Region { source: RegionError::Place { .. }, .. }), "{error}");
+        }
     }
 
     /// As if many members and subgroups came and went.

@@ -271,11 +271,17 @@ impl Doorbell {
 
     /// Says that words of this member's membership block were posted. To be called before [`ring`](Self::ring).
     pub(crate) fn mark_moved(&self) {
-        self.bell.moved().store(1, Ordering::Release);
+        // An update, so that the swap that reads the mark of one peer acquires what all have released that marked before.
+        self.bell.moved().fetch_or(1, Ordering::Release);
     }
 
     pub(crate) fn barrier(&self) -> Barrier {
         self.bell.barrier
+    }
+
+    /// What rings it beside its segment.
+    pub(crate) fn event(&self) -> Option<&Arc<OwnedFd>> {
+        self.bell.event.as_ref()
     }
 }
 

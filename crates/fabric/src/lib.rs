@@ -28,6 +28,7 @@ mod pointers;
 pub mod probe;
 pub mod publisher;
 pub mod reader;
+mod readings;
 pub mod region;
 mod shelf;
 pub mod shm;
@@ -45,4 +46,4 @@ pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublis
 pub use reader::{Reader, ReaderFrames};
 pub use region::{CopyChunk, CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
 pub use shelf::{commit_name, name_place};
-pub use shm::{ControlBlock, MemberBell, OwnRow, PeerParts};
+pub use shm::{ControlBlock, MemberBell, OwnRow, PeerParts, ShownRow};

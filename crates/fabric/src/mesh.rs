@@ -19,9 +19,11 @@ use crate::mirror::Mirror;
 use crate::ofi::{OfiAddress, OfiError, OfiMeeting};
 use crate::publisher::Publisher;
 use crate::reader::{Held, Reader, ReaderFrames};
+use crate::readings::{Reading, Readings};
 use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
-use crate::shm::{OwnRow, PeerParts};
+use crate::shm::{OwnRow, PeerParts, ShownRow};
 use crate::tcp::{Connection, Down, Links, ROW_BYTES_MAX, Traffic};
+use spindle_core::layout::membership;
 use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, ViewId};
 use std::io;
 use std::ops::Range;
@@ -33,6 +35,8 @@ use std::time::{Duration, Instant};
 pub enum Peer {
     /// It is on this machine, and these are its row and doorbell.
     Here(PeerParts),
+    /// It is on this machine, and this is its row, where it was [shown](Mesh::shown).
+    Shown(ShownRow),
     /// It is on another, and this is a stream to it, whose first byte belongs to the view.
     There(Connection),
 }
@@ -48,6 +52,7 @@ impl Peer {
     pub fn check(&self, layout: &Layout, rank: Rank) -> Result<(), MeshError> {
         match self {
             Peer::Here(parts) => parts.check(layout, rank),
+            Peer::Shown(row) => row.check(layout, rank),
             Peer::There(_) => Ok(()),
         }
     }
@@ -75,6 +80,9 @@ pub struct Mesh {
     far: Far,
     /// Whether something has arrived since sleep was begun.
     arrived: bool,
+    readings: Arc<Readings>,
+    /// As long as this lives, rows of the view are read, or may be.
+    _reading: Reading,
     /// Bytes of my row's membership block.
     membership: u64,
     /// Words of peers' membership blocks may have moved, other than by stores of peers that are here.
@@ -207,7 +215,7 @@ impl Mesh {
         peers: impl IntoIterator<Item = (Rank, Option<Peer>)>,
         meeting: Option<OfiMeeting>,
     ) -> Result<Mesh, MeshError> {
-        let OwnRow { me, row, bell, mirror } = own;
+        let OwnRow { me, row, bell, mirror, readings } = own;
         assert_eq!(row.size(), layout.row(me).size, "the row was made for another layout");
         let mut rows = Vec::with_capacity(layout.rows().len());
         let mut doorbells = Vec::with_capacity(layout.rows().len());
@@ -227,22 +235,27 @@ impl Mesh {
             {
                 ofi.leave_out(rank);
             }
-            rows.push(match peer {
+            let near = match peer {
+                Some(Peer::Here(parts)) => Ok(parts.open(layout, rank)?),
+                Some(Peer::Shown(shown)) => Ok(shown.open(layout, rank)?),
+                peer => Err(peer),
+            };
+            rows.push(match near {
                 _ if rank == me => Held::Own(row.clone()),
-                Some(Peer::Here(parts)) => {
-                    let (row, bell, doorbell) = parts.open(layout, rank)?;
+                Ok((theirs, bell, doorbell)) => {
                     ring = Some(doorbell);
                     lives.push((rank, bell));
-                    Held::Peer(row)
+                    note_mapped(&row, layout, rank);
+                    Held::Peer(theirs)
                 }
-                Some(Peer::There(connection)) => {
+                Err(Some(Peer::There(connection))) => {
                     check_length([(me, row.size()), (rank, bytes)])?;
                     let name = format!("the copy of the row of member {rank}");
                     let copy = mirror.copy(&name, bytes).map_err(of)?;
                     stream = Some((connection, copy.clone()));
                     Held::Copy(copy)
                 }
-                None => match ofi.as_ref().and_then(|ofi| ofi.copy(rank)) {
+                Err(_) => match ofi.as_ref().and_then(|ofi| ofi.copy(rank)) {
                     Some(copy) => Held::Copy(copy.clone()),
                     None => Held::Vacant(VacantRegion::new("an absent peer's row", bytes).map_err(of)?),
                 },
@@ -272,6 +285,8 @@ impl Mesh {
             barrier,
             far,
             arrived: false,
+            _reading: readings.begin(layout.view()),
+            readings,
             membership: layout.row(me).membership,
             moved: true,
         };
@@ -305,18 +320,22 @@ impl Mesh {
         };
         let rows = self.rows.clone();
         let (vacant, given) = match (rows.held(rank), &peer) {
-            (Held::Vacant(vacant), _) => (vacant, if matches!(peer, Peer::Here(_)) { "memory" } else { "a stream" }),
+            (Held::Vacant(vacant), Peer::Here(_) | Peer::Shown(_)) => (vacant, "memory"),
+            (Held::Vacant(vacant), Peer::There(_)) => (vacant, "a stream"),
             (_, Peer::There(_)) => return Err(MeshError::Attached { rank, given: "a stream" }),
-            (_, Peer::Here(_)) => return Err(MeshError::Attached { rank, given: "memory" }),
+            (_, Peer::Here(_) | Peer::Shown(_)) => return Err(MeshError::Attached { rank, given: "memory" }),
         };
         let taken = MeshError::Attached { rank, given };
         self.moved = true;
         match peer {
+            // No row is found so once the view has begun.
+            Peer::Shown(_) => return Err(taken),
             Peer::Here(parts) => {
                 let (bell, doorbell) = parts.map(vacant, layout, rank)?.ok_or(taken)?;
                 self.end_sleep();
                 self.barrier = self.barrier.joined(doorbell.barrier());
-                // It may sleep, and was not rung for what was posted before.
+                // It may sleep, and was not told of what was posted before.
+                doorbell.mark_moved();
                 doorbell.ring();
                 self.lives.push((rank, bell));
                 self.doorbells[rank.index()] = Some(doorbell);
@@ -331,6 +350,63 @@ impl Mesh {
             }
         }
         Ok(())
+    }
+
+    /// My row.
+    pub(crate) fn row(&self) -> &OwnRegion {
+        &self.row
+    }
+
+    /// The peers of this machine that have mapped the memory of my row, and their doorbells' segments.
+    pub(crate) fn mapped_by(&self) -> impl Iterator<Item = (Rank, &Arc<SharedRegion>)> {
+        let at = membership::mapped(self.doorbells.len());
+        let (word, bit) = (at + 8 * u64::from(self.me.0 / 64), self.me.0 % 64);
+        let has_mapped = move |rank: Rank| self.rows.load(rank, word) >> bit & 1 == 1;
+        self.lives.iter().filter(move |(rank, _)| has_mapped(*rank)).map(|(rank, bell)| (*rank, bell))
+    }
+
+    /// Says in my row where that for `view` begins, in the same memory. All that may read it have been [noted](crate::Arena::show).
+    pub(crate) fn show(&self, view: ViewId, at: u64) {
+        self.row.store(membership::NEXT_AT, at);
+        self.row.store(membership::NEXT_VIEW, view.0);
+    }
+
+    /// Whether `peer` is on this machine, and its row is here.
+    ///
+    /// # Panics
+    /// If it is not of this view.
+    pub fn is_here(&self, peer: Rank) -> bool {
+        self.doorbells[peer.index()].is_some()
+    }
+
+    /// The doorbell's segment of a peer that is here.
+    pub(crate) fn bell_of(&self, peer: Rank) -> Option<&Arc<SharedRegion>> {
+        self.lives.iter().find(|(rank, _)| *rank == peer).map(|(_, bell)| bell)
+    }
+
+    /// Says that this member looks for [shown](Self::shown) rows of `view` once more, after this, and never again. To those that show theirs later it sends, and gets, letters.
+    pub fn look_last(&self, view: ViewId) {
+        self.readings.look_last(view);
+    }
+
+    /// The row of `peer`, of `bytes`, for `view`, if that peer has [shown](crate::Arena::show) it and it can be found from here.
+    ///
+    /// # Errors
+    /// [`MeshError::Region`], if there can be none where it is said to be.
+    ///
+    /// # Panics
+    /// If the peer is not of this view.
+    pub fn shown(&self, peer: Rank, view: ViewId, bytes: u64) -> Result<Option<ShownRow>, MeshError> {
+        let Held::Peer(row) = self.rows.held(peer) else { return Ok(None) };
+        // The place was stored before the view.
+        if row.load(membership::NEXT_VIEW) != view.0 || !row.is_of_chunk() {
+            return Ok(None);
+        }
+        let found = self.bell_of(peer).zip(self.doorbells[peer.index()].as_ref());
+        let Some((bell, doorbell)) = found else { return Ok(None) };
+        let next = row.beside(row.load(membership::NEXT_AT), bytes, self.readings.begin(view));
+        let next = next.map_err(|source| MeshError::Region { rank: peer, part: "row", source })?;
+        Ok(Some(ShownRow { row: next, bell: Arc::clone(bell), event: doorbell.event().cloned() }))
     }
 
     /// Whether the way to `rank` is, or was, a stream, so that another may [replace](Self::attach) it.
@@ -529,6 +605,18 @@ impl Mesh {
         std::mem::take(&mut self.lingering)
     }
 
+    /// Wakes those of these peers that are here and sleep.
+    #[inline]
+    fn ring(&self, peers: &[Rank]) {
+        // After the stores that the peers should find, whoever made them: they happened before this call.
+        self.barrier.light();
+        for peer in peers {
+            if let Some(doorbell) = &self.doorbells[peer.index()] {
+                doorbell.ring_unfenced();
+            }
+        }
+    }
+
     /// Says to peers that are here that words of my membership block are posted.
     #[cold]
     fn mark_moved(&self, peers: &[Rank]) {
@@ -606,6 +694,7 @@ impl Watched {
             let mut stream = None;
             rows.push(match peer {
                 Some(Peer::Here(parts)) => Held::Peer(Arc::new(parts.open_row(layout, rank)?)),
+                Some(Peer::Shown(shown)) => Held::Peer(Arc::new(shown.row)),
                 Some(Peer::There(connection)) => {
                     let copy = mirror.copy(&format!("the copy of the row of member {rank}"), size).map_err(of)?;
                     stream = Some((connection, copy.clone()));
@@ -647,6 +736,12 @@ impl Watched {
     pub fn next_down(&mut self) -> Option<(Rank, Down)> {
         self.links.as_mut()?.next_down()
     }
+}
+
+/// Says in my row that the memory of the row of `peer` is mapped here.
+fn note_mapped(row: &OwnRegion, layout: &Layout, peer: Rank) {
+    let at = membership::mapped(layout.rows().len()) + 8 * u64::from(peer.0 / 64);
+    row.store(at, row.load(at) | 1 << (peer.0 % 64));
 }
 
 /// Refuses rows that are too long for streams.
@@ -905,13 +1000,7 @@ impl Table for Mesh {
         if range.start < self.membership {
             self.mark_moved(peers);
         }
-        // After the stores that the peers should find, whoever made them: they happened before this call.
-        self.barrier.light();
-        for peer in peers {
-            if let Some(doorbell) = &self.doorbells[peer.index()] {
-                doorbell.ring_unfenced();
-            }
-        }
+        self.ring(peers);
         self.post_quietly(peers, range);
     }
 
@@ -924,6 +1013,11 @@ impl Table for Mesh {
         if !self.far.is_empty() {
             self.post_far(peers, range);
         }
+    }
+
+    fn wake(&mut self, peers: &[Rank]) {
+        self.mark_moved(peers);
+        self.ring(peers);
     }
 
     #[inline]

@@ -60,6 +60,16 @@ impl<C, U> Places<C, U> {
         }
     }
 
+    /// The users of all places.
+    pub(crate) fn users_mut(&mut self) -> impl Iterator<Item = &mut U> {
+        self.chunks.iter_mut().flat_map(|room| room.places.iter_mut().map(|(_, user)| user))
+    }
+
+    /// Drops the chunks with places of which all have users that are to be given up.
+    pub(crate) fn give_up(&mut self, is_given_up: impl Fn(&U) -> bool) {
+        self.chunks.retain(|room| room.places.is_empty() || !room.places.iter().all(|(_, user)| is_given_up(user)));
+    }
+
     /// A gap that has `bytes`: one of that length, which the same row had in a view before; or else the first, as the memory at the end of a chunk may never
     /// have been used.
     ///

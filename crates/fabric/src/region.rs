@@ -17,6 +17,7 @@
 //! - a peer process that breaks the protocol can make the group deliver rubbish, and is inside the group's trust boundary:
 //!   same user, same program. It can't write my row, and no length or offset that it announces leads outside a mapping.
 use crate::fork::Unshared;
+use crate::readings::Reading;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
@@ -116,7 +117,7 @@ pub enum RegionError {
 pub struct OwnRegion {
     span: Span,
     /// Keeps `span` mapped.
-    _memory: Arc<OwnMemory>,
+    memory: Arc<OwnMemory>,
     /// Bytes at the start that are words, and never lent as bytes to write.
     control: u64,
     leased: Mutex<Vec<Range<u64>>>,
@@ -144,9 +145,19 @@ pub(crate) struct Chunk {
 pub struct PeerRegion {
     span: Span,
     /// Keeps `span` mapped.
-    _memory: Arc<Memory>,
-    /// As long as it is open, the owner uses this memory for nothing else. That of a row that came late is the memory's.
-    _lease: Option<OwnedFd>,
+    memory: Arc<Memory>,
+    hold: Hold,
+}
+
+/// What keeps the owner from using a region for anything else.
+#[derive(Debug)]
+enum Hold {
+    /// The owner does not, or the memory has the lease: that of a row that came late.
+    Memory,
+    /// As long as it is open.
+    Lease { _fd: OwnedFd },
+    /// As long as this member says that it reads such rows.
+    Reading { _reading: Reading },
 }
 
 /// What tells a file from all others that are there at the same time: its device and inode. The kernel counts the inodes of memfds in 64 bits (since Linux 5.9).
@@ -208,7 +219,7 @@ impl OwnRegion {
     pub fn on_heap(name: &str, len: u64, control: u64) -> Result<OwnRegion, RegionError> {
         // A child has a copy of the heap.
         let memory = OwnMemory { _unshared: None, memory: Memory::on_heap(name, len)? };
-        Ok(OwnRegion { span: memory.memory.span, _memory: Arc::new(memory), control, leased: Mutex::default() })
+        Ok(OwnRegion { span: memory.memory.span, memory: Arc::new(memory), control, leased: Mutex::default() })
     }
 
     /// How many bytes at its start are words.
@@ -218,7 +229,18 @@ impl OwnRegion {
 
     /// The memory of which it is a range. Whoever keeps that keeps the addresses, and not the region.
     pub(crate) fn memory(&self) -> Arc<dyn Any + Send + Sync> {
-        self._memory.clone()
+        self.memory.clone()
+    }
+
+    /// Where it begins in the memory of which it is a range.
+    pub(crate) fn begins_at(&self) -> u64 {
+        let start = |span: Span| span.base.addr().get() as u64;
+        start(self.span) - start(self.memory.memory.span)
+    }
+
+    /// The same, if `other` is a range of that memory, too.
+    pub(crate) fn place_beside(&self, other: &OwnRegion) -> Option<u64> {
+        Arc::ptr_eq(&self.memory, &other.memory).then(|| self.begins_at())
     }
 
     /// Its bytes, in number.
@@ -377,7 +399,7 @@ impl Chunk {
         self.used = self.used.max(end);
         memory.prefault(at..end, Advice::LinuxPopulateWrite);
         let span = Span { base, len };
-        Ok(OwnRegion { span, _memory: Arc::clone(&self.memory), control, leased: Mutex::default() })
+        Ok(OwnRegion { span, memory: Arc::clone(&self.memory), control, leased: Mutex::default() })
     }
 }
 
@@ -388,7 +410,7 @@ impl PeerRegion {
     /// [`RegionError::Unsealed`], [`RegionError::Size`], [`RegionError::Os`].
     pub fn open(name: &str, fd: impl AsFd, len: u64) -> Result<PeerRegion, RegionError> {
         let memory = Memory::open(name, fd, len, SealFlags::FUTURE_WRITE, ProtFlags::READ)?;
-        Ok(PeerRegion { span: memory.span, _memory: Arc::new(memory), _lease: None })
+        Ok(PeerRegion { span: memory.span, memory: Arc::new(memory), hold: Hold::Memory })
     }
 
     /// The `range` of a peer's memory, read-only, after the [check](Self::check_range). The file is mapped once, whatever ranges of it are opened. The
@@ -407,7 +429,30 @@ impl PeerRegion {
         let span =
             Span { base: memory.span.pointer(range.start, range.end - range.start), len: range.end - range.start };
         memory.prefault(range, Advice::LinuxPopulateRead);
-        Ok(PeerRegion { span, _memory: memory, _lease: Some(lease) })
+        Ok(PeerRegion { span, memory, hold: Hold::Lease { _fd: lease } })
+    }
+
+    /// Whether other ranges of the owner's memory can be found [beside](Self::beside) this one.
+    pub(crate) fn is_of_chunk(&self) -> bool {
+        !matches!(self.hold, Hold::Memory)
+    }
+
+    /// The `len` bytes at `at` of the memory of which this is a range, which the owner uses for nothing else as long as `reading` lives.
+    ///
+    /// # Errors
+    /// [`RegionError::Place`] if they are not all inside, or begin with no page.
+    ///
+    /// # Panics
+    /// If this is [no range](Self::is_of_chunk) of the owner's memory.
+    pub(crate) fn beside(&self, at: u64, len: u64, reading: Reading) -> Result<PeerRegion, RegionError> {
+        assert!(self.is_of_chunk(), "a row that came late");
+        let (size, end) = (self.memory.span.len, at.saturating_add(len));
+        if !at.is_multiple_of(page_bytes()) || len == 0 || end > size {
+            return Err(RegionError::Place { at, bytes: len, size });
+        }
+        let span = Span { base: self.memory.span.pointer(at, len), len };
+        self.memory.prefault(at..end, Advice::LinuxPopulateRead);
+        Ok(PeerRegion { span, memory: Arc::clone(&self.memory), hold: Hold::Reading { _reading: reading } })
     }
 
     /// Whether `range` can be a region of a peer, which begins with a page.
@@ -509,7 +554,7 @@ impl VacantRegion {
         // Readers of the range know nothing of the region that it is now.
         let is_first = self.memory.lease.set(lease).is_ok();
         debug_assert!(is_first, "a range is taken once");
-        Ok(Some(PeerRegion { span, _memory: Arc::clone(&self.memory), _lease: None }))
+        Ok(Some(PeerRegion { span, memory: Arc::clone(&self.memory), hold: Hold::Memory }))
     }
 
     /// A failed exchange may leave a hole, and an access to a hole is fatal.

@@ -8,6 +8,7 @@ use crate::bell::{BELL_BYTES, Bell, Doorbell, describe, is_event, new_event};
 use crate::life::LIFE;
 use crate::mesh::MeshError;
 use crate::mirror::Mirror;
+use crate::readings::Readings;
 use crate::region::{OwnRegion, PeerRegion, RegionError, SharedRegion, VacantRegion};
 use spindle_core::{Layout, Rank};
 use std::io;
@@ -32,6 +33,8 @@ pub struct OwnRow {
     pub(crate) bell: Bell,
     /// For the copies of the peers' rows.
     pub(crate) mirror: Mirror,
+    /// Where it says which views it reads.
+    pub(crate) readings: Arc<Readings>,
 }
 
 /// What one member gives to all others of its machine: its row to read and its doorbell to ring.
@@ -81,6 +84,18 @@ impl MemberBell {
     pub(crate) fn life(&self) -> &AtomicU32 {
         self.region.half_word(LIFE)
     }
+
+    pub(crate) fn region(&self) -> &Arc<SharedRegion> {
+        &self.region
+    }
+}
+
+/// The next row of a peer of this machine, in memory of its that this process has mapped, and its doorbell.
+#[derive(Debug)]
+pub struct ShownRow {
+    pub(crate) row: PeerRegion,
+    pub(crate) bell: Arc<SharedRegion>,
+    pub(crate) event: Option<Arc<OwnedFd>>,
 }
 
 /// The words of a member's own row.
@@ -104,12 +119,18 @@ impl OwnRow {
         let event = bell.event.as_ref().map(clone).transpose()?;
         let parts = PeerParts { row: chunk, at, bytes: row.size(), lease, bell: clone(&bell.fd)?, event };
         let bell = Bell::of_member(row.clone(), bell.region.clone(), bell.event.clone());
-        Ok((OwnRow { me, row, bell, mirror: arena.mirror().clone() }, parts))
+        let (mirror, readings) = (arena.mirror().clone(), Arc::clone(arena.readings()));
+        Ok((OwnRow { me, row, bell, mirror, readings }, parts))
     }
 
     /// Its control block, which others may read already when the fabric can't be made.
     pub fn control_block(&self) -> ControlBlock {
         ControlBlock(self.row.clone())
+    }
+
+    /// Where it begins in the member's memory, in bytes.
+    pub fn place(&self) -> u64 {
+        self.row.begins_at()
     }
 
     /// What rings this member, for threads that must be able to before the fabric is made.
@@ -126,6 +147,32 @@ impl ControlBlock {
     pub fn store(&self, at: u64, value: u64) {
         assert!(at < self.0.control(), "offset {at} is not of a control block of {} bytes", self.0.control());
         self.0.store(at, value);
+    }
+}
+
+impl ShownRow {
+    /// Whether this is the row of the member `rank` of a view of this layout, as far as can be seen.
+    ///
+    /// # Errors
+    /// [`MeshError::Region`], if it has another size.
+    ///
+    /// # Panics
+    /// If `rank` is not in `layout`.
+    pub fn check(&self, layout: &Layout, rank: Rank) -> Result<(), MeshError> {
+        let (expected, got) = (layout.row(rank).size, self.row.size());
+        let source = RegionError::Size { expected, got };
+        if expected == got { Ok(()) } else { Err(MeshError::Region { rank, part: "row", source }) }
+    }
+
+    pub(crate) fn open(
+        self,
+        layout: &Layout,
+        rank: Rank,
+    ) -> Result<(Arc<PeerRegion>, Arc<SharedRegion>, Doorbell), MeshError> {
+        self.check(layout, rank)?;
+        let row = Arc::new(self.row);
+        let doorbell = Doorbell::of_peer(row.clone(), self.bell.clone(), self.event);
+        Ok((row, self.bell, doorbell))
     }
 }
 

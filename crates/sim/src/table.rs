@@ -102,6 +102,10 @@ pub(crate) enum Action {
         copied: usize,
         quiet: bool,
     },
+    /// Doorbells of `peers`, by bits, for words of the membership block.
+    Wake {
+        peers: u64,
+    },
 }
 
 /// Something on its way from one member to another.
@@ -328,9 +332,9 @@ impl SimTable {
         self.expect(owner, Load::Moved, Travel { due, steps: 1, salt: 0, merge: false, since: u64::MAX });
     }
 
-    /// Whether a post of this range of `owner`'s row moves words of its membership block.
-    pub(crate) fn is_of_membership(&self, owner: Rank, range: &Range<u64>) -> bool {
-        range.start < self.rows[owner.index()].membership
+    /// Whether a post of this range of my row moves words of its membership block.
+    pub(crate) fn is_of_membership(&self, range: &Range<u64>) -> bool {
+        range.start < self.rows[self.me.index()].membership
     }
 
     /// Sends a post of `from` on its way to me; true if it made another one superfluous.
@@ -560,6 +564,13 @@ impl Table for SimTable {
 
     fn post_quietly(&mut self, peers: &[Rank], range: Range<u64>) {
         self.add_post(peers, range, true);
+    }
+
+    fn wake(&mut self, peers: &[Rank]) {
+        self.access();
+        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
+        self.actions.push(Action::Wake { peers });
+        self.count.set(self.actions.len() as u64);
     }
 
     fn membership_moved(&mut self) -> bool {

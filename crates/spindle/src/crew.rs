@@ -15,7 +15,7 @@ use spindle_fabric::fork::Owner;
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir, Watch, own_birth};
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Doorbell, MemberBell, Peer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -58,6 +58,8 @@ pub(crate) struct Crew {
     origin: Instant,
     /// This process's memory, for views that have not ended.
     handovers: BTreeMap<ViewId, Handover>,
+    /// Members that find this process's memory for the next view without a letter.
+    shown: BTreeSet<MemberId>,
     /// When to read on, if there was no descriptor left for what is in the mailbox.
     starved_until: Option<Instant>,
     /// Processes of this host that have ended, and the watches that told so. The roster hears of them once all that they had sent is read.
@@ -103,7 +105,7 @@ impl Crew {
 
     fn with(ways: Ways, me: Process, book: Option<Book>, notices: Arc<Notices>) -> Crew {
         let Process { id: me, nonce } = me;
-        let (handovers, starved_until, deaths, senders, bulk_links, bootstrap) = Default::default();
+        let (handovers, shown, starved_until, deaths, senders, bulk_links, bootstrap) = Default::default();
         Crew {
             owner: Owner::new(),
             ways,
@@ -111,6 +113,7 @@ impl Crew {
             me,
             origin: Instant::now(),
             handovers,
+            shown,
             starved_until,
             deaths,
             senders,
@@ -249,6 +252,18 @@ impl Crew {
     /// This process's memory for `view` is made: it can be handed over.
     pub(crate) fn set_handover(&mut self, view: ViewId, handover: Handover) {
         self.handovers.insert(view, handover);
+    }
+
+    /// Whether members of this host share memory beyond what they [hand over](Self::set_handover).
+    pub(crate) fn may_show(&self) -> bool {
+        matches!(self.ways, Ways::Mail(_))
+    }
+
+    /// As [`act`](Self::act). `shown` need no letter with this process's memory meanwhile.
+    pub(crate) fn act_without(&mut self, shown: BTreeSet<MemberId>, act: impl FnOnce(&mut Roster<Peer>, Time)) {
+        self.shown = shown;
+        self.act(act);
+        self.shown.clear();
     }
 
     /// Forgets what concerns views before `view`, which has begun.

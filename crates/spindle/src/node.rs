@@ -13,6 +13,7 @@ use spindle_core::{Ablation, Engine, MemberId, Rank, State, SubgroupId, Subgroup
 use spindle_fabric::fork::Owner;
 use spindle_fabric::tcp::Connection;
 use spindle_fabric::{Arena, Fabric, Mesh, MeshError};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ use clock::Clock;
 use links::Over;
 use preparing::Preparing;
 pub(crate) use preparing::{First, Spare};
+use views::Shows;
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by [`start`](Self::start), which
 /// gives the node to a thread.
@@ -44,6 +46,8 @@ pub struct Node {
     arena: Arena,
     /// This member's memory for the next view, once this one has ended.
     preparing: Option<Preparing>,
+    /// Rows for that view that need no letters.
+    shows: Shows,
     large: Large,
     /// Objects for processes that follow.
     kept: Arc<Kept>,
@@ -127,6 +131,7 @@ impl Node {
             fabric,
             arena,
             preparing,
+            shows: Shows::default(),
             large,
             kept,
             serving: Serving::default(),
@@ -366,13 +371,17 @@ impl From<MeshError> for JoinError {
 
 /// Begins a view in all lines. Answers, by subgroup, which line it is.
 fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) -> Vec<usize> {
-    for line in &mut *lines {
-        let id = view.subgroup(&line.name);
-        let mine = id.filter(|id| view.subgroups[id.index()].members.contains(&engine.me()));
+    let ids: BTreeMap<&str, SubgroupId> =
+        view.subgroups.iter().map(|spec| &*spec.name).zip((0..).map(SubgroupId)).collect();
+    let mut by_id = vec![usize::MAX; view.subgroups.len()];
+    for (number, line) in lines.iter_mut().enumerate() {
+        let id = ids.get(&*line.name).copied();
+        id.iter().for_each(|id| by_id[id.index()] = number);
+        let mine = id.filter(|id| view.subgroups[id.index()].members.binary_search(&engine.me()).is_ok());
         line.begin(mine, engine, fabric, view);
     }
-    let line = |name: &str| lines.iter().position(|line| line.name == name).expect("a line for each subgroup");
-    view.subgroups.iter().map(|spec| line(&spec.name)).collect()
+    assert!(!by_id.contains(&usize::MAX), "a line for each subgroup");
+    by_id
 }
 
 #[cfg(test)]

@@ -408,6 +408,11 @@ impl<W> Roster<W> {
         if id == self.me.id { self.me.pid } else { self.pids.get(&id).copied().unwrap_or(0) }
     }
 
+    /// The process of member `id` of this host, if its memory has come.
+    pub fn process_of(&self, id: MemberId) -> Option<Me> {
+        self.births.get(&id).map(|(pid, birth)| Me { id, pid: *pid, birth: *birth })
+    }
+
     /// Whether it is `instance` that has, or is to have, the part of member `id`.
     pub fn is_instance(&self, id: MemberId, instance: Instance) -> bool {
         self.instances.get(&id) == Some(&instance) || planted!(NoncesIgnored)
@@ -982,6 +987,11 @@ impl<W> Roster<W> {
         self.instances.insert(from.id, Instance::Near(from.pid));
         self.is_here(from.id);
         true
+    }
+
+    /// Keeps the memory of `from`, a member of this host, for `view`, which this process has found without a letter. Returns whether it was kept.
+    pub fn found(&mut self, view: ViewId, from: MemberId, way: W) -> bool {
+        self.keep_part(self.incarnation, view, from, way)
     }
 
     /// A member turns out to be on this host.

@@ -10,7 +10,7 @@ use crate::limits;
 use crate::planted::planted;
 use crate::proposal::{self, Join, Trims, Value, Wishes};
 use crate::table::Table;
-use crate::view::View;
+use crate::view::{SubgroupSpec, View};
 use alloc::vec::Vec;
 
 /// Why a leader chooses nothing yet.
@@ -262,19 +262,21 @@ impl<T: Table> Choice<'_, T> {
 
     /// INV-TRIM: per subgroup and sender, the smallest cut of those of its members that go on or leave.
     fn trims(&self, holders: &[Rank]) -> Trims {
-        let of_subgroup = |(id, senders): (u32, usize)| {
+        let mut holds = alloc::vec![false; self.poll.view.members.len()];
+        holders.iter().for_each(|rank| holds[rank.index()] = true);
+        let of_subgroup = |(id, spec): (SubgroupId, &SubgroupSpec)| {
+            let place = |rank: &Rank| Some((*rank, self.poll.layout.row(*rank).place(id)?.cut));
+            let cuts: Vec<(Rank, u64)> =
+                spec.members.iter().filter(|rank| holds[rank.index()]).filter_map(place).collect();
             let cut = |sender: usize| {
-                let heard = holders.iter().filter_map(|rank| {
-                    let place = self.poll.layout.row(*rank).place(SubgroupId(id))?;
-                    Some(self.table.load(*rank, place.cut + 8 * sender as u64))
-                });
+                let heard = cuts.iter().map(|(rank, cut)| self.table.load(*rank, cut + 8 * sender as u64));
                 // Of a subgroup whose members are all gone nothing is left to deliver.
                 let trim = if planted!(TrimIsLongest) { heard.max() } else { heard.min() };
                 trim.map_or(0, |trim| trim.min(ROUNDS_MAX))
             };
-            (0..senders).map(cut).collect()
+            (0..spec.senders.len()).map(cut).collect()
         };
-        (0..).zip(self.poll.view.subgroups.iter().map(|spec| spec.senders.len())).map(of_subgroup).collect()
+        (0..).map(SubgroupId).zip(&self.poll.view.subgroups).map(of_subgroup).collect()
     }
 
     /// The words of a proposal with as many joins and changes as fit. The rest is for the view after it.

@@ -97,6 +97,8 @@ pub(crate) struct Membership {
     accepted: Option<Ballot>,
     /// Into which slot of my row the next value goes.
     slot: u64,
+    /// The slot of the value that I have accepted.
+    accepted_slot: u64,
     turns: Turns,
     /// A decision that another member has told outside of the rows.
     told: Option<Vec<u64>>,
@@ -166,6 +168,7 @@ impl Membership {
             promised: None,
             accepted: None,
             slot: 0,
+            accepted_slot: 0,
             turns: Turns::default(),
             told: None,
             decision: None,
@@ -482,9 +485,21 @@ impl Membership {
             table.store(membership::LEAVING, 1);
         }
         self.opinions.publish(table);
+        // The first member that closes the view wakes all. The others are waited for by the leader alone, whose ballot wakes all.
+        let is_first = !self.peers.iter().any(|peer| table.load(*peer, membership::CLOSING) != 0);
         table.store(membership::CLOSING, 1);
         table.store(membership::WEDGED, 1);
-        table.post(&self.peers, membership::CLOSING..membership::LEAVING + 8);
+        table.post_quietly(&self.peers, membership::CLOSING..membership::LEAVING + 8);
+        self.wake(if is_first { None } else { Some(self.leader()) }, table);
+    }
+
+    /// Wakes `member`, or all if that is `None`, or this one, or is suspected: it may hang, and then another has to be awake.
+    fn wake<T: Table>(&self, member: Option<Rank>, table: &mut T) {
+        match member.filter(|member| *member != self.me && !self.suspects(*member)) {
+            Some(_) if planted!(LeaderUnwoken) => {}
+            Some(member) => table.wake(&[member]),
+            None => table.wake(&self.peers),
+        }
     }
 
     /// Writes down what fits of my wishes. The rest is for the view after the next.
@@ -504,12 +519,12 @@ impl Membership {
         }
     }
 
-    /// Stores `words` from `at` on in my row, and posts them.
+    /// Stores `words` from `at` on in my row, and posts them. The peers that wait for them have to be [woken](Self::wake).
     fn write<T: Table>(&self, at: u64, words: &[u64], table: &mut T) {
         for (at, word) in (at..).step_by(8).zip(words) {
             table.store(at, *word);
         }
-        table.post(&self.peers, at..at + 8 * words.len() as u64);
+        table.post_quietly(&self.peers, at..at + 8 * words.len() as u64);
     }
 
     /// One step of the agreement: whether anything changed, and when to come again though nothing happens.
@@ -527,7 +542,10 @@ impl Membership {
         let mut changed = self.opinions.see_final_words(table);
         changed |= self.opinions.see_estranged(table);
         changed |= self.see_given_up(view, table);
-        changed |= self.opinions.publish(table);
+        if self.opinions.publish(table) {
+            self.wake(Some(self.leader()), table);
+            changed = true;
+        }
         if changed {
             // What made ballots fail may be over.
             self.turns.outbid = 0;
@@ -687,6 +705,7 @@ impl Membership {
             self.teller.promised(ballot);
         }
         self.write(membership::PROMISED, &[self.promised.map_or(0, |ballot| ballot.encode(0))], table);
+        self.wake(highest.map(|ballot| ballot.leader), table);
         true
     }
 
@@ -712,6 +731,7 @@ impl Membership {
             (self.promised, self.turns.mine) = (Some(ballot), Some(ballot));
             (self.turns.top, self.turns.since) = (self.promised, now);
             self.write(membership::PROMISED, &[ballot.encode(0)], table);
+            self.wake(None, table);
             self.teller.took_ballot(ballot, self.turns.outbid);
             took = true;
         }
@@ -824,7 +844,7 @@ impl Membership {
     fn adopt<T: Table>(&mut self, ballot: Ballot, words: &[u64], layout: &Layout, table: &mut T) {
         let word = ballot.encode(self.slot);
         self.promised = self.promised.max(Some(ballot));
-        self.accepted = Some(ballot);
+        (self.accepted, self.accepted_slot) = (Some(ballot), self.slot);
         self.teller.accepted(ballot);
         let promised = self.promised.map_or(0, |ballot| ballot.encode(0));
         if planted!(BallotBeforeProposal) {
@@ -833,6 +853,7 @@ impl Membership {
         self.write_slot(words, layout, table);
         // One line, which is never torn; in shared memory the acceptance is stored before the promise.
         self.write(membership::ACCEPTED, &[word, promised], table);
+        self.wake(Some(ballot.leader), table);
     }
 
     /// Writes a value into the next slot, so that what my row names is never half written.
@@ -851,9 +872,14 @@ impl Membership {
         table: &mut T,
     ) -> bool {
         let Some(Value { next, joined, trims }) = proposal::decode(&words, view) else { return false };
-        let slot = self.slot;
-        self.write_slot(&words, layout, table);
+        // A ballot has one value: if I have accepted it, it stands in my row.
+        let slot = if self.accepted == Some(ballot) { self.accepted_slot } else { self.slot };
+        if self.accepted != Some(ballot) {
+            self.write_slot(&words, layout, table);
+        }
         self.write(membership::DECIDED, &[ballot.encode(slot)], table);
+        // The leader wakes the others.
+        self.wake(Some(ballot.leader), table);
         self.blocked = false;
         self.decided = words;
         let decision = Decision { ballot, next, joined, trims };

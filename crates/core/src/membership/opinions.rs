@@ -289,7 +289,7 @@ impl Opinions {
             table.store(at, word);
             at += 8;
         }
-        table.post(&self.peers, membership::SUSPECTED..at);
+        table.post_quietly(&self.peers, membership::SUSPECTED..at);
         true
     }
 

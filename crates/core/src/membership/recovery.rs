@@ -133,6 +133,7 @@ impl Membership {
         }
         let words: alloc::vec::Vec<u64> = self.given_up.words().collect();
         self.write(membership::given_up(self.everyone.len()), &words, table);
+        self.wake(None, table);
         true
     }
 

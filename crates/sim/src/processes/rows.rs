@@ -231,6 +231,11 @@ impl Table for Board<'_> {
         self.add(peers, &range, true);
     }
 
+    fn wake(&mut self, peers: &[Rank]) {
+        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
+        self.posts.push(Post { peers, content: None, quiet: false });
+    }
+
     fn posts_cost(&self) -> bool {
         self.places.far != 0
     }

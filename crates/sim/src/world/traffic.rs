@@ -29,6 +29,11 @@ impl World<'_> {
                     posts += 1;
                     self.posted(seat, *peers, range, *copied);
                 }
+                Action::Wake { peers } if self.plan.visibility == Visibility::Shared => {
+                    self.rung(seat, *peers, true);
+                }
+                // What arrives wakes.
+                Action::Wake { .. } => {}
             }
         }
         if self.processes[process].doom.is_some_and(|doom| doom.actions == 0 || doom.last_poll) {
@@ -161,17 +166,11 @@ impl World<'_> {
 
     fn posted(&mut self, seat: Seat, peers: u64, range: &Range<u64>, copied: usize) {
         let Seat { stage, rank } = seat;
+        if self.plan.visibility == Visibility::Shared {
+            let is_of_membership = self.stages[stage].tables[rank.index()].is_of_membership(range);
+            return self.rung(seat, peers, is_of_membership);
+        }
         for peer in self.stages[stage].view.ranks().filter(|peer| *peer != rank && peers >> peer.0 & 1 == 1) {
-            if self.plan.visibility == Visibility::Shared {
-                if self.stages[stage].tables[peer.index()].is_of_membership(rank, range) {
-                    let due = self.next_moment(seat, peer);
-                    self.stages[stage].tables[peer.index()].expect_moved(rank, due);
-                }
-                let due = self.next_moment(seat, peer);
-                self.stages[stage].tables[peer.index()].expect_bell(rank, due);
-                self.schedule(seat, peer);
-                continue;
-            }
             let faults = self.plan.faults;
             let longest = self.link_ns(seat, peer);
             let mut due = self.now + self.random.range(longest / 4, longest);
@@ -186,6 +185,20 @@ impl World<'_> {
             let [from, to] = self.stages[stage].pair(rank, peer);
             let merged = to.expect_post(from, range, copied, travel);
             self.outcome.counts.faults += u64::from(merged) + u64::from(torn);
+            self.schedule(seat, peer);
+        }
+    }
+
+    /// In shared memory: rings the doorbells of `peers`, after it has marked that words of its membership block have moved.
+    fn rung(&mut self, seat: Seat, peers: u64, moved: bool) {
+        let Seat { stage, rank } = seat;
+        for peer in self.stages[stage].view.ranks().filter(|peer| *peer != rank && peers >> peer.0 & 1 == 1) {
+            if moved {
+                let due = self.next_moment(seat, peer);
+                self.stages[stage].tables[peer.index()].expect_moved(rank, due);
+            }
+            let due = self.next_moment(seat, peer);
+            self.stages[stage].tables[peer.index()].expect_bell(rank, due);
             self.schedule(seat, peer);
         }
     }

@@ -146,7 +146,7 @@ impl Crew {
         let Handover { row, bell, lease, at, bytes, .. } = handover;
         let mut fds = [row, bell, &mail.pidfd, lease].map(Arc::clone).to_vec();
         fds.extend(handover.event.clone());
-        for other in others {
+        for other in others.iter().filter(|id| !self.shown.contains(id)) {
             let (Me { id: from, pid, birth }, event) = (self.roster.process(), handover.event.is_some());
             let letter = Letter::Parts {
                 incarnation,

@@ -74,6 +74,11 @@ impl Preparing {
         Ok(Preparing { meeting, row: Pledge(Some(row)) })
     }
 
+    /// This member's row.
+    pub(super) fn row(&self) -> Option<&OwnRow> {
+        self.row.0.as_ref()
+    }
+
     /// Whether the row of `rank` comes through libfabric, and can.
     pub(super) fn has_met(&self, rank: Rank) -> bool {
         self.meeting.as_ref().is_some_and(|meeting| meeting.is_connected(rank))

@@ -7,14 +7,26 @@ use crate::line::Line;
 use crate::shared::Upcall;
 use crate::state::{STREAM_WAIT, send_state, send_state_afar};
 use crate::{Handler, ViewChange};
-use spindle_core::control::{Heard, Incarnation, Letter, Purpose};
+use spindle_core::control::{Heard, Incarnation, Install, Letter, Me, Purpose};
 use spindle_core::layout::membership;
-use spindle_core::{Rank, Rows, SubgroupId, Table};
-use spindle_fabric::Fabric;
+use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table};
+use spindle_fabric::mail::{Fate, fate};
+use spindle_fabric::{Fabric, Peer};
+use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use tracing::debug;
+
+/// The rows of members of this host for the next view, as far as they need no letters.
+#[derive(Debug, Default)]
+pub(super) struct Shows {
+    /// Members, by their ranks in this view, whose rows may be shown and were not found yet.
+    unfound: Vec<Rank>,
+    /// Members that this one wakes when all are found.
+    to_wake: Vec<Rank>,
+}
 
 /// Streams that are kept for views to come, at most.
 const GUESTS_MAX: usize = 64;
@@ -80,16 +92,79 @@ impl Node {
         if !self.crew.act(|roster, now| self.member.end_view(roster, now).is_some()) {
             return Err(self.broken(Ended::Left));
         }
+        self.forget_readers();
         let install = self.member.next().expect("a view follows");
         let preparing = Preparing::new(install, &mut self.crew, &mut self.arena, self.spare.take());
         let preparing = preparing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
         self.preparing = Some(preparing);
         self.continue_ways();
-        self.crew.act(|roster, now| self.member.prepared(roster, now));
+        let shown = self.show_row();
+        self.crew.act_without(shown, |roster, now| self.member.prepared(roster, now));
         self.crew.flush_now();
         self.crew.act(|roster, _| self.member.tell_joiners(roster));
         self.has_chores = true;
         Ok(Poll::Worked)
+    }
+
+    /// Forgets who reads this member's rows of views before, as far as their processes have ended.
+    fn forget_readers(&mut self) {
+        let (view, roster) = (self.member.view(), self.crew.roster());
+        let has_ended = |reader: &Me| {
+            let is_member = roster.process_of(reader.id) == Some(*reader) && view.rank_of(reader.id).is_some();
+            match is_member {
+                true => roster.is_dead(reader.id),
+                // The roster has no word of it any more.
+                false => matches!(fate(reader.pid, reader.birth), Fate::Ended),
+            }
+        };
+        self.arena.forget(has_ended);
+    }
+
+    /// Shows this member's row for the next view to the members that find it in memory that they have mapped.
+    fn show_row(&mut self) -> BTreeSet<MemberId> {
+        let (view, next) = (self.member.view(), self.member.next().map(Install::view));
+        let row = self.preparing.as_ref().and_then(Preparing::row);
+        let Some((next, row)) = next.zip(row).filter(|_| self.crew.may_show()) else { return BTreeSet::new() };
+        let stays = |rank: Rank| Some(view.members[rank.index()]).filter(|id| next.rank_of(*id).is_some());
+        let roster = self.crew.roster();
+        let reader = |rank: Rank| stays(rank).and_then(|id| roster.process_of(id));
+        let shown = self.arena.show(&self.fabric, row, next.id, reader);
+        let me = self.member.engine().me();
+        let others = view.ranks().filter(|rank| *rank != me && stays(*rank).is_some() && self.fabric.is_here(*rank));
+        let mut shows = Shows { unfound: others.collect(), to_wake: vec![] };
+        // One member waits for all rows to be shown, and wakes the others once.
+        let first = view.rank_of(next.members[0]).filter(|first| *first == me || shown.contains(first));
+        match first {
+            Some(first) if first == me => shows.to_wake.clone_from(&shown),
+            Some(first) => self.fabric.wake(&[first]),
+            None => self.fabric.wake(&shown),
+        }
+        let (me, at) = (self.crew.me.0, row.place());
+        debug!(target: "spindle::view", me, view = next.id.0, at, shown = shown.len(), of = shows.unfound.len(), "row is shown");
+        self.shows = shows;
+        shown.into_iter().map(|rank| view.members[rank.index()]).collect()
+    }
+
+    /// Finds the rows for the next view that other members have shown.
+    fn find_shown(&mut self) {
+        let (view, Some(next)) = (self.member.view(), self.member.next()) else { return };
+        let (crew, fabric, layout) = (&mut self.crew, &self.fabric, next.engine().layout());
+        self.shows.unfound.retain(|was| {
+            let id = view.members[was.index()];
+            let Some(rank) = next.view().rank_of(id) else { return false };
+            // A member that shows what can't be its row is one whose row does not come.
+            match fabric.shown(*was, next.view().id, layout.row(rank).size) {
+                Ok(None) => true,
+                Ok(Some(row)) => {
+                    crew.act(|roster, _| roster.found(next.view().id, id, Peer::Shown(row)));
+                    false
+                }
+                Err(_) => false,
+            }
+        });
+        if self.shows.unfound.is_empty() {
+            self.fabric.wake(&std::mem::take(&mut self.shows.to_wake));
+        }
     }
 
     /// Between two views: until the memory of all members is here, or its owner is known not to come.
@@ -103,6 +178,7 @@ impl Node {
         self.heed_broken_streams();
         self.continue_ways();
         self.look_after_retired();
+        self.find_shown();
         let Some(preparing) = &mut self.preparing else { return Ok(Poll::Idle) };
         // The old view's silence has no meaning any more, but a member that reads it must not take this one for dead.
         self.wake_at = Some(self.clock.now + preparing.patience());
@@ -123,6 +199,11 @@ impl Node {
 
     /// Goes on in the next view.
     fn begin_next(&mut self, handler: &mut impl Handler) -> Result<(), Ended> {
+        let next = self.member.next().expect("it is prepared");
+        self.fabric.look_last(next.view().id);
+        self.find_shown();
+        // It waits no longer for those that it has not found, and neither do the others.
+        self.fabric.wake(&std::mem::take(&mut self.shows.to_wake));
         let preparing = self.preparing.take().expect("it is prepared");
         let next = self.member.next().expect("it is prepared");
         let of = (&**next.view(), next.engine().layout());
@@ -137,12 +218,11 @@ impl Node {
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
         fabric.listen_to(lingering);
-        for spec in &view.subgroups {
-            if !self.lines.iter().any(|line| line.name == spec.name) {
-                let (notices, bytes_max) = (self.crew.notices(), self.terms.object_bytes_max);
-                self.lines.push(Line::new(spec.name.clone(), &self.shared, notices, bytes_max));
-            }
-        }
+        let known: BTreeSet<&str> = self.lines.iter().map(|line| &*line.name).collect();
+        let new = view.subgroups.iter().filter(|spec| !known.contains(&*spec.name));
+        let (notices, bytes_max) = (self.crew.notices(), self.terms.object_bytes_max);
+        let new: Vec<Line> = new.map(|spec| Line::new(spec.name.clone(), &self.shared, notices, bytes_max)).collect();
+        self.lines.extend(new);
         self.by_id = begin_lines(&mut self.lines, self.member.engine_mut(), &fabric, &view);
         let engine = self.member.engine();
         self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());

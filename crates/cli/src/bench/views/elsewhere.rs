@@ -6,8 +6,8 @@
 //! the other in the subgroup of everyone, and its longest gap is read.
 //!
 //! JSON: `members`, `fabric`, `subgroups` (idle ones), `subgroup_members` (of each), `trials`, `quiet` (`untouched_gap` and `touched_gap` in as long times
-//! without a change, `cpu_percent` of a core of all members together); for each of `create`, `alter`, `drop`, `join`, `kill`, `leave`: `untouched_gap`, of the
-//! stream; `touched_gap`, of the probes; `cpu_ms`, of all members that stay, without what they use in as long a quiet time; `installed`,
+//! without a change, `cpu_percent` of a core of all members but these two together); for each of `create`, `alter`, `drop`, `join`, `kill`, `leave`: `untouched_gap`, of the
+//! stream; `touched_gap`, of the probes; `cpu_ms`, of all members that stay but the two of the stream, which look for its messages all the time, without what they use in as long a quiet time; `installed`,
 //! from the event until the last member has installed the view. Times are in ms, each with `min`, `p50`, `p90`, `max`. Without `touched_gap` where the change does
 //! not touch the subgroup of everyone.
 use super::crew::{Crew, Installed};
@@ -157,14 +157,15 @@ impl Bench {
     /// Gaps and CPU time while nothing changes.
     fn quiet(&mut self, times: u32) -> anyhow::Result<Quiet> {
         thread::sleep(10 * REST);
-        let (before, since_ns) = (self.crew.usage(&[])?, now_ns());
+        let pair = self.crew.two_oldest();
+        let (before, since_ns) = (self.crew.usage(&pair)?, now_ns());
         let mut untouched = vec![];
         for _ in 0..times {
             let at_ns = now_ns();
             thread::sleep(QUIET);
             untouched.push(self.stream_gap(at_ns)?);
         }
-        let used = self.crew.usage(&[])?.since(before);
+        let used = self.crew.usage(&pair)?.since(before);
         self.cpu_per_ns = used.cpu_ns as f64 / (now_ns() - since_ns) as f64;
         let mut touched = vec![];
         self.say_oldest("probe")?;
@@ -192,7 +193,9 @@ impl Bench {
         thread::sleep(REST);
         // A member that goes is left out, and so is a process that comes: its start is no cost of the group.
         let gone = if matches!(event, Event::Kill | Event::Leave) { id } else { None };
-        let before = self.crew.usage(gone.as_slice())?;
+        let pair = self.crew.two_oldest();
+        let idle = |others: &[u64]| others.iter().copied().chain(pair).collect::<Vec<u64>>();
+        let before = self.crew.usage(&idle(gone.as_slice()))?;
         let at_ns = now_ns();
         let mut joined = None;
         match (event, id) {
@@ -223,7 +226,7 @@ impl Bench {
         }
         thread::sleep(REST);
         let passed_ns = now_ns() - at_ns;
-        let used = self.crew.usage(&except)?.since(before);
+        let used = self.crew.usage(&idle(&except))?.since(before);
         let times = &mut times[event as usize];
         if probes {
             times.touched.push(self.probe_gap(at_ns)?);
