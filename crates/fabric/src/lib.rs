@@ -43,7 +43,7 @@ pub use mesh::{Lingering, Mesh, MeshError, Peer, Retired, Watched};
 pub use mirror::Mirror;
 pub use ofi::OfiError;
 pub use publisher::{Claiming, Frame, PublishError, Publisher, Room, SharedPublisher};
-pub use reader::{Reader, ReaderFrames};
+pub use reader::{OwnRows, Reader, ReaderFrames};
 pub use region::{CopyChunk, CopyRegion, OwnRegion, PeerRegion, RegionError, SharedRegion};
 pub use shelf::{commit_name, name_place};
 pub use shm::{ControlBlock, MemberBell, OwnRow, PeerParts, ShownRow};

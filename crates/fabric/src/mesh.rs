@@ -18,7 +18,7 @@ use crate::life::{LIFE, has_ended};
 use crate::mirror::Mirror;
 use crate::ofi::{OfiAddress, OfiError, OfiMeeting};
 use crate::publisher::Publisher;
-use crate::reader::{Held, Reader, ReaderFrames};
+use crate::reader::{Held, OwnRows, Reader, ReaderFrames};
 use crate::readings::{Reading, Readings};
 use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, PeerParts, ShownRow};
@@ -350,6 +350,11 @@ impl Mesh {
             }
         }
         Ok(())
+    }
+
+    /// My row, for those who read it longer than this mesh lives.
+    pub fn own_rows(&self) -> OwnRows {
+        OwnRows { me: self.me, row: Arc::clone(&self.row) }
     }
 
     /// My row.

@@ -3,7 +3,7 @@ use crate::bulk::Object;
 use crate::region::{CopyRegion, OwnRegion, PeerRegion, RingSpan, Span, VacantRegion};
 use crate::shelf::Shelf;
 use spindle_core::control::ObjectName;
-use spindle_core::{Found, Frames, Rank, Ring, Rows};
+use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows};
 use std::sync::Arc;
 
 /// All rows of a view, to read. Clones read the same memory and keep it alive.
@@ -12,6 +12,13 @@ pub struct Reader {
     spans: Box<[Span]>,
     held: Arc<[Held]>,
     shelf: Arc<Shelf>,
+}
+
+/// This member's own row, to read: it keeps no other in memory.
+#[derive(Clone, Debug)]
+pub struct OwnRows {
+    pub(crate) me: Rank,
+    pub(crate) row: Arc<OwnRegion>,
 }
 
 /// One ring of a [`Reader`]'s rows, looked up.
@@ -86,11 +93,6 @@ impl Reader {
         self.shelf.remove(self.frames(member, ring).span.address(), number)
     }
 
-    /// The same rows, without objects: for somebody who only reads frames, and keeps them for long.
-    pub fn without_objects(&self) -> Reader {
-        Reader { shelf: Arc::default(), ..self.clone() }
-    }
-
     /// How many objects there are that messages in this ring of `member` name.
     ///
     /// # Panics
@@ -116,6 +118,33 @@ impl Reader {
     /// Members of the view.
     pub(crate) fn members(&self) -> u32 {
         self.spans.len() as u32
+    }
+}
+
+impl Rows for OwnRows {
+    /// # Panics
+    /// As there, and if it is another member's row.
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        self.of(member).load(at)
+    }
+
+    /// # Panics
+    /// As there, and if it is another member's row.
+    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
+        self.of(member).announced(&(at..at.saturating_add(len)))
+    }
+
+    type Frames<'a> = Lookup<'a, OwnRows>;
+
+    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, OwnRows> {
+        Lookup::new(self, member, ring)
+    }
+}
+
+impl OwnRows {
+    fn of(&self, member: Rank) -> &OwnRegion {
+        assert_eq!(member, self.me, "another member's row");
+        &self.row
     }
 }
 

@@ -12,7 +12,7 @@ use crate::tracking::Tracker;
 use spindle_core::control::ObjectName;
 use spindle_core::ring::Kind;
 use spindle_core::{Rank, Resend, Resent, Rows};
-use spindle_fabric::{Bell, Doorbell, Fabric, Lingering, Mesh, PublishError, Publisher, Reader, SharedPublisher};
+use spindle_fabric::{Bell, Doorbell, Fabric, Lingering, Mesh, OwnRows, PublishError, Publisher, SharedPublisher};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -274,8 +274,8 @@ pub(crate) async fn go_on_shared_async(publisher: &mut SharedPublisher, port: &P
 #[derive(Debug)]
 pub(crate) struct Relay {
     resend: Resend,
-    /// The rows of that view.
-    rows: Reader,
+    /// This member's row in that view.
+    rows: OwnRows,
     me: Rank,
     /// What the new ring had no room for.
     held: Option<Resent>,
@@ -289,7 +289,7 @@ pub(crate) struct Relay {
 impl Relay {
     pub(crate) fn new(resend: Resend, fabric: &Mesh, objects: BTreeMap<u64, u64>) -> Relay {
         let user = Arc::new(());
-        let (rows, lingering) = (fabric.reader().without_objects(), Some(fabric.linger(&user)));
+        let (rows, lingering) = (fabric.own_rows(), Some(fabric.linger(&user)));
         Relay { resend, rows, me: fabric.me(), held: None, objects, lingering, _user: user }
     }
 
