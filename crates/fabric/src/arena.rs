@@ -279,6 +279,8 @@ mod tests {
         view: u64,
         arenas: [Arena; 2],
         meshes: [Mesh; 2],
+        /// How often a row had to go by letter.
+        letters: u32,
     }
 
     impl Two {
@@ -293,7 +295,7 @@ mod tests {
                 Mesh::new(&layout, zero.0, [(Rank(1), Some(Peer::Here(one.1)))]).unwrap(),
                 Mesh::new(&layout, one.0, [(Rank(0), Some(Peer::Here(zero.1)))]).unwrap(),
             ];
-            Two { view: 1, arenas, meshes }
+            Two { view: 1, arenas, meshes, letters: 0 }
         }
 
         /// A word of its ring, which the member of this rank has written.
@@ -306,22 +308,25 @@ mod tests {
             self.view += 1;
             let (layout, next) = (Two::layout(self.view), ViewId(self.view));
             let size = layout.row(ME).size;
-            let rows = [0, 1].map(|i| OwnRow::create(&layout, Rank(i as u32), &mut self.arenas[i]).unwrap().0);
-            for i in 0..2 {
-                assert!((0..size).step_by(8).all(|at| rows[i].row.load(at) == 0), "view {next}");
-                rows[i].row.store(size - 8, self.view);
-                let id = |rank: Rank| Some(process(rank.0.into()));
-                assert!(self.meshes[1 - i].shown(Rank(i as u32), next, size).unwrap().is_none());
-                let shown = self.arenas[i].show(&self.meshes[i], &rows[i], next, id);
-                assert_eq!(shown, [Rank(1 - i as u32)]);
+            let rows = [0, 1].map(|i| OwnRow::create(&layout, Rank(i as u32), &mut self.arenas[i]).unwrap());
+            let mut peers = vec![];
+            let mut own = vec![];
+            for (i, (row, parts)) in rows.into_iter().enumerate() {
+                assert!((0..size).step_by(8).all(|at| row.row.load(at) == 0), "view {next}");
+                row.row.store(size - 8, self.view);
+                let (me, id) = (Rank(i as u32), |rank: Rank| Some(process(rank.0.into())));
+                let finds = |mesh: &Mesh| mesh.shown(me, next, size).unwrap();
+                assert!(finds(&self.meshes[1 - i]).is_none());
+                let shown = self.arenas[i].show(&self.meshes[i], &row, next, id);
+                self.letters += u32::from(shown.is_empty());
+                let found = finds(&self.meshes[1 - i]);
+                assert_eq!(shown.len(), found.iter().len());
+                peers.push((me, Some(found.map_or(Peer::Here(parts), Peer::Shown))));
+                own.push(row);
             }
-            let [zero, one] = rows;
-            let found = [1, 0].map(|i| self.meshes[1 - i].shown(Rank(i as u32), next, size).unwrap().unwrap());
-            let [by_zero, by_one] = found;
-            self.meshes = [
-                Mesh::new(&layout, zero, [(Rank(1), Some(Peer::Shown(by_zero)))]).unwrap(),
-                Mesh::new(&layout, one, [(Rank(0), Some(Peer::Shown(by_one)))]).unwrap(),
-            ];
+            let meshes = own.into_iter().zip(peers.into_iter().rev());
+            let meshes: Vec<Mesh> = meshes.map(|(row, peer)| Mesh::new(&layout, row, [peer]).unwrap()).collect();
+            self.meshes = <[Mesh; 2]>::try_from(meshes).unwrap();
             for (i, mesh) in self.meshes.iter().enumerate() {
                 assert_eq!(self.word(&mesh.reader(), 1 - i as u32), self.view);
             }
@@ -335,7 +340,7 @@ mod tests {
         for _ in 0..50 {
             two.go_on();
         }
-        assert_eq!(two.arenas[0].size(), size);
+        assert_eq!((two.arenas[0].size(), two.letters), (size, 0));
     }
 
     /// A receiver that is views behind reads what it has read before, and holds up no view. When it is through, its places are used.
@@ -356,9 +361,11 @@ mod tests {
                 assert_eq!(two.word(reader, 0), *view);
             }
         }
+        let letters = two.letters;
         for _ in 0..20 {
             two.go_on();
         }
+        assert!(two.letters <= letters + 1, "its next row may be in another chunk yet");
         assert!(two.arenas[0].size() <= 2 * size, "{} bytes of chunks of {size}", two.arenas[0].size());
     }
 

@@ -9,6 +9,9 @@
 //! ringer:  store work · light barrier · if asleep and rings is armed: make it greater and unarmed, wake all
 //! ```
 //!
+//! A sleeper that is awake for a moment lets its announcement stand. To sleep again it arms `rings` and executes a fence; ringers that find `asleep` execute one, too, so no
+//! barrier is needed that interrupts all cores ([`Bell::rearm`]). It withdraws the announcement when it has had work for a while: then ringers pay nothing.
+//!
 //! Of many ringers one finds `rings` armed and makes the system call. A sleeper whose `rings` has changed does not fall asleep,
 //! even if another has armed it again since. That no ringer misses the sleeper is the argument of [`crate::barrier`], which
 //! covers every load that follows the ringer's barrier, so that of `rings` as well.
@@ -111,11 +114,29 @@ impl Bell {
         self.announce_by(ARMED | BY_EVENT)
     }
 
-    fn announce_by(&self, arms: u32) -> Announced {
+    /// Makes an announcement that stands, though its sleeper was awake, one of another sleep by the same means. As with a new one, it must look for work once more.
+    ///
+    /// Every ringer has seen the announcement, if it stands for long enough, so each executes a full fence before it looks at `rings`; with the one here neither side
+    /// misses the other, and no barrier is needed.
+    pub(crate) fn rearm(&self, announced: &mut Announced, by_event: bool) {
+        announced.rings = self.arm(if by_event { ARMED | BY_EVENT } else { ARMED });
+        fence(Ordering::SeqCst);
+    }
+
+    /// The sleeper is awake, and its announcement stands: ringers make no system call until it [sleeps again](Self::rearm).
+    pub(crate) fn disarm(&self) {
+        self.rings().fetch_and(!(ARMED | BY_EVENT), Ordering::Relaxed);
+    }
+
+    fn arm(&self, arms: u32) -> u32 {
         let armed = |rings: u32| rings & !(ARMED | BY_EVENT) | arms;
         let before = self.rings().fetch_update(Ordering::SeqCst, Ordering::Relaxed, |rings| Some(armed(rings)));
         let (Ok(before) | Err(before)) = before;
-        let rings = armed(before);
+        armed(before)
+    }
+
+    fn announce_by(&self, arms: u32) -> Announced {
+        let rings = self.arm(arms);
         // Release: who sees it sees `rings` armed.
         self.asleep().fetch_add(1, Ordering::SeqCst);
         self.barrier.heavy();
@@ -192,7 +213,8 @@ impl Bell {
     #[cold]
     #[inline(never)]
     fn wake(&self) -> bool {
-        fence(Ordering::Acquire);
+        // Acquire, and between the store of the work and the load of `rings`, as in `rearm`.
+        fence(Ordering::SeqCst);
         let rung = |rings: u32| (rings & ARMED != 0).then_some((rings | ARMED | BY_EVENT).wrapping_add(1));
         // Tried again only when a sleeper arms it anew meanwhile.
         let Ok(armed) = self.rings().fetch_update(Ordering::AcqRel, Ordering::Relaxed, rung) else {

@@ -99,7 +99,14 @@ struct Sleeper {
     since: Instant,
     /// Whether the look at all work that precedes the sleep begins so long after the announcement that it misses nothing.
     settled: bool,
+    /// It is awake, and the announcement stands.
+    is_awake: bool,
+    /// How often something was found since it slept last.
+    worked: u32,
 }
+
+/// An announcement is withdrawn when something was found so often in a row.
+const WORKED_MAX: u32 = 64;
 
 /// A row of an ended view whose ring applications of this process still use: what they commit there rings the member, too.
 #[derive(Debug)]
@@ -332,7 +339,7 @@ impl Mesh {
             Peer::Shown(_) => return Err(taken),
             Peer::Here(parts) => {
                 let (bell, doorbell) = parts.map(vacant, layout, rank)?.ok_or(taken)?;
-                self.end_sleep();
+                self.withdraw();
                 self.barrier = self.barrier.joined(doorbell.barrier());
                 // It may sleep, and was not told of what was posted before.
                 doorbell.mark_moved();
@@ -595,18 +602,24 @@ impl Mesh {
 
     /// Listens to those who still use rings of ended views, in which the same bell woke this member.
     pub fn listen_to(&mut self, lingering: Vec<Lingering>) {
-        self.end_sleep();
+        self.withdraw();
         self.lingering = lingering;
         self.forget_unused();
     }
 
     fn forget_unused(&mut self) {
-        self.lingering.retain(|lingering| lingering.user.strong_count() > 0);
+        self.lingering.retain_mut(|lingering| {
+            let is_used = lingering.user.strong_count() > 0;
+            if !is_used {
+                lingering.withdraw();
+            }
+            is_used
+        });
     }
 
     /// Takes back what [`listen_to`](Self::listen_to) was given.
     pub fn take_lingering(&mut self) -> Vec<Lingering> {
-        self.end_sleep();
+        self.withdraw();
         std::mem::take(&mut self.lingering)
     }
 
@@ -843,6 +856,17 @@ impl Drop for Retired {
 impl Mesh {
     /// Apart, because it is asked for after each poll that found something.
     #[cold]
+    fn stay_awake(&mut self) {
+        let Some(sleeper) = &mut self.announced else { return };
+        if !std::mem::replace(&mut sleeper.is_awake, true) {
+            self.bell.disarm();
+        }
+        sleeper.worked += 1;
+        if sleeper.worked >= WORKED_MAX {
+            self.withdraw();
+        }
+    }
+
     fn withdraw(&mut self) {
         if let Some(Sleeper { announced, .. }) = self.announced.take() {
             self.bell.withdraw(announced);
@@ -888,22 +912,31 @@ impl Fabric for Mesh {
     fn begin_sleep(&mut self) {
         let by_event = !self.far.is_empty();
         if self.announced.as_ref().is_some_and(|sleeper| sleeper.by_event != by_event) {
-            self.end_sleep();
+            self.withdraw();
         }
         self.arrived = false;
         match &mut self.announced {
-            Some(sleeper) => sleeper.settled = sleeper.settled || sleeper.since.elapsed() >= NAP,
+            Some(sleeper) => {
+                sleeper.settled = sleeper.settled || sleeper.since.elapsed() >= NAP;
+                if std::mem::take(&mut sleeper.is_awake) {
+                    sleeper.worked = 0;
+                    self.bell.rearm(&mut sleeper.announced, by_event);
+                    self.forget_unused();
+                }
+            }
             None => {
                 self.forget_unused();
                 self.lingering.iter_mut().for_each(Lingering::announce);
                 let announced = if by_event { self.bell.announce_for_event() } else { self.bell.announce() };
-                self.announced = Some(Sleeper { announced, by_event, since: Instant::now(), settled: false });
+                let (since, settled, is_awake, worked) = (Instant::now(), false, false, 0);
+                self.announced = Some(Sleeper { announced, by_event, since, settled, is_awake, worked });
             }
         }
     }
 
     fn sleep(&mut self, at_most: Duration) -> bool {
-        let Some(Sleeper { announced, by_event, settled, .. }) = &mut self.announced else { return true };
+        let sleeper = self.announced.as_mut().filter(|sleeper| !sleeper.is_awake);
+        let Some(Sleeper { announced, by_event, settled, .. }) = sleeper else { return true };
         let at_most = if *settled { at_most } else { at_most.min(NAP) };
         // As it was announced, and not by what there is now: whoever rings goes by the announcement.
         let woken = if *by_event {
@@ -931,7 +964,7 @@ impl Fabric for Mesh {
     #[inline]
     fn end_sleep(&mut self) {
         if self.announced.is_some() {
-            self.withdraw();
+            self.stay_awake();
         }
     }
 
@@ -956,7 +989,7 @@ impl Lingering {
 impl Drop for Mesh {
     fn drop(&mut self) {
         // Peers would go on ringing for nobody.
-        self.end_sleep();
+        self.withdraw();
         self.far.hang_up(&self.row);
     }
 }
@@ -1198,10 +1231,17 @@ mod tests {
         // It still stands.
         assert!(mesh.doorbell().ring());
         mesh.begin_sleep();
-        assert!(mesh.sleep(PATIENCE) && !mesh.doorbell().ring());
-        naps(&mut mesh);
-        // Something was found.
-        mesh.end_sleep();
+        assert!(mesh.sleep(PATIENCE) && !mesh.doorbell().ring(), "it is awake");
+        assert!(mesh.sleep(PATIENCE), "it has not looked for work again");
+        for found in [1, WORKED_MAX - 1] {
+            let start = Instant::now();
+            (0..found).for_each(|_| mesh.end_sleep());
+            assert!(!mesh.doorbell().ring());
+            mesh.begin_sleep();
+            assert!(!mesh.sleep(5 * NAP) && start.elapsed() >= 5 * NAP, "no nap: the announcement stands");
+        }
+        (0..WORKED_MAX).for_each(|_| mesh.end_sleep());
+        assert_eq!(mesh.row.load(membership::ASLEEP), 0, "it has much to do");
         naps(&mut mesh);
     }
 

@@ -20,6 +20,8 @@ pub(crate) enum Idle {
 #[derive(Debug)]
 pub(crate) struct Pace {
     spin_for: Duration,
+    /// How long it looks now before it sleeps: less than `spin_for` when nothing came within that for a while.
+    looks_for: Duration,
     core: Core,
     /// Polls since one found something, or since it was idle first.
     looks: u32,
@@ -39,6 +41,8 @@ enum Core {
     Contended,
 }
 
+/// Looking never gets shorter than this part of the longest.
+const LOOKS_FOR_MIN: u32 = 64;
 /// The longest that giving way takes when nobody wants the core: ten times what the bare system call does.
 const AWAY_ALONE: Duration = Duration::from_micros(4);
 /// The longest that others are away who do a turn of work and wait: less than the slice of time that the scheduler grants.
@@ -64,14 +68,20 @@ impl Core {
 
 impl Pace {
     pub(crate) fn new(spin_for: Duration) -> Pace {
-        Pace { spin_for, core: Core::Own, looks: 0, since: None, slept: false }
+        Pace { spin_for, looks_for: spin_for, core: Core::Own, looks: 0, since: None, slept: false }
     }
 
     /// The last poll found something.
     pub(crate) fn worked(&mut self) {
         self.looks = 0;
-        self.since = None;
         self.slept = false;
+        if let Some(since) = self.since.take() {
+            // Asleep or not: what comes so soon is worth being looked for.
+            self.looks_for = match since.elapsed() <= self.spin_for {
+                true => self.spin_for.min(2 * self.looks_for),
+                false => (self.looks_for / 2).max(self.spin_for / LOOKS_FOR_MIN),
+            };
+        }
     }
 
     /// The last poll found nothing.
@@ -95,7 +105,7 @@ impl Pace {
         let now = Instant::now();
         self.core = Core::after(now - before);
         let idle_for = now - *self.since.get_or_insert(before);
-        self.slept = idle_for >= self.spin_for;
+        self.slept = idle_for >= self.looks_for;
         if self.slept { Idle::Sleep } else { Idle::Look }
     }
 }
@@ -131,6 +141,23 @@ mod tests {
         pace.worked();
         pace.core = Core::Own;
         assert_eq!(looks_until_sleep(&mut pace), Core::Own.looks());
+    }
+
+    /// What comes every now and then is not worth a core; once it comes more often it is.
+    #[test]
+    fn it_looks_for_less_time_while_nothing_comes_in_it() {
+        let (mut pace, longest) = (Pace::new(Duration::from_millis(64)), Duration::from_millis(64));
+        let pass = |pace: &mut Pace, idle: Duration| {
+            pace.since = Instant::now().checked_sub(idle);
+            pace.worked();
+            pace.looks_for
+        };
+        let long: Vec<u128> = (0..8).map(|_| pass(&mut pace, 2 * longest).as_millis()).collect();
+        assert_eq!(long, [32, 16, 8, 4, 2, 1, 1, 1]);
+        let short: Vec<u128> = (0..7).map(|_| pass(&mut pace, longest / 2).as_millis()).collect();
+        assert_eq!(short, [2, 4, 8, 16, 32, 64, 64]);
+        pace.worked();
+        assert_eq!(pace.looks_for, longest, "it was not idle");
     }
 
     #[test]
