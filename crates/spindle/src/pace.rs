@@ -43,6 +43,8 @@ enum Core {
 
 /// Looking never gets shorter than this part of the longest.
 const LOOKS_FOR_MIN: u32 = 64;
+/// It looks for so many times as long as the last wait that was short: a reply comes in time though nothing did after the message before it.
+const WAITS: u32 = 4;
 /// The longest that giving way takes when nobody wants the core: ten times what the bare system call does.
 const AWAY_ALONE: Duration = Duration::from_micros(4);
 /// The longest that others are away who do a turn of work and wait: less than the slice of time that the scheduler grants.
@@ -76,9 +78,10 @@ impl Pace {
         self.looks = 0;
         self.slept = false;
         if let Some(since) = self.since.take() {
+            let waited = since.elapsed();
             // Asleep or not: what comes so soon is worth being looked for.
-            self.looks_for = match since.elapsed() <= self.spin_for {
-                true => self.spin_for.min(2 * self.looks_for),
+            self.looks_for = match waited <= self.spin_for {
+                true => self.looks_for.max(self.spin_for.min(WAITS * waited)),
                 false => (self.looks_for / 2).max(self.spin_for / LOOKS_FOR_MIN),
             };
         }
@@ -154,8 +157,8 @@ mod tests {
         };
         let long: Vec<u128> = (0..8).map(|_| pass(&mut pace, 2 * longest).as_millis()).collect();
         assert_eq!(long, [32, 16, 8, 4, 2, 1, 1, 1]);
-        let short: Vec<u128> = (0..7).map(|_| pass(&mut pace, longest / 2).as_millis()).collect();
-        assert_eq!(short, [2, 4, 8, 16, 32, 64, 64]);
+        let short: Vec<u128> = [1, 3, 2, 8, 16].map(|ms| pass(&mut pace, Duration::from_millis(ms)).as_millis()).into();
+        assert_eq!(short, [4, 12, 12, 32, 64]);
         pace.worked();
         assert_eq!(pace.looks_for, longest, "it was not idle");
     }
