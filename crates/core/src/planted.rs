@@ -130,6 +130,8 @@ mod bugs {
         PaceKept,
         /// A member looks at the others' membership blocks only when a view begins.
         MovesUnnoticed,
+        /// Members whose hosts are not known count as members of this one where large messages go from host to host.
+        PlacesGuessed,
         /// A member that promises or accepts wakes no other for it.
         LeaderUnwoken,
         /// All values of a member are written into the same slot.

@@ -622,6 +622,12 @@ impl<W> Roster<W> {
         self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.births.contains_key(&id)
     }
 
+    /// Whether it is known on which host each member of `view` is that lives: who shares a host, and how large messages go from one to the next, is the same to all only then.
+    pub fn knows_places(&self, view: &View) -> bool {
+        let is_unknown = |id: &MemberId| *id != self.me.id && self.may_be_elsewhere(*id) && !self.is_dead(*id);
+        !view.members.iter().any(is_unknown) || planted!(PlacesGuessed)
+    }
+
     /// Whether `id` is a process of this host of whose end the kernel has not told.
     pub fn runs_here(&self, id: MemberId) -> bool {
         self.births.contains_key(&id) && !self.dead.contains(&id)

@@ -21,6 +21,8 @@ const MISSED: Invariant = Invariant(24, "no object is missed without a cause");
 /// The pause between two objects for one process; seldom a member takes longer than that one waits.
 const PAUSE_NS: u64 = 2 * MS;
 const LONG_PAUSE_NS: u64 = 6 * S;
+/// So long after the pause of one that was slow, an object may have been missed for it.
+const SLOW_ANSWER_NS: u64 = 2 * S;
 /// A process that does not read to the end is not waited for any longer.
 const UNREAD_NS: u64 = 20 * S;
 /// Messages that are read at once behind an object that is to come.
@@ -119,8 +121,13 @@ impl World<'_> {
                 if let Some(end) = self.connections.get(one.connection).map(|found| found.end_of(process.number)) {
                     self.send_over(one.connection, end, Load::Bulk(Parcel::Object(object)), false);
                 }
-                let pause = if self.random.one_in(400) { LONG_PAUSE_NS } else { PAUSE_NS };
-                one.due = now + self.random.below(pause);
+                let is_long = self.random.one_in(400);
+                one.due = now + self.random.below(if is_long { LONG_PAUSE_NS } else { PAUSE_NS });
+                if is_long {
+                    self.serves_late_until = self.serves_late_until.max(one.due);
+                    let (number, ms) = (process.number, (one.due - now) / MS);
+                    self.note(|| format!("process {number} pauses for {ms} ms before it sends the next object"));
+                }
             }
         }
         served.retain(|one| {
@@ -283,7 +290,8 @@ impl World<'_> {
         let within = self.cause_ns();
         let troubles = self.troubled.iter().copied().chain([self.suspended, self.ended, process.paused_until]);
         let last = troubles.max().unwrap_or(0);
-        if last + within >= self.now {
+        // A process waits for a slow answer while members keep the newest objects only.
+        if last + within >= self.now || self.serves_late_until + SLOW_ANSWER_NS >= self.now {
             return Ok(());
         }
         let members = view.subgroups[subgroup.index()].members.iter().map(|rank| view.members[rank.index()]);

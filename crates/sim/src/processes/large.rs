@@ -148,6 +148,18 @@ impl World<'_> {
     fn open_groups(&mut self, process: &mut Process) -> Checked {
         let (Phase::Member(member), Some(table)) = (&process.phase, &process.table) else { unreachable!("a member") };
         let (view, me, now) = (table.view.clone(), table.places.me, Time(self.now));
+        let wants = |(id, name): &(SubgroupId, &str)| {
+            member.engine().claims(*id).is_some()
+                && process.objects.outgoing.get(*name).is_some_and(|outgoing| outgoing.wants_group())
+        };
+        let subgroups = view.subgroups_of(me).map(|(id, spec)| (id, spec.name.as_str()));
+        let wanted: Vec<SubgroupId> = subgroups.filter(wants).map(|(id, _)| id).collect();
+        for id in &wanted {
+            process.objects.groups.want(*id, me, now);
+        }
+        if !process.roster.knows_places(&view) {
+            return Ok(());
+        }
         let mut effects = vec![];
         let of = process.roster.incarnation();
         for link in process.objects.links.take(of, view.id) {
@@ -162,15 +174,6 @@ impl World<'_> {
                 true => {}
                 false => process.objects.groups.stream_came(&group, from, link.stream, now),
             }
-        }
-        let wants = |(id, name): &(SubgroupId, &str)| {
-            member.engine().claims(*id).is_some()
-                && process.objects.outgoing.get(*name).is_some_and(|outgoing| outgoing.wants_group())
-        };
-        let subgroups = view.subgroups_of(me).map(|(id, spec)| (id, spec.name.as_str()));
-        let wanted: Vec<SubgroupId> = subgroups.filter(wants).map(|(id, _)| id).collect();
-        for id in &wanted {
-            process.objects.groups.want(*id, me, now);
         }
         for number in process.objects.groups.opening() {
             let book = process.roster.book();
@@ -193,7 +196,10 @@ impl World<'_> {
                             process.objects.outgoing_in(name).group_opened();
                         }
                         let (at, root) = (process.number, group.id(group.root()));
-                        self.note(|| format!("process {at} takes part in large messages of member {root}"));
+                        let algorithm = group.algorithm(|id| process.roster.book()?.rack(id));
+                        self.note(|| {
+                            format!("process {at} takes part in large messages of member {root}: {algorithm:?}")
+                        });
                         self.take_effect(process, number, std::mem::take(&mut effects))?;
                     }
                 }

@@ -324,6 +324,8 @@ pub(super) struct World<'s> {
     pub(super) wished: Vec<Wished>,
     /// When something went wrong last on each host, or with all of it.
     pub(super) troubled: Vec<u64>,
+    /// Until when a member paused that sends objects to a process that follows.
+    pub(super) serves_late_until: u64,
     /// Until when a process stands still, or stood last, for so long that others suspect it.
     pub(super) suspended: u64,
     /// When a process ended last.
@@ -376,6 +378,7 @@ impl<'s> World<'s> {
             states: States::default(),
             wished: vec![],
             troubled: vec![0; scene.hosts as usize],
+            serves_late_until: 0,
             suspended: 0,
             ended: 0,
             excused: BTreeMap::new(),

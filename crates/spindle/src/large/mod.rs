@@ -141,6 +141,13 @@ impl Large {
         wanted: impl Iterator<Item = (SubgroupId, &'a Arc<Outbound>)>,
     ) {
         let me = engine.me();
+        let wanted: Vec<(SubgroupId, &Arc<Outbound>)> = wanted.collect();
+        for (subgroup, _) in &wanted {
+            self.groups.want(*subgroup, me, crew.now());
+        }
+        if !crew.roster().knows_places(view) {
+            return;
+        }
         for BulkLink { number, from, way, .. } in crew.take_bulk_links(view.id) {
             let (Some(from), Some(group)) = (view.rank_of(from), group(view, number, me, crew)) else { continue };
             match way {
@@ -148,10 +155,6 @@ impl Large {
                 BulkWay::Lend(_) => {}
                 BulkWay::Stream(stream) => self.groups.stream_came(&group, from, stream, crew.now()),
             }
-        }
-        let wanted: Vec<(SubgroupId, &Arc<Outbound>)> = wanted.collect();
-        for (subgroup, _) in &wanted {
-            self.groups.want(*subgroup, me, crew.now());
         }
         for number in self.groups.opening() {
             let Some(group) = group(view, number, me, crew) else { continue };
