@@ -1,6 +1,7 @@
 //! Engines over the simplest possible fabric: copies of rows in one thread, posts applied between polls.
 use spindle_core::ring::Kind;
 use spindle_core::*;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 fn process(id: u64) -> Process {
@@ -12,6 +13,8 @@ struct Memory {
     me: Rank,
     rows: Vec<Vec<u8>>,
     posts: Vec<(Rank, u64, Vec<u8>)>,
+    /// Whom it has woken.
+    woken: Vec<Rank>,
 }
 
 impl Rows for Memory {
@@ -38,6 +41,15 @@ impl Table for Memory {
     }
 
     fn post(&mut self, peers: &[Rank], range: Range<u64>) {
+        self.post_quietly(peers, range);
+        self.wake(peers);
+    }
+
+    fn wake(&mut self, peers: &[Rank]) {
+        self.woken.extend(peers.iter().filter(|peer| **peer != self.me));
+    }
+
+    fn post_quietly(&mut self, peers: &[Rank], range: Range<u64>) {
         let bytes = self.rows[self.me.index()][range.start as usize..range.end as usize].to_vec();
         for peer in peers.iter().filter(|peer| **peer != self.me) {
             self.posts.push((*peer, range.start, bytes.clone()));
@@ -106,7 +118,7 @@ impl Group {
     fn of(engines: Vec<Engine>) -> Group {
         let rows: Vec<Vec<u8>> = engines[0].layout().rows().iter().map(|row| vec![0; row.size as usize]).collect();
         let ranks = engines[0].view().ranks();
-        let memories = ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![] }).collect();
+        let memories = ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![], woken: vec![] }).collect();
         let (delivered, rooms) = (vec![vec![]; engines.len()], vec![0; engines.len()]);
         Group { delivered, rooms, engines, memories, take: usize::MAX, broken: vec![], now: 0 }
     }
@@ -1326,6 +1338,26 @@ fn a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_que
     }
 }
 
+/// Members that sleep without a timer, and are polled when they are woken. Each wakes for the first that closes the view, for the ballot, for the value and for the decision.
+#[test]
+fn a_view_ends_with_a_few_wake_ups_of_each_member() {
+    const MEMBERS: u32 = 12;
+    let mut group = Group::new(MEMBERS, &[0, 1], Order::Total, Ablation::default());
+    group.settle();
+    group.memories.iter_mut().for_each(|memory| memory.woken.clear());
+    let (mut awake, mut wakes) = (BTreeSet::from([7]), vec![0; MEMBERS as usize]);
+    group.engines[7].leave();
+    while let Some(member) = awake.pop_first() {
+        wakes[member] += 1;
+        while group.poll(member).worked {}
+        let woken = std::mem::take(&mut group.memories[member].woken);
+        awake.extend(woken.iter().map(|rank| rank.index()));
+    }
+    let has_ended = |engine: &Engine| *engine.state() == State::Ended;
+    assert!(group.engines.iter().all(has_ended), "a member sleeps that others wait for");
+    assert!(wakes[1..].iter().all(|wakes| *wakes <= 6) && wakes[0] <= 4 * MEMBERS, "{wakes:?}");
+}
+
 /// The simulator's processes do not hang for ever, so no liveness check fails for these.
 #[cfg(planted)]
 #[test]
@@ -1358,6 +1390,7 @@ fn planted_bugs_of_liveness_fail_their_tests() {
             a_member_whose_application_is_slow_is_not_suspected_for_the_length_of_its_queue,
             "silent for too long",
         ),
+        (Bug::LeaderUnwoken, a_view_ends_with_a_few_wake_ups_of_each_member, "a member sleeps that others wait for"),
     ];
     for (bug, test, reason) in tests {
         activate(Some(bug));

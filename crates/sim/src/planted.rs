@@ -40,7 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 21] = [
+pub const CONTROL: [Bug; 22] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,
@@ -62,6 +62,7 @@ pub const CONTROL: [Bug; 21] = [
     Bug::BlockedUnknown,
     Bug::BlockedUntold,
     Bug::ObserversKept,
+    Bug::PlacesGuessed,
 ];
 
 /// Bugs of other layers that whole processes show, too.

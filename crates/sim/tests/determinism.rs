@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0x5769_1963_ebae_6aaf,
-    0xd4df_2d1e_b2aa_5ec4,
-    0xfbd4_58fa_ce77_8e8a,
-    0x5c45_6551_26ab_f4d3,
-    0x2680_a129_84c8_0093,
-    0xbce4_3670_06b2_44bd,
+    0x5e8441c0326a236d,
+    0x695d384c5870e34c,
+    0xb976c9c4e39d3adc,
+    0xce3f560ffa4cfad7,
+    0x17f230f1cf400a7e,
+    0x9935df809faeb184,
 ];
