@@ -3,7 +3,7 @@
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
 //! control  = membership block | one entry per subgroup of the member | cuts | wishes | two slots for proposals
-//! membership = two lines of words | one bit per member: suspected | to be evicted | asked for a sign of life | given up | mapped
+//! membership = two lines of words | one bit per member: suspected | to be evicted | asked for a sign of life | given up | mapped | shown to
 //! entry    = one 64-byte line: published rounds spoken freed received delivered persisted -
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
 //! ```
@@ -79,6 +79,12 @@ pub mod membership {
     /// stands behind those of [`given_up`]. None is taken back. Of fabrics with shared memory.
     pub const fn mapped(members: usize) -> u64 {
         SUSPECTED + 32 * members.div_ceil(64) as u64
+    }
+
+    /// The first word of the bits that say which members may take the row that is shown at [`NEXT_AT`], because this one knows that they read it, in a view of so
+    /// many. It stands behind those of [`mapped`]. Written before [`NEXT_VIEW`], once.
+    pub const fn shown_to(members: usize) -> u64 {
+        SUSPECTED + 40 * members.div_ceil(64) as u64
     }
 }
 
@@ -200,7 +206,7 @@ impl RowLayout {
         let mut places = Vec::with_capacity(mine.len());
         let hints_end = membership::given_up(view.members.len());
         let words = 8 * view.members.len().div_ceil(64) as u64;
-        let membership = (membership::mapped(view.members.len()) + words).next_multiple_of(LINE_BYTES);
+        let membership = (membership::shown_to(view.members.len()) + words).next_multiple_of(LINE_BYTES);
         let mut at = membership;
         for id in mine.iter().copied() {
             let spec = &view.subgroups[id.index()];

@@ -82,7 +82,7 @@ impl Arena {
                 shown.push(rank);
             }
         }
-        mesh.show(view, at);
+        mesh.show(&shown, view, at);
         shown.retain(|rank| mesh.bell_of(*rank).is_some_and(|bell| !has_looked(bell, view)));
         shown
     }
@@ -404,12 +404,31 @@ mod tests {
         assert_eq!(two.arenas[0].show(&two.meshes[0], &row, ViewId(3), |_| None), [], "it is in no next view");
     }
 
+    /// The owner began its view before the memory of that member had come, and knows of no reader.
+    #[test]
+    fn a_row_is_not_found_by_a_member_that_its_owner_does_not_know() {
+        let (layout, mut arenas) = (Two::layout(1), [arena(), arena()]);
+        let [zero, one] = [0, 1].map(|i| OwnRow::create(&layout, Rank(i as u32), &mut arenas[i]).unwrap());
+        let mut early = Mesh::new(&layout, zero.0, [(Rank(1), None)]).unwrap();
+        let late = Mesh::new(&layout, one.0, [(ME, Some(Peer::Here(zero.1)))]).unwrap();
+        let (layout, next) = (Two::layout(2), ViewId(2));
+        let size = layout.row(ME).size;
+        let (row, _) = OwnRow::create(&layout, ME, &mut arenas[0]).unwrap();
+        assert_eq!(arenas[0].show(&early, &row, next, |_| Some(process(1))), []);
+        assert!(late.shown(ME, next, size).unwrap().is_none());
+        // It knows it by now, though its memory is mapped elsewhere.
+        early.attach(&Two::layout(1), Rank(1), Peer::Here(one.1)).unwrap();
+        let (row, _) = OwnRow::create(&layout, ME, &mut arenas[0]).unwrap();
+        assert_eq!(arenas[0].show(&early, &row, next, |_| Some(process(1))), [Rank(1)]);
+        assert!(late.shown(ME, next, size).unwrap().is_some());
+    }
+
     #[test]
     fn a_place_that_can_t_be_is_not_taken_for_a_row() {
         let two = Two::new();
         let size = Two::layout(1).row(ME).size;
         for at in [8, 4096 * 1024, u64::MAX - 4095] {
-            two.meshes[0].show(ViewId(2), at);
+            two.meshes[0].show(&[Rank(1)], ViewId(2), at);
             let error = two.meshes[1].shown(ME, ViewId(2), size).unwrap_err();
             assert!(matches!(error, MeshError::Region { source: RegionError::Place { .. }, .. }), "{error}");
         }

@@ -252,7 +252,7 @@ impl Mesh {
                 Ok((theirs, bell, doorbell)) => {
                     ring = Some(doorbell);
                     lives.push((rank, bell));
-                    note_mapped(&row, layout, rank);
+                    set_bit(&row, membership::mapped(layout.rows().len()), rank);
                     Held::Peer(theirs)
                 }
                 Err(Some(Peer::There(connection))) => {
@@ -321,6 +321,8 @@ impl Mesh {
         assert_ne!(rank, self.me, "a way to oneself");
         let of = |source| MeshError::Region { rank, part: "row", source };
         let os = |source| MeshError::Os { call: "epoll_ctl", source };
+        // What had arrived over a stream that is replaced is applied, too.
+        self.moved = true;
         let peer = match peer {
             Peer::There(stream) if self.far.is_stream(rank) => return self.far.replace(rank, stream).map_err(os),
             peer => peer,
@@ -333,7 +335,6 @@ impl Mesh {
             (_, Peer::Here(_) | Peer::Shown(_)) => return Err(MeshError::Attached { rank, given: "memory" }),
         };
         let taken = MeshError::Attached { rank, given };
-        self.moved = true;
         match peer {
             // No row is found so once the view has begun.
             Peer::Shown(_) => return Err(taken),
@@ -372,14 +373,20 @@ impl Mesh {
     /// The peers of this machine that have mapped the memory of my row, and their doorbells' segments.
     pub(crate) fn mapped_by(&self) -> impl Iterator<Item = (Rank, &Arc<SharedRegion>)> {
         let at = membership::mapped(self.doorbells.len());
-        let (word, bit) = (at + 8 * u64::from(self.me.0 / 64), self.me.0 % 64);
-        let has_mapped = move |rank: Rank| self.rows.load(rank, word) >> bit & 1 == 1;
-        self.lives.iter().filter(move |(rank, _)| has_mapped(*rank)).map(|(rank, bell)| (*rank, bell))
+        self.lives.iter().filter(move |(rank, _)| self.has_bit(*rank, at, self.me)).map(|(rank, bell)| (*rank, bell))
     }
 
-    /// Says in my row where that for `view` begins, in the same memory. All that may read it have been [noted](crate::Arena::show).
-    pub(crate) fn show(&self, view: ViewId, at: u64) {
+    /// The bit of `member` among those that begin at `at` in the row of `of`.
+    fn has_bit(&self, of: Rank, at: u64, member: Rank) -> bool {
+        self.rows.load(of, at + 8 * u64::from(member.0 / 64)) >> (member.0 % 64) & 1 == 1
+    }
+
+    /// Says in my row where that for `view` begins, in the same memory, and that `peers` may take it: they have been [noted](crate::Arena::show) as its readers.
+    pub(crate) fn show(&self, peers: &[Rank], view: ViewId, at: u64) {
         self.row.store(membership::NEXT_AT, at);
+        for peer in peers {
+            set_bit(&self.row, membership::shown_to(self.doorbells.len()), *peer);
+        }
         self.row.store(membership::NEXT_VIEW, view.0);
     }
 
@@ -410,8 +417,10 @@ impl Mesh {
     /// If the peer is not of this view.
     pub fn shown(&self, peer: Rank, view: ViewId, bytes: u64) -> Result<Option<ShownRow>, MeshError> {
         let Held::Peer(row) = self.rows.held(peer) else { return Ok(None) };
-        // The place was stored before the view.
-        if row.load(membership::NEXT_VIEW) != view.0 || !row.is_of_chunk() {
+        // The place and the bits were stored before the view. A row that was shown to others only has a lease, and comes by letter.
+        let is_shown = row.load(membership::NEXT_VIEW) == view.0
+            && self.has_bit(peer, membership::shown_to(self.doorbells.len()), self.me);
+        if !is_shown || !row.is_of_chunk() {
             return Ok(None);
         }
         let found = self.bell_of(peer).zip(self.doorbells[peer.index()].as_ref());
@@ -756,10 +765,10 @@ impl Watched {
     }
 }
 
-/// Says in my row that the memory of the row of `peer` is mapped here.
-fn note_mapped(row: &OwnRegion, layout: &Layout, peer: Rank) {
-    let at = membership::mapped(layout.rows().len()) + 8 * u64::from(peer.0 / 64);
-    row.store(at, row.load(at) | 1 << (peer.0 % 64));
+/// Sets the bit of `peer` among those that begin at `at` in my row.
+fn set_bit(row: &OwnRegion, at: u64, peer: Rank) {
+    let word = at + 8 * u64::from(peer.0 / 64);
+    row.store(word, row.load(word) | 1 << (peer.0 % 64));
 }
 
 /// Refuses rows that are too long for streams.
@@ -854,7 +863,7 @@ impl Drop for Retired {
 }
 
 impl Mesh {
-    /// Apart, because it is asked for after each poll that found something.
+    /// Apart, because an announcement stands after few of the polls that found something.
     #[cold]
     fn stay_awake(&mut self) {
         let Some(sleeper) = &mut self.announced else { return };

@@ -43,6 +43,8 @@ enum Core {
 
 /// Looking never gets shorter than this part of the longest.
 const LOOKS_FOR_MIN: u32 = 64;
+/// The longest that a thread takes to wake up on an idle machine: what comes in so short a time did not come late, even if the longest look is shorter.
+const WAKE: Duration = Duration::from_micros(200);
 /// It looks for so many times as long as the last wait that was short: a reply comes in time though nothing did after the message before it.
 const WAITS: u32 = 4;
 /// The longest that giving way takes when nobody wants the core: ten times what the bare system call does.
@@ -79,8 +81,9 @@ impl Pace {
         self.slept = false;
         if let Some(since) = self.since.take() {
             let waited = since.elapsed();
+            let is_soon = waited <= self.spin_for.max(WAKE);
             // Asleep or not: what comes so soon is worth being looked for.
-            self.looks_for = match waited <= self.spin_for {
+            self.looks_for = match is_soon {
                 true => self.looks_for.max(self.spin_for.min(WAITS * waited)),
                 false => (self.looks_for / 2).max(self.spin_for / LOOKS_FOR_MIN),
             };

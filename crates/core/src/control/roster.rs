@@ -622,10 +622,10 @@ impl<W> Roster<W> {
         self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.births.contains_key(&id)
     }
 
-    /// Whether it is known on which host each member of `view` is that lives: who shares a host, and how large messages go from one to the next, is the same to all only then.
-    pub fn knows_places(&self, view: &View) -> bool {
-        let is_unknown = |id: &MemberId| *id != self.me.id && self.may_be_elsewhere(*id) && !self.is_dead(*id);
-        !view.members.iter().any(is_unknown) || planted!(PlacesGuessed)
+    /// Whether it is known on which host each of these members is that lives: who shares a host, and how large messages go from one to the next, is the same to all only then.
+    pub fn knows_places(&self, mut of: impl Iterator<Item = MemberId>) -> bool {
+        let is_unknown = |id: MemberId| id != self.me.id && self.may_be_elsewhere(id) && !self.is_dead(id);
+        !of.any(is_unknown) || planted!(PlacesGuessed)
     }
 
     /// Whether `id` is a process of this host of whose end the kernel has not told.
@@ -995,9 +995,10 @@ impl<W> Roster<W> {
         true
     }
 
-    /// Keeps the memory of `from`, a member of this host, for `view`, which this process has found without a letter. Returns whether it was kept.
+    /// Keeps the memory of `from`, a member of this host, for `view`, which this process has found without a letter, unless it has come by letter. Returns whether it is
+    /// here.
     pub fn found(&mut self, view: ViewId, from: MemberId, way: W) -> bool {
-        self.keep_part(self.incarnation, view, from, way)
+        self.has_parts(view, from) || self.keep_part(self.incarnation, view, from, way)
     }
 
     /// A member turns out to be on this host.

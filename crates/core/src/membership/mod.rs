@@ -203,6 +203,8 @@ impl Membership {
     }
 
     pub(crate) fn before_sleep(&mut self) {
+        // A member that fails before it begins a view, or that has not found this one yet, says so to no peer.
+        self.moved |= !planted!(MovesUnnoticed);
         self.opinions.before_sleep();
     }
 

@@ -157,7 +157,8 @@ impl World<'_> {
         for id in &wanted {
             process.objects.groups.want(*id, me, now);
         }
-        if !process.roster.knows_places(&view) {
+        if !process.roster.knows_places(view.members.iter().copied()) {
+            process.objects.groups.postpone(now);
             return Ok(());
         }
         let mut effects = vec![];

@@ -145,8 +145,8 @@ impl Large {
         for (subgroup, _) in &wanted {
             self.groups.want(*subgroup, me, crew.now());
         }
-        if !crew.roster().knows_places(view) {
-            return;
+        if !crew.roster().knows_places(view.members.iter().copied()) {
+            return self.groups.postpone(crew.now());
         }
         for BulkLink { number, from, way, .. } in crew.take_bulk_links(view.id) {
             let (Some(from), Some(group)) = (view.rank_of(from), group(view, number, me, crew)) else { continue };

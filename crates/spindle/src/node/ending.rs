@@ -78,6 +78,8 @@ impl Drop for Node {
             // In a child that was forked: the member continues in the parent.
             return;
         }
+        // First: in the next view, too, it takes part no more. Others look at that row when they are told of this one.
+        self.preparing = None;
         // A member that is gone can't acknowledge: the others go on without it.
         self.member.engine_mut().abandon(1, &mut self.fabric);
         if !matches!(self.member.engine().state(), State::Finished) {
@@ -86,8 +88,6 @@ impl Drop for Node {
             self.crew.act(|roster, _| roster.say_stopped(view));
         }
         self.fabric.finish_heard(FAREWELL_MAX, UNHEARD_MAX);
-        // First: when the crew is dropped this process takes part no more.
-        self.preparing = None;
         self.end(End::Broken(Ended::Dropped));
     }
 }

@@ -17,7 +17,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// The rows of members of this host for the next view, as far as they need no letters.
 #[derive(Debug, Default)]
@@ -155,11 +155,11 @@ impl Node {
             // A member that shows what can't be its row is one whose row does not come.
             match fabric.shown(*was, next.view().id, layout.row(rank).size) {
                 Ok(None) => true,
-                Ok(Some(row)) => {
-                    crew.act(|roster, _| roster.found(next.view().id, id, Peer::Shown(row)));
+                Ok(Some(row)) => !crew.act(|roster, _| roster.found(next.view().id, id, Peer::Shown(row))),
+                Err(error) => {
+                    warn!(target: "spindle::view", view = next.view().id.0, member = id.0, %error, "row can't be taken");
                     false
                 }
-                Err(_) => false,
             }
         });
         if self.shows.unfound.is_empty() {

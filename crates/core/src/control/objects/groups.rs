@@ -305,6 +305,15 @@ impl<S> ObjectGroups<S> {
         steps
     }
 
+    /// Groups do not open yet, for no fault of their members: the wait for these begins now.
+    pub fn postpone(&mut self, now: Time) {
+        for state in self.groups.values_mut() {
+            if let State::Opening { since, .. } = state {
+                *since = now;
+            }
+        }
+    }
+
     /// Notes that a group has begun.
     pub fn began(&mut self, group: &ObjectGroup<'_>) {
         for head in group.other_heads() {
