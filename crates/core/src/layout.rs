@@ -50,7 +50,7 @@ pub mod membership {
     pub const ENDED: u64 = 88;
     /// Set when the member begins the next view before its row in that is on its way to all members of its host.
     pub const UNSENT: u64 = 96;
-    /// The view for which the member shows its row at [`NEXT_AT`]. Of fabrics with shared memory.
+    /// The view for which the member shows its row at [`NEXT_AT`]. Fabrics with shared memory write it.
     pub const NEXT_VIEW: u64 = 104;
     /// Where that row begins, in bytes, in the memory of which this one is a range.
     pub const NEXT_AT: u64 = 112;
@@ -76,7 +76,7 @@ pub mod membership {
     }
 
     /// The first word of the bits that say of which members this one has mapped the memory, so that it finds their next rows there, in a view of so many. It
-    /// stands behind those of [`given_up`]. None is taken back. Of fabrics with shared memory.
+    /// stands behind those of [`given_up`]. None is taken back. Fabrics with shared memory write them.
     pub const fn mapped(members: usize) -> u64 {
         SUSPECTED + 32 * members.div_ceil(64) as u64
     }
@@ -137,7 +137,7 @@ pub struct RowLayout {
     /// Where the member's wishes for the next view stand, written before it wedges.
     pub wishes: Range<u64>,
     hints_end: u64,
-    /// Of the subgroups that the member is in, in their order.
+    /// One for each subgroup that the member is in, in their order.
     places: Vec<(SubgroupId, Place)>,
 }
 

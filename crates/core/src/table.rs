@@ -160,7 +160,7 @@ pub trait Table: Rows {
     fn wake(&mut self, _peers: &[Rank]) {}
 
     /// Whether words of peers' membership blocks may have appeared here since the last call, but for those that were
-    /// [posted quietly](Self::post_quietly). What had appeared before a call that answers true is seen by loads after it. A fabric that does not know answers true.
+    /// [posted quietly](Self::post_quietly). Loads after a call that answers true see all that had appeared before it. A fabric that does not know answers true.
     #[inline]
     fn membership_moved(&mut self) -> bool {
         true

@@ -231,7 +231,7 @@ impl View {
         let members: Vec<MemberId> = old.chain(joining.iter().copied()).collect();
         let subgroups = self.subgroups.clone();
         let mut next = View { id: self.id.next(), members, nonvoters: vec![], subgroups };
-        // Those that stay keep their order, and come first.
+        // Members that stay keep their order, and come first.
         let mut ranks = (0..).map(Rank);
         let now: Vec<Option<Rank>> = self.ranks().map(|was| stays(was).then(|| ranks.next()).flatten()).collect();
         // Until the rules say who belongs where, nobody does, except to a shard.
@@ -477,7 +477,7 @@ impl Change {
 }
 
 impl Rule {
-    /// Those of `from`, which ascends, that it picks; `ids` are the ids of all ranks.
+    /// The ranks of `from`, which ascends, that it picks; `ids` are the ids of all ranks.
     pub fn pick(&self, ids: &[MemberId], from: &[Rank]) -> Vec<Rank> {
         self.pick_by(&by_id(ids), from)
     }

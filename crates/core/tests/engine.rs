@@ -13,7 +13,7 @@ struct Memory {
     me: Rank,
     rows: Vec<Vec<u8>>,
     posts: Vec<(Rank, u64, Vec<u8>)>,
-    /// Whom it has woken.
+    /// The members that it has woken.
     woken: Vec<Rank>,
 }
 

@@ -301,7 +301,7 @@ impl Doorbell {
         self.bell.barrier
     }
 
-    /// What rings it beside its segment.
+    /// The eventfd that rings it, if it has one.
     pub(crate) fn event(&self) -> Option<&Arc<OwnedFd>> {
         self.bell.event.as_ref()
     }

@@ -321,7 +321,7 @@ impl Mesh {
         assert_ne!(rank, self.me, "a way to oneself");
         let of = |source| MeshError::Region { rank, part: "row", source };
         let os = |source| MeshError::Os { call: "epoll_ctl", source };
-        // What had arrived over a stream that is replaced is applied, too.
+        // Posts that had arrived over a stream that is replaced are applied, too.
         self.moved = true;
         let peer = match peer {
             Peer::There(stream) if self.far.is_stream(rank) => return self.far.replace(rank, stream).map_err(os),

@@ -31,13 +31,12 @@ pub(crate) struct Reading {
 }
 
 impl Readings {
-    /// Those of the member that is woken by `bell`: none yet.
+    /// The member that is woken by `bell` reads none yet.
     pub(crate) fn new(bell: Arc<SharedRegion>) -> Arc<Readings> {
         Arc::new(Readings { bell, owner: Owner::new(), views: Mutex::default() })
     }
 
-    /// Begins to read rows of `view`. A member that goes on from one view to the next begins with that before it ends with this one, so that what it says never lies ahead of
-    /// what it will read.
+    /// Begins to read rows of `view`. A member begins with the next view before it ends with this one, so that it never says that it is through with a view of which it will read rows.
     pub(crate) fn begin(self: &Arc<Self>, view: ViewId) -> Reading {
         let mut views = self.views();
         *views.entry(view).or_default() += 1;

@@ -149,7 +149,7 @@ pub struct PeerRegion {
     hold: Hold,
 }
 
-/// What keeps the owner from using a region for anything else.
+/// The reason why the owner uses a region for nothing else.
 #[derive(Debug)]
 enum Hold {
     /// The owner does not, or the memory has the lease: that of a row that came late.

@@ -874,7 +874,7 @@ impl Membership {
         table: &mut T,
     ) -> bool {
         let Some(Value { next, joined, trims }) = proposal::decode(&words, view) else { return false };
-        // A ballot has one value: if I have accepted it, it stands in my row.
+        // A ballot has one value. If this member has accepted it, its row has it.
         let slot = if self.accepted == Some(ballot) { self.accepted_slot } else { self.slot };
         if self.accepted != Some(ballot) {
             self.write_slot(&words, layout, table);
