@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A sleeper that is awake for a moment lets its announcement stand. To sleep again it arms `rings` and executes a fence; ringers that find `asleep` execute one, too, so no
-//! barrier is needed that interrupts all cores ([`Bell::rearm`]). It withdraws the announcement when it has had work for a while: then ringers pay nothing.
+//! barrier is needed that interrupts all cores. It withdraws the announcement when it has had work for a while: then ringers pay nothing.
 //!
 //! Of many ringers one finds `rings` armed and makes the system call. A sleeper whose `rings` has changed does not fall asleep,
 //! even if another has armed it again since. That no ringer misses the sleeper is the argument of [`crate::barrier`], which
