@@ -3,7 +3,7 @@
 //!
 //! It is a model, step by step, and not the code itself: the words of a bell stand in memory of other processes and its
 //! sleep is the kernel's, and loom has neither. What stands for what:
-//! - both barriers are SeqCst fences, as with `Barrier::Fence`; `membarrier` is argued in `barrier.rs` to give as much;
+//! - both barriers of a first sleep are SeqCst fences, as with `Barrier::Fence`; `membarrier` is argued in `barrier.rs` to give as much;
 //! - the futex is a lock and a condition variable: the kernel, too, compares the word and queues the sleeper under one lock;
 //! - the eventfd is a flag under that lock, which stays set until the sleeper clears it;
 //! - a sleep has no bound here, so that a lost wake-up is a deadlock, which loom reports.
@@ -59,6 +59,11 @@ impl Bell {
     }
 
     fn wait(&self, announced: u32) {
+        self.wait_on(announced);
+        self.withdraw();
+    }
+
+    fn wait_on(&self, announced: u32) {
         if announced & BY_EVENT != 0 {
             // As a fabric that waits for descriptors does.
             let rung = self.rings.load(Ordering::Acquire) != announced;
@@ -67,21 +72,30 @@ impl Bell {
                 ready = self.woken.wait(ready).unwrap();
             }
             *ready = false;
-            drop(ready);
-            return self.withdraw();
+            return;
         }
         let queue = self.queue.lock().unwrap();
         // The kernel's load is ordered by its own lock and barriers.
         if self.rings.load(Ordering::SeqCst) == announced {
             drop(self.woken.wait(queue).unwrap());
-        } else {
-            drop(queue);
         }
-        self.withdraw();
     }
 
     fn withdraw(&self) {
         self.asleep.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Another sleep under an announcement that stands.
+    fn rearm(&self, arms: u32) -> u32 {
+        let armed = |rings: u32| rings & !(ARMED | BY_EVENT) | arms;
+        let before = self.rings.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |rings| Some(armed(rings)));
+        self.barrier();
+        armed(before.unwrap())
+    }
+
+    /// The sleeper is awake, and its announcement stands.
+    fn disarm(&self) {
+        self.rings.fetch_and(!(ARMED | BY_EVENT), Ordering::Relaxed);
     }
 
     fn ring(&self) {
@@ -90,6 +104,20 @@ impl Bell {
             return;
         }
         fence(Ordering::Acquire);
+        self.wake();
+    }
+
+    /// Of a ringer that has seen the announcement, which has stood for long: it has executed no barrier.
+    fn ring_standing(&self) {
+        assert_ne!(self.asleep.load(Ordering::Relaxed), 0);
+        match self.fenced {
+            true => fence(Ordering::SeqCst),
+            false => fence(Ordering::Acquire),
+        }
+        self.wake();
+    }
+
+    fn wake(&self) {
         let rung = |rings: u32| (rings & ARMED != 0).then_some((rings | ARMED | BY_EVENT).wrapping_add(1));
         if let Ok(armed) = self.rings.fetch_update(Ordering::AcqRel, Ordering::Relaxed, rung) {
             let mut ready = self.queue.lock().unwrap();
@@ -133,6 +161,49 @@ fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: 
         others.into_iter().chain(ringers).for_each(|thread| thread.join().unwrap());
         assert_eq!(bell.asleep.load(Ordering::Relaxed), 0);
     });
+}
+
+/// As above, for one sleeper whose announcement stands all the time, and was seen by all ringers.
+fn nobody_is_missed_while_an_announcement_stands(means: Means, ringers: usize, preemptions: usize, fenced: bool) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        let bell = Arc::new(Bell::new(fenced));
+        let work: Arc<Vec<AtomicU64>> = Arc::new((0..ringers).map(|_| AtomicU64::new(0)).collect());
+        bell.asleep.store(1, Ordering::SeqCst);
+        let ringers: Vec<_> = (0..ringers)
+            .map(|i| {
+                let (bell, work) = (Arc::clone(&bell), Arc::clone(&work));
+                thread::spawn(move || {
+                    work[i].store(1, Ordering::Release);
+                    bell.ring_standing();
+                })
+            })
+            .collect();
+        for arms in means.iter().cycle() {
+            let announced = bell.rearm(*arms);
+            if work.iter().all(|piece| piece.load(Ordering::Acquire) == 1) {
+                break;
+            }
+            bell.wait_on(announced);
+            bell.disarm();
+        }
+        ringers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_ringer_is_never_missed_while_an_announcement_stands() {
+    nobody_is_missed_while_an_announcement_stands(FUTEX, 1, 5, true);
+    nobody_is_missed_while_an_announcement_stands(FUTEX, 2, 3, true);
+    nobody_is_missed_while_an_announcement_stands(EVENT, 2, 3, true);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_fences_a_wake_up_is_lost_while_an_announcement_stands() {
+    nobody_is_missed_while_an_announcement_stands(FUTEX, 1, 5, false);
 }
 
 #[test]
