@@ -87,7 +87,7 @@ impl Arena {
         shown
     }
 
-    /// Forgets the readers of rows whose processes have ended, by the kernel's word.
+    /// Forgets the readers of rows that are through with them, and those whose processes have ended, by the kernel's word.
     pub fn forget(&mut self, has_ended: impl Fn(&Me) -> bool) {
         for user in self.rows.users_mut() {
             user.readers.retain(|(reader, bell, view)| !is_through(bell, *view) && !has_ended(reader));
@@ -104,9 +104,7 @@ impl Arena {
         let size = layout.row(me);
         let of = |source| MeshError::Region { rank: me, part: "row", source };
         let os = |call| move |errno: Errno| MeshError::Os { call, source: errno.into() };
-        for user in self.rows.users_mut() {
-            user.readers.retain(|(_, bell, view)| !is_through(bell, *view));
-        }
+        self.forget(|_| false);
         self.rows.retain(|user| !is_gone(&user.row) || !user.readers.is_empty() || !is_closed(&user.lease));
         let bytes = size.size.next_multiple_of(page_bytes());
         if self.rows.find(bytes).is_none() {
@@ -124,8 +122,8 @@ impl Arena {
         let clone = |fd: &OwnedFd| fd.try_clone().map_err(|source| MeshError::Os { call: "dup", source });
         let chunk = self.rows.chunk_mut(gap);
         let lent = Lent { chunk: clone(chunk.fd())?, at: gap.at, lease: theirs };
-        // SAFETY: the range is that of no place, and a place is forgotten when no region of it lives, and all copies of its lease are closed, which every
-        // peer keeps that reads it.
+        // SAFETY: the range is that of no place, and a place is forgotten when no region of it lives, and no peer reads it: all copies of its lease are closed,
+        // and each reader to which it was shown is through with its view, or has ended.
         let row = unsafe { chunk.region(&format!("spindle-row-{me}"), gap.at, size.size, size.control) };
         let row = Arc::new(row.map_err(of)?);
         self.rows.take(gap, bytes, User { row: Arc::downgrade(&row), lease, readers: vec![] });

@@ -107,7 +107,7 @@ impl Bell {
         self.wake();
     }
 
-    /// Of a ringer that has seen the announcement, which has stood for long: it has executed no barrier.
+    /// Rings without a barrier: the ringer has seen the announcement, which has stood for long.
     fn ring_standing(&self) {
         assert_ne!(self.asleep.load(Ordering::Relaxed), 0);
         match self.fenced {
@@ -127,19 +127,47 @@ impl Bell {
     }
 }
 
-/// Sleepers wait until all work is there, of which each ringer stores one piece. Nobody else wakes them.
-fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: usize, fenced: bool) {
+/// The work that each ringer stores a piece of.
+type Work = Arc<Vec<AtomicU64>>;
+
+fn pieces(ringers: usize) -> Work {
+    Arc::new((0..ringers).map(|_| AtomicU64::new(0)).collect())
+}
+
+fn is_there(work: &Work) -> bool {
+    work.iter().all(|piece| piece.load(Ordering::Acquire) == 1)
+}
+
+/// One thread for each piece, which stores it and then rings.
+fn ringers_of(bell: &Arc<Bell>, work: &Work, ring: fn(&Bell)) -> Vec<thread::JoinHandle<()>> {
+    let ringer = |i: usize| {
+        let (bell, work) = (Arc::clone(bell), Arc::clone(work));
+        thread::spawn(move || {
+            work[i].store(1, Ordering::Release);
+            ring(&bell);
+        })
+    };
+    (0..work.len()).map(ringer).collect()
+}
+
+/// Plays every interleaving with so many preemptions.
+fn explore(preemptions: usize, play: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 10_000;
-    builder.check(move || {
+    builder.check(play);
+}
+
+/// Sleepers wait until all work is there, of which each ringer stores one piece. Nobody else wakes them.
+fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: usize, fenced: bool) {
+    explore(preemptions, move || {
         let bell = Arc::new(Bell::new(fenced));
-        let work: Arc<Vec<AtomicU64>> = Arc::new((0..ringers).map(|_| AtomicU64::new(0)).collect());
-        let sleep = |bell: Arc<Bell>, work: Arc<Vec<AtomicU64>>| {
+        let work = pieces(ringers);
+        let sleep = |bell: Arc<Bell>, work: Work| {
             move || {
                 for arms in means.iter().cycle() {
                     let announced = bell.announce(*arms);
-                    if work.iter().all(|piece| piece.load(Ordering::Acquire) == 1) {
+                    if is_there(&work) {
                         return bell.withdraw();
                     }
                     bell.wait(announced);
@@ -148,15 +176,7 @@ fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: 
         };
         let others: Vec<_> =
             (1..sleepers).map(|_| thread::spawn(sleep(Arc::clone(&bell), Arc::clone(&work)))).collect();
-        let ringers: Vec<_> = (0..ringers)
-            .map(|i| {
-                let (bell, work) = (Arc::clone(&bell), Arc::clone(&work));
-                thread::spawn(move || {
-                    work[i].store(1, Ordering::Release);
-                    bell.ring();
-                })
-            })
-            .collect();
+        let ringers = ringers_of(&bell, &work, Bell::ring);
         sleep(Arc::clone(&bell), Arc::clone(&work))();
         others.into_iter().chain(ringers).for_each(|thread| thread.join().unwrap());
         assert_eq!(bell.asleep.load(Ordering::Relaxed), 0);
@@ -165,25 +185,14 @@ fn nobody_sleeps_on(means: Means, sleepers: usize, ringers: usize, preemptions: 
 
 /// As above, for one sleeper whose announcement stands all the time, and was seen by all ringers.
 fn nobody_is_missed_while_an_announcement_stands(means: Means, ringers: usize, preemptions: usize, fenced: bool) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
-    builder.check(move || {
+    explore(preemptions, move || {
         let bell = Arc::new(Bell::new(fenced));
-        let work: Arc<Vec<AtomicU64>> = Arc::new((0..ringers).map(|_| AtomicU64::new(0)).collect());
+        let work = pieces(ringers);
         bell.asleep.store(1, Ordering::SeqCst);
-        let ringers: Vec<_> = (0..ringers)
-            .map(|i| {
-                let (bell, work) = (Arc::clone(&bell), Arc::clone(&work));
-                thread::spawn(move || {
-                    work[i].store(1, Ordering::Release);
-                    bell.ring_standing();
-                })
-            })
-            .collect();
+        let ringers = ringers_of(&bell, &work, Bell::ring_standing);
         for arms in means.iter().cycle() {
             let announced = bell.rearm(*arms);
-            if work.iter().all(|piece| piece.load(Ordering::Acquire) == 1) {
+            if is_there(&work) {
                 break;
             }
             bell.wait_on(announced);

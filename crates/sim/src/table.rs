@@ -87,6 +87,11 @@ const BEHIND_NS: u64 = 20_000;
 /// How much later a post may arrive for those that it makes superfluous, in ns.
 const MERGED_NS: u64 = 50_000;
 
+/// A bit for each of these members.
+pub(crate) fn bits(members: &[Rank]) -> u64 {
+    members.iter().fold(0, |bits, member| bits | 1 << member.0)
+}
+
 /// What an engine did to its table in one poll, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
@@ -490,7 +495,7 @@ impl SimTable {
     fn add_post(&mut self, peers: &[Rank], range: Range<u64>, quiet: bool) {
         self.access();
         let row = &self.rows[self.me.index()];
-        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
+        let peers = bits(peers);
         let copied = if range.start < row.control_bytes() {
             let start = self.scratch_words.len();
             self.scratch_words.extend(range.clone().step_by(8).map(|at| row.word(at)));
@@ -568,8 +573,7 @@ impl Table for SimTable {
 
     fn wake(&mut self, peers: &[Rank]) {
         self.access();
-        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
-        self.actions.push(Action::Wake { peers });
+        self.actions.push(Action::Wake { peers: bits(peers) });
         self.count.set(self.actions.len() as u64);
     }
 

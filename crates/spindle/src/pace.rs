@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(looks_until_sleep(&mut pace), Core::Own.looks());
     }
 
-    /// What comes every now and then is not worth a core; once it comes more often it is.
+    /// Messages that come every now and then are not worth a core; once they come more often they are.
     #[test]
     fn it_looks_for_less_time_while_nothing_comes_in_it() {
         let (mut pace, longest) = (Pace::new(Duration::from_millis(64)), Duration::from_millis(64));

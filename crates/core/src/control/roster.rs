@@ -622,10 +622,11 @@ impl<W> Roster<W> {
         self.book.as_ref().is_some_and(|book| book.is_unknown(id)) && !self.births.contains_key(&id)
     }
 
-    /// Whether it is known on which host each of these members is that lives: who shares a host, and how large messages go from one to the next, is the same to all only then.
-    pub fn knows_places(&self, mut of: impl Iterator<Item = MemberId>) -> bool {
-        let is_unknown = |id: MemberId| id != self.me.id && self.may_be_elsewhere(id) && !self.is_dead(id);
-        !of.any(is_unknown) || planted!(PlacesGuessed)
+    /// Whether it is known on which host each member of `view` is that lives. Only then all members know the same of who shares a host, and so of how large messages go from one to
+    /// the next.
+    pub fn knows_places(&self, view: &View) -> bool {
+        let is_unknown = |id: &MemberId| *id != self.me.id && self.may_be_elsewhere(*id) && !self.is_dead(*id);
+        !view.members.iter().any(is_unknown) || planted!(PlacesGuessed)
     }
 
     /// Whether `id` is a process of this host of whose end the kernel has not told.

@@ -157,7 +157,7 @@ impl World<'_> {
         for id in &wanted {
             process.objects.groups.want(*id, me, now);
         }
-        if !process.roster.knows_places(view.members.iter().copied()) {
+        if !process.roster.knows_places(&view) {
             process.objects.groups.postpone(now);
             return Ok(());
         }

@@ -2,6 +2,7 @@
 //!
 //! A row is stored once, and processes of its owner's host read that. Each process of another host has a copy, which streams fill.
 use super::objects::Shelf;
+use crate::table::bits;
 use spindle_core::control::ObjectName;
 use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table};
 use std::ops::Range;
@@ -211,7 +212,7 @@ impl Board<'_> {
     }
 
     fn add(&mut self, peers: &[Rank], range: &Range<u64>, quiet: bool) {
-        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
+        let peers = bits(peers);
         let content = (peers & self.places.far != 0).then(|| self.store.row(self.mine()).copy(range));
         self.posts.push(Post { peers, content, quiet });
     }
@@ -232,8 +233,7 @@ impl Table for Board<'_> {
     }
 
     fn wake(&mut self, peers: &[Rank]) {
-        let peers = peers.iter().fold(0, |bits, peer| bits | 1 << peer.0);
-        self.posts.push(Post { peers, content: None, quiet: false });
+        self.posts.push(Post { peers: bits(peers), content: None, quiet: false });
     }
 
     fn posts_cost(&self) -> bool {

@@ -32,7 +32,7 @@ impl World<'_> {
                 Action::Wake { peers } if self.plan.visibility == Visibility::Shared => {
                     self.rung(seat, *peers, true);
                 }
-                // What arrives wakes.
+                // Each post wakes when it arrives.
                 Action::Wake { .. } => {}
             }
         }

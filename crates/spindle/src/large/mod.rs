@@ -145,7 +145,7 @@ impl Large {
         for (subgroup, _) in &wanted {
             self.groups.want(*subgroup, me, crew.now());
         }
-        if !crew.roster().knows_places(view.members.iter().copied()) {
+        if !crew.roster().knows_places(view) {
             return self.groups.postpone(crew.now());
         }
         for BulkLink { number, from, way, .. } in crew.take_bulk_links(view.id) {
