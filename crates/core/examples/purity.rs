@@ -30,6 +30,7 @@ pub extern "C" fn spindle_purity(members: u32, messages: u32, polls: u32) -> u64
         window: 16,
         message_bytes_max: 64,
         leftover_bytes_max: 0,
+        epoch: None,
     };
     let ids = (0..u64::from(members)).map(MemberId).collect();
     let view = View { id: ViewId(1), members: ids, nonvoters: vec![], subgroups: vec![subgroup] };

@@ -15,6 +15,8 @@ pub struct Ablation {
     pub coalesced_control: bool,
     /// Post at the end of the loop, not after each predicate (III-C).
     pub deferred_posts: bool,
+    /// Let subgroups go on that a change of the view does not touch. Switched off, a change ends the epochs of all.
+    pub epochs: bool,
 }
 
 impl Default for Ablation {
@@ -26,6 +28,7 @@ impl Default for Ablation {
             null_sends: true,
             coalesced_control: true,
             deferred_posts: true,
+            epochs: false,
         }
     }
 }

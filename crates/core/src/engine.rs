@@ -1,5 +1,7 @@
 //! The engine: all of a member's subgroups, evaluated by one thread, and the posts that result.
 //!
+//! A subgroup that changes of the view do not touch stays in the engine of the view with which its epoch began: see [`Engine::tend`].
+//!
 //! [`Engine::poll`] never blocks and does bounded work. It stores into my row as it goes, in the order in which peers may
 //! see it, and posts at the end: the frames of all subgroups, then one span of control words per peer. Counts that only free rings
 //! wait for the next post, or for the end of the next poll.
@@ -9,7 +11,7 @@ use crate::cursor::{Cursor, Handoff};
 use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, membership};
-use crate::membership::{Ballot, Decision, Liveness, Membership, Unrecoverable};
+use crate::membership::{Ballot, Decision, Liveness, Membership, Ranks, Unrecoverable};
 use crate::pace::Pace;
 use crate::planted::planted;
 use crate::resend::Resend;
@@ -59,6 +61,33 @@ enum Certainty {
     Trusted,
 }
 
+/// A subgroup of the view whose epoch began with an earlier one. The engine of that has it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Elsewhere {
+    id: SubgroupId,
+    epoch: ViewId,
+    /// All senders say that they send no more.
+    closed: bool,
+    /// My applications will send no more, and all they sent is announced.
+    has_finished_sending: bool,
+    /// What the senders announced before they closed is here for good, or delivered.
+    has_received_all: bool,
+    has_delivered_all: bool,
+    /// The view ends, and what of it concerns the subgroup has happened.
+    is_through: bool,
+}
+
+/// What one look at the subgroups has found.
+#[derive(Clone, Copy, Default)]
+struct Scan {
+    /// It was a look at all.
+    all: bool,
+    worked: bool,
+    pending: bool,
+    /// Some were passed over.
+    skipped: bool,
+}
+
 /// Polls for which a subgroup is looked at every time after it last did something.
 const HOT_POLLS: u32 = 64;
 /// While others are busy, an idle subgroup is looked at once in so many polls.
@@ -71,7 +100,13 @@ pub struct Engine {
     layout: Layout,
     me: Rank,
     ablation: Ablation,
+    /// Those whose epochs begin with the view.
     subgroups: Vec<Subgroup>,
+    elsewhere: Vec<Elsewhere>,
+    /// By view: the members of this one that are awaited by subgroups that are in the engine of that.
+    awaited_elsewhere: Vec<(ViewId, Ranks)>,
+    /// Members that were found to break the protocol after the view has ended.
+    accused: Vec<Fault>,
     /// Per subgroup, how many more polls it is looked at every time.
     hot: Vec<u32>,
     everyone: Vec<Rank>,
@@ -90,6 +125,10 @@ pub struct Engine {
     reported: Vec<(Rank, Certainty)>,
     /// Everything below the trims is on its way to the application.
     ending: bool,
+    /// Once that is so, by subgroup of the view: whether its epoch ends.
+    touched: Vec<bool>,
+    /// Whether I send in any subgroup.
+    sends: bool,
     /// Whether I may send in a view to come though I have no ring for it here.
     open: bool,
     /// Whether I wait for the leader to end the view.
@@ -116,9 +155,18 @@ impl Engine {
     pub fn new(view: View, me: Rank, ablation: Ablation) -> Result<Engine, ViewError> {
         let layout = Layout::new(&view)?;
         assert!(me.index() < view.members.len(), "rank {me} is not of a view of {}", view.members.len());
-        let mine = view.subgroups_of(me).map(|(id, _)| Subgroup::new(&view, &layout, me, id));
-        let subgroups: Vec<Subgroup> = mine.collect();
-        let membership = Membership::new(&view, me);
+        let mine = || view.subgroups_of(me);
+        let begins = mine().filter(|(_, spec)| spec.epoch.is_none());
+        let subgroups: Vec<Subgroup> = begins.map(|(id, _)| Subgroup::new(&view, &layout, me, id)).collect();
+        let elsewhere = mine().filter_map(|(id, spec)| {
+            let (has_finished_sending, has_received_all, has_delivered_all) = Default::default();
+            let (closed, is_through) = Default::default();
+            let epoch = spec.epoch?;
+            Some(Elsewhere { id, epoch, closed, has_finished_sending, has_received_all, has_delivered_all, is_through })
+        });
+        let elsewhere = elsewhere.collect();
+        let sends = mine().any(|(_, spec)| spec.sender_rank(me).is_some());
+        let membership = Membership::new(&view, me, ablation.epochs);
         Ok(Engine {
             hot: alloc::vec![0; subgroups.len()],
             dirty: Vec::with_capacity(2 * subgroups.len()),
@@ -131,11 +179,16 @@ impl Engine {
             me,
             ablation,
             subgroups,
+            elsewhere,
+            awaited_elsewhere: Vec::new(),
+            accused: Vec::new(),
             last_worked: false,
             pace: Pace::new(),
             membership,
             reported: Vec::new(),
             ending: false,
+            touched: Vec::new(),
+            sends,
             open: false,
             awaits_leader: false,
             awaits_all: Time(0),
@@ -151,49 +204,28 @@ impl Engine {
     /// Does what there is to do.
     pub fn poll<T: Table>(&mut self, now: Time, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Progress {
         self.stats.polls += 1;
-        if self.state != State::Running {
-            return Progress { worked: false, wake_at: None };
+        match self.state {
+            State::Running => {}
+            State::Ended if self.goes_on() => return self.poll_on(now, table, upcalls),
+            _ => return Progress { worked: false, wake_at: None },
         }
         if table.membership_moved() {
             self.membership.note_moved();
         }
         let wake_at = self.beat(now, table);
         self.pace.begin();
-        if self.membership.is_wedged() {
-            let (worked, turn) = self.change_view(now, table, upcalls);
-            let again = self.ending && self.state == State::Running;
+        let Scan { all, mut worked, pending, skipped } = self.scan(table, upcalls);
+        if self.membership.is_changing() {
+            let (changed, turn) = self.change_view(now, table, upcalls);
+            // Subgroups that were wedged have not looked at what has come since.
+            let again = (self.ending && self.state == State::Running) || self.goes_on() || pending || skipped;
             let wake_at = [wake_at, turn].into_iter().flatten().min();
-            return Progress { worked, wake_at: if again { Some(now) } else { wake_at } };
+            self.last_worked = worked;
+            return Progress { worked: worked | changed, wake_at: if again { Some(now) } else { wake_at } };
         }
-        // Idle subgroups drop out of the scan while others are busy.
-        let mut scan_all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
-        let mut worked = false;
-        let mut pending = false;
-        let mut skipped = false;
-        if !self.put_off.is_empty() {
-            core::mem::swap(&mut self.put_off, &mut self.due);
-        }
-        for i in 0..self.subgroups.len() {
-            if !scan_all && self.hot[i] == 0 {
-                skipped = true;
-                continue;
-            }
-            let subgroup = &mut self.subgroups[i];
-            let mut changes = Changes::default();
-            if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut self.pace, &mut changes) {
-                accuse(fault, &mut self.membership, &mut self.faults);
-                scan_all = true;
-            }
-            pending |= subgroup.is_pending();
-            self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
-            worked |= changes.worked;
-            self.post_data(i, changes, table);
-        }
-        worked |= !self.due.is_empty();
-        self.post_control(table);
         // Nothing else may bring another poll, so one that found nothing to do looks everywhere.
-        if (scan_all || !worked) && self.has_to_end(table) {
-            self.wedge(now, table);
+        if (all || !worked) && self.has_to_end(table) {
+            self.close(now, table);
             return Progress { worked: true, wake_at: Some(now) };
         }
         worked |= self.finish(table, worked || skipped);
@@ -203,6 +235,173 @@ impl Engine {
         let asks = skipped && !planted!(IdleForgotten);
         let again = pending || asks || (self.all_finished && self.state == State::Running && worked);
         Progress { worked, wake_at: if again { Some(now) } else { wake_at } }
+    }
+
+    /// Evaluates the subgroups that are live, and posts what they have to say.
+    // A part of each poll.
+    #[expect(clippy::inline_always)]
+    #[inline(always)]
+    fn scan<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Scan {
+        // Idle subgroups drop out of the scan while others are busy.
+        let mut all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
+        let mut scan = Scan::default();
+        if !self.put_off.is_empty() {
+            core::mem::swap(&mut self.put_off, &mut self.due);
+        }
+        for i in 0..self.subgroups.len() {
+            let subgroup = &mut self.subgroups[i];
+            if !subgroup.is_live() {
+                continue;
+            }
+            if !all && self.hot[i] == 0 {
+                scan.skipped = true;
+                continue;
+            }
+            let mut changes = Changes::default();
+            if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut self.pace, &mut changes) {
+                self.accuse(fault);
+                all = true;
+            }
+            scan.pending |= self.subgroups[i].is_pending();
+            self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
+            scan.worked |= changes.worked;
+            self.post_data(i, changes, table);
+        }
+        scan.worked |= !self.due.is_empty();
+        self.post_control(table);
+        Scan { all, ..scan }
+    }
+
+    /// The poll of an engine whose view has ended: of the subgroups that go on.
+    fn poll_on<T: Table>(&mut self, now: Time, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Progress {
+        self.pace.begin();
+        let Scan { mut worked, pending, skipped, .. } = self.scan(table, upcalls);
+        let mut has_rest = false;
+        for subgroup in &mut self.subgroups {
+            if !subgroup.is_closed() {
+                subgroup.tell_closed(table);
+            } else if !subgroup.is_through() {
+                let is_all = subgroup.deliver_rest(&mut self.pace, table, upcalls);
+                worked |= is_all;
+                has_rest |= !is_all;
+            }
+        }
+        self.last_worked = worked;
+        self.stats.productive_polls += u64::from(worked);
+        let again = pending || skipped || has_rest;
+        Progress { worked, wake_at: again.then_some(now) }
+    }
+
+    /// Whether subgroups go on here though the view has ended: then the engine has to be [polled](Self::poll) further, with its table, beside that
+    /// of the newest view, which [tends](Self::tend) it.
+    pub fn goes_on(&self) -> bool {
+        self.state == State::Ended && self.subgroups.iter().any(|subgroup| !subgroup.is_through())
+    }
+
+    /// Whether subgroups of mine have been in the engine of the older `view` when this view began: that is to be kept, and [tended](Self::tend), until this
+    /// view has ended.
+    pub fn needs(&self, view: ViewId) -> bool {
+        self.elsewhere.iter().any(|it| it.epoch == view)
+    }
+
+    /// Whether the epoch of `subgroup` has ended, and all of it is handed over here. True if this engine does not have it.
+    pub fn is_through(&self, subgroup: SubgroupId) -> bool {
+        self.subgroup(subgroup).is_none_or(Subgroup::is_through)
+    }
+
+    /// Keeps this engine and that of an older view, in which subgroups [go on](Self::goes_on), in step: the changes of this view end the epochs of
+    /// subgroups there. `rows` is the older view's table. To be called beside each poll of this engine, for each older one. Whether there may
+    /// be more to do at once, by polling both.
+    pub fn tend<T: Table>(
+        &mut self,
+        table: &mut T,
+        older: &mut Engine,
+        rows: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+    ) -> bool {
+        if self.state != State::Running {
+            return false;
+        }
+        let mut worked = self.heed(older);
+        let to_wedge = self.membership.to_wedge();
+        let mut has_cut = false;
+        for i in 0..self.elsewhere.len() {
+            let Elsewhere { id, epoch, .. } = self.elsewhere[i];
+            if epoch != older.view.id {
+                continue;
+            }
+            let Some(there) = older.view.subgroup(&self.view.subgroups[id.index()].name) else { continue };
+            let Some(at) = older.subgroups.iter().position(|subgroup| subgroup.id() == there) else { continue };
+            if to_wedge.contains(&id) {
+                older.wedge(at, rows);
+                let (mut cuts, delivered) = (older.subgroups[at].cuts(), older.subgroups[at].delivered());
+                if planted!(OlderCutUnwritten) {
+                    cuts.clear();
+                }
+                self.write_cuts(id, &cuts, delivered, table);
+                has_cut = true;
+            }
+            worked |= self.follow_end(i, &mut older.subgroups[at], rows, upcalls);
+            older.last_worked &= !worked;
+        }
+        if has_cut {
+            self.post_cuts(table);
+        }
+        worked | has_cut
+    }
+
+    /// Takes in what an older engine says about members.
+    fn heed(&mut self, older: &mut Engine) -> bool {
+        let rank = |was: Rank| self.view.rank_of(older.view.members[was.index()]);
+        let mut awaited = Ranks::none(self.view.members.len());
+        if self.membership.suspect_after().is_some() {
+            let mut there = Ranks::none(older.view.members.len());
+            older.subgroups.iter().filter(|subgroup| subgroup.is_live()).for_each(|it| it.await_peers(&mut there));
+            older.view.ranks().filter(|was| there.has(*was)).filter_map(rank).for_each(|rank| _ = awaited.add(rank));
+        }
+        let mut accused = false;
+        for fault in older.accused.drain(..) {
+            accused |= rank(fault.member()).is_some_and(|rank| self.membership.bar(rank));
+        }
+        match self.awaited_elsewhere.iter_mut().find(|(view, _)| *view == older.view.id) {
+            Some((_, known)) => *known = awaited,
+            None => self.awaited_elsewhere.push((older.view.id, awaited)),
+        }
+        self.last_worked &= !accused;
+        accused
+    }
+
+    /// Looks how far a subgroup of an older engine is, and carries out there what the end of this view is for it.
+    fn follow_end<T: Table>(
+        &mut self,
+        i: usize,
+        subgroup: &mut Subgroup,
+        rows: &T,
+        upcalls: &mut impl Upcalls<T>,
+    ) -> bool {
+        let elsewhere = &mut self.elsewhere[i];
+        let before = (elsewhere.clone(), subgroup.is_live(), subgroup.is_closed());
+        if let Some(decision) = self.membership.decision().filter(|_| self.ending) {
+            match self.touched[elsewhere.id.index()] {
+                false => subgroup.unwedge(),
+                true if subgroup.is_closed() || planted!(OlderEndForgotten) => {}
+                true => subgroup.close(&decision.trims[elsewhere.id.index()], rows, upcalls),
+            }
+            elsewhere.is_through = !subgroup.is_closed() || subgroup.is_through();
+        }
+        elsewhere.has_finished_sending = subgroup.has_finished_sending();
+        // What they announced before they said so has to be looked at after they have.
+        if !elsewhere.closed {
+            elsewhere.closed = subgroup.senders_have_closed(rows);
+            if elsewhere.closed {
+                subgroup.was_looked_at();
+                subgroup.look_again();
+            }
+        } else if subgroup.was_looked_at() {
+            elsewhere.has_received_all = subgroup.has_received_all();
+            elsewhere.has_delivered_all = subgroup.has_delivered_all();
+        }
+        (elsewhere.clone(), subgroup.is_live(), subgroup.is_closed()) != before
     }
 
     /// Watches the others' silence: a member that shows no sign of life for so many ns is suspected, and the group continues without it
@@ -338,7 +537,7 @@ impl Engine {
 
     /// Asks for a next view with the same members: ways that belong to this view are broken, and the next one makes them anew.
     pub fn renew(&mut self) {
-        if !self.membership.is_wedged() {
+        if !self.membership.is_changing() {
             self.membership.renew();
             self.last_worked = false;
         }
@@ -382,8 +581,8 @@ impl Engine {
     }
 
     /// Whether this view is coming to its end: nothing is announced or received in it any more.
-    pub fn is_wedged(&self) -> bool {
-        self.membership.is_wedged()
+    pub fn is_changing(&self) -> bool {
+        self.membership.is_changing()
     }
 
     /// Whether this view can't end, because the members that I don't suspect are no quorum of it, or for longer than an agreement
@@ -444,13 +643,20 @@ impl Engine {
                 next.membership.wish(&next.view, change);
             }
         }
-        for subgroup in &mut next.subgroups {
-            let old = self.view.subgroup(&next.view.subgroups[subgroup.id().index()].name);
-            if let Some(old) = self.subgroups.iter().find(|known| Some(known.id()) == old) {
-                subgroup.follow(old, &self.view, &next.view);
-            }
+        for id in (0..next.view.subgroups.len() as u32).map(SubgroupId) {
+            next.follow(self, id);
         }
         Some(next)
+    }
+
+    /// Says that the epoch of `subgroup` before the one that begins with this view [ended](Self::is_through) in `older`: it goes on where that stopped. Before the
+    /// first poll, and before its deliveries are [handed off](Self::hand_off). Means nothing if its epoch began before this view, or it was not there.
+    pub fn follow(&mut self, older: &Engine, subgroup: SubgroupId) {
+        let Some(subgroup) = self.subgroups.iter_mut().find(|known| known.id() == subgroup) else { return };
+        let old = older.view.subgroup(&self.view.subgroups[subgroup.id().index()].name);
+        if let Some(old) = older.subgroups.iter().find(|known| known.is_closed() && Some(known.id()) == old) {
+            subgroup.follow(old, &older.view, &self.view);
+        }
     }
 
     /// Says that the first `rounds` rounds of `sender` in `subgroup` were delivered here in the view before, in which I was no member
@@ -464,9 +670,9 @@ impl Engine {
     }
 
     /// After the [end](State::Ended): my messages of `subgroup` that were not delivered, to be sent again in the next view.
-    /// `None` if I did not send there.
+    /// `None` if I did not send there, or its epoch has not ended.
     pub fn resend(&self, subgroup: SubgroupId) -> Option<Resend> {
-        self.subgroup(subgroup).filter(|_| self.state == State::Ended)?.resend(self.me)
+        self.subgroup(subgroup).filter(|subgroup| self.state == State::Ended && subgroup.is_closed())?.resend(self.me)
     }
 
     /// Gives the group up: tells the others that I acknowledge nothing more, and in `reason`, which is not 0 and means nothing
@@ -560,6 +766,7 @@ impl Engine {
     pub fn final_outcome<R: Rows>(&self, subgroup: SubgroupId, position: u64, rows: &R) -> Option<u64> {
         let subgroup = self.subgroup(subgroup)?;
         match self.state {
+            State::Ended if !subgroup.is_closed() => None,
             State::Ended => subgroup.final_outcome(position, rows, subgroup.trim()),
             State::Finished => subgroup.final_outcome(position, rows, u64::MAX),
             _ => None,
@@ -597,6 +804,9 @@ impl Engine {
             me: self.me,
             ablation: self.ablation,
             subgroups: self.subgroups.iter().map(Subgroup::fork).collect(),
+            elsewhere: self.elsewhere.clone(),
+            awaited_elsewhere: self.awaited_elsewhere.clone(),
+            accused: self.accused.clone(),
             hot: self.hot.clone(),
             everyone: self.everyone.clone(),
             dirty: self.dirty.clone(),
@@ -608,6 +818,8 @@ impl Engine {
             membership: self.membership.clone(),
             reported: self.reported.clone(),
             ending: self.ending,
+            touched: self.touched.clone(),
+            sends: self.sends,
             open: self.open,
             awaits_leader: self.awaits_leader,
             awaits_all: self.awaits_all,
@@ -623,6 +835,7 @@ impl Engine {
     /// Tells apart what two engines of one member of one view would do, counts and how long a subgroup has been idle aside.
     #[doc(hidden)]
     pub fn fingerprint(&self, state: &mut impl Hasher) {
+        (&self.elsewhere, &self.awaited_elsewhere, &self.accused).hash(state);
         (&self.subgroups, &self.dirty, &self.put_off, &self.membership, &self.reported, &self.faults).hash(state);
         (
             self.last_worked,
@@ -702,7 +915,8 @@ impl Engine {
             return false;
         }
         if !self.finished {
-            if self.open || !self.subgroups.iter().all(Subgroup::has_finished_sending) {
+            let elsewhere = self.elsewhere.iter().all(|it| it.has_finished_sending);
+            if self.open || !elsewhere || !self.subgroups.iter().all(Subgroup::has_finished_sending) {
                 return false;
             }
             self.finished = true;
@@ -715,7 +929,8 @@ impl Engine {
             // The next poll looks at every subgroup once more, now that nobody announces anything new.
             return self.all_finished;
         }
-        if !self.subgroups.iter().all(Subgroup::has_delivered_all) {
+        let elsewhere = self.elsewhere.iter().all(|it| it.has_delivered_all);
+        if !elsewhere || !self.subgroups.iter().all(Subgroup::has_delivered_all) {
             return false;
         }
         self.announce(membership::LEFT, 1, table);
@@ -727,12 +942,23 @@ impl Engine {
     /// Shows that I live, and looks who else does of those that I wait for.
     #[inline]
     fn beat<T: Table>(&mut self, now: Time, table: &mut T) -> Option<Time> {
-        let Engine { subgroups, everyone, me, finished, awaits_leader, awaits_all, awaits_end, .. } = self;
+        let Engine {
+            subgroups,
+            awaited_elsewhere,
+            everyone,
+            me,
+            finished,
+            awaits_leader,
+            awaits_all,
+            awaits_end,
+            sends,
+            ..
+        } = self;
         let awaits_all = now < *awaits_all && !planted!(FollowerUnawaited);
         self.membership.beat(now, table, |table, leader, awaited| {
             subgroups.iter().for_each(|subgroup| subgroup.await_peers(awaited));
-            let sends = || subgroups.iter().any(|subgroup| subgroup.claims().is_some());
-            let awaits_end = *finished && (*awaits_end || sends());
+            awaited_elsewhere.iter().for_each(|(_, ranks)| awaited.unite(ranks));
+            let awaits_end = *finished && (*awaits_end || *sends);
             let is_unfinished = |rank: &Rank| awaits_end && table.load(*rank, membership::FINISHED) == 0;
             let is_awaited = |rank: &&Rank| awaits_all || is_unfinished(rank) || (*awaits_leader && **rank == leader);
             everyone.iter().filter(|rank| **rank != *me).filter(is_awaited).for_each(|rank| _ = awaited.add(*rank));
@@ -749,7 +975,8 @@ impl Engine {
         }
         let is_finished = |rank: &Rank| table.load(*rank, membership::FINISHED) != 0;
         // Looked at before the flags are, the counters may be behind them: then the next poll tells.
-        let done = self.subgroups.iter().all(Subgroup::has_received_all);
+        let done = self.subgroups.iter().all(Subgroup::has_received_all)
+            && self.elsewhere.iter().all(|it| it.has_received_all);
         !(done && self.everyone.iter().all(is_finished))
     }
 
@@ -767,20 +994,55 @@ impl Engine {
         }
     }
 
-    /// Stops announcing and receiving, and says what I have.
+    /// Begins to end the view.
     #[cold]
-    fn wedge<T: Table>(&mut self, now: Time, table: &mut T) {
-        self.due.append(&mut self.put_off);
-        self.post_control(table);
-        for subgroup in &mut self.subgroups {
-            subgroup.wedge(table, &self.ablation);
+    fn close<T: Table>(&mut self, now: Time, table: &mut T) {
+        self.membership.close(now, &self.layout, table);
+        self.wedge_wanted(table);
+        self.stats.control_posts += 3;
+    }
+
+    /// Stops announcing and receiving in the subgroups that have to wedge and are here, and says what I have of them. Whether there was one.
+    #[cold]
+    fn wedge_wanted<T: Table>(&mut self, table: &mut T) -> bool {
+        let mut has_cut = false;
+        for id in self.membership.to_wedge() {
+            if let Some(at) = self.subgroups.iter().position(|subgroup| subgroup.id() == id) {
+                self.wedge(at, table);
+                let (cuts, delivered) = (self.subgroups[at].cuts(), self.subgroups[at].delivered());
+                self.write_cuts(id, &cuts, delivered, table);
+                has_cut = true;
+            }
         }
+        if has_cut {
+            self.post_cuts(table);
+        }
+        has_cut
+    }
+
+    /// Stops announcing and receiving in a subgroup.
+    fn wedge<T: Table>(&mut self, at: usize, table: &mut T) {
+        if !self.put_off.is_empty() || !self.due.is_empty() {
+            self.due.append(&mut self.put_off);
+            self.post_control(table);
+        }
+        self.subgroups[at].wedge(table, &self.ablation);
+    }
+
+    /// Writes down how much this member has of each sender of a subgroup, which may be in an older engine, and that it has wedged there.
+    fn write_cuts<T: Table>(&mut self, id: SubgroupId, cuts: &[(usize, u64)], delivered: u64, table: &mut T) {
+        let at = self.layout.row(self.me).cut(id).expect("I am a member of it");
+        for (sender, rounds) in cuts.iter().filter(|_| !planted!(CutUnwritten)) {
+            table.store(at + 8 * *sender as u64, *rounds);
+        }
+        self.membership.note_wedged(id, delivered);
+    }
+
+    fn post_cuts<T: Table>(&self, table: &mut T) {
         let cuts = self.layout.row(self.me).cuts.clone();
         if !cuts.is_empty() {
             table.post_quietly(&self.everyone, cuts);
         }
-        self.membership.wedge(now, &self.layout, table);
-        self.stats.control_posts += 3;
     }
 
     /// From the wedge to the end: whether anything happened, and when to come again.
@@ -793,6 +1055,7 @@ impl Engine {
     ) -> (bool, Option<Time>) {
         self.take_reports(table);
         let (mut worked, wake_at) = self.membership.agree(now, &self.view, &self.layout, table);
+        worked |= self.wedge_wanted(table);
         let blamed = self.membership.take_blamed();
         self.faults.extend(blamed.into_iter().map(|member| Fault::Proposal { member }));
         if self.membership.is_evicted() {
@@ -804,13 +1067,17 @@ impl Engine {
         let Some(decision) = self.membership.decision() else { return (worked, wake_at) };
         if !self.ending {
             self.ending = true;
+            self.touched = self.view.touched_by(&decision.next);
             for subgroup in &mut self.subgroups {
-                subgroup.close(&decision.trims[subgroup.id().index()], table, upcalls);
+                match self.touched[subgroup.id().index()] {
+                    true => subgroup.close(&decision.trims[subgroup.id().index()], table, upcalls),
+                    false => subgroup.unwedge(),
+                }
             }
             worked = true;
         }
-        let mut delivered = true;
-        for subgroup in &mut self.subgroups {
+        let mut delivered = self.elsewhere.iter().all(|it| it.is_through);
+        for subgroup in self.subgroups.iter_mut().filter(|subgroup| subgroup.is_closed()) {
             delivered &= subgroup.deliver_rest(&mut self.pace, table, upcalls);
         }
         if delivered {
@@ -820,17 +1087,21 @@ impl Engine {
         (worked | delivered | self.pace.has_filled(), wake_at)
     }
 
+    /// Suspects the member that breaks the protocol. The fault may be found again at each poll until the view ends.
+    #[cold]
+    fn accuse(&mut self, fault: Fault) {
+        let is_over = self.state == State::Ended;
+        if is_over && !self.accused.contains(&fault) && !self.faults.contains(&fault) {
+            self.accused.push(fault);
+            self.faults.push(fault);
+        } else if !is_over && self.membership.accuse(&fault) {
+            self.faults.push(fault);
+        }
+    }
+
     fn announce<T: Table>(&mut self, word: u64, value: u64, table: &mut T) {
         table.store(word, value);
         table.post(&self.everyone, word..word + 8);
         self.stats.control_posts += 1;
-    }
-}
-
-/// Suspects the member that breaks the protocol. The fault may be found again at each poll until the view ends.
-#[cold]
-fn accuse(fault: Fault, membership: &mut Membership, faults: &mut Vec<Fault>) {
-    if membership.accuse(&fault) {
-        faults.push(fault);
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
-//! control  = membership block | one entry per subgroup of the member | cuts | wishes | two slots for proposals
+//! control  = membership block | one entry per subgroup of the member | cuts | wishes | two slots for proposals | touched subgroups
 //! membership = two lines of words | one bit per member: suspected | to be evicted | asked for a sign of life | given up | mapped | shown to
-//! entry    = one 64-byte line: published rounds spoken freed received delivered persisted -
+//! entry    = one 64-byte line: published rounds spoken freed received delivered persisted closed
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
 //! ```
+//!
+//! Entries and rings are those of the subgroups whose epochs begin with the view: all others keep theirs in the row of the view with which their epochs
+//! began. Cuts are those of all subgroups of the member.
 //!
 //! All counters of a member are contiguous, so that one post per peer and loop carries every acknowledgement and
 //! announcement of every subgroup. An entry is *one* line, not two: announcements and acknowledgements are written by the
@@ -33,10 +36,8 @@ pub mod membership {
     pub const ABANDONED: u64 = 24;
     /// Moves while the member lives, if silence is watched at all.
     pub const HEARTBEAT: u64 = 32;
-    /// Set when the member wants this view to end.
+    /// Set when the member wants this view to end, and its wishes for the next one stand in its row: to 1, or to 2 if the epochs of all subgroups are to end.
     pub const CLOSING: u64 = 40;
-    /// Set when the member has stopped announcing and receiving, and its cuts stand in its row.
-    pub const WEDGED: u64 = 48;
     /// Set when the member wants to be left out of the next view.
     pub const LEAVING: u64 = 56;
     /// The highest ballot that the member has promised: it accepts nothing below it. No less than `ACCEPTED` by the time that is seen, or
@@ -104,6 +105,8 @@ pub mod entry {
     pub const DELIVERED: u64 = 40;
     /// How much of the subgroup's order I hold on disk. Zero until logs exist.
     pub const PERSISTED: u64 = 48;
+    /// Set when my applications will send no more here and all they sent is announced.
+    pub const CLOSED: u64 = 56;
 }
 
 /// One subgroup in one member's row.
@@ -115,8 +118,6 @@ pub struct Place {
     pub by_sender: u64,
     /// Offset behind the entry.
     pub end: u64,
-    /// Offset of the first of the words that say, by sender, how many rounds the member had when it wedged.
-    pub cut: u64,
     /// The member's ring, if it sends.
     pub ring: Option<Ring>,
 }
@@ -134,11 +135,15 @@ pub struct RowLayout {
     pub cuts: Range<u64>,
     /// Where the two slots for proposals stand, each of half the bytes. See [`free`](Self::free).
     pub proposals: Range<u64>,
+    /// Where it stands which subgroups the member's ballot touches: checksum, count of the words behind it, ballot, one bit per subgroup.
+    pub touched: Range<u64>,
     /// Where the member's wishes for the next view stand, written before it wedges.
     pub wishes: Range<u64>,
     hints_end: u64,
-    /// One for each subgroup that the member is in, in their order.
+    /// One for each subgroup that the member is in and whose epoch begins with the view, in their order.
     places: Vec<(SubgroupId, Place)>,
+    /// The places of the cuts, one for each subgroup that the member is in.
+    cut_places: Vec<(SubgroupId, u64)>,
 }
 
 /// The rows of all members of a view.
@@ -185,20 +190,26 @@ impl Layout {
 }
 
 impl RowLayout {
-    /// Where `subgroup` stands in this row; `None` if the member is not in it.
+    /// Where `subgroup` stands in this row; `None` if the member is not in it, or its epoch began with an earlier view.
     pub fn place(&self, subgroup: SubgroupId) -> Option<Place> {
         let found = self.places.binary_search_by_key(&subgroup, |(id, _)| *id).ok()?;
         Some(self.places[found].1)
     }
 
-    /// Where the subgroups stand that the member is in.
+    /// Offset of the first of the words that say, by sender of `subgroup`, how many rounds the member had when it wedged; `None` if it is not in the subgroup.
+    pub fn cut(&self, subgroup: SubgroupId) -> Option<u64> {
+        let found = self.cut_places.binary_search_by_key(&subgroup, |(id, _)| *id).ok()?;
+        Some(self.cut_places[found].1)
+    }
+
+    /// Where the subgroups stand that the member is in, and whose epochs begin with the view.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.places.iter().map(|(_, place)| place)
     }
 
     /// The ranges whose words may take any value at any time: hints, and what counts only through a ballot that names it.
     pub fn free(&self) -> [Range<u64>; 2] {
-        [membership::SUSPECTED..self.hints_end, self.proposals.clone()]
+        [membership::SUSPECTED..self.hints_end, self.proposals.start..self.touched.end]
     }
 
     /// The row of `member`, which is in the subgroups `mine`.
@@ -208,7 +219,7 @@ impl RowLayout {
         let words = 8 * view.members.len().div_ceil(64) as u64;
         let membership = (membership::shown_to(view.members.len()) + words).next_multiple_of(LINE_BYTES);
         let mut at = membership;
-        for id in mine.iter().copied() {
+        for id in mine.iter().copied().filter(|id| view.subgroups[id.index()].epoch.is_none()) {
             let spec = &view.subgroups[id.index()];
             let by_sender = at + LINE_BYTES;
             let extra = match spec.order {
@@ -216,12 +227,13 @@ impl RowLayout {
                 Order::Fifo => (spec.senders.len() as u64 * 8).next_multiple_of(LINE_BYTES),
             };
             let end = by_sender + extra;
-            places.push((id, Place { entry: at, by_sender, end, cut: 0, ring: None }));
+            places.push((id, Place { entry: at, by_sender, end, ring: None }));
             at = end;
         }
         let cuts = at;
-        for (id, place) in &mut places {
-            place.cut = at;
+        let mut cut_places = Vec::with_capacity(mine.len());
+        for id in mine.iter().copied() {
+            cut_places.push((id, at));
             at += view.subgroups[id.index()].senders.len() as u64 * 8;
         }
         let cuts = cuts..at;
@@ -232,6 +244,8 @@ impl RowLayout {
         let slots = 2 * slot;
         let proposals = at..at + slots;
         at += slots;
+        let touched = at..at + in_steps(8 * proposal::touched_words(view) as u64);
+        at = touched.end;
         let control = at;
         for (id, place) in &mut places {
             let spec = &view.subgroups[id.index()];
@@ -242,7 +256,7 @@ impl RowLayout {
                 place.ring = Some(ring);
             }
         }
-        RowLayout { size: at, membership, control, cuts, proposals, wishes, hints_end, places }
+        RowLayout { size: at, membership, control, cuts, proposals, touched, wishes, hints_end, places, cut_places }
     }
 }
 
@@ -271,6 +285,7 @@ mod tests {
             window: 4,
             message_bytes_max: 100,
             leftover_bytes_max: 0,
+            epoch: None,
         }
     }
 
@@ -292,6 +307,7 @@ mod tests {
                 (0, membership::SUSPECTED),
                 (row.cuts.start, row.cuts.end),
                 (row.proposals.start, row.proposals.end),
+                (row.touched.start, row.touched.end),
             ];
             for place in row.places() {
                 spans.push((place.entry, place.end));

@@ -144,6 +144,20 @@ mod bugs {
         TrimIsLongest,
         /// A member wedges without saying what it has.
         CutUnwritten,
+        /// A member promises a ballot before it has wedged what that touches.
+        PromisedUnwedged,
+        /// A leader takes a ballot before it has wedged what that touches.
+        LeaderUnwedged,
+        /// A leader proposes to touch subgroups that its ballot does not name.
+        TouchedUnnamed,
+        /// A subgroup counts as untouched though a member of it does not go on.
+        GoneUnnoticed,
+        /// A member writes down no cuts of subgroups whose epochs began with earlier views.
+        OlderCutUnwritten,
+        /// A subgroup that wedged and was not touched stays as it is.
+        UnwedgeForgotten,
+        /// A subgroup that is touched goes on, if its epoch began with an earlier view.
+        OlderEndForgotten,
         /// What lies beyond the trims is delivered too.
         DeliversBeyondTrim,
         /// A member that the others have evicted goes on.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! words = checksum | count of the words behind it | ballot | view id | members: count, ids | nonvoters
-//!       | subgroups: count, each: name, order, window, largest message, largest leftover, two rules, members, senders
-//!       | trims: by subgroup and sender of the old view | nonces of the members that were not in the old view
+//!       | subgroups: count, each: name, order, window, largest message, largest leftover, epoch, two rules, members, senders
+//!       | trims: by subgroup of the old view that is touched, and sender | nonces of the members that were not in the old view
 //! ```
 //!
 //! A peer may send any words. They are checked before they are believed: what comes out is a view that passes
@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// How a view ends, by subgroup of that view and by sender rank in it: messages of rounds below these are delivered by every
-/// member that goes on, all others by none.
+/// member that goes on, all others by none. Of a subgroup that is not touched there are none.
 pub type Trims = Vec<Box<[u64]>>;
 
 /// The value of an agreement.
@@ -74,8 +74,11 @@ pub(crate) fn decode(words: &[u64], old: &View) -> Option<Value> {
     let mut reader = Reader { words: content(words)?.get(CONTENT - HEAD..)? };
     let next = reader.view()?;
     let mut trims = Vec::with_capacity(old.subgroups.len());
-    for spec in &old.subgroups {
-        let of_senders = reader.take(spec.senders.len())?;
+    if !next.id.follows(old.id) || !old.has_sound_epochs(&next) {
+        return None;
+    }
+    for (spec, is_touched) in old.subgroups.iter().zip(old.touched_by(&next)) {
+        let of_senders = reader.take(if is_touched { spec.senders.len() } else { 0 })?;
         if of_senders.iter().any(|trim| *trim > ROUNDS_MAX) {
             return None;
         }
@@ -83,7 +86,7 @@ pub(crate) fn decode(words: &[u64], old: &View) -> Option<Value> {
     }
     let joining = next.members.iter().filter(|id| !old.members.contains(id));
     let joined = joining.map(|id| Some(Process { id: *id, nonce: reader.short()? })).collect::<Option<Vec<_>>>()?;
-    (reader.words.is_empty() && next.id.follows(old.id)).then_some(Value { next, joined, trims })
+    reader.words.is_empty().then_some(Value { next, joined, trims })
 }
 
 /// How many words a slot for proposals to follow `view` has: what a view takes that is twice as large, and room for many joins
@@ -93,6 +96,31 @@ pub(crate) fn words_max(view: &View) -> usize {
     encode_view(view, &mut words);
     let trims: usize = view.subgroups.iter().map(|spec| spec.senders.len()).sum();
     CONTENT + 2 * words.len() + trims + limits::PROPOSAL_WORDS_SPARE
+}
+
+/// How many words say which subgroups of `view` a ballot touches.
+pub(crate) fn touched_words(view: &View) -> usize {
+    CONTENT + view.subgroups.len().div_ceil(64)
+}
+
+/// The words that say which subgroups the ballot of this word touches.
+pub(crate) fn encode_touched(ballot: u64, touched: &[bool]) -> Vec<u64> {
+    let mut words = alloc::vec![0; CONTENT + touched.len().div_ceil(64)];
+    words[HEAD] = ballot;
+    for (i, _) in touched.iter().enumerate().filter(|(_, touched)| **touched) {
+        words[CONTENT + i / 64] |= 1 << (i % 64);
+    }
+    words[1] = (words.len() - HEAD) as u64;
+    words[0] = checksum(&words[1..]);
+    words
+}
+
+/// Which of the `subgroups` of a view the ballot of this word touches; `None` if the words are not those for it as a whole.
+pub(crate) fn decode_touched(words: &[u64], ballot: u64, subgroups: usize) -> Option<Vec<bool>> {
+    let content = content(words)?;
+    let bits = content.get(CONTENT - HEAD..)?;
+    let is_whole = content.first() == Some(&ballot) && bits.len() == subgroups.div_ceil(64);
+    is_whole.then(|| (0..subgroups).map(|i| bits[i / 64] >> (i % 64) & 1 == 1).collect())
 }
 
 /// A process that wants to be admitted.
@@ -196,6 +224,7 @@ fn encode_subgroup(spec: &SubgroupSpec, members: usize, words: &mut Vec<u64>) {
     encode_name(&spec.name, words);
     words.push(u64::from(spec.order == Order::Fifo));
     words.extend([spec.window, spec.message_bytes_max, spec.leftover_bytes_max]);
+    words.push(spec.epoch.map_or(0, |epoch| epoch.0));
     for rule in [&spec.member_rule, &spec.sender_rule] {
         match rule {
             Rule::Everyone => words.push(0),
@@ -308,6 +337,7 @@ impl<'a> Reader<'a> {
             _ => return None,
         };
         let (window, message_bytes_max, leftover_bytes_max) = (self.word()?, self.word()?, self.word()?);
+        let epoch = Some(ViewId(self.word()?)).filter(|epoch| epoch.0 != 0);
         let (member_rule, sender_rule) = (self.rule()?, self.rule()?);
         let (members, senders) = (self.ranks(of)?, self.ranks(of)?);
         Some(SubgroupSpec {
@@ -320,6 +350,7 @@ impl<'a> Reader<'a> {
             window,
             message_bytes_max,
             leftover_bytes_max,
+            epoch,
         })
     }
 
@@ -369,6 +400,7 @@ mod tests {
             window: 10,
             message_bytes_max: 100,
             leftover_bytes_max: 0,
+            epoch: None,
         };
         let subgroups = vec![
             spec("all of them", Order::Total, Rule::Everyone, &[0, 2]),

@@ -74,6 +74,17 @@ enum Delivery {
     Nobody,
 }
 
+/// What a subgroup does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// It announces, receives and delivers.
+    Live,
+    /// It announces and receives nothing, until the change of the view has touched it or not.
+    Wedged,
+    /// Its epoch has ended: what lies below the trims is delivered.
+    Closed,
+}
+
 impl Hash for Delivery {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
@@ -98,6 +109,11 @@ pub(crate) struct Subgroup {
     own: Own,
     sending: Option<Sending>,
     delivery: Delivery,
+    phase: Phase,
+    /// Whether all others know that I send no more.
+    told_closed: bool,
+    /// Whether it was looked at since that was last asked for.
+    looked: bool,
     /// Something is left to do although no counter moved.
     pending: bool,
     stable: u64,
@@ -154,11 +170,31 @@ impl Subgroup {
             own: Own { delivered: alloc::vec![0; counts].into(), ..Own::default() },
             sending,
             delivery: Delivery::Inline(cursor(view, layout, id)),
+            phase: Phase::Live,
+            told_closed: false,
+            looked: false,
             pending: false,
             stable: 0,
             trim: 0,
             stats: SubgroupStats::default(),
         }
+    }
+
+    /// Whether it announces, receives and delivers.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.phase == Phase::Live
+    }
+
+    /// Whether its epoch has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Whether its epoch has ended and all of it is handed over here.
+    pub(crate) fn is_through(&self) -> bool {
+        let is_at_end = !matches!(&self.delivery, Delivery::Inline(cursor) if !cursor.is_at_end());
+        self.is_closed() && is_at_end
     }
 
     /// As [`Engine::fork`](crate::Engine::fork).
@@ -255,6 +291,7 @@ impl Subgroup {
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         let pending = core::mem::take(&mut self.pending);
+        self.looked = true;
         let moved = match self.observe(table) {
             Ok(moved) => moved,
             Err(fault) => return self.deliver_despite(fault, table, upcalls, ablation, pace, changes),
@@ -734,8 +771,8 @@ impl Subgroup {
         self.sending.as_ref().map(|sending| sending.checkpoints.popped())
     }
 
-    /// The last things before the view's end: announces what applications have committed by now, so that it is among what others
-    /// may have received, and writes down how many rounds of each sender I have. From here on I announce and receive nothing.
+    /// The last things before the epoch's end: announces what applications have committed by now, so that it is among what others
+    /// may have received. From here on I announce and receive nothing, and what I have stays as it is.
     pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation) {
         for _ in 0..WEDGE_BATCHES_MAX {
             let mut changes = Changes::default();
@@ -748,24 +785,57 @@ impl Subgroup {
                 break;
             }
         }
-        if planted!(CutUnwritten) {
-            return;
-        }
-        if let Some(sending) = &self.sending {
-            table.store(self.place.cut + 8 * sending.rank as u64, self.own.rounds);
-        }
-        for peer in &self.peers {
-            if let Some(sender) = peer.sender {
-                // In a Fifo subgroup the cursor may have been ahead of what I have seen announced, and what all have delivered is
-                // freed, and can't come again.
-                let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
-                table.store(self.place.cut + 8 * sender as u64, peer.rounds.max(delivered));
-            }
+        self.phase = Phase::Wedged;
+    }
+
+    /// How many rounds of each sender I have, by sender rank.
+    pub(crate) fn cuts(&self) -> Vec<(usize, u64)> {
+        let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.rounds));
+        let others = self.peers.iter().filter_map(|peer| {
+            let sender = peer.sender?;
+            // In a Fifo subgroup the cursor may have been ahead of what I have seen announced, and what all have delivered is
+            // freed, and can't come again.
+            let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
+            Some((sender, peer.rounds.max(delivered)))
+        });
+        own.into_iter().chain(others).collect()
+    }
+
+    /// How much of the order I have delivered, as far as the engine knows.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.own.delivered.iter().sum()
+    }
+
+    /// The change of the view has not touched it: it goes on.
+    pub(crate) fn unwedge(&mut self) {
+        if self.phase == Phase::Wedged && !planted!(UnwedgeForgotten) {
+            (self.phase, self.pending) = (Phase::Live, true);
         }
     }
 
-    /// The end of the view is decided: what lies below the trims is delivered, and nothing else.
+    /// Tells the others once that my applications send no more, when all they sent is announced.
+    pub(crate) fn tell_closed<T: Table>(&mut self, table: &mut T) {
+        if !self.told_closed && self.has_finished_sending() {
+            self.told_closed = true;
+            table.store(self.place.entry + entry::CLOSED, 1);
+            table.post(&self.members, self.entry());
+        }
+    }
+
+    /// Whether it was looked at since this was asked last.
+    pub(crate) fn was_looked_at(&mut self) -> bool {
+        core::mem::take(&mut self.looked)
+    }
+
+    /// Whether all senders say that they send no more.
+    pub(crate) fn senders_have_closed<R: Rows>(&self, rows: &R) -> bool {
+        let has_closed = |peer: &Peer| peer.sender.is_none() || rows.load(peer.rank, peer.entry + entry::CLOSED) != 0;
+        self.has_finished_sending() && self.peers.iter().all(has_closed)
+    }
+
+    /// The end of the epoch is decided: what lies below the trims is delivered, and nothing else.
     pub(crate) fn close<T: Table>(&mut self, trims: &[u64], table: &T, upcalls: &mut impl Upcalls<T>) {
+        self.phase = Phase::Closed;
         self.trim = self.sending.as_ref().map_or(0, |sending| trims[sending.rank]);
         match &mut self.delivery {
             Delivery::Inline(cursor) => cursor.close(table, trims),

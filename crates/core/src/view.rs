@@ -2,6 +2,7 @@
 //! on (ranks, memory layout, order) follows from it.
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use crate::limits;
+use crate::planted::planted;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
@@ -88,6 +89,9 @@ pub struct SubgroupSpec {
     /// The largest message, in bytes, that a member may have to send again from a view in which larger messages were allowed; 0 if
     /// that is none. It follows from the views before, and means nothing in a [`Change`].
     pub leftover_bytes_max: u64,
+    /// The view with which its epoch began, if that is an earlier one: no change of the view since has touched it, and its entries and rings stand in
+    /// the rows of that view. `None`: it begins with this view. It follows from the views before, and means nothing in a [`Change`].
+    pub epoch: Option<ViewId>,
 }
 
 impl SubgroupSpec {
@@ -104,6 +108,7 @@ impl SubgroupSpec {
             window: 100,
             message_bytes_max: 10_000,
             leftover_bytes_max: 0,
+            epoch: None,
         }
     }
 }
@@ -176,6 +181,16 @@ pub enum ViewError {
         /// What the list is drawn from.
         of: &'static str,
     },
+    /// An epoch that began with this view, or begins with a later one.
+    #[error("the epoch of subgroup {name:?} began with view {epoch}, which is no earlier view than {view}")]
+    Epoch {
+        /// The subgroup.
+        name: String,
+        /// The view with which its epoch is said to have begun.
+        epoch: ViewId,
+        /// The view.
+        view: ViewId,
+    },
     /// A number outside its limits.
     #[error("{field} of subgroup {name:?} is {got}; it may be {min} to {max}")]
     Range {
@@ -220,12 +235,16 @@ impl View {
                 return Err(ViewError::Name { name: subgroup.name.clone() });
             }
             subgroup.check(self.members.len())?;
+            if let Some(epoch) = subgroup.epoch.filter(|epoch| *epoch >= self.id) {
+                return Err(ViewError::Epoch { name: subgroup.name.clone(), epoch, view: self.id });
+            }
         }
         Ok(())
     }
 
     /// The view that follows this one: those of its members that stay, in their order, then those who join. So ranks go by
-    /// age, and the subgroups' lists follow from their rules. Of `changes` those that make no sense here are passed over.
+    /// age, and the subgroups' lists follow from their rules. Of `changes` those that make no sense here are passed over. Subgroups that the change
+    /// does not touch keep their [epochs](SubgroupSpec::epoch).
     pub fn next(&self, stays: impl Fn(Rank) -> bool, joining: &[MemberId], changes: &[Change]) -> View {
         let old = self.ranks().filter(|rank| stays(*rank)).map(|rank| self.members[rank.index()]);
         let members: Vec<MemberId> = old.chain(joining.iter().copied()).collect();
@@ -247,7 +266,55 @@ impl View {
         }
         next.keep_leftovers(self);
         next.lay_out();
+        next.keep_epochs(self);
         next
+    }
+
+    /// Subgroups that are what they were in the view `before`, member by member, keep their epochs.
+    fn keep_epochs(&mut self, before: &View) {
+        let now = before.ranks_in(self);
+        let old: BTreeMap<&str, (SubgroupId, &SubgroupSpec)> =
+            (0..).map(SubgroupId).zip(&before.subgroups).map(|(id, spec)| (&*spec.name, (id, spec))).collect();
+        for spec in &mut self.subgroups {
+            let kept = old.get(&*spec.name).filter(|(_, old)| old.is_same(spec, &now));
+            spec.epoch = kept.map(|(id, _)| before.epoch(*id));
+        }
+    }
+
+    /// Begins a new epoch of every subgroup.
+    pub fn begin_epochs(&mut self) {
+        self.subgroups.iter_mut().for_each(|spec| spec.epoch = None);
+    }
+
+    /// The view with which the epoch of `subgroup` began.
+    ///
+    /// # Panics
+    /// If the view has no such subgroup.
+    pub fn epoch(&self, subgroup: SubgroupId) -> ViewId {
+        self.subgroups[subgroup.index()].epoch.unwrap_or(self.id)
+    }
+
+    /// By subgroup of this view, whether its epoch ends with it when `next` follows: it is not there any more, or begins anew.
+    pub fn touched_by(&self, next: &View) -> Vec<bool> {
+        let next = next.by_name();
+        let goes_on = |spec: &SubgroupSpec| next.get(&*spec.name).is_some_and(|next| next.epoch.is_some());
+        self.subgroups.iter().map(|spec| !goes_on(spec)).collect()
+    }
+
+    /// Whether `next`, which may be anything that a peer has written, keeps the epochs of those subgroups only that it does not touch.
+    pub(crate) fn has_sound_epochs(&self, next: &View) -> bool {
+        let mut expected = next.clone();
+        expected.keep_epochs(self);
+        next.subgroups
+            .iter()
+            .zip(&expected.subgroups)
+            .all(|(next, most)| next.epoch.is_none() || next.epoch == most.epoch)
+    }
+
+    /// By rank of this view: the rank in `next` of the same member.
+    fn ranks_in(&self, next: &View) -> Vec<Option<Rank>> {
+        let ranks = by_id(&next.members);
+        self.members.iter().map(|id| ranks.get(id).copied()).collect()
     }
 
     /// Whether `change` makes sense in this view, and is not the case already.
@@ -283,7 +350,8 @@ impl View {
 
     /// The view without anybody.
     fn bare(&self) -> View {
-        let empty = |spec: &SubgroupSpec| SubgroupSpec { members: vec![], senders: vec![], ..spec.clone() };
+        let empty =
+            |spec: &SubgroupSpec| SubgroupSpec { members: vec![], senders: vec![], epoch: None, ..spec.clone() };
         let subgroups = self.subgroups.iter().map(empty).collect();
         View { id: self.id, members: vec![], nonvoters: vec![], subgroups }
     }
@@ -297,14 +365,20 @@ impl View {
                 if is_new {
                     let leftover_bytes_max = 0;
                     let (members, senders) = (vec![], vec![]);
-                    self.subgroups.push(SubgroupSpec { members, senders, leftover_bytes_max, ..spec.clone() });
+                    self.subgroups.push(SubgroupSpec {
+                        members,
+                        senders,
+                        leftover_bytes_max,
+                        epoch: None,
+                        ..spec.clone()
+                    });
                 }
                 is_new
             }
             Change::Alter(spec) => at(&spec.name).is_some_and(|at| {
                 let old = &mut self.subgroups[at];
                 let (members, leftover_bytes_max) = (core::mem::take(&mut old.members), old.leftover_bytes_max);
-                *old = SubgroupSpec { members, senders: vec![], leftover_bytes_max, ..spec.clone() };
+                *old = SubgroupSpec { members, senders: vec![], leftover_bytes_max, epoch: None, ..spec.clone() };
                 true
             }),
             Change::Drop(name) => at(name).map(|at| self.subgroups.remove(at)).is_some(),
@@ -457,7 +531,7 @@ impl Change {
 
     /// The same without what means nothing: the lists of a subgroup, which are ranks of some view.
     pub(crate) fn bare(self) -> Change {
-        let bare = |spec| SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, ..spec };
+        let bare = |spec| SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, epoch: None, ..spec };
         match self {
             Change::Create(spec) => Change::Create(bare(spec)),
             Change::Alter(spec) => Change::Alter(bare(spec)),
@@ -519,6 +593,22 @@ impl SubgroupSpec {
             Rule::Shard { least, .. } => self.members.len() >= least as usize,
             _ => !self.members.is_empty(),
         }
+    }
+
+    /// Whether it has members, and is the same as `next` of a later view, if the members have these ranks there: with the same members and senders, and
+    /// rings of the same shape.
+    fn is_same(&self, next: &SubgroupSpec, now: &[Option<Rank>]) -> bool {
+        let are = |ranks: &[Rank], next: &[Rank]| {
+            let mut there =
+                ranks.iter().map(|rank| now[rank.index()]).filter(|now| now.is_some() || !planted!(GoneUnnoticed));
+            next.iter().all(|next| there.next() == Some(Some(*next))) && there.next().is_none()
+        };
+        let shape = |spec: &SubgroupSpec| (spec.order, spec.window, spec.message_bytes_max, spec.leftover_bytes_max);
+        let has_members = !self.members.is_empty();
+        has_members
+            && shape(self) == shape(next)
+            && are(&self.members, &next.members)
+            && are(&self.senders, &next.senders)
     }
 
     /// Whether what `member` has to send again here waits until the subgroup has enough members. If not, and it is no sender, it gives
@@ -583,6 +673,7 @@ mod tests {
             window: 4,
             message_bytes_max: 100,
             leftover_bytes_max: 0,
+            epoch: None,
         }
     }
 

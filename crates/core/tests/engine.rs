@@ -106,6 +106,7 @@ impl Group {
             window,
             message_bytes_max: 100,
             leftover_bytes_max: 0,
+            epoch: None,
         };
         let members: Vec<MemberId> = (0..members).map(|i| MemberId(u64::from(i) + 10)).collect();
         let view =
@@ -333,7 +334,7 @@ fn garbage_from_a_peer_is_a_fault_that_names_it() {
     }
     group.settle();
     assert!(matches!(group.engines[0].faults(), [Fault::Frame { .. }]), "{:?}", group.engines[0].faults());
-    assert!(group.engines[0].is_wedged() && group.engines[0].suspects(Rank(1)));
+    assert!(group.engines[0].is_changing() && group.engines[0].suspects(Rank(1)));
 }
 
 /// What a consumer on another thread meets ends the group as well: it would wait for ever.
@@ -399,7 +400,7 @@ fn garbage_behind_the_end_keeps_nothing_back() {
         polls += 1;
         assert!(polls < 100, "it never rests");
     }
-    assert!(!group.engines[1].is_wedged());
+    assert!(!group.engines[1].is_changing());
     assert_eq!((group.delivered[1].len(), group.engines[1].state()), (5, &State::Finished));
     assert!(matches!(group.engines[1].faults(), [Fault::Counter { member: Rank(0), .. }]));
 }
@@ -1200,7 +1201,7 @@ fn in_an_idle_group_none_shows_that_it_lives_and_none_is_suspected() {
     assert!(group.try_send(0, b"a", Kind::Message));
     group.pass_time(&[0, 1, 2], 101 * SECOND);
     assert!(group.delivered.iter().all(|delivered| delivered.len() == 1));
-    assert!(group.engines.iter().all(|engine| !engine.is_wedged()));
+    assert!(group.engines.iter().all(|engine| !engine.is_changing()));
 }
 
 /// The wait begins with the message.
@@ -1212,7 +1213,7 @@ fn a_member_that_hangs_is_suspected_once_others_wait_for_it() {
         assert!(group.try_send(0, b"a", Kind::Message));
         let sent = group.now;
         group.pass_time(&[0, 1], sent + SECOND - 1);
-        assert!(!group.engines[0].suspects(Rank(2)) && !group.engines[0].is_wedged(), "{order:?}");
+        assert!(!group.engines[0].suspects(Rank(2)) && !group.engines[0].is_changing(), "{order:?}");
         group.pass_time(&[0, 1], sent + SECOND + 10_000_000);
         assert!(group.engines[0].suspects(Rank(2)), "{order:?}");
         group.pass_time(&[0, 1], sent + 2 * SECOND);
@@ -1230,7 +1231,7 @@ fn a_member_that_can_not_deliver_is_not_suspected_while_it_lives() {
     group.take = 0;
     group.pass_time(&[0, 1, 2], 30 * SECOND);
     assert!(group.delivered.iter().all(Vec::is_empty));
-    assert!(group.engines.iter().all(|engine| !engine.is_wedged()));
+    assert!(group.engines.iter().all(|engine| !engine.is_changing()));
     assert!(group.heartbeat(2) > 100);
     group.take = usize::MAX;
     group.pass_time(&[0, 1, 2], 31 * SECOND);
@@ -1274,7 +1275,7 @@ fn a_member_that_hangs_while_a_large_message_waits_for_it_is_suspected() {
     claims.set_gate(0);
     assert!(group.try_send(0, b"a", Kind::Object));
     group.pass_time(&[0, 1, 2], 20 * SECOND);
-    assert!(group.engines.iter().all(|engine| !engine.is_wedged()), "all live");
+    assert!(group.engines.iter().all(|engine| !engine.is_changing()), "all live");
     group.pass_time(&[0, 1], 22 * SECOND);
     assert!(group.engines[0].suspects(Rank(2)), "what is held back is awaited");
     assert!(group.delivered.iter().all(Vec::is_empty));
@@ -1466,7 +1467,7 @@ fn an_admission_that_is_taken_back_is_not_carried_to_the_next_view() {
     for withdraws in [false, true] {
         let mut group = silent(3);
         group.engines[2].leave();
-        while !group.engines[0].is_wedged() {
+        while !group.engines[0].is_changing() {
             (0..3).for_each(|member| _ = group.poll(member));
         }
         // Too late for the view that is being agreed on.
@@ -1509,13 +1510,13 @@ fn a_joiner_that_has_begun_becomes_a_voter_by_a_view_that_touches_nothing_else()
     engines.push(Engine::new(view.clone(), Rank(2), Ablation::default()).unwrap());
     let mut next = Group::of(engines);
     next.run(&[0, 1]);
-    assert!(next.engines.iter().all(|engine| !engine.is_wedged()));
+    assert!(next.engines.iter().all(|engine| !engine.is_changing()));
     let mut life = None;
     next.engines[2].show_life(|at, word| life = Some((at, word)));
     let (at, word) = life.unwrap();
     next.memories.iter_mut().for_each(|memory| memory.rows[2][at as usize..][..8].copy_from_slice(&word.to_le_bytes()));
     next.run(&[0, 1, 2]);
-    assert!(next.engines.iter().all(|engine| !engine.is_wedged()), "the view is new");
+    assert!(next.engines.iter().all(|engine| !engine.is_changing()), "the view is new");
     next.now = 1_000_000_000;
     next.settle();
     let decided = next.engines[2].decision().unwrap();
@@ -1616,7 +1617,7 @@ fn of_changes_that_contradict_each_other_the_one_of_the_lower_rank_counts_for_go
     for changes in [[(1, alter(20)), (2, alter(30))], [(2, alter(30)), (1, alter(20))]] {
         let mut next = settled_with(changes);
         next.settle();
-        assert!(next.engines.iter().all(|engine| !engine.is_wedged() && engine.view().subgroups[0].window == 20));
+        assert!(next.engines.iter().all(|engine| !engine.is_changing() && engine.view().subgroups[0].window == 20));
     }
     let list = |ids: &[u64]| Rule::Only(ids.iter().copied().map(MemberId).collect());
     let create = |name, rule| Change::Create(SubgroupSpec { member_rule: rule, ..SubgroupSpec::of_everyone(name) });
@@ -1709,7 +1710,7 @@ fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
     let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups };
     let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
     let mut group = Group::of(view.ranks().map(engine).collect());
-    let cut = group.engines[0].layout().row(Rank(1)).place(SubgroupId(0)).unwrap().cut as usize;
+    let cut = group.engines[0].layout().row(Rank(1)).cut(SubgroupId(0)).unwrap() as usize;
     group.engines[2].leave();
     for _ in 0..20 {
         for member in 0..3 {
@@ -1730,7 +1731,7 @@ fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
         for _ in 0..3 {
             group.poll(1);
         }
-        assert!(group.engines[1].is_wedged());
+        assert!(group.engines[1].is_changing());
         // Announced to an observer, and not received by the other member any more.
         assert!(group.try_send(0, b"late", Kind::Message));
         group.poll(0);

@@ -121,6 +121,7 @@ fn view(random: &mut Random) -> View {
             window: 1 + random.below(6),
             message_bytes_max: random.below(120),
             leftover_bytes_max: 0,
+            epoch: None,
         }
     });
     let subgroups = subgroups.collect();
@@ -250,6 +251,7 @@ fn case(seed: u64, seen: &mut Seen) {
         null_sends: on(),
         coalesced_control: on(),
         deferred_posts: on(),
+        epochs: on(),
     };
     let mut engine = Engine::new(view.clone(), me, ablation).unwrap();
     let layout = engine.layout().clone();
@@ -394,6 +396,7 @@ fn wild_view(random: &mut Random) -> View {
             window: if random.chance(4) { random.nasty() } else { 1 + random.below(1 << 20) },
             message_bytes_max: if random.chance(4) { random.nasty() } else { random.below(5000) },
             leftover_bytes_max: 0,
+            epoch: None,
         }
     });
     let subgroups = subgroups.collect();

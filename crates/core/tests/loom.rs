@@ -133,6 +133,7 @@ fn engines(members: u32) -> Vec<(Engine, Memory)> {
         window: 2,
         message_bytes_max: LEN,
         leftover_bytes_max: 0,
+        epoch: None,
     };
     let ids = ranks.iter().map(|rank| MemberId(rank.0.into())).collect();
     let view = View { id: ViewId(1), members: ids, nonvoters: vec![], subgroups: vec![subgroup] };

@@ -262,6 +262,7 @@ impl Side {
             window: RING_BYTES / PLACE_BYTES,
             message_bytes_max: BLOCK_BYTES,
             leftover_bytes_max: 0,
+            epoch: None,
         };
         let mut view = View {
             id: ViewId(1),

@@ -138,6 +138,7 @@ pub fn view(members: u32, window: u64) -> View {
         window,
         message_bytes_max: 100,
         leftover_bytes_max: 0,
+        epoch: None,
     };
     View {
         id: ViewId(1),

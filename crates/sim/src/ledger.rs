@@ -211,6 +211,7 @@ pub(crate) mod tests {
             window: 4,
             message_bytes_max: 48,
             leftover_bytes_max: 0,
+            epoch: None,
         };
         let members = vec![MemberId(1), MemberId(2), MemberId(3)];
         let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec] };

@@ -99,6 +99,7 @@ impl Plan {
         faults.objects = options.faults.objects && mix(seed ^ 0x0b_1ec7).is_multiple_of(3);
         let members = draw_members(&mut random, &faults, options);
         let mut ablation = draw_ablation(&mut random, &faults);
+        ablation.epochs = !mix(seed ^ 0x0e_90c4).is_multiple_of(4);
         // Without nulls everybody has to send the same number of rounds, which nobody does who comes or goes.
         ablation.null_sends |= faults.membership;
         let mut subgroups = draw_subgroups(&mut random, &faults, members);
@@ -425,6 +426,7 @@ fn draw_ablation(random: &mut Random, faults: &Faults) -> Ablation {
         null_sends: on(),
         coalesced_control: on(),
         deferred_posts: on(),
+        epochs: false,
     }
 }
 
@@ -471,6 +473,7 @@ fn draw_subgroups(random: &mut Random, faults: &Faults, members: u32) -> Vec<Sub
             window,
             message_bytes_max,
             leftover_bytes_max: 0,
+            epoch: None,
         }
     };
     (0..count).map(|i| subgroup(i, random)).collect()
@@ -554,8 +557,15 @@ impl fmt::Display for Plan {
         let ranks = |list: &[Rank]| list.iter().map(|r| format!("m{r}")).collect::<Vec<_>>().join(" ");
         writeln!(f, "seed {}: {} members, {:?} memory", self.seed, self.view.members.len(), self.visibility)?;
         writeln!(f, "faults: {}", self.faults.names().join(", "))?;
-        let Ablation { send_batch, receive_batch, delivery_batch, null_sends, coalesced_control, deferred_posts } =
-            self.ablation;
+        let Ablation {
+            send_batch,
+            receive_batch,
+            delivery_batch,
+            null_sends,
+            coalesced_control,
+            deferred_posts,
+            epochs,
+        } = self.ablation;
         let off: Vec<&str> = [
             (send_batch, "send_batch"),
             (receive_batch, "receive_batch"),
@@ -563,6 +573,7 @@ impl fmt::Display for Plan {
             (null_sends, "null_sends"),
             (coalesced_control, "coalesced_control"),
             (deferred_posts, "deferred_posts"),
+            (epochs, "epochs"),
         ]
         .iter()
         .filter(|o| !o.0)

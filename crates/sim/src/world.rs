@@ -1,7 +1,7 @@
 //! The world: processes, applications and time. One heap of events, one seed, nothing else decides what happens next.
 //!
 //! What belongs to one view stands in its [`Stage`]; a [`Seat`] is a member on a stage. A run in which nobody comes or goes
-//! has one stage. The parts of this module follow a message: `senders` commit it, `polls` find it, `traffic` carries it,
+//! has one stage. A subgroup that no change of the view touches stays on its stage (`epochs`). The parts of this module follow a message: `senders` commit it, `polls` find it, `traffic` carries it,
 //! `deliveries` check it where it arrives, `consumers` take it on threads of their own. `happen` is what befalls processes,
 //! `views` their way from stage to stage, `rest` what must be true when nothing happens any more.
 //!
@@ -18,6 +18,7 @@ macro_rules! note {
 
 mod consumers;
 mod deliveries;
+mod epochs;
 mod happen;
 mod polls;
 mod rest;
@@ -248,7 +249,7 @@ impl<'a> World<'a> {
             self.close_all(stage);
         }
         self.drain()?;
-        self.check_end(stage)
+        self.check_end()
     }
 
     fn start(&mut self) -> Checked {

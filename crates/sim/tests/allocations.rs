@@ -116,6 +116,7 @@ fn nothing_is_allocated_in_steady_state() {
         window: 5,
         message_bytes_max: 60,
         leftover_bytes_max: 0,
+        epoch: None,
     };
     let subgroups = vec![subgroup(0, Order::Total), subgroup(1, Order::Fifo), subgroup(2, Order::Total)];
     let view = View { id: ViewId(1), members: (1..4).map(MemberId).collect(), nonvoters: vec![], subgroups };

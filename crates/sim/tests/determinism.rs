@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0xb70c5ee0521e81d1,
-    0x4035d7310e017096,
-    0xb976c9c4e39d3adc,
-    0xce3f560ffa4cfad7,
-    0x17f230f1cf400a7e,
-    0x9935df809faeb184,
+    0x51ffc0cc4a192bcd,
+    0x58de613d691c847a,
+    0xcce8bd8fdb4ab1be,
+    0xace37402b048aa1d,
+    0x3270c8f059d5386f,
+    0xcda0dda21101cee5,
 ];

@@ -20,6 +20,7 @@ fn group(seed: u64, members: usize, joiners: usize, visibility: Visibility) -> P
         window: 4,
         message_bytes_max: 40,
         leftover_bytes_max: 0,
+        epoch: None,
     };
     // Whoever takes ids for ranks, or believes that they ascend, is wrong.
     let ids: Vec<MemberId> = (0..(members + joiners) as u64).map(|i| MemberId(1000 - i * 37 % 101)).collect();

@@ -171,6 +171,7 @@ impl Subgroup {
             window: self.window,
             message_bytes_max: self.message_bytes_max,
             leftover_bytes_max: 0,
+            epoch: None,
         }
     }
 }

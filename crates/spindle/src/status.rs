@@ -125,7 +125,7 @@ impl Status {
             id: member(me).0,
             view: view.id.0,
             members: members.collect(),
-            is_changing: engine.is_wedged(),
+            is_changing: engine.is_changing(),
             is_blocked: engine.is_blocked(),
             observers,
             lost,

@@ -40,6 +40,7 @@ fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
         window: 64,
         message_bytes_max: 1_000,
         leftover_bytes_max: 0,
+        epoch: None,
     };
     let mut early = None;
     for view in 1..=VIEWS {

@@ -179,6 +179,7 @@ fn subgroups_are_created_and_dropped_while_the_group_runs() {
         window: 8,
         message_bytes_max: 100,
         leftover_bytes_max: 0,
+        epoch: None,
     };
     assert!(nodes[0].0.wish(Change::Create(spec.clone())).unwrap(), "by one who will not be in it");
     assert!(!nodes[0].0.wish(Change::Create(SubgroupSpec { window: 0, ..spec })).unwrap(), "no such window");

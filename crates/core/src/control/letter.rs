@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// What processes of a group write to each other.
 ///

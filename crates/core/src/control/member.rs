@@ -184,7 +184,10 @@ impl Member {
         if !view.wants(&change) {
             return Ok(false);
         }
-        let Ok(layout) = Layout::new(&view.next(|_| true, &[], slice::from_ref(&change))) else { return Ok(false) };
+        let mut next = view.next(|_| true, &[], slice::from_ref(&change));
+        // A later change may touch all subgroups.
+        next.begin_epochs();
+        let Ok(layout) = Layout::new(&next) else { return Ok(false) };
         has_room(layout.rows().iter().map(|row| row.size).sum())?;
         Ok(engine.wish(change))
     }
@@ -207,7 +210,7 @@ impl Member {
     /// Returns the processes that will join with the next view, once in each view, when all of them are known. The driver may make this member's memory for
     /// that view by now, while the view still runs.
     pub fn take_newcomers(&mut self) -> Option<Vec<MemberId>> {
-        let is_time = !self.told_newcomers && self.next.is_none() && !self.engine.is_wedged();
+        let is_time = !self.told_newcomers && self.next.is_none() && !self.engine.is_changing();
         if !is_time || !self.joins.is_complete() {
             return None;
         }
@@ -345,7 +348,7 @@ impl Member {
     /// want it and the group must not wait. None gets it while the view changes. If this member can't tell how much its application has taken, the
     /// process is refused, and asks another member.
     pub fn next_state<W>(&mut self, is_known: bool, roster: &mut Roster<W>) -> Option<MemberId> {
-        if self.next.is_some() || self.engine.is_wedged() {
+        if self.next.is_some() || self.engine.is_changing() {
             return None;
         }
         let to = self.states.pop_front()?;
@@ -552,7 +555,7 @@ impl Member {
     /// Whether it is this member's to say when the processes that wait are let in. All know who waits, in case that the leader dies; and if all
     /// decided on the moment, the first would, which need not know of all those that are on their way.
     pub fn lets_in(&self) -> bool {
-        self.next.is_none() && !self.engine.is_wedged() && self.engine.leader() == self.engine.me()
+        self.next.is_none() && !self.engine.is_changing() && self.engine.leader() == self.engine.me()
     }
 
     /// Lets in the processes for which it is time, dials streams again for which it is, and suspects members whose connections tell of their end. To be

@@ -141,6 +141,7 @@ mod tests {
             window: 16,
             message_bytes_max: 64,
             leftover_bytes_max: 0,
+            epoch: None,
         };
         View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![subgroup] }
     }
@@ -187,7 +188,7 @@ mod tests {
     fn bytes_are_those_of_this_version() {
         let bytes = told().encode();
         let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        assert_eq!((bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)), (488, 0x5b86_8e51_d8ee_29dd));
+        assert_eq!((bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)), (496, 0xc88d_2e2f_b3b7_e9fe));
     }
 
     #[test]

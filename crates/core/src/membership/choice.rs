@@ -1,7 +1,7 @@
 //! What a leader proposes: the value that binds it, or one of its own.
 use super::ballot::Ballot;
 use super::ranks::bit;
-use super::{Deadlines, Membership, Poll};
+use super::{CLOSING_ALL, Deadlines, Membership, Poll};
 use super::{read, read_value, slot_bytes};
 use crate::cursor::ROUNDS_MAX;
 use crate::ids::{MemberId, Rank, SubgroupId, Time};
@@ -14,12 +14,14 @@ use crate::view::{SubgroupSpec, View};
 use alloc::vec::Vec;
 
 /// Why a leader chooses nothing yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Waits {
     /// For members that its choice would leave out now, until this moment at most.
     Until(Time),
     /// Too few have promised, or would go on.
     ForOthers,
+    /// Its choice touches these subgroups, and its ballot does not touch them all.
+    Touches(Vec<bool>),
     /// This member has accepted what no member proposes.
     Faulty(Rank),
 }
@@ -43,6 +45,25 @@ impl Membership {
         let ballot = self.promised.expect("a leader has promised its ballot");
         let choice = Choice { member: self, poll, deadlines, table, ballot, promisers: Vec::new(), dead: Vec::new() };
         choice.with_quorum()?.value()
+    }
+
+    /// The subgroups that a choice of mine would touch, by what is known before it. If all epochs are to end, all.
+    pub(super) fn expected<T: Table>(&self, poll: &Poll<'_>, table: &T) -> Vec<bool> {
+        let view = poll.view;
+        let says = |rank: Rank| table.load(rank, membership::CLOSING) == CLOSING_ALL;
+        let renews = self.renewing || self.peers.iter().any(|peer| !self.says_nothing(*peer) && says(*peer));
+        if !self.epochs || renews || self.is_recovery() {
+            return alloc::vec![true; view.subgroups.len()];
+        }
+        let ballot = Ballot::above(self.promised, self.me);
+        let deadlines = self.deadlines();
+        let choice = Choice { member: self, poll, deadlines, table, ballot, promisers: Vec::new(), dead: Vec::new() };
+        let heard: Vec<Rank> = self.everyone.iter().copied().filter(|rank| !self.opinions.suspects(*rank)).collect();
+        let Wishes { joins, changes } = choice.all_wishes(&heard);
+        let joining: Vec<MemberId> =
+            joins.iter().map(|join| join.process.id).filter(|id| !view.members.contains(id)).collect();
+        let stays = |rank: Rank| heard.contains(&rank) && !choice.is_leaving(rank) && !self.opinions.is_evicting(rank);
+        view.touched_by(&view.next(stays, &joining, &changes))
     }
 }
 
@@ -88,14 +109,22 @@ impl<T: Table> Choice<'_, T> {
     fn again(&self, words: Vec<u64>) -> Result<Vec<u64>, Waits> {
         let (member, view, ballot) = (self.member, self.poll.view, self.ballot.encode(0));
         let value = proposal::decode(&words, view).filter(|value| value.next.id.era() == view.id.era());
-        let Some(Value { next: old, trims, .. }) = value.filter(|_| member.is_recovery()) else {
+        let Some(Value { next: old, mut trims, .. }) = value.filter(|_| member.is_recovery()) else {
             return Ok(proposal::with_ballot(words, ballot));
         };
         let stays = |rank: Rank| !member.is_given_up(rank) && old.rank_of(view.members[rank.index()]).is_some();
         if !member.counted().any(stays) {
             return self.make();
         }
-        let next = View { id: view.id.recovered(member.tag(view)), ..view.next(stays, &[], &[]) };
+        let mut next = View { id: view.id.recovered(member.tag(view)), ..view.next(stays, &[], &[]) };
+        next.begin_epochs();
+        // Of subgroups that it did not touch it has none.
+        let there: Vec<Rank> = self.promisers.iter().copied().filter(|rank| stays(*rank)).collect();
+        for ((trims, cuts), was_touched) in trims.iter_mut().zip(self.trims(&there)).zip(view.touched_by(&old)) {
+            if !was_touched {
+                *trims = cuts;
+            }
+        }
         Ok(proposal::encode(ballot, &Value { next, joined: Vec::new(), trims }))
     }
 
@@ -195,7 +224,7 @@ impl<T: Table> Choice<'_, T> {
         let holders: Vec<Rank> = staying.iter().chain(&leaving).copied().collect();
         let trims = self.trims(&holders);
         let wishes = self.all_wishes(&holders);
-        Ok(self.fit(&staying, wishes, &trims))
+        self.fit(&staying, wishes, &trims)
     }
 
     fn is_leaving(&self, rank: Rank) -> bool {
@@ -265,7 +294,7 @@ impl<T: Table> Choice<'_, T> {
         let mut holds = alloc::vec![false; self.poll.view.members.len()];
         holders.iter().for_each(|rank| holds[rank.index()] = true);
         let of_subgroup = |(id, spec): (SubgroupId, &SubgroupSpec)| {
-            let place = |rank: &Rank| Some((*rank, self.poll.layout.row(*rank).place(id)?.cut));
+            let place = |rank: &Rank| Some((*rank, self.poll.layout.row(*rank).cut(id)?));
             let cuts: Vec<(Rank, u64)> =
                 spec.members.iter().filter(|rank| holds[rank.index()]).filter_map(place).collect();
             let cut = |sender: usize| {
@@ -280,7 +309,7 @@ impl<T: Table> Choice<'_, T> {
     }
 
     /// The words of a proposal with as many joins and changes as fit. The rest is for the view after it.
-    fn fit(&self, staying: &[Rank], wishes: Wishes, trims: &Trims) -> Vec<u64> {
+    fn fit(&self, staying: &[Rank], wishes: Wishes, trims: &Trims) -> Result<Vec<u64>, Waits> {
         let view = self.poll.view;
         let Wishes { joins, changes } = wishes;
         let room = limits::MEMBERS_MAX - staying.len();
@@ -293,6 +322,10 @@ impl<T: Table> Choice<'_, T> {
             if self.member.is_recovery() {
                 next.id = view.id.recovered(self.member.tag(view));
             }
+            if self.member.touch.proposed().iter().all(|touched| *touched) {
+                next.begin_epochs();
+            }
+            let touched = view.touched_by(&next);
             // All who stay have begun this view, so they vote. If none stays, the joiners have to.
             if !staying.is_empty() {
                 next.set_nonvoters(|id| joins[..joining].iter().any(|join| join.process.id == id && !join.votes));
@@ -300,11 +333,18 @@ impl<T: Table> Choice<'_, T> {
             let value = Value {
                 next,
                 joined: joins[..joining].iter().map(|join| join.process).collect(),
-                trims: trims.clone(),
+                trims: trims
+                    .iter()
+                    .zip(&touched)
+                    .map(|(trims, is)| if *is { trims.clone() } else { [].into() })
+                    .collect(),
             };
             let words = proposal::encode(self.ballot.encode(0), &value);
             if words.len() as u64 * 8 <= slot_bytes(self.poll.layout, self.member.me) {
-                return words;
+                return match self.member.touch.may_touch(&touched) || planted!(TouchedUnnamed) {
+                    true => Ok(words),
+                    false => Err(Waits::Touches(touched)),
+                };
             }
             if joining > 0 {
                 joining /= 2;

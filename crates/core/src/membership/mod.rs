@@ -2,12 +2,13 @@
 //! the next view with the trims (docs/protocol/views.md).
 //!
 //! [`Membership`] is one member's side of it. [`Membership::watch`] runs while the view works and says when it has to end;
-//! [`Membership::agree`] runs from the wedge to the decision. [`opinions`] holds whom the member suspects, [`ballot`] how the rows
+//! [`Membership::agree`] runs from there to the decision. [`touch`] holds which subgroups have to wedge for it, [`opinions`] holds whom the member suspects, [`ballot`] how the rows
 //! count proposals, [`choice`] what a leader proposes, [`recovery`] how the
 //! remaining members of a view continue without a quorum, on an operator's order.
 //!
 //! Invariants kept here: INV-PROMISE (a voter accepts no ballot below its effective promise), INV-QUORUM (a decision and each
 //! later choice meet in a row that the later leader reads), INV-BIND (a leader takes the newest value that may be decided),
+//! INV-CUT (a member promises a ballot after it has wedged the subgroups that the ballot touches, and written its cuts of them),
 //! INV-TRIM (a trim is a count that every member that goes on has reached).
 mod ballot;
 mod choice;
@@ -15,6 +16,7 @@ mod opinions;
 mod ranks;
 mod recovery;
 mod telling;
+mod touch;
 
 pub use ballot::Ballot;
 pub use opinions::Liveness;
@@ -23,7 +25,7 @@ pub use recovery::Unrecoverable;
 use crate::cursor::places;
 use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
-use crate::layout::{Layout, Place, entry, membership};
+use crate::layout::{Layout, membership};
 use crate::limits;
 use crate::planted::planted;
 use crate::proposal::{self, Join, Trims, Value, Wishes};
@@ -36,6 +38,7 @@ use opinions::Opinions;
 pub(crate) use ranks::Ranks;
 use recovery::Told;
 use telling::{Counts, Reason, Teller};
+use touch::Touch;
 
 /// A ballot that is so many rounds above what a member knows was not reached by taking turns.
 const ROUNDS_AHEAD_MAX: u32 = 1 << 20;
@@ -53,6 +56,8 @@ pub struct Decision {
     pub trims: Trims,
 }
 
+/// The value of `CLOSING` of a member that wants all epochs to end.
+const CLOSING_ALL: u64 = 2;
 /// A member that is heard has so many suspicion times to promise, once it was asked, before a leader chooses without it.
 const PROMISE_WITHIN: u64 = 4;
 /// An agreement that takes longer than so many suspicion times counts as blocked, though a quorum is heard.
@@ -87,9 +92,17 @@ pub(crate) struct Membership {
     moved: bool,
     /// Members have given the group up.
     abandoned: bool,
-    wedged: bool,
-    wedged_at: Time,
+    /// The agreement is under way.
+    changing: bool,
+    changes_since: Time,
     leaving: bool,
+    /// All epochs are to end with the view.
+    renewing: bool,
+    /// Whether changes end the epochs of those subgroups only that they touch.
+    epochs: bool,
+    touch: Touch,
+    /// My ballot has to touch more subgroups.
+    touches_more: bool,
     /// What I want of the next view.
     wishes: Wishes,
     /// The ballots in my row.
@@ -146,7 +159,8 @@ struct Deadlines {
 }
 
 impl Membership {
-    pub(crate) fn new(view: &View, me: Rank) -> Membership {
+    /// `epochs`: changes of the view end the epochs of those subgroups only that they touch.
+    pub(crate) fn new(view: &View, me: Rank, epochs: bool) -> Membership {
         let teller = Teller::new(view, me);
         Membership {
             me,
@@ -161,9 +175,13 @@ impl Membership {
             closing: false,
             moved: true,
             abandoned: false,
-            wedged: false,
-            wedged_at: Time(0),
+            changing: false,
+            changes_since: Time(0),
             leaving: false,
+            renewing: false,
+            epochs,
+            touch: Touch::new(view, me),
+            touches_more: false,
             wishes: Wishes::default(),
             promised: None,
             accepted: None,
@@ -328,7 +346,7 @@ impl Membership {
 
     pub(crate) fn renew(&mut self) {
         self.teller.renewing();
-        self.closing = true;
+        (self.renewing, self.closing) = (true, true);
     }
 
     pub(crate) fn leave(&mut self) {
@@ -340,8 +358,8 @@ impl Membership {
         (self.told, self.closing) = (Some(words), true);
     }
 
-    pub(crate) fn is_wedged(&self) -> bool {
-        self.wedged
+    pub(crate) fn is_changing(&self) -> bool {
+        self.changing
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -476,12 +494,15 @@ impl Membership {
             && nonvoters().all(has_begun)
     }
 
-    /// The engine has stopped announcing and receiving, and its cuts are stored in my row and posted.
-    pub(crate) fn wedge<T: Table>(&mut self, now: Time, layout: &Layout, table: &mut T) {
+    /// Begins the agreement, for a reason of mine or of any member.
+    pub(crate) fn close<T: Table>(&mut self, now: Time, layout: &Layout, table: &mut T) {
         let suspected: Vec<Rank> = self.peers.iter().copied().filter(|rank| self.suspects(*rank)).collect();
         self.teller.closing(&suspected, self.wishes.joins.len(), self.leaving);
-        (self.wedged, self.closing) = (true, true);
-        (self.wedged_at, self.turns.since) = (now, now);
+        (self.changing, self.closing) = (true, true);
+        if !self.epochs {
+            self.touch.want_all();
+        }
+        (self.changes_since, self.turns.since) = (now, now);
         self.store_wishes(layout, table);
         if self.leaving {
             table.store(membership::LEAVING, 1);
@@ -489,8 +510,7 @@ impl Membership {
         self.opinions.publish(table);
         // The first member that closes the view wakes all. The others are waited for by the leader alone, whose ballot wakes all.
         let is_first = !self.peers.iter().any(|peer| table.load(*peer, membership::CLOSING) != 0);
-        table.store(membership::CLOSING, 1);
-        table.store(membership::WEDGED, 1);
+        table.store(membership::CLOSING, if self.renewing { CLOSING_ALL } else { 1 });
         table.post_quietly(&self.peers, membership::CLOSING..membership::LEAVING + 8);
         self.wake(if is_first { None } else { Some(self.leader()) }, table);
     }
@@ -552,6 +572,12 @@ impl Membership {
             // What made ballots fail may be over.
             self.turns.outbid = 0;
         }
+        if !self.hears_quorum() {
+            self.touch.want_all();
+        }
+        if self.touch.lacks() {
+            return (true, Some(now));
+        }
         // Before the rows: what a member accepts by then it has accepted as one that gives up the same members.
         let agreeing = self.agreeing(table);
         if self.learn(view, layout, &agreeing, table) {
@@ -563,7 +589,7 @@ impl Membership {
         let (led, wake_at) = self.lead(&poll, table);
         changed |= led;
         changed |= self.count(&poll, table);
-        let overdue = now.0.saturating_sub(self.wedged_at.0) > OVERDUE * self.opinions.patience_ns();
+        let overdue = now.0.saturating_sub(self.changes_since.0) > OVERDUE * self.opinions.patience_ns();
         let knows = !planted!(BlockedUnknown) || self.leader() == self.me;
         self.blocked = self.decision.is_none() && (!self.hears_quorum() || overdue) && knows;
         self.tell_whether_blocked(now);
@@ -578,7 +604,7 @@ impl Membership {
                 let missed: Vec<Rank> = self.voters.iter().copied().filter(is_missed).collect();
                 let (heard, dead) = (self.trusted_voters().count(), self.dead_voters().count());
                 let counts = Counts { voters: self.counted().count(), heard, dead };
-                self.teller.blocked(now, &missed, counts, self.wedged_at);
+                self.teller.blocked(now, &missed, counts, self.changes_since);
             }
             (false, true) => self.teller.unblocked(now),
             _ => {}
@@ -589,7 +615,7 @@ impl Membership {
     fn heed_clock(&mut self, now: Time) {
         let behind = self.turns.behind.iter_mut().flatten().map(|(_, since)| since);
         let jumped = self.opinions.heed_clock(now);
-        for time in behind.chain([&mut self.wedged_at, &mut self.turns.since]) {
+        for time in behind.chain([&mut self.changes_since, &mut self.turns.since]) {
             *time = if jumped { now } else { now.min(*time) };
         }
     }
@@ -644,6 +670,10 @@ impl Membership {
             && let Some(ballot) = proposal::ballot_of(&words).and_then(|word| Ballot::decode(word, self.everyone.len()))
             && let Some(value) = proposal::decode(&words, view)
         {
+            if self.has_to_wedge(&value, view) {
+                self.told = Some(words);
+                return true;
+            }
             match self.weigh_told(&value, view) {
                 Told::Decided if self.decide(ballot.0, words, view, layout, table) => return true,
                 Told::LeftOut => {
@@ -665,7 +695,9 @@ impl Membership {
             if value.as_ref().is_some_and(|value| !self.may_say(peer, value, view, agreeing)) {
                 continue;
             }
-            if self.decide(ballot, words, view, layout, table) {
+            if value.is_some_and(|value| self.has_to_wedge(&value, view))
+                || self.decide(ballot, words, view, layout, table)
+            {
                 return true;
             }
             self.blame(peer);
@@ -699,16 +731,38 @@ impl Membership {
     /// As an acceptor: promises the highest ballot that any row names.
     fn promise<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
         let highest = self.everyone.iter().filter_map(|rank| self.acceptor(*rank, poll).promised).max();
-        if highest <= self.promised {
-            return false;
+        let Some(ballot) = highest.filter(|_| highest > self.promised) else { return false };
+        // INV-CUT
+        let Some(touched) = self.read_touched(ballot, poll, table) else { return false };
+        if self.touch.want(&touched) && !planted!(PromisedUnwedged) {
+            return true;
         }
         self.promised = highest;
-        if let Some(ballot) = highest {
-            self.teller.promised(ballot);
-        }
+        self.teller.promised(ballot);
         self.write(membership::PROMISED, &[self.promised.map_or(0, |ballot| ballot.encode(0))], table);
-        self.wake(highest.map(|ballot| ballot.leader), table);
+        self.wake(Some(ballot.leader), table);
         true
+    }
+
+    /// The subgroups that `ballot` touches, as its leader has written them down; `None` if they are not here yet.
+    fn read_touched<R: Rows>(&self, ballot: Ballot, poll: &Poll<'_>, rows: &R) -> Option<Vec<bool>> {
+        let words = read(ballot.leader, &poll.layout.row(ballot.leader).touched, rows);
+        proposal::decode_touched(&words, ballot.encode(0), poll.view.subgroups.len())
+    }
+
+    /// Wants the subgroups wedged that `value` touches. Whether this member has yet to wedge some.
+    fn has_to_wedge(&mut self, value: &Value, view: &View) -> bool {
+        self.touch.want(&view.touched_by(&value.next))
+    }
+
+    /// The subgroups in which this member has yet to wedge.
+    pub(crate) fn to_wedge(&self) -> Vec<SubgroupId> {
+        self.touch.to_wedge().collect()
+    }
+
+    /// `subgroup` announces and receives nothing more, with so much of its order delivered, and its cuts are stored in my row and posted.
+    pub(crate) fn note_wedged(&mut self, subgroup: SubgroupId, delivered: u64) {
+        self.touch.note_wedged(subgroup, delivered);
     }
 
     /// Leads, if it is my turn: takes a ballot, and chooses a value once enough have promised it.
@@ -724,14 +778,24 @@ impl Membership {
         }
         let is_mine = self.turns.mine.is_some() && self.turns.mine == self.promised;
         let mut took = false;
-        if !is_mine {
+        if !is_mine || self.touches_more {
             match self.turn() {
                 Some(at) if at <= now => {}
+                _ if is_mine => {}
                 at => return (false, at),
             }
-            let ballot = Ballot::above(self.promised, self.me);
+            let expected = self.expected(poll, table);
+            if self.touch.want_proposed(&expected) && !planted!(LeaderUnwedged) {
+                return (true, Some(now));
+            }
+            self.touches_more = false;
+            // This member may have yet to wedge for the highest, or to learn what that touches.
+            let highest = self.everyone.iter().filter_map(|rank| self.acceptor(*rank, poll).promised).max();
+            let ballot = Ballot::above(highest, self.me);
             (self.promised, self.turns.mine) = (Some(ballot), Some(ballot));
             (self.turns.top, self.turns.since) = (self.promised, now);
+            let words = proposal::encode_touched(ballot.encode(0), self.touch.proposed());
+            self.write(poll.layout.row(self.me).touched.start, &words, table);
             self.write(membership::PROMISED, &[ballot.encode(0)], table);
             self.wake(None, table);
             self.teller.took_ballot(ballot, self.turns.outbid);
@@ -749,6 +813,10 @@ impl Membership {
             }
             Err(choice::Waits::Until(Time(u64::MAX)) | choice::Waits::ForOthers) => (took, None),
             Err(choice::Waits::Until(at)) => (took, Some(at)),
+            Err(choice::Waits::Touches(more)) => {
+                self.touches_more = self.touch.propose(&more);
+                (true, Some(now))
+            }
             Err(choice::Waits::Faulty(rank)) => (self.blame(rank) | took, Some(now)),
         }
     }
@@ -787,7 +855,7 @@ impl Membership {
 
     /// When it is my turn to take a ballot, if nothing happens before; `None` if only an event can make it so.
     fn turn(&self) -> Option<Time> {
-        if !self.is_voter() || !self.wedged {
+        if !self.is_voter() || !self.changing {
             return None;
         }
         let patience_ns = self.opinions.patience_ns();
@@ -832,6 +900,10 @@ impl Membership {
                     Some((found, words)) if found == ballot => {
                         if !self.may_be_counted(&words, poll.view) {
                             break;
+                        }
+                        let value = proposal::decode(&words, poll.view);
+                        if value.is_some_and(|value| self.has_to_wedge(&value, poll.view)) {
+                            return true;
                         }
                         return self.decide(ballot, words, poll.view, poll.layout, table);
                     }
@@ -909,7 +981,7 @@ impl Membership {
         let out: Vec<(Rank, Reason)> =
             self.everyone.iter().copied().filter(is_out).map(|rank| (rank, reason(rank))).collect();
         let now = self.opinions.now();
-        self.teller.decided(decision, &out, now, now.0.saturating_sub(self.wedged_at.0));
+        self.teller.decided(decision, &out, now, now.0.saturating_sub(self.changes_since.0));
         if self.is_evicted() {
             self.teller.evicted(decision.next.id);
         }
@@ -920,21 +992,22 @@ impl Membership {
     fn is_left_out<T: Table>(&self, decision: &Decision, view: &View, layout: &Layout, table: &T) -> bool {
         let Decision { next, trims, .. } = decision;
         let is_other = |id: u32, trims: &[u64]| {
-            let Some(Place { cut, entry, .. }) = layout.row(self.me).place(SubgroupId(id)) else { return false };
+            let Some(cut) = layout.row(self.me).cut(SubgroupId(id)) else { return false };
             let lacks = (cut..).step_by(8).zip(trims).any(|(at, trim)| table.load(self.me, at) < *trim);
             let spec = &view.subgroups[id as usize];
             let ends = (0..).zip(trims).map(|(sender, trim)| places(*trim, sender, spec.senders.len())).max();
-            let delivered = table.load(self.me, entry + entry::DELIVERED);
+            let delivered = self.touch.delivered(SubgroupId(id)).unwrap_or(0);
             lacks || (spec.order == Order::Total && delivered > ends.unwrap_or(0))
         };
         let is_out = next.rank_of(view.members[self.me.index()]).is_none() && !self.leaving;
-        is_out || (0..).zip(trims).any(|(id, trims)| is_other(id, trims))
+        let touched = view.touched_by(next);
+        is_out || (0..).zip(trims).any(|(id, trims)| touched[id as usize] && is_other(id, trims))
     }
 
     /// I have delivered everything below the trims.
     pub(crate) fn end<T: Table>(&self, table: &mut T) {
         self.write(membership::ENDED, &[1], table);
-        self.teller.ended(self.opinions.now(), self.wedged_at);
+        self.teller.ended(self.opinions.now(), self.changes_since);
     }
 }
 

@@ -26,6 +26,11 @@ impl Ranks {
         new
     }
 
+    /// Adds all of `other`.
+    pub(crate) fn unite(&mut self, other: &Ranks) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+    }
+
     /// Removes `rank`; whether it was in the set.
     pub(crate) fn remove(&mut self, rank: Rank) -> bool {
         let was = self.has(rank);

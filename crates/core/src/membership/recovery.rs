@@ -179,7 +179,7 @@ impl Membership {
             }
         }
         // Without a vote it can't end the view itself, though it may know of deaths that the voters can't know of.
-        match (self.hears_quorum() && self.is_voter(), is_led, self.wedged) {
+        match (self.hears_quorum() && self.is_voter(), is_led, self.changing) {
             (true, ..) => Err(Unrecoverable::Quorum),
             (_, false, _) => Err(Unrecoverable::NoVoter),
             (.., false) => Err(Unrecoverable::Changing),

@@ -205,10 +205,10 @@ impl Teller {
 
     /// Everything is delivered that belongs to the view.
     #[cold]
-    pub(super) fn ended(&self, now: Time, wedged_at: Time) {
+    pub(super) fn ended(&self, now: Time, changes_since: Time) {
         let decided_at = self.decided_at.unwrap_or(now);
         info!(
-            target: TARGET, me = self.me.0, view = self.view.0, agree_ms = ms(between(wedged_at, decided_at)),
+            target: TARGET, me = self.me.0, view = self.view.0, agree_ms = ms(between(changes_since, decided_at)),
             deliver_ms = ms(between(decided_at, now)), "view ended"
         );
     }
@@ -220,12 +220,12 @@ impl Teller {
 
     /// The view can't end for want of `missed`, or for longer than an agreement takes.
     #[cold]
-    pub(super) fn blocked(&mut self, now: Time, missed: &[Rank], counts: Counts, wedged_at: Time) {
+    pub(super) fn blocked(&mut self, now: Time, missed: &[Rank], counts: Counts, changes_since: Time) {
         self.blocked_since = Some(now);
         let Counts { voters, heard, dead } = counts;
         warn!(
             target: TARGET, me = self.me.0, view = self.view.0, missed = %Ids(self, missed), voters, heard, dead,
-            wedged_ms = ms(between(wedged_at, now)), "blocked"
+            wedged_ms = ms(between(changes_since, now)), "blocked"
         );
     }
 

@@ -364,7 +364,7 @@ impl Search {
     fn check_rest(&mut self, state: &State) -> Option<String> {
         self.ends += 1;
         let actors: Vec<_> = state.0[..self.members].iter().map(|id| self.world.actor_of(*id)).collect();
-        let is_calm = actors.iter().all(|actor| actor.running.as_ref().is_some_and(|it| !it.engine.is_wedged()));
+        let is_calm = actors.iter().all(|actor| actor.running.as_ref().is_some_and(|it| !it.engine.is_changing()));
         let all: usize = self.world.scope.messages.iter().map(|count| usize::from(*count)).sum();
         if is_calm {
             let missed = actors.iter().position(|actor| self.world.lists.get(actor.delivered).len() != all);
@@ -473,7 +473,7 @@ impl Search {
         }
         let engine = |actor: Id| self.world.actor_of(actor).running.as_ref().map(|running| &running.engine);
         if let (Some(before), Some(after)) = (engine(state.0[member]), engine(choice.after)) {
-            if after.is_wedged() && !before.is_wedged() {
+            if after.is_changing() && !before.is_changing() {
                 let _ = write!(text, ", wedges");
             }
             if after.ballot() != before.ballot() {

@@ -165,6 +165,7 @@ impl World {
             window: scope.messages.iter().copied().max().unwrap_or(0).max(1).into(),
             message_bytes_max: 2,
             leftover_bytes_max: 0,
+            epoch: None,
             members,
         };
         let members = (0..scope.members as u64).map(MemberId).collect();
@@ -323,7 +324,7 @@ impl World {
             if may.wait && running.wake_at.is_some() {
                 all.push(Inputs { commits, late: true, ..Inputs::default() });
             }
-            if self.scope.leaves && me + 1 == self.scope.members && !running.engine.is_wedged() {
+            if self.scope.leaves && me + 1 == self.scope.members && !running.engine.is_changing() {
                 all.push(Inputs { commits, leaves: true, ..Inputs::default() });
             }
         }

@@ -4,7 +4,7 @@
 //! Engines are polled only when something has happened to them, so a wake-up that is forgotten is a group at rest with
 //! work undone.
 use super::{Invariant, Violation};
-use crate::ledger::{Fate, Ledger};
+use crate::ledger::{Fate, Group};
 use spindle_core::{MemberId, Rank, State, SubgroupId};
 use std::fmt::Display;
 
@@ -13,21 +13,19 @@ const INVARIANT: Invariant = Invariant(15, "liveness");
 /// The group is at rest.
 ///
 /// # Errors
-/// If a message has not been delivered by some member.
-pub fn at_rest(ledger: &Ledger) -> Result<(), Violation> {
-    for (id, group) in (0..).map(SubgroupId).zip(&ledger.groups) {
-        for lane in &group.lanes {
-            for member in &group.members {
-                let next = lane.next_message(*member);
-                if let Some(frame) = lane.frames.get(next) {
-                    let what = if frame.fate == Fate::Claimed { "uncommitted" } else { "undelivered" };
-                    return INVARIANT.broken(format!(
-                        "the group is at rest, but claim {next} of m{} in s{id} (round {:?}, of {}) is {what} at m{member}",
-                        lane.sender,
-                        frame.round,
-                        lane.frames.len(),
-                    ));
-                }
+/// If a message of this subgroup has not been delivered by some member.
+pub fn at_rest(id: SubgroupId, group: &Group) -> Result<(), Violation> {
+    for lane in &group.lanes {
+        for member in &group.members {
+            let next = lane.next_message(*member);
+            if let Some(frame) = lane.frames.get(next) {
+                let what = if frame.fate == Fate::Claimed { "uncommitted" } else { "undelivered" };
+                return INVARIANT.broken(format!(
+                    "the group is at rest, but claim {next} of m{} in s{id} (round {:?}, of {}) is {what} at m{member}",
+                    lane.sender,
+                    frame.round,
+                    lane.frames.len(),
+                ));
             }
         }
     }
@@ -116,10 +114,10 @@ mod tests {
     #[test]
     fn a_message_that_one_member_never_delivers_is_found() {
         let mut ledger = example(Order::Total);
-        assert_eq!(at_rest(&ledger), Ok(()));
+        assert_eq!(at_rest(SubgroupId(0), &ledger.groups[0]), Ok(()));
         message(&mut ledger, 0, 1, 0);
         ledger.groups[0].lanes[0].taken = vec![1, 0, 1];
-        let found = at_rest(&ledger).unwrap_err();
+        let found = at_rest(SubgroupId(0), &ledger.groups[0]).unwrap_err();
         assert_eq!(found.number, 15);
         assert!(found.what.contains("m1"), "{found}");
     }

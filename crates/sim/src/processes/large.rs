@@ -129,7 +129,7 @@ impl World<'_> {
         }
         self.run_groups(process)?;
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
-        if member.engine().is_wedged() {
+        if member.engine().is_changing() {
             return Ok(u64::MAX);
         }
         let (me, now) = (member.engine().me(), Time(self.now));

@@ -353,7 +353,7 @@ impl World<'_> {
         if process.roster.incarnation() != of {
             return Some("is in another group".into());
         }
-        if member.next().is_some() || member.engine().is_wedged() {
+        if member.next().is_some() || member.engine().is_changing() {
             return Some(format!("is between two views, behind view {}", member.view().id));
         }
         let Some(table) = &process.table else { return Some("has no table".into()) };

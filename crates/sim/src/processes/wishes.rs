@@ -160,8 +160,13 @@ pub(super) fn settles(view: &View, later: &View, change: &Change) -> bool {
         (Change::Enter { id, .. }, Some(spec)) => lists(&spec, id) != Some(false),
         (Change::Exit { id, .. }, Some(spec)) => lists(&spec, id) != Some(true),
         (_, spec) => {
-            let bare =
-                |spec: SubgroupSpec| SubgroupSpec { members: vec![], senders: vec![], leftover_bytes_max: 0, ..spec };
+            let bare = |spec: SubgroupSpec| SubgroupSpec {
+                members: vec![],
+                senders: vec![],
+                leftover_bytes_max: 0,
+                epoch: None,
+                ..spec
+            };
             spec.map(bare) != of(view).map(bare)
         }
     }

@@ -88,9 +88,10 @@ impl World<'_> {
         note!(self, "{seat} s{id} consumer is at the end of the view");
         self.ended(seat, id)?;
         let behind = |(_, consumer): &(usize, &Consumer)| consumer.behind == Some((stage, i));
-        let Some(next) = self.stages.get(stage + 1) else { return Ok(()) };
-        if let Some((next, _)) = next.consumers.iter().enumerate().find(behind) {
-            self.follow(stage + 1, next);
+        let later = (stage + 1..self.stages.len())
+            .find_map(|later| Some((later, self.stages[later].consumers.iter().enumerate().find(behind)?.0)));
+        if let Some((later, next)) = later {
+            self.follow(later, next);
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ impl World<'_> {
             before = stages.iter().find(began).is_some_and(with_it).then_some(0);
         }
         sequence::across_views(ids[0], ids[1], subgroup, before, number, self.history.sent(sending, subgroup))?;
+        // At the end of an epoch it is those who go on that hold what is left of it.
+        let goes_on = self.epoch_end(seat, subgroup).map(|decision| decision.next.members.clone());
         let stage = &mut self.stages[seat.stage];
         if done {
             stage.ledger.groups[subgroup.index()].lanes[sender].done[rank.index()] = index + 1;
@@ -45,11 +47,9 @@ impl World<'_> {
             let lane = &group.lanes[sender];
             let frame = &lane.frames[index];
             let bytes = stage.tables[from.index()].rows[from.index()].slice(frame.at + HEADER_BYTES, len);
-            // At the end of a view it is those who go on that hold what is left of it.
-            let decision = stage.member(rank).engine.decision();
             let goes_on = |holder: &&Rank| {
                 let id = stage.view.members[holder.index()];
-                decision.is_none_or(|decision| decision.next.members.contains(&id))
+                goes_on.as_ref().is_none_or(|members| members.contains(&id))
             };
             for holder in group.members.iter().filter(goes_on) {
                 let rows = &Still(&stage.tables[holder.index()]);

@@ -43,7 +43,7 @@ impl World<'_> {
             return Ok((true, posts));
         }
         let beats = u64::from(self.plan.suspect_after_ns.is_some());
-        if !self.stages[stage].member(rank).engine.is_wedged() {
+        if !self.stages[stage].member(rank).engine.is_changing() {
             bounded::posted(rank, self.stages[stage].member(rank).subgroups, posts.saturating_sub(beats))?;
         }
         self.outcome.counts.posts += posts;
@@ -53,16 +53,23 @@ impl World<'_> {
         self.send_again(seat)?;
         let engine = &self.stages[stage].member(rank).engine;
         let state = engine.state().clone();
-        if state != State::Running {
+        let member = self.stages[stage].member_mut(rank);
+        if member.has_ended {
+            member.finished = !member.engine.goes_on();
+        } else if state != State::Running {
             self.has_stopped(seat, &state)?;
+            if self.stages[stage].member(rank).has_ended {
+                self.ask_for_more(seat, progress);
+            }
             return Ok((progress.worked, posts));
         }
         self.ask_for_more(seat, progress);
+        self.tend(self.process_of(seat))?;
         Ok((progress.worked, posts))
     }
 
     /// Carries what a poll did, as far as its process lived, and compares it with what was delivered. Answers the posts.
-    fn compare(&mut self, seat: Seat, actions: &[Action]) -> Result<u64, Violation> {
+    pub(super) fn compare(&mut self, seat: Seat, actions: &[Action]) -> Result<u64, Violation> {
         let (carried, posts) = self.carry(seat, actions)?;
         self.note_stable(seat);
         let delivered = std::mem::take(&mut self.told.delivered);
@@ -103,7 +110,7 @@ impl World<'_> {
         let member = self.stages[seat.stage].member_mut(seat.rank);
         let later = progress.wake_at.filter(|wake_at| *wake_at > clock).map(|wake_at| wake_at.0 - clock.0);
         // Each sleep of a driver has a maximum. An engine whose agreement does not end says so only when it is polled.
-        let is_late = member.engine.is_wedged() && !member.engine.is_blocked() && member.engine.decision().is_none();
+        let is_late = member.engine.is_changing() && !member.engine.is_blocked() && member.engine.decision().is_none();
         if let Some(ns) = later.or(is_late.then_some(SLEEP_MAX_NS)) {
             let at = self.now + ns;
             if member.alarm.is_none_or(|alarm| alarm > at || alarm <= self.now) {
@@ -174,7 +181,7 @@ impl World<'_> {
     }
 
     /// Upcalls that others wait for.
-    fn pass_on(&mut self, seat: Seat) {
+    pub(super) fn pass_on(&mut self, seat: Seat) {
         while let Some(id) = self.told.rooms.pop() {
             for i in 0..self.apps.len() {
                 let app = &mut self.apps[i];

@@ -3,7 +3,7 @@ use super::stage::{Seat, Stage};
 use super::{Checked, Event, Life, Process, World};
 use crate::checkers::{liveness, no_storms, null_rule, validity};
 use spindle_core::layout::membership;
-use spindle_core::{Rank, State};
+use spindle_core::{Rank, State, SubgroupId};
 
 impl World<'_> {
     /// Nothing happens any more. Answers the stage on which a group is at work, if there is one.
@@ -38,7 +38,9 @@ impl World<'_> {
                 return liveness::never_let_go(self.plan.members[process].id);
             }
         }
-        liveness::at_rest(&self.stages[stage].ledger)?;
+        for (id, home) in self.homes(stage) {
+            liveness::at_rest(id, &self.stages[home].ledger.groups[id.index()])?;
+        }
         self.check_validity(stage)?;
         self.compare_copies(stage)?;
         Ok(live)
@@ -93,7 +95,7 @@ impl World<'_> {
         let here = |rank: &Rank| self.is_at(Seat { rank: *rank, ..seat });
         let with_me: Vec<Rank> = stage.view.ranks().filter(|rank| !suspects(rank)).collect();
         let missing = with_me.iter().copied().find(|rank| !here(rank));
-        if !engine.is_wedged() {
+        if !engine.is_changing() {
             return match missing {
                 Some(rank) => Rest::Stuck(format!("goes on with m{rank}, which is not there any more")),
                 None => Rest::Works,
@@ -141,10 +143,18 @@ impl World<'_> {
         self.plan.suspect_after_ns.is_some() && all_hear && is_enough(&here)
     }
 
+    /// The subgroups of the view of `stage`, and the stages with which their epochs began.
+    fn homes(&self, stage: usize) -> Vec<(SubgroupId, usize)> {
+        let view = &self.stages[stage].view;
+        let home = |id| (view.epoch(id).0 - self.plan.view.id.0) as usize;
+        (0..view.subgroups.len() as u32).map(SubgroupId).map(|id| (id, home(id))).collect()
+    }
+
     /// What survivors sent has been delivered.
     fn check_validity(&self, stage: usize) -> Checked {
-        let on = &self.stages[stage];
-        for (id, group) in (0..).map(spindle_core::SubgroupId).zip(&on.ledger.groups) {
+        for (id, home) in self.homes(stage) {
+            let on = &self.stages[home];
+            let group = &on.ledger.groups[id.index()];
             for lane in &group.lanes {
                 let sender = on.cast[lane.sender.index()];
                 let sent = self.history.sent(sender, id);
@@ -165,10 +175,12 @@ impl World<'_> {
     pub(super) fn close_all(&mut self, stage: usize) {
         note!(self, "-- claims are closed");
         self.last_change = self.last_change.max(self.now);
-        for (id, sender) in self.stages[stage].lanes() {
-            let at = self.now + self.random.below(20_000);
-            let rank = self.stages[stage].ledger.lane(id, sender).sender;
-            self.push(at, Event::Close(Seat { stage, rank }, id));
+        for (id, stage) in self.homes(stage) {
+            for sender in 0..self.stages[stage].ledger.groups[id.index()].lanes.len() {
+                let at = self.now + self.random.below(20_000);
+                let rank = self.stages[stage].ledger.lane(id, sender).sender;
+                self.push(at, Event::Close(Seat { stage, rank }, id));
+            }
         }
     }
 
@@ -177,35 +189,50 @@ impl World<'_> {
         note!(self, "-- at rest: everybody is polled, nobody may find anything to do");
         for _ in 0..3 {
             for rank in self.stages[stage].view.clone().ranks() {
-                let (worked, posts) = self.poll(Seat { stage, rank })?;
-                null_rule::at_rest(rank, worked, posts)?;
+                let newest = Seat { stage, rank };
+                for seat in self.older_seats(newest).into_iter().chain([newest]) {
+                    let (worked, posts) = self.poll(seat)?;
+                    null_rule::at_rest(rank, worked, posts)?;
+                }
             }
         }
         self.drain()
     }
 
-    /// Everybody at work has finished.
-    pub(super) fn check_end(&self, stage: usize) -> Checked {
-        for member in self.stages[stage].members.iter().flatten() {
-            liveness::ended(member.engine.me(), member.engine.state())?;
+    /// Everybody at work has finished. What was on its way to happen when the group came to rest may have changed the view once more.
+    pub(super) fn check_end(&self) -> Checked {
+        let seats = || self.processes.iter().filter(|process| process.life == Life::Member).filter_map(|it| it.seat);
+        let last = seats().map(|seat| seat.stage).max().unwrap_or(0);
+        for seat in seats().filter(|seat| seat.stage == last) {
+            liveness::ended(seat.rank, self.stages[last].member(seat.rank).engine.state())?;
         }
-        self.compare_copies(stage)
+        self.compare_copies(last)
     }
 
     /// At rest, every peer's copy of every word that concerns it is what its owner stored last.
     pub(super) fn compare_copies(&self, stage: usize) -> Checked {
-        let Stage { view, layout, tables, monotone, .. } = &self.stages[stage];
-        for owner in view.ranks() {
-            let common = (membership::ASLEEP..membership::LEFT + 8).step_by(8);
-            for peer in view.ranks() {
-                let shared = view.subgroups_of(owner).filter(|(_, spec)| spec.members.contains(&peer));
-                let entries = shared.filter_map(|(id, _)| layout.row(owner).place(id));
-                let words = entries.flat_map(|place| (place.entry..place.end).step_by(8));
-                for at in common.clone().chain(words) {
-                    let copy = tables[peer.index()].rows[owner.index()].word(at);
-                    liveness::copied(peer, owner, at, copy, monotone.newest(owner, at))?;
-                }
+        for owner in self.stages[stage].view.ranks() {
+            for peer in self.stages[stage].view.ranks() {
+                let common = (membership::ASLEEP..membership::LEFT + 8).step_by(8);
+                self.compare_words(stage, owner, peer, common)?;
             }
+        }
+        for (id, home) in self.homes(stage) {
+            let Stage { view, layout, .. } = &self.stages[home];
+            let members = &view.subgroups[id.index()].members;
+            for (owner, peer) in members.iter().flat_map(|owner| members.iter().map(move |peer| (*owner, *peer))) {
+                let place = layout.row(owner).place(id).expect("a member of the subgroup has a place for it");
+                self.compare_words(home, owner, peer, (place.entry..place.end).step_by(8))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_words(&self, stage: usize, owner: Rank, peer: Rank, words: impl Iterator<Item = u64>) -> Checked {
+        let Stage { tables, monotone, .. } = &self.stages[stage];
+        for at in words {
+            let copy = tables[peer.index()].rows[owner.index()].word(at);
+            liveness::copied(peer, owner, at, copy, monotone.newest(owner, at))?;
         }
         Ok(())
     }

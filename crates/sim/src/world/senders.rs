@@ -26,7 +26,10 @@ impl World<'_> {
         if !committed {
             return self.claim(i);
         }
-        // In the ring of a view that has ended, it is the next view's engine that has to send this again.
+        if let Some(ring) = &self.apps[i].ring {
+            self.wake(ring.seat);
+        }
+        // In the ring of an epoch that has ended, it is the next view's engine that has to send this again.
         if let Some(seat) = self.processes[self.apps[i].plan.member].seat {
             self.wake(seat);
         }

@@ -42,7 +42,9 @@ pub(super) enum Word {
 pub(super) struct Member {
     pub(super) engine: Engine,
     pub(super) scheduled: bool,
-    /// It has nothing to do with this view any more.
+    /// The view has ended for it.
+    pub(super) has_ended: bool,
+    /// It has nothing to do with this view any more, and no subgroup goes on here.
     pub(super) finished: bool,
     /// It knows how the view ends.
     pub(super) knows_end: bool,
@@ -103,7 +105,7 @@ impl Stage {
         Stage {
             tables: tables.collect(),
             count,
-            ledger: Ledger::new(view, ring),
+            ledger: Ledger::new(&begun_by(view), ring),
             total_order: TotalOrder::new(view.subgroups.len(), view.members.len()),
             monotone: Monotone::new(&control),
             null_rule: NullRule::new(view.subgroups.iter().map(|spec| spec.senders.len())),
@@ -128,6 +130,7 @@ impl Stage {
         self.members[me.index()] = Some(Member {
             engine,
             scheduled: false,
+            has_ended: false,
             finished: false,
             knows_end: false,
             alarm: None,
@@ -188,6 +191,16 @@ impl spindle_core::Rows for Still<'_> {
     }
 }
 
+/// The view with those of its members in its subgroups that are in one whose epoch begins with it.
+fn begun_by(view: &View) -> View {
+    let mut begun = view.clone();
+    for spec in begun.subgroups.iter_mut().filter(|spec| spec.epoch.is_some()) {
+        spec.members.clear();
+        spec.senders.clear();
+    }
+    begun
+}
+
 fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
     let mut words = vec![Word::Unused; layout.row(me).control as usize / 8];
     let mut name = |at: u64, word: Word| words[at as usize / 8] = word;
@@ -195,8 +208,7 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
     name(membership::LEFT, Word::Membership("leaving", None));
     name(membership::ABANDONED, Word::Membership("gone", None));
     name(membership::HEARTBEAT, Word::Heartbeat);
-    name(membership::CLOSING, Word::Membership("for ending the view", None));
-    name(membership::WEDGED, Word::Membership("wedged", Some(Step::Wedges)));
+    name(membership::CLOSING, Word::Membership("for ending the view", Some(Step::Wedges)));
     name(membership::LEAVING, Word::Membership("asking to be left out", None));
     name(membership::PROMISED, Word::Promised);
     name(membership::ACCEPTED, Word::Accepted);
@@ -207,11 +219,11 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
         name(membership::evicting(view.members.len()) + 8 * i, Word::Suspected);
         name(membership::asking(view.members.len()) + 8 * i, Word::Suspected);
     }
-    for at in layout.row(me).proposals.clone().step_by(8) {
+    for at in (layout.row(me).proposals.start..layout.row(me).touched.end).step_by(8) {
         name(at, Word::Proposal);
     }
     for (id, spec) in view.subgroups_of(me) {
-        let place = layout.row(me).place(id).expect("a member has a place");
+        let Some(place) = layout.row(me).place(id) else { continue };
         let names = [
             (entry::PUBLISHED, "published"),
             (entry::ROUNDS, "rounds"),
@@ -220,6 +232,7 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<Word> {
             (entry::RECEIVED, "received"),
             (entry::DELIVERED, "delivered"),
             (entry::PERSISTED, "persisted"),
+            (entry::CLOSED, "closed"),
         ];
         for (at, name) in names {
             words[(place.entry + at) as usize / 8] = Word::Entry(id, name);

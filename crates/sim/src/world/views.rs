@@ -79,18 +79,23 @@ impl World<'_> {
     pub(super) fn end(&mut self, seat: Seat) -> Checked {
         let process = self.process_of(seat);
         note!(self, "{seat} has ended the view");
-        self.stages[seat.stage].member_mut(seat.rank).finished = true;
-        let subgroups: Vec<SubgroupId> =
-            self.stages[seat.stage].view.subgroups_of(seat.rank).map(|(id, _)| id).collect();
-        for &id in &subgroups {
-            let is_mine = |consumer: &crate::apps::Consumer| consumer.member == seat.rank && consumer.subgroup == id;
-            match self.stages[seat.stage].consumers.iter().position(is_mine) {
-                Some(consumer) => self.expect_consumer(seat.stage, consumer),
-                None => self.ended(seat, id)?,
+        let member = self.stages[seat.stage].member_mut(seat.rank);
+        (member.has_ended, member.finished) = (true, !member.engine.goes_on());
+        let ended = self.ended_epochs(seat);
+        for &(Seat { stage, rank }, id) in &ended {
+            let is_mine = |consumer: &crate::apps::Consumer| consumer.member == rank && consumer.subgroup == id;
+            match self.stages[stage].consumers.iter().position(is_mine) {
+                Some(consumer) => self.expect_consumer(stage, consumer),
+                None => self.ended(Seat { stage, rank }, id)?,
             }
         }
-        let luggage = self.pack(seat, &subgroups);
-        let next = self.stages[seat.stage].member_mut(seat.rank).engine.successor();
+        let luggage = self.pack(process, &ended);
+        let mut next = self.stages[seat.stage].member_mut(seat.rank).engine.successor();
+        for (home, id) in ended.iter().filter(|(home, _)| *home != seat) {
+            let older = self.stages[home.stage].member_mut(home.rank);
+            next.iter_mut().for_each(|next| next.follow(&older.engine, *id));
+            older.finished = !older.engine.goes_on();
+        }
         let Some(engine) = next else {
             note!(self, "{seat} is out");
             self.processes[process].life = Life::Left;
@@ -100,7 +105,8 @@ impl World<'_> {
         self.install(process, engine, Some(seat), luggage)?;
         for i in 0..self.apps.len() {
             let app = &mut self.apps[i];
-            if app.plan.member != process || app.ring.as_ref().is_none_or(|ring| ring.seat != seat) {
+            let stays = |ring: &OpenRing| !ended.contains(&(ring.seat, ring.subgroup));
+            if app.plan.member != process || app.ring.as_ref().is_none_or(stays) {
                 continue;
             }
             if app.parked {
@@ -114,13 +120,21 @@ impl World<'_> {
         Ok(())
     }
 
+    /// The subgroups of the member at `seat` whose epochs have ended with its view, and where they stand.
+    fn ended_epochs(&self, seat: Seat) -> Vec<(Seat, SubgroupId)> {
+        let stage = &self.stages[seat.stage];
+        let decision = stage.member(seat.rank).engine.decision().expect("the view has ended");
+        let touched = stage.view.touched_by(&decision.next);
+        let mine = stage.view.subgroups_of(seat.rank).map(|(id, _)| id).filter(|id| touched[id.index()]);
+        mine.map(|id| (self.home(seat, id).expect("it was there when the epoch began"), id)).collect()
+    }
+
     /// What the member at `seat` delivered in this subgroup is complete.
     pub(super) fn ended(&mut self, seat: Seat, id: SubgroupId) -> Checked {
         let Seat { stage, rank } = seat;
-        let stage = &mut self.stages[stage];
-        let engine = &stage.member(rank).engine;
-        let decision = engine.decision().expect("the view has ended");
+        let decision = self.epoch_end(seat, id).expect("the epoch has ended");
         let trims = decision.trims[id.index()].clone();
+        let stage = &mut self.stages[stage];
         let group = &stage.ledger.groups[id.index()];
         atomicity::ended(group, id, rank, &trims)?;
         if group.order == Order::Total {
@@ -130,13 +144,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Closes the rings of a view that has ended, and takes along what is undelivered in them.
-    fn pack(&mut self, seat: Seat, subgroups: &[SubgroupId]) -> Vec<Luggage> {
-        let process = self.process_of(seat);
-        let mut moving = std::mem::take(&mut self.processes[process].moving);
-        self.processes[process].open.clear();
+    /// Closes the rings of epochs that have ended, and takes along what is undelivered in them.
+    fn pack(&mut self, process: usize, ended: &[(Seat, SubgroupId)]) -> Vec<Luggage> {
+        let is_over = |ring: &OpenRing| ended.contains(&(ring.seat, ring.subgroup));
+        let me = &mut self.processes[process];
+        let mut moving: Vec<Moving> = me.moving.extract_if(.., |moving| is_over(&moving.ring)).collect();
+        me.open.retain(|_, ring| !is_over(ring));
         let mut luggage = vec![];
-        for &subgroup in subgroups {
+        for &(seat, subgroup) in ended {
             let engine = &self.stages[seat.stage].member(seat.rank).engine;
             let Some(claims) = engine.claims(subgroup) else { continue };
             claims.revoke();
@@ -179,7 +194,8 @@ impl World<'_> {
         let me = &mut self.processes[process];
         (me.seat, me.life) = (Some(seat), Life::Member);
         self.line_up_consumers(seat, from);
-        for (id, _) in self.stages[stage].view.clone().subgroups_of(seat.rank) {
+        let begins = |(_, spec): &(SubgroupId, &spindle_core::SubgroupSpec)| spec.epoch.is_none();
+        for (id, _) in self.stages[stage].view.clone().subgroups_of(seat.rank).filter(begins) {
             let handed_off = |consumer: &crate::apps::Consumer| consumer.member == seat.rank && consumer.subgroup == id;
             if !self.stages[stage].consumers.iter().any(handed_off) {
                 self.note_since(seat, id);
@@ -193,7 +209,7 @@ impl World<'_> {
                 self.announce_death(stage, peer, seat.rank);
             }
         }
-        for (subgroup, spec) in self.stages[stage].view.clone().subgroups_of(seat.rank) {
+        for (subgroup, spec) in self.stages[stage].view.clone().subgroups_of(seat.rank).filter(begins) {
             let Some(sender) = spec.sender_rank(seat.rank) else { continue };
             let claims = self.stages[stage].member(seat.rank).engine.claims(subgroup).expect("a sender has claims");
             let mine = |app: &&App| app.plan.member == process && app.plan.subgroup == subgroup;
@@ -296,9 +312,10 @@ impl World<'_> {
 
     /// An application that can claim no more in the ring of an ended view leaves it, and waits for the next one.
     pub(super) fn leave_ended_ring(&mut self, i: usize) {
+        let seat = self.processes[self.apps[i].plan.member].seat;
+        let home = |id| seat.and_then(|seat| self.home(seat, id));
+        let has_ended = self.apps[i].ring.as_ref().is_some_and(|ring| Some(ring.seat) != home(ring.subgroup));
         let app = &mut self.apps[i];
-        let seat = self.processes[app.plan.member].seat;
-        let has_ended = app.ring.as_ref().is_some_and(|ring| Some(ring.seat) != seat);
         if !has_ended || app.holding.is_some() {
             return;
         }
@@ -318,14 +335,15 @@ impl World<'_> {
         let mut i = 0;
         while i < self.processes[process].moving.len() {
             let mut moving = self.processes[process].moving.swap_remove(i);
-            let done = self.move_on(seat, &mut moving);
+            let done = self.move_on(&mut moving);
             if done? {
                 note!(self, "{seat} s{} has sent everything again", moving.ring.subgroup);
                 if moving.closed {
                     moving.ring.claims.close();
                 }
+                let at = moving.ring.seat;
                 self.open(process, moving.ring);
-                self.wake(seat);
+                self.wake(at);
             } else {
                 self.processes[process].moving.push(moving);
                 let last = self.processes[process].moving.len() - 1;
@@ -337,7 +355,8 @@ impl World<'_> {
     }
 
     /// Whether everything is sent again.
-    fn move_on(&mut self, seat: Seat, moving: &mut Moving) -> Result<bool, Violation> {
+    fn move_on(&mut self, moving: &mut Moving) -> Result<bool, Violation> {
+        let seat = moving.ring.seat;
         while let Some(source) = moving.sources.front_mut() {
             let old = source.seat;
             let waiting = source.waiting.take();
@@ -388,6 +407,7 @@ impl World<'_> {
                 continue;
             }
             let id = consumer.subgroup;
+            let Some(from) = self.home(from, id) else { continue };
             let is_before = |old: &crate::apps::Consumer| old.member == from.rank && old.subgroup == id;
             let Some(old) = self.stages[from.stage].consumers.iter().position(is_before) else { continue };
             self.stages[seat.stage].consumers[i].behind = Some((from.stage, old));

@@ -31,7 +31,7 @@ impl Node {
         if let Err(why) = self.large.look(view.id, &self.crew) {
             return Err(self.broken(Ended::Stuck(why)));
         }
-        if self.member.engine().is_wedged() {
+        if self.member.engine().is_changing() {
             return Ok(());
         }
         for remedy in self.large.overdue(&view, self.rank(), &self.crew) {

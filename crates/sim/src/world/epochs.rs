@@ -1,0 +1,72 @@
+//! Subgroups that changes of the view do not touch: they stay on the stage with which their epoch began.
+use super::stage::Seat;
+use super::{Checked, World};
+use spindle_core::{Decision, SubgroupId};
+use std::rc::Rc;
+
+impl World<'_> {
+    /// Where a subgroup of the view of `seat` stands for that member: its place on the stage with which the epoch began, if it was there.
+    pub(super) fn home(&self, seat: Seat, id: SubgroupId) -> Option<Seat> {
+        let view = &self.stages[seat.stage].view;
+        let stage = (view.epoch(id).0 - self.plan.view.id.0) as usize;
+        let rank = self.stages[stage].view.rank_of(view.members[seat.rank.index()])?;
+        Some(Seat { stage, rank })
+    }
+
+    /// The places of the member at `seat` on earlier stages, on which subgroups of its view began.
+    pub(super) fn older_seats(&self, seat: Seat) -> Vec<Seat> {
+        let id = self.stages[seat.stage].view.members[seat.rank.index()];
+        let older =
+            (0..seat.stage).filter_map(|stage| Some(Seat { stage, rank: self.stages[stage].view.rank_of(id)? }));
+        let engine = &self.stages[seat.stage].member(seat.rank).engine;
+        older.filter(|older| engine.needs(self.stages[older.stage].view.id)).collect()
+    }
+
+    /// Keeps the engines of a process in step.
+    pub(super) fn tend(&mut self, process: usize) -> Checked {
+        let Some(newest) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return Ok(()) };
+        for older in self.older_seats(newest) {
+            let [old, new] = self.stages.get_disjoint_mut([older.stage, newest.stage]).expect("two stages");
+            let (rows, table) = (&mut old.tables[older.rank.index()], &mut new.tables[newest.rank.index()]);
+            let there = &mut old.members[older.rank.index()].as_mut().expect("it has installed the view").engine;
+            let here = &mut new.members[newest.rank.index()].as_mut().expect("it has installed the view").engine;
+            self.told.delivered.clear();
+            self.told.count = Rc::clone(&new.count);
+            rows.begin_poll();
+            table.begin_poll();
+            let worked = here.tend(table, there, rows, &mut self.told);
+            rows.end_poll();
+            table.end_poll();
+            for seat in [older, newest] {
+                let actions = std::mem::take(&mut self.stages[seat.stage].tables[seat.rank.index()].actions);
+                let checked = self.compare(seat, &actions);
+                self.stages[seat.stage].tables[seat.rank.index()].actions = actions;
+                checked?;
+                if !self.is_member(process) {
+                    self.told.forget();
+                    return Ok(());
+                }
+            }
+            self.pass_on(older);
+            for seat in [older, newest] {
+                if worked || self.stages[seat.stage].tables[seat.rank.index()].missed.get() {
+                    self.wake(seat);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The decision by which the epoch of a subgroup ended whose home is `seat`, if that process knows it.
+    pub(super) fn epoch_end(&self, seat: Seat, id: SubgroupId) -> Option<&Decision> {
+        let member = self.stages[seat.stage].view.members[seat.rank.index()];
+        for stage in &self.stages[seat.stage..] {
+            let rank = stage.view.rank_of(member)?;
+            let decision = stage.members[rank.index()].as_ref()?.engine.decision()?;
+            if stage.view.touched_by(&decision.next)[id.index()] {
+                return Some(decision);
+            }
+        }
+        None
+    }
+}
