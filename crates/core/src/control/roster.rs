@@ -623,10 +623,15 @@ impl<W> Roster<W> {
     }
 
     /// Whether it is known on which host each member of `view` is that lives. Only then all members know the same of who shares a host, and so of how large messages go from one to
-    /// the next.
-    pub fn knows_places(&self, view: &View) -> bool {
+    /// the next. Asks others for those of which it is not, now and then: a member whose memory is here is sought for no other reason.
+    pub fn finds_places(&mut self, view: &View, now: Time) -> bool {
         let is_unknown = |id: &MemberId| *id != self.me.id && self.may_be_elsewhere(*id) && !self.is_dead(*id);
-        !view.members.iter().any(is_unknown) || planted!(PlacesGuessed)
+        let unknown: Vec<MemberId> = view.members.iter().copied().filter(is_unknown).collect();
+        let is_time = self.placed_by.is_none_or(|(_, at)| now.since(at) >= ASK_EVERY);
+        if !unknown.is_empty() && is_time {
+            self.seek(&unknown, now);
+        }
+        unknown.is_empty() || planted!(PlacesGuessed)
     }
 
     /// Whether `id` is a process of this host of whose end the kernel has not told.
@@ -1893,6 +1898,10 @@ mod tests {
             orders.iter().filter(is_to_2).count()
         };
         assert_eq!([0, 100, 200].map(|ms| asked(&mut roster, Time(ms * 1_000_000))), [1, 0, 1]);
+        let finds = |roster: &mut Roster<()>, at| roster.finds_places(&view, Time(at));
+        assert_eq!([300, 400].map(|ms| finds(&mut roster, ms * 1_000_000)), [false; 2]);
+        let orders = core::iter::from_fn(|| roster.next_order());
+        assert_eq!(orders.filter(|order| matches!(order, Order::Far { .. })).count(), 1, "large messages wait for it");
         assert!(roster.may_be_elsewhere(MemberId(3)) && !roster.is_far(MemberId(3)));
         let (decision, newcomers, observers, processes) = Default::default();
         let cards = alloc::vec![card(3)];
@@ -1902,6 +1911,7 @@ mod tests {
         assert!(roster.is_far(MemberId(3)));
         assert_eq!(roster.dialled_by_me(&view), [2, 3].map(MemberId));
         assert_eq!(asked(&mut roster, Time(1_000_000_000)), 0);
+        assert!(roster.finds_places(&view, Time(1_000_000_000)));
     }
 
     /// Track record: a founder that had died was known to no living process of its host, and the first view waited for its end there for ever.

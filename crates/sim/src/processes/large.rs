@@ -157,8 +157,8 @@ impl World<'_> {
         for id in &wanted {
             process.objects.groups.want(*id, me, now);
         }
-        if !process.roster.knows_places(&view) {
-            process.objects.groups.postpone(now);
+        let knows = process.roster.finds_places(&view, now);
+        if !process.objects.groups.may_open(knows, now) {
             return Ok(());
         }
         let mut effects = vec![];

@@ -145,8 +145,9 @@ impl Large {
         for (subgroup, _) in &wanted {
             self.groups.want(*subgroup, me, crew.now());
         }
-        if !crew.roster().knows_places(view) {
-            return self.groups.postpone(crew.now());
+        let knows = crew.act(|roster, now| roster.finds_places(view, now));
+        if !self.groups.may_open(knows, crew.now()) {
+            return;
         }
         for BulkLink { number, from, way, .. } in crew.take_bulk_links(view.id) {
             let (Some(from), Some(group)) = (view.rank_of(from), group(view, number, me, crew)) else { continue };

@@ -172,6 +172,8 @@ pub struct ObjectGroups<S> {
     lost: Vec<(Rank, Time)>,
     /// How long they may be before that is remedied.
     grace: Duration,
+    /// It is not known where all members are.
+    waits: bool,
     /// Members for which a view was renewed, which one, and which have been in no group since.
     renewed: BTreeMap<MemberId, ViewId>,
 }
@@ -209,18 +211,19 @@ impl<S> ObjectGroups<S> {
     /// The groups of a member that suspects others after such a silence, if at all.
     pub fn new(suspect_after: Option<Duration>) -> ObjectGroups<S> {
         let grace = suspect_after.unwrap_or(LOST_GRACE);
-        ObjectGroups { groups: BTreeMap::new(), lost: Vec::new(), grace, renewed: BTreeMap::new() }
+        ObjectGroups { groups: BTreeMap::new(), lost: Vec::new(), grace, waits: false, renewed: BTreeMap::new() }
     }
 
     /// The view has ended.
     pub fn end_view(&mut self) {
         self.groups.clear();
         self.lost.clear();
+        self.waits = false;
     }
 
     /// Whether to come again soon: links may have to be tried again, or a loss be remedied.
     pub fn is_pending(&self) -> bool {
-        !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening { .. }))
+        self.waits || !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening { .. }))
     }
 
     /// Notes that a member is lost to a group.
@@ -305,13 +308,16 @@ impl<S> ObjectGroups<S> {
         steps
     }
 
-    /// Groups do not open yet, for no fault of their members: the wait for these begins now.
-    pub fn postpone(&mut self, now: Time) {
-        for state in self.groups.values_mut() {
+    /// Says whether this member [knows the places](super::super::Roster::finds_places) of all. Until then no group opens, for no fault of its members: the wait
+    /// for these begins afterwards. Returns the same.
+    pub fn may_open(&mut self, knows_places: bool, now: Time) -> bool {
+        self.waits = !knows_places;
+        for state in self.groups.values_mut().filter(|_| !knows_places) {
             if let State::Opening { since, .. } = state {
                 *since = now;
             }
         }
+        knows_places
     }
 
     /// Notes that a group has begun.
