@@ -354,7 +354,7 @@ impl Engine {
     fn heed(&mut self, older: &mut Engine) -> bool {
         let rank = |was: Rank| self.view.rank_of(older.view.members[was.index()]);
         let mut awaited = Ranks::none(self.view.members.len());
-        if self.membership.suspect_after().is_some() {
+        if self.membership.suspect_after().is_some() && !planted!(OlderUnawaited) {
             let mut there = Ranks::none(older.view.members.len());
             older.subgroups.iter().filter(|subgroup| subgroup.is_live()).for_each(|it| it.await_peers(&mut there));
             older.view.ranks().filter(|was| there.has(*was)).filter_map(rank).for_each(|rank| _ = awaited.add(rank));
@@ -392,7 +392,7 @@ impl Engine {
         elsewhere.has_finished_sending = subgroup.has_finished_sending();
         // What they announced before they said so has to be looked at after they have.
         if !elsewhere.closed {
-            elsewhere.closed = subgroup.senders_have_closed(rows);
+            elsewhere.closed = subgroup.senders_have_closed(rows) || planted!(OlderUnclosed);
             if elsewhere.closed {
                 subgroup.was_looked_at();
                 subgroup.look_again();

@@ -158,6 +158,10 @@ mod bugs {
         UnwedgeForgotten,
         /// A subgroup that is touched goes on, if its epoch began with an earlier view.
         OlderEndForgotten,
+        /// A member takes what it has of older epochs for all that there is.
+        OlderUnclosed,
+        /// A member awaits none for subgroups of older epochs.
+        OlderUnawaited,
         /// What lies beyond the trims is delivered too.
         DeliversBeyondTrim,
         /// A member that the others have evicted goes on.

@@ -1382,6 +1382,12 @@ fn planted_bugs_of_liveness_fail_their_tests() {
             "what is held back is awaited",
         ),
         (
+            Bug::OlderUnawaited,
+            who_holds_up_a_subgroup_of_an_older_epoch_is_awaited,
+            "its receipt is awaited in the older view",
+        ),
+        (Bug::OlderUnclosed, what_was_announced_before_the_last_closed_is_delivered, "all of it is delivered"),
+        (
             Bug::FollowerUnawaited,
             a_member_that_hangs_is_suspected_while_a_process_needs_the_memory_of_all,
             "all are awaited",
@@ -1767,4 +1773,145 @@ fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
         };
         assert_eq!(got, [b"next".to_vec()], "handed off: {handed_off}");
     }
+}
+
+/// Two members in `s0`, and three in `s1`, of which the last leaves: the old view, which goes on in `s0`, and the next one of those that stay.
+fn one_leaves(suspect_after: Option<u64>) -> (Group, Group) {
+    let spec = |name, count| {
+        let ids = (10..10 + u64::from(count)).map(MemberId).collect();
+        let ranks: Vec<Rank> = (0..count).map(Rank).collect();
+        SubgroupSpec {
+            member_rule: Rule::Only(ids),
+            members: ranks.clone(),
+            senders: ranks,
+            ..SubgroupSpec::of_everyone(name)
+        }
+    };
+    let members = [10, 11, 12].map(MemberId).to_vec();
+    let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: vec![spec("s0", 2), spec("s1", 3)] };
+    let ablation = Ablation { epochs: true, ..Ablation::default() };
+    let engine = |rank| Engine::new(view.clone(), rank, ablation).unwrap();
+    let mut old = Group::of(view.ranks().map(engine).collect());
+    for engine in &mut old.engines {
+        engine.set_suspect_after(suspect_after);
+        engine.set_liveness(Liveness::OnDemand);
+    }
+    assert!(old.try_send(0, b"before", Kind::Message));
+    old.engines[2].leave();
+    while old.engines.iter().any(|engine| *engine.state() == State::Running) {
+        (0..3).for_each(|member| _ = old.poll(member));
+    }
+    let next = Group::of(old.engines[..2].iter_mut().map(|engine| engine.successor().unwrap()).collect());
+    old.now = next.now;
+    (old, next)
+}
+
+/// Polls these members in both views, as a driver does, until nothing happens.
+fn run_both(old: &mut Group, next: &mut Group, members: &[usize]) {
+    for _ in 0..1_000 {
+        let mut worked = false;
+        for &member in members {
+            old.now = next.now;
+            worked |= old.poll(member).worked | next.poll(member).worked;
+            let (delivered, rooms) = (&mut old.delivered[member], &mut old.rooms[member]);
+            let mut told = Told { delivered, rooms, take: usize::MAX };
+            let (engine, memory) = (&mut next.engines[member], &mut next.memories[member]);
+            worked |= engine.tend(memory, &mut old.engines[member], &mut old.memories[member], &mut told);
+            old.pass_on(member);
+            next.pass_on(member);
+        }
+        if !worked {
+            return;
+        }
+    }
+    panic!("the group never comes to rest");
+}
+
+#[test]
+fn a_subgroup_that_a_change_does_not_touch_goes_on() {
+    let (mut old, mut next) = one_leaves(None);
+    let (s0, s1) = (SubgroupId(0), SubgroupId(1));
+    let view = next.engines[0].view();
+    assert_eq!([s0, s1].map(|id| view.epoch(id)), [ViewId(1), ViewId(2)]);
+    assert!(old.engines[0].goes_on() && !old.engines[2].goes_on());
+    assert!(
+        next.engines[0].needs(ViewId(1)) && next.engines[0].claims(s0).is_none() && old.engines[0].resend(s0).is_none()
+    );
+    let texts = |old: &Group, member: usize| -> Vec<String> {
+        old.delivered[member].iter().map(|(_, _, text)| String::from_utf8_lossy(text).into_owned()).collect()
+    };
+    // Without the next view, and with it.
+    assert!(old.try_send(1, b"between", Kind::Message));
+    (0..9).for_each(|i| _ = old.poll(i % 2));
+    assert_eq!([0, 1].map(|member| texts(&old, member)), [["before", "between"]; 2]);
+    assert!(old.try_send(0, b"after", Kind::Message));
+    run_both(&mut old, &mut next, &[0, 1]);
+    assert_eq!([0, 1].map(|member| texts(&old, member)), [["before", "between", "after"]; 2]);
+    // The group ends when all have closed in both.
+    next.engines.iter().for_each(|engine| engine.claims(s1).unwrap().close());
+    run_both(&mut old, &mut next, &[0, 1]);
+    assert!(next.engines.iter().all(|engine| *engine.state() == State::Running));
+    assert!(old.try_send(1, b"last", Kind::Message));
+    old.engines[..2].iter().for_each(|engine| engine.claims(s0).unwrap().close());
+    run_both(&mut old, &mut next, &[0, 1]);
+    assert!(next.engines.iter().all(|engine| *engine.state() == State::Finished));
+    assert_eq!([0, 1].map(|member| texts(&old, member).len()), [4; 2]);
+}
+
+#[test]
+fn the_end_of_a_later_view_ends_an_older_epoch() {
+    let (mut old, mut next) = one_leaves(None);
+    let s0 = SubgroupId(0);
+    run_both(&mut old, &mut next, &[0, 1]);
+    // The other one has it, and dies before it says so.
+    assert!(old.try_send(0, b"unacknowledged", Kind::Message));
+    old.broken.push((1, 0));
+    (0..9).for_each(|i| _ = old.poll(i % 2));
+    assert_eq!(old.delivered[0].len(), 1);
+    next.engines[0].member_died(Rank(1));
+    run_both(&mut old, &mut next, &[0]);
+    assert_eq!(*next.engines[0].state(), State::Ended);
+    assert_eq!(next.engines[0].decision().unwrap().trims[0].len(), 2);
+    assert!(old.engines[0].is_through(s0) && !old.engines[0].goes_on());
+    assert_eq!(old.delivered[0].len(), 2, "the survivor alone decides what belongs to the epoch");
+    let mut last = next.engines[0].successor().unwrap();
+    last.follow(&old.engines[0], s0);
+    assert!(last.claims(s0).is_some() && !last.needs(ViewId(1)) && old.engines[0].resend(s0).is_some());
+}
+
+#[test]
+fn who_holds_up_a_subgroup_of_an_older_epoch_is_awaited() {
+    const SUSPECT_AFTER: u64 = 1_000_000;
+    for sends in [false, true] {
+        let (mut old, mut next) = one_leaves(Some(SUSPECT_AFTER));
+        run_both(&mut old, &mut next, &[0, 1]);
+        assert!(!sends || old.try_send(0, b"unreceived", Kind::Message));
+        for _ in 0..400 {
+            next.now += SUSPECT_AFTER / 40;
+            run_both(&mut old, &mut next, &[0]);
+        }
+        assert!(next.engines[0].suspects(Rank(1)) == sends, "its receipt is awaited in the older view");
+    }
+}
+
+/// The rows of two views reach a peer independently.
+#[test]
+fn what_was_announced_before_the_last_closed_is_delivered() {
+    let (mut old, mut next) = one_leaves(None);
+    let (s0, s1) = (SubgroupId(0), SubgroupId(1));
+    run_both(&mut old, &mut next, &[0, 1]);
+    next.engines.iter().for_each(|engine| engine.claims(s1).unwrap().close());
+    old.engines[..2].iter().for_each(|engine| engine.claims(s0).unwrap().close());
+    // What the other one writes in its old row is late.
+    assert!(old.try_send(1, b"late", Kind::Message));
+    old.broken.push((1, 0));
+    run_both(&mut old, &mut next, &[1]);
+    run_both(&mut old, &mut next, &[0, 1]);
+    assert!(*next.engines[0].state() == State::Running, "all of it is delivered");
+    old.broken.clear();
+    let row = old.memories[1].rows[1].clone();
+    old.memories[0].rows[1].copy_from_slice(&row);
+    run_both(&mut old, &mut next, &[0, 1]);
+    assert!(next.engines.iter().all(|engine| *engine.state() == State::Finished));
+    assert_eq!(old.delivered[0].len(), 2);
 }
