@@ -580,7 +580,7 @@ impl Engine {
         self.membership.suspects(member)
     }
 
-    /// Whether this view is coming to its end: nothing is announced or received in it any more.
+    /// Whether this view is coming to its end: the agreement is under way, and subgroups that it may touch are wedged.
     pub fn is_changing(&self) -> bool {
         self.membership.is_changing()
     }
@@ -997,8 +997,12 @@ impl Engine {
     /// Begins to end the view.
     #[cold]
     fn close<T: Table>(&mut self, now: Time, table: &mut T) {
+        if !self.ablation.epochs {
+            // First: others that see this view close had better have all of it.
+            self.membership.want_all();
+            self.wedge_wanted(table);
+        }
         self.membership.close(now, &self.layout, table);
-        self.wedge_wanted(table);
         self.stats.control_posts += 3;
     }
 

@@ -276,6 +276,8 @@ pub struct Roster<W> {
     told_by: Option<MemberId>,
     /// The member on another host that was asked last where others are, and when.
     placed_by: Option<(MemberId, Time)>,
+    /// When places were sought for large messages last.
+    places_sought: Option<Time>,
     /// The members of the view that has begun, and of the one that is being prepared.
     members: BTreeSet<MemberId>,
     /// Ways of views that have begun here, or are over, and the failures of dials that were to make such.
@@ -337,6 +339,7 @@ impl<W> Roster<W> {
             takes_part: false,
             told_by,
             placed_by,
+            places_sought: None,
             members,
             arrivals: Vec::new(),
             failures,
@@ -627,8 +630,8 @@ impl<W> Roster<W> {
     pub fn finds_places(&mut self, view: &View, now: Time) -> bool {
         let is_unknown = |id: &MemberId| *id != self.me.id && self.may_be_elsewhere(*id) && !self.is_dead(*id);
         let unknown: Vec<MemberId> = view.members.iter().copied().filter(is_unknown).collect();
-        let is_time = self.placed_by.is_none_or(|(_, at)| now.since(at) >= ASK_EVERY);
-        if !unknown.is_empty() && is_time {
+        if !unknown.is_empty() && self.places_sought.is_none_or(|at| now.since(at) >= ASK_EVERY) {
+            self.places_sought = Some(now);
             self.seek(&unknown, now);
         }
         unknown.is_empty() || planted!(PlacesGuessed)
@@ -1901,7 +1904,7 @@ mod tests {
         let finds = |roster: &mut Roster<()>, at| roster.finds_places(&view, Time(at));
         assert_eq!([300, 400].map(|ms| finds(&mut roster, ms * 1_000_000)), [false; 2]);
         let orders = core::iter::from_fn(|| roster.next_order());
-        assert_eq!(orders.filter(|order| matches!(order, Order::Far { .. })).count(), 1, "large messages wait for it");
+        assert_eq!(orders.filter(|order| matches!(order, Order::Restore)).count(), 1, "large messages wait for it");
         assert!(roster.may_be_elsewhere(MemberId(3)) && !roster.is_far(MemberId(3)));
         let (decision, newcomers, observers, processes) = Default::default();
         let cards = alloc::vec![card(3)];

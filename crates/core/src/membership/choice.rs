@@ -47,12 +47,17 @@ impl Membership {
         choice.with_quorum()?.value()
     }
 
+    /// Whether the epochs of all subgroups are to end.
+    fn ends_all<T: Table>(&self, table: &T) -> bool {
+        let says = |rank: Rank| table.load(rank, membership::CLOSING) == CLOSING_ALL;
+        let renews = self.renewing || self.peers.iter().any(|peer| !self.says_nothing(*peer) && says(*peer));
+        !self.epochs || renews || self.is_recovery()
+    }
+
     /// The subgroups that a choice of mine would touch, by what is known before it. If all epochs are to end, all.
     pub(super) fn expected<T: Table>(&self, poll: &Poll<'_>, table: &T) -> Vec<bool> {
         let view = poll.view;
-        let says = |rank: Rank| table.load(rank, membership::CLOSING) == CLOSING_ALL;
-        let renews = self.renewing || self.peers.iter().any(|peer| !self.says_nothing(*peer) && says(*peer));
-        if !self.epochs || renews || self.is_recovery() {
+        if self.ends_all(table) {
             return alloc::vec![true; view.subgroups.len()];
         }
         let ballot = Ballot::above(self.promised, self.me);
@@ -112,14 +117,18 @@ impl<T: Table> Choice<'_, T> {
         let Some(Value { next: old, mut trims, .. }) = value.filter(|_| member.is_recovery()) else {
             return Ok(proposal::with_ballot(words, ballot));
         };
-        let stays = |rank: Rank| !member.is_given_up(rank) && old.rank_of(view.members[rank.index()]).is_some();
+        // A nonvoter that has not promised may have wedged nowhere.
+        let is_ready = |rank: Rank| member.voters.contains(&rank) || self.has_promised(rank);
+        let is_next = |rank: Rank| old.rank_of(view.members[rank.index()]).is_some();
+        let stays = |rank: Rank| !member.is_given_up(rank) && is_next(rank) && is_ready(rank);
         if !member.counted().any(stays) {
             return self.make();
         }
         let mut next = View { id: view.id.recovered(member.tag(view)), ..view.next(stays, &[], &[]) };
         next.begin_epochs();
         // Of subgroups that it did not touch it has none.
-        let there: Vec<Rank> = self.promisers.iter().copied().filter(|rank| stays(*rank)).collect();
+        let there: Vec<Rank> =
+            member.everyone.iter().copied().filter(|rank| self.has_promised(*rank) && stays(*rank)).collect();
         for ((trims, cuts), was_touched) in trims.iter_mut().zip(self.trims(&there)).zip(view.touched_by(&old)) {
             if !was_touched {
                 *trims = cuts;
@@ -322,7 +331,7 @@ impl<T: Table> Choice<'_, T> {
             if self.member.is_recovery() {
                 next.id = view.id.recovered(self.member.tag(view));
             }
-            if self.member.touch.proposed().iter().all(|touched| *touched) {
+            if self.member.ends_all(self.table) {
                 next.begin_epochs();
             }
             let touched = view.touched_by(&next);

@@ -499,9 +499,6 @@ impl Membership {
         let suspected: Vec<Rank> = self.peers.iter().copied().filter(|rank| self.suspects(*rank)).collect();
         self.teller.closing(&suspected, self.wishes.joins.len(), self.leaving);
         (self.changing, self.closing) = (true, true);
-        if !self.epochs {
-            self.touch.want_all();
-        }
         (self.changes_since, self.turns.since) = (now, now);
         self.store_wishes(layout, table);
         if self.leaving {
@@ -724,6 +721,7 @@ impl Membership {
         if proposal::decode(&words, poll.view).is_none() {
             return self.blame(rank);
         }
+        // That is no promise with cuts, and need not be: the leader of the ballot has chosen, and reads no more of them.
         self.adopt(ballot, &words, poll.layout, table);
         true
     }
@@ -755,6 +753,11 @@ impl Membership {
         self.touch.want(&view.touched_by(&value.next))
     }
 
+    /// All subgroups have to wedge.
+    pub(crate) fn want_all(&mut self) {
+        self.touch.want_all();
+    }
+
     /// The subgroups in which this member has yet to wedge.
     pub(crate) fn to_wedge(&self) -> Vec<SubgroupId> {
         self.touch.to_wedge().collect()
@@ -768,15 +771,17 @@ impl Membership {
     /// Leads, if it is my turn: takes a ballot, and chooses a value once enough have promised it.
     fn lead<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> (bool, Option<Time>) {
         let now = poll.now;
-        if self.promised != self.turns.top {
+        // This member may have yet to promise it: it has to wedge, or does not know what the ballot touches, and never will if its leader has died.
+        let highest = self.everyone.iter().filter_map(|rank| self.acceptor(*rank, poll).promised).max();
+        if highest != self.turns.top {
             let was_mine = self.turns.top.is_some() && self.turns.top == self.turns.mine;
             self.turns.outbid += u32::from(was_mine);
-            if let (true, Some(mine), Some(by)) = (was_mine, self.turns.mine, self.promised) {
+            if let (true, Some(mine), Some(by)) = (was_mine, self.turns.mine, highest) {
                 self.teller.outbid(mine, by);
             }
-            (self.turns.top, self.turns.since) = (self.promised, now);
+            (self.turns.top, self.turns.since) = (highest, now);
         }
-        let is_mine = self.turns.mine.is_some() && self.turns.mine == self.promised;
+        let is_mine = self.turns.mine.is_some() && self.turns.mine == highest;
         let mut took = false;
         if !is_mine || self.touches_more {
             match self.turn() {
@@ -789,8 +794,6 @@ impl Membership {
                 return (true, Some(now));
             }
             self.touches_more = false;
-            // This member may have yet to wedge for the highest, or to learn what that touches.
-            let highest = self.everyone.iter().filter_map(|rank| self.acceptor(*rank, poll).promised).max();
             let ballot = Ballot::above(highest, self.me);
             (self.promised, self.turns.mine) = (Some(ballot), Some(ballot));
             (self.turns.top, self.turns.since) = (self.promised, now);

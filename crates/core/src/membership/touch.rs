@@ -3,7 +3,7 @@ use crate::ids::{Rank, SubgroupId};
 use crate::view::View;
 use alloc::vec::Vec;
 
-/// By subgroup of the view. All but `mine` and `wedged` only grow.
+/// By subgroup of the view. All but `mine` only grow.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Touch {
     /// Whether this member is in it.
