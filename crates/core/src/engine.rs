@@ -77,7 +77,7 @@ struct Elsewhere {
     is_through: bool,
 }
 
-/// What one look at the subgroups has found.
+/// The findings of one look at the subgroups.
 #[derive(Clone, Copy, Default)]
 struct Scan {
     /// It was a look at all.
@@ -100,7 +100,7 @@ pub struct Engine {
     layout: Layout,
     me: Rank,
     ablation: Ablation,
-    /// Those whose epochs begin with the view.
+    /// The subgroups whose epochs begin with the view.
     subgroups: Vec<Subgroup>,
     elsewhere: Vec<Elsewhere>,
     /// By view: the members of this one that are awaited by subgroups that are in the engine of that.
@@ -333,8 +333,7 @@ impl Engine {
             let Some(there) = older.view.subgroup(&self.view.subgroups[id.index()].name) else { continue };
             let Some(at) = older.subgroups.iter().position(|subgroup| subgroup.id() == there) else { continue };
             if to_wedge.contains(&id) {
-                older.wedge(at, rows);
-                let (mut cuts, delivered) = (older.subgroups[at].cuts(), older.subgroups[at].delivered());
+                let (mut cuts, delivered) = older.wedge(at, rows);
                 if planted!(OlderCutUnwritten) {
                     cuts.clear();
                 }
@@ -1012,8 +1011,7 @@ impl Engine {
         let mut has_cut = false;
         for id in self.membership.to_wedge() {
             if let Some(at) = self.subgroups.iter().position(|subgroup| subgroup.id() == id) {
-                self.wedge(at, table);
-                let (cuts, delivered) = (self.subgroups[at].cuts(), self.subgroups[at].delivered());
+                let (cuts, delivered) = self.wedge(at, table);
                 self.write_cuts(id, &cuts, delivered, table);
                 has_cut = true;
             }
@@ -1024,13 +1022,15 @@ impl Engine {
         has_cut
     }
 
-    /// Stops announcing and receiving in a subgroup.
-    fn wedge<T: Table>(&mut self, at: usize, table: &mut T) {
+    /// Stops announcing and receiving in a subgroup. Returns how many rounds of each sender are here, and how much of the order is delivered.
+    fn wedge<T: Table>(&mut self, at: usize, table: &mut T) -> (Vec<(usize, u64)>, u64) {
         if !self.put_off.is_empty() || !self.due.is_empty() {
             self.due.append(&mut self.put_off);
             self.post_control(table);
         }
-        self.subgroups[at].wedge(table, &self.ablation);
+        let subgroup = &mut self.subgroups[at];
+        subgroup.wedge(table, &self.ablation);
+        (subgroup.cuts(), subgroup.delivered())
     }
 
     /// Writes down how much this member has of each sender of a subgroup, which may be in an older engine, and that it has wedged there.

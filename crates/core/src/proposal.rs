@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// How a view ends, by subgroup of that view and by sender rank in it: messages of rounds below these are delivered by every
-/// member that goes on, all others by none. Of a subgroup that is not touched there are none.
+/// member that goes on, all others by none. A subgroup that is not touched has none.
 pub type Trims = Vec<Box<[u64]>>;
 
 /// The value of an agreement.
@@ -47,9 +47,7 @@ pub(crate) fn encode(ballot: u64, value: &Value) -> Vec<u64> {
         words.extend_from_slice(trims);
     }
     words.extend(joined.iter().map(|process| u64::from(process.nonce)));
-    words[1] = (words.len() - HEAD) as u64;
-    words[0] = checksum(&words[1..]);
-    words
+    sealed(words)
 }
 
 /// The word of the ballot of a proposal; `None` if the words are not those of one as a whole.
@@ -110,9 +108,7 @@ pub(crate) fn encode_touched(ballot: u64, touched: &[bool]) -> Vec<u64> {
     for (i, _) in touched.iter().enumerate().filter(|(_, touched)| **touched) {
         words[CONTENT + i / 64] |= 1 << (i % 64);
     }
-    words[1] = (words.len() - HEAD) as u64;
-    words[0] = checksum(&words[1..]);
-    words
+    sealed(words)
 }
 
 /// Which of the `subgroups` of a view the ballot of this word touches; `None` if the words are not those for it as a whole.
@@ -167,9 +163,7 @@ impl Wishes {
                 }
             }
         }
-        words[1] = (words.len() - HEAD) as u64;
-        words[0] = checksum(&words[1..]);
-        words
+        sealed(words)
     }
 
     /// `None` if no correct member can have written these words.
@@ -184,6 +178,13 @@ impl Wishes {
         let changes = (0..count).map(|_| reader.change()).collect::<Option<Vec<_>>>()?;
         reader.words.is_empty().then_some(Wishes { joins, changes })
     }
+}
+
+/// The words, which begin with room for their checksum and count, with both.
+fn sealed(mut words: Vec<u64>) -> Vec<u64> {
+    words[1] = (words.len() - HEAD) as u64;
+    words[0] = checksum(&words[1..]);
+    words
 }
 
 /// What stands behind a right checksum and count.

@@ -126,7 +126,7 @@ impl<T: Table> Choice<'_, T> {
         }
         let mut next = View { id: view.id.recovered(member.tag(view)), ..view.next(stays, &[], &[]) };
         next.begin_epochs();
-        // Of subgroups that it did not touch it has none.
+        // It has none of the subgroups that it did not touch.
         let there: Vec<Rank> =
             member.everyone.iter().copied().filter(|rank| self.has_promised(*rank) && stays(*rank)).collect();
         for ((trims, cuts), was_touched) in trims.iter_mut().zip(self.trims(&there)).zip(view.touched_by(&old)) {

@@ -817,7 +817,8 @@ impl Membership {
             Err(choice::Waits::Until(Time(u64::MAX)) | choice::Waits::ForOthers) => (took, None),
             Err(choice::Waits::Until(at)) => (took, Some(at)),
             Err(choice::Waits::Touches(more)) => {
-                self.touches_more = self.touch.propose(&more);
+                self.touch.propose(&more);
+                self.touches_more = true;
                 (true, Some(now))
             }
             Err(choice::Waits::Faulty(rank)) => (self.blame(rank) | took, Some(now)),

@@ -43,7 +43,7 @@ impl Touch {
         self.to_wedge().next().is_some()
     }
 
-    /// Those in which this member has yet to wedge.
+    /// The subgroups in which this member has yet to wedge.
     pub(super) fn to_wedge(&self) -> impl Iterator<Item = SubgroupId> + '_ {
         let lacks = |i: &usize| self.mine[*i] && self.wanted[*i] && self.wedged[*i].is_none();
         (0..self.mine.len()).filter(lacks).map(|i| SubgroupId(i as u32))
@@ -59,11 +59,9 @@ impl Touch {
         self.wedged[subgroup.index()]
     }
 
-    /// My next ballots touch these, too. Whether some are new.
-    pub(super) fn propose(&mut self, touched: &[bool]) -> bool {
-        let is_new = !self.may_touch(touched);
+    /// My next ballots touch these, too.
+    pub(super) fn propose(&mut self, touched: &[bool]) {
         unite(&mut self.proposed, touched);
-        is_new
     }
 
     /// My next ballots touch these, too, and so this member wedges all that they touch. Whether it has yet to do so in some of them.
@@ -73,7 +71,7 @@ impl Touch {
         self.lacks()
     }
 
-    /// What my ballots touch.
+    /// The subgroups that my ballots touch.
     pub(super) fn proposed(&self) -> &[bool] {
         &self.proposed
     }
