@@ -78,7 +78,6 @@ struct Elsewhere {
 }
 
 /// The findings of one look at the subgroups.
-#[derive(Clone, Copy, Default)]
 struct Scan {
     /// It was a look at all.
     all: bool,
@@ -204,17 +203,20 @@ impl Engine {
     /// Does what there is to do.
     pub fn poll<T: Table>(&mut self, now: Time, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Progress {
         self.stats.polls += 1;
-        match self.state {
-            State::Running => {}
-            State::Ended if self.goes_on() => return self.poll_on(now, table, upcalls),
-            _ => return Progress { worked: false, wake_at: None },
+        let mut wake_at = None;
+        if self.state == State::Running {
+            if table.membership_moved() {
+                self.membership.note_moved();
+            }
+            wake_at = self.beat(now, table);
+        } else if !self.goes_on() {
+            return Progress { worked: false, wake_at: None };
         }
-        if table.membership_moved() {
-            self.membership.note_moved();
-        }
-        let wake_at = self.beat(now, table);
         self.pace.begin();
         let Scan { all, mut worked, pending, skipped } = self.scan(table, upcalls);
+        if self.state == State::Ended {
+            return self.go_on(now, worked, pending || skipped, table, upcalls);
+        }
         if self.membership.is_changing() {
             let (changed, turn) = self.change_view(now, table, upcalls);
             // Subgroups that were wedged have not looked at what has come since.
@@ -244,7 +246,7 @@ impl Engine {
     fn scan<T: Table>(&mut self, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Scan {
         // Idle subgroups drop out of the scan while others are busy.
         let mut all = !self.last_worked || self.all_finished || self.stats.polls.is_multiple_of(IDLE_SCAN);
-        let mut scan = Scan::default();
+        let (mut worked, mut pending, mut skipped) = (false, false, false);
         if !self.put_off.is_empty() {
             core::mem::swap(&mut self.put_off, &mut self.due);
         }
@@ -254,41 +256,46 @@ impl Engine {
                 continue;
             }
             if !all && self.hot[i] == 0 {
-                scan.skipped = true;
+                skipped = true;
                 continue;
             }
             let mut changes = Changes::default();
-            if let Err(fault) = subgroup.evaluate(table, upcalls, &self.ablation, &mut self.pace, &mut changes) {
+            let verdict = subgroup.evaluate(table, upcalls, &self.ablation, &mut self.pace, &mut changes);
+            pending |= subgroup.is_pending();
+            self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
+            worked |= changes.worked;
+            self.post_data(i, changes, table);
+            if let Err(fault) = verdict {
                 self.accuse(fault);
                 all = true;
             }
-            scan.pending |= self.subgroups[i].is_pending();
-            self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
-            scan.worked |= changes.worked;
-            self.post_data(i, changes, table);
         }
-        scan.worked |= !self.due.is_empty();
+        worked |= !self.due.is_empty();
         self.post_control(table);
-        Scan { all, ..scan }
+        Scan { all, worked, pending, skipped }
     }
 
-    /// The poll of an engine whose view has ended: of the subgroups that go on.
-    fn poll_on<T: Table>(&mut self, now: Time, table: &mut T, upcalls: &mut impl Upcalls<T>) -> Progress {
-        self.pace.begin();
-        let Scan { mut worked, pending, skipped, .. } = self.scan(table, upcalls);
-        let mut has_rest = false;
+    /// The rest of a poll when the view has ended: of the subgroups that go on.
+    #[cold]
+    fn go_on<T: Table>(
+        &mut self,
+        now: Time,
+        mut worked: bool,
+        mut again: bool,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+    ) -> Progress {
         for subgroup in &mut self.subgroups {
             if !subgroup.is_closed() {
                 subgroup.tell_closed(table);
             } else if !subgroup.is_through() {
                 let is_all = subgroup.deliver_rest(&mut self.pace, table, upcalls);
                 worked |= is_all;
-                has_rest |= !is_all;
+                again |= !is_all;
             }
         }
         self.last_worked = worked;
         self.stats.productive_polls += u64::from(worked);
-        let again = pending || skipped || has_rest;
         Progress { worked, wake_at: again.then_some(now) }
     }
 
@@ -914,8 +921,11 @@ impl Engine {
             return false;
         }
         if !self.finished {
-            let elsewhere = self.elsewhere.iter().all(|it| it.has_finished_sending);
-            if self.open || !elsewhere || !self.subgroups.iter().all(Subgroup::has_finished_sending) {
+            let sends = |elsewhere: &Elsewhere| !elsewhere.has_finished_sending;
+            if self.open
+                || !self.subgroups.iter().all(Subgroup::has_finished_sending)
+                || self.elsewhere.iter().any(sends)
+            {
                 return false;
             }
             self.finished = true;
@@ -928,8 +938,8 @@ impl Engine {
             // The next poll looks at every subgroup once more, now that nobody announces anything new.
             return self.all_finished;
         }
-        let elsewhere = self.elsewhere.iter().all(|it| it.has_delivered_all);
-        if !elsewhere || !self.subgroups.iter().all(Subgroup::has_delivered_all) {
+        let lacks = |elsewhere: &Elsewhere| !elsewhere.has_delivered_all;
+        if !self.subgroups.iter().all(Subgroup::has_delivered_all) || self.elsewhere.iter().any(lacks) {
             return false;
         }
         self.announce(membership::LEFT, 1, table);

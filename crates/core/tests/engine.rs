@@ -1776,7 +1776,7 @@ fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
 }
 
 /// Two members in `s0`, and three in `s1`, of which the last leaves: the old view, which goes on in `s0`, and the next one of those that stay.
-fn one_leaves(suspect_after: Option<u64>) -> (Group, Group) {
+fn one_leaves(order: Order, suspect_after: Option<u64>) -> (Group, Group) {
     let spec = |name, count| {
         let ids = (10..10 + u64::from(count)).map(MemberId).collect();
         let ranks: Vec<Rank> = (0..count).map(Rank).collect();
@@ -1784,6 +1784,7 @@ fn one_leaves(suspect_after: Option<u64>) -> (Group, Group) {
             member_rule: Rule::Only(ids),
             members: ranks.clone(),
             senders: ranks,
+            order,
             ..SubgroupSpec::of_everyone(name)
         }
     };
@@ -1829,7 +1830,7 @@ fn run_both(old: &mut Group, next: &mut Group, members: &[usize]) {
 
 #[test]
 fn a_subgroup_that_a_change_does_not_touch_goes_on() {
-    let (mut old, mut next) = one_leaves(None);
+    let (mut old, mut next) = one_leaves(Order::Total, None);
     let (s0, s1) = (SubgroupId(0), SubgroupId(1));
     let view = next.engines[0].view();
     assert_eq!([s0, s1].map(|id| view.epoch(id)), [ViewId(1), ViewId(2)]);
@@ -1860,7 +1861,7 @@ fn a_subgroup_that_a_change_does_not_touch_goes_on() {
 
 #[test]
 fn the_end_of_a_later_view_ends_an_older_epoch() {
-    let (mut old, mut next) = one_leaves(None);
+    let (mut old, mut next) = one_leaves(Order::Total, None);
     let s0 = SubgroupId(0);
     run_both(&mut old, &mut next, &[0, 1]);
     // The other one has it, and dies before it says so.
@@ -1883,7 +1884,7 @@ fn the_end_of_a_later_view_ends_an_older_epoch() {
 fn who_holds_up_a_subgroup_of_an_older_epoch_is_awaited() {
     const SUSPECT_AFTER: u64 = 1_000_000;
     for sends in [false, true] {
-        let (mut old, mut next) = one_leaves(Some(SUSPECT_AFTER));
+        let (mut old, mut next) = one_leaves(Order::Total, Some(SUSPECT_AFTER));
         run_both(&mut old, &mut next, &[0, 1]);
         assert!(!sends || old.try_send(0, b"unreceived", Kind::Message));
         for _ in 0..400 {
@@ -1894,10 +1895,10 @@ fn who_holds_up_a_subgroup_of_an_older_epoch_is_awaited() {
     }
 }
 
-/// The rows of two views reach a peer independently.
+/// The rows of two views reach a peer independently, and in a Fifo subgroup the sender waits for no receipt.
 #[test]
 fn what_was_announced_before_the_last_closed_is_delivered() {
-    let (mut old, mut next) = one_leaves(None);
+    let (mut old, mut next) = one_leaves(Order::Fifo, None);
     let (s0, s1) = (SubgroupId(0), SubgroupId(1));
     run_both(&mut old, &mut next, &[0, 1]);
     next.engines.iter().for_each(|engine| engine.claims(s1).unwrap().close());
