@@ -20,7 +20,7 @@ use core::ops::Range;
 /// One message, in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// Who sent it.
+    /// Its sender's rank: in the view that an observer or a receiver names, and in the newest one where a node hands it over.
     pub sender: Rank,
     /// Its round: in a subgroup with a total order, messages are ordered by (round, sender).
     pub round: u64,
@@ -63,6 +63,8 @@ struct Lane {
     ahead: Option<u64>,
     ring: Ring,
     sender: Rank,
+    /// The sender's rank in the view that those know to whom messages are handed.
+    named: Rank,
     /// Offset in the sender's row of the word that says how far its ring is announced.
     published_at: u64,
     /// Rounds below this were delivered in an earlier view, and are passed over. 0 in a subgroup with a total order.
@@ -91,8 +93,8 @@ impl Cursor {
     /// A cursor at the start; `senders` gives, by sender rank, who it is, its ring, and the offset of its `published` word.
     pub(crate) fn new(order: Order, senders: impl Iterator<Item = (Rank, Ring, u64)>) -> Cursor {
         let lanes = senders.map(|(sender, ring, published_at)| {
-            let (position, published, next) = (0, 0, 0);
-            Lane { position, published, next, ahead: None, ring, sender, published_at, skipped: 0, beyond: 0 }
+            let (position, published, next, ahead, skipped, beyond) = Default::default();
+            Lane { position, published, next, ahead, ring, sender, named: sender, published_at, skipped, beyond }
         });
         Cursor { lanes: lanes.collect(), order, round: 0, lane: 0, defect: None, end: None, waiting: Vec::new() }
     }
@@ -207,6 +209,13 @@ impl Cursor {
         self.round * self.lanes.len() as u64 + self.lane as u64
     }
 
+    /// From now on messages name their senders by other ranks: `rank` says which.
+    pub(crate) fn rename(&mut self, rank: impl Fn(Rank) -> Option<Rank>) {
+        for lane in &mut self.lanes {
+            lane.named = rank(lane.sender).unwrap_or(lane.sender);
+        }
+    }
+
     /// How many rounds of the sender with this sender rank lie behind the cursor, in a Fifo subgroup.
     pub fn taken(&self, sender: usize) -> u64 {
         self.lanes[sender].next
@@ -279,7 +288,7 @@ impl<F> Run<F> {
         let stop = lane.ring.capacity.min(announced);
         Run {
             frames,
-            sender: lane.sender,
+            sender: lane.named,
             start,
             place: start,
             stop,
@@ -644,7 +653,7 @@ impl<'a, R: Rows> Batch<'a, R> {
         self.messages += 1;
         self.quota = self.quota.saturating_sub(span);
         self.bytes += payload.len() as u64;
-        Some(Message { sender: lane.sender, round, payload })
+        Some(Message { sender: lane.named, round, payload })
     }
 
     /// The frame at the cursor is not what it was a moment ago: it has to be looked at again.

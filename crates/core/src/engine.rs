@@ -16,7 +16,7 @@ use crate::pace::Pace;
 use crate::planted::planted;
 use crate::resend::Resend;
 use crate::stats::{EngineStats, Frontier, SubgroupStats};
-use crate::subgroup::{Changes, Subgroup};
+use crate::subgroup::{Changes, Cuts, Subgroup};
 use crate::table::{Rows, Table};
 use crate::upcalls::Upcalls;
 use crate::view::{Change, View, ViewError};
@@ -104,6 +104,8 @@ pub struct Engine {
     elsewhere: Vec<Elsewhere>,
     /// By view: the members of this one that are awaited by subgroups that are in the engine of that.
     awaited_elsewhere: Vec<(ViewId, Ranks)>,
+    /// What is here of subgroups that have wedged in older engines, and is not in my row yet.
+    unwritten: Vec<(SubgroupId, Cuts)>,
     /// Members that were found to break the protocol after the view has ended.
     accused: Vec<Fault>,
     /// Per subgroup, how many more polls it is looked at every time.
@@ -180,6 +182,7 @@ impl Engine {
             subgroups,
             elsewhere,
             awaited_elsewhere: Vec::new(),
+            unwritten: Vec::new(),
             accused: Vec::new(),
             last_worked: false,
             pace: Pace::new(),
@@ -305,10 +308,20 @@ impl Engine {
         self.state == State::Ended && self.subgroups.iter().any(|subgroup| !subgroup.is_through())
     }
 
+    /// The view `next` has begun, and subgroups [go on](Self::goes_on) here: the upcalls name them and their senders by the numbers and ranks of that view.
+    pub fn rename(&mut self, next: &View) {
+        self.subgroups.iter_mut().for_each(|subgroup| subgroup.rename(&self.view, next));
+    }
+
     /// Whether subgroups of mine have been in the engine of the older `view` when this view began: that is to be kept, and [tended](Self::tend), until this
     /// view has ended.
     pub fn needs(&self, view: ViewId) -> bool {
         self.elsewhere.iter().any(|it| it.epoch == view)
+    }
+
+    /// Whether the epoch of `subgroup` has ended. False if this engine does not have it.
+    pub fn is_closed(&self, subgroup: SubgroupId) -> bool {
+        self.subgroup(subgroup).is_some_and(Subgroup::is_closed)
     }
 
     /// Whether the epoch of `subgroup` has ended, and all of it is handed over here. True if this engine does not have it.
@@ -319,19 +332,12 @@ impl Engine {
     /// Keeps this engine and that of an older view, in which subgroups [go on](Self::goes_on), in step: the changes of this view end the epochs of
     /// subgroups there. `rows` is the older view's table. To be called beside each poll of this engine, for each older one. Whether there may
     /// be more to do at once, by polling both.
-    pub fn tend<T: Table>(
-        &mut self,
-        table: &mut T,
-        older: &mut Engine,
-        rows: &mut T,
-        upcalls: &mut impl Upcalls<T>,
-    ) -> bool {
+    pub fn tend<T: Table>(&mut self, older: &mut Engine, rows: &mut T, upcalls: &mut impl Upcalls<T>) -> bool {
         if self.state != State::Running {
             return false;
         }
         let mut worked = self.heed(older);
         let to_wedge = self.membership.to_wedge();
-        let mut has_cut = false;
         for i in 0..self.elsewhere.len() {
             let Elsewhere { id, epoch, .. } = self.elsewhere[i];
             if epoch != older.view.id {
@@ -339,21 +345,18 @@ impl Engine {
             }
             let Some(there) = older.view.subgroup(&self.view.subgroups[id.index()].name) else { continue };
             let Some(at) = older.subgroups.iter().position(|subgroup| subgroup.id() == there) else { continue };
-            if to_wedge.contains(&id) {
-                let (mut cuts, delivered) = older.wedge(at, rows);
+            if to_wedge.contains(&id) && !self.unwritten.iter().any(|(known, _)| *known == id) {
+                let mut cuts = older.wedge(at, rows);
                 if planted!(OlderCutUnwritten) {
-                    cuts.clear();
+                    cuts.rounds.clear();
                 }
-                self.write_cuts(id, &cuts, delivered, table);
-                has_cut = true;
+                self.unwritten.push((id, cuts));
+                worked = true;
             }
             worked |= self.follow_end(i, &mut older.subgroups[at], rows, upcalls);
             older.last_worked &= !worked;
         }
-        if has_cut {
-            self.post_cuts(table);
-        }
-        worked | has_cut
+        worked
     }
 
     /// Takes in what an older engine says about members.
@@ -538,7 +541,9 @@ impl Engine {
 
     /// Whether everything that stood in my rings when they had come so far is delivered by every member of this view.
     pub fn is_delivered(&self, committed: &[u64]) -> bool {
-        self.subgroups.iter().zip(committed).all(|(subgroup, position)| subgroup.is_delivered(*position))
+        // What an epoch that has ended left undelivered is sent again.
+        let is_delivered = |subgroup: &Subgroup, position| subgroup.is_closed() || subgroup.is_delivered(position);
+        self.subgroups.iter().zip(committed).all(|(subgroup, position)| is_delivered(subgroup, *position))
     }
 
     /// Asks for a next view with the same members: ways that belong to this view are broken, and the next one makes them anew.
@@ -547,6 +552,12 @@ impl Engine {
             self.membership.renew();
             self.last_worked = false;
         }
+    }
+
+    /// Says whether subgroups may go on that the end of this view does not touch. If one member says no, the epochs of all subgroups end. By default they
+    /// may, unless that is [switched off](Ablation::epochs).
+    pub fn keep_epochs(&mut self, keeps: bool) {
+        self.membership.keep_epochs(keeps && self.ablation.epochs);
     }
 
     /// Asks for a next view without me. What I have sent by then is delivered or, if others have not received it, lost.
@@ -812,6 +823,7 @@ impl Engine {
             subgroups: self.subgroups.iter().map(Subgroup::fork).collect(),
             elsewhere: self.elsewhere.clone(),
             awaited_elsewhere: self.awaited_elsewhere.clone(),
+            unwritten: self.unwritten.clone(),
             accused: self.accused.clone(),
             hot: self.hot.clone(),
             everyone: self.everyone.clone(),
@@ -841,7 +853,7 @@ impl Engine {
     /// Tells apart what two engines of one member of one view would do, counts and how long a subgroup has been idle aside.
     #[doc(hidden)]
     pub fn fingerprint(&self, state: &mut impl Hasher) {
-        (&self.elsewhere, &self.awaited_elsewhere, &self.accused).hash(state);
+        (&self.elsewhere, &self.awaited_elsewhere, &self.unwritten, &self.accused).hash(state);
         (&self.subgroups, &self.dirty, &self.put_off, &self.membership, &self.reported, &self.faults).hash(state);
         (
             self.last_worked,
@@ -1006,7 +1018,7 @@ impl Engine {
     /// Begins to end the view.
     #[cold]
     fn close<T: Table>(&mut self, now: Time, table: &mut T) {
-        if !self.ablation.epochs {
+        if !self.membership.keeps_epochs() {
             // First: others that see this view close had better have all of it.
             self.membership.want_all();
             self.wedge_wanted(table);
@@ -1015,16 +1027,21 @@ impl Engine {
         self.stats.control_posts += 3;
     }
 
-    /// Stops announcing and receiving in the subgroups that have to wedge and are here, and says what I have of them. Whether there was one.
+    /// Stops announcing and receiving in the subgroups that have to wedge and are here, and says what I have of them, and of those that have wedged
+    /// elsewhere. Whether there was one.
     #[cold]
     fn wedge_wanted<T: Table>(&mut self, table: &mut T) -> bool {
         let mut has_cut = false;
         for id in self.membership.to_wedge() {
             if let Some(at) = self.subgroups.iter().position(|subgroup| subgroup.id() == id) {
-                let (cuts, delivered) = self.wedge(at, table);
-                self.write_cuts(id, &cuts, delivered, table);
+                let cuts = self.wedge(at, table);
+                self.write_cuts(id, &cuts, table);
                 has_cut = true;
             }
+        }
+        for (id, cuts) in core::mem::take(&mut self.unwritten) {
+            self.write_cuts(id, &cuts, table);
+            has_cut = true;
         }
         if has_cut {
             self.post_cuts(table);
@@ -1032,24 +1049,24 @@ impl Engine {
         has_cut
     }
 
-    /// Stops announcing and receiving in a subgroup. Returns how many rounds of each sender are here, and how much of the order is delivered.
-    fn wedge<T: Table>(&mut self, at: usize, table: &mut T) -> (Vec<(usize, u64)>, u64) {
+    /// Stops announcing and receiving in a subgroup.
+    fn wedge<T: Table>(&mut self, at: usize, table: &mut T) -> Cuts {
         if !self.put_off.is_empty() || !self.due.is_empty() {
             self.due.append(&mut self.put_off);
             self.post_control(table);
         }
         let subgroup = &mut self.subgroups[at];
         subgroup.wedge(table, &self.ablation);
-        (subgroup.cuts(), subgroup.delivered())
+        subgroup.cuts()
     }
 
     /// Writes down how much this member has of each sender of a subgroup, which may be in an older engine, and that it has wedged there.
-    fn write_cuts<T: Table>(&mut self, id: SubgroupId, cuts: &[(usize, u64)], delivered: u64, table: &mut T) {
+    fn write_cuts<T: Table>(&mut self, id: SubgroupId, cuts: &Cuts, table: &mut T) {
         let at = self.layout.row(self.me).cut(id).expect("I am a member of it");
-        for (sender, rounds) in cuts.iter().filter(|_| !planted!(CutUnwritten)) {
+        for (sender, rounds) in cuts.rounds.iter().filter(|_| !planted!(CutUnwritten)) {
             table.store(at + 8 * *sender as u64, *rounds);
         }
-        self.membership.note_wedged(id, delivered);
+        self.membership.note_wedged(id, cuts.delivered);
     }
 
     fn post_cuts<T: Table>(&self, table: &mut T) {

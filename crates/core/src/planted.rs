@@ -162,6 +162,8 @@ mod bugs {
         OlderUnclosed,
         /// A member awaits none for subgroups of older epochs.
         OlderUnawaited,
+        /// A process begins to follow a view whose end is under way.
+        FollowersLetInLate,
         /// What lies beyond the trims is delivered too.
         DeliversBeyondTrim,
         /// A member that the others have evicted goes on.

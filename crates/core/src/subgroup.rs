@@ -99,6 +99,8 @@ impl Hash for Delivery {
 #[derive(Hash, Debug)]
 pub(crate) struct Subgroup {
     id: SubgroupId,
+    /// Its number in the newest view, by which the application knows it.
+    named: SubgroupId,
     order: Order,
     members: Vec<Rank>,
     place: Place,
@@ -120,6 +122,15 @@ pub(crate) struct Subgroup {
     /// Once the view's end is decided: how many rounds of mine belong to it.
     trim: u64,
     stats: SubgroupStats,
+}
+
+/// How much a member has of a subgroup that has wedged.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Cuts {
+    /// The rounds that are here, with the sender's rank.
+    pub(crate) rounds: Vec<(usize, u64)>,
+    /// How much of the order is delivered, as far as the engine knows.
+    pub(crate) delivered: u64,
 }
 
 /// What one evaluation changed in my row and has not posted.
@@ -161,6 +172,7 @@ impl Subgroup {
         };
         Subgroup {
             id,
+            named: id,
             order: spec.order,
             members: spec.members.clone(),
             place: place(me),
@@ -208,6 +220,14 @@ impl Subgroup {
             delivery: Delivery::Inline(cursor.fork()),
             stats: SubgroupStats::default(),
             ..*self
+        }
+    }
+
+    /// It goes on in the view `next`, where it has another number, and its members other ranks.
+    pub(crate) fn rename(&mut self, was: &View, next: &View) {
+        self.named = next.subgroup(&was.subgroups[self.id.index()].name).unwrap_or(self.id);
+        if let Delivery::Inline(cursor) = &mut self.delivery {
+            cursor.rename(|rank| next.rank_of(was.members[rank.index()]));
         }
     }
 
@@ -575,7 +595,7 @@ impl Subgroup {
             Delivery::Handoff(handoff) if frontier > handoff.frontier() => {
                 handoff.raise(frontier);
                 changes.worked = true;
-                upcalls.handed_off(self.id);
+                upcalls.handed_off(self.named);
             }
             _ => {}
         }
@@ -620,7 +640,7 @@ impl Subgroup {
         let Delivery::Inline(cursor) = &mut self.delivery else { return None };
         let mut batch = cursor.advance(table, frontier).at_most(pace.bytes() * self.senders as u64);
         if batch.has_next() {
-            upcalls.deliver(self.id, &mut batch);
+            upcalls.deliver(self.named, &mut batch);
             // Passes over the nulls behind the last message.
             batch.has_next();
         }
@@ -703,7 +723,7 @@ impl Subgroup {
                 sending.told = freed;
             }
             if worth && !(planted!(RoomUntold) && self.stats.receive_batches % 2 == 1) {
-                upcalls.room(self.id);
+                upcalls.room(self.named);
             }
         }
     }
@@ -788,8 +808,8 @@ impl Subgroup {
         self.phase = Phase::Wedged;
     }
 
-    /// How many rounds of each sender I have, by sender rank.
-    pub(crate) fn cuts(&self) -> Vec<(usize, u64)> {
+    /// What I have of it.
+    pub(crate) fn cuts(&self) -> Cuts {
         let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.rounds));
         let others = self.peers.iter().filter_map(|peer| {
             let sender = peer.sender?;
@@ -798,12 +818,7 @@ impl Subgroup {
             let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
             Some((sender, peer.rounds.max(delivered)))
         });
-        own.into_iter().chain(others).collect()
-    }
-
-    /// How much of the order I have delivered, as far as the engine knows.
-    pub(crate) fn delivered(&self) -> u64 {
-        self.own.delivered.iter().sum()
+        Cuts { rounds: own.into_iter().chain(others).collect(), delivered: self.own.delivered.iter().sum() }
     }
 
     /// The change of the view has not touched it: it goes on.
@@ -841,7 +856,7 @@ impl Subgroup {
             Delivery::Inline(cursor) => cursor.close(table, trims),
             Delivery::Handoff(handoff) => {
                 handoff.end(trims);
-                upcalls.handed_off(self.id);
+                upcalls.handed_off(self.named);
             }
             Delivery::Nobody => {}
         }

@@ -1816,8 +1816,7 @@ fn run_both(old: &mut Group, next: &mut Group, members: &[usize]) {
             worked |= old.poll(member).worked | next.poll(member).worked;
             let (delivered, rooms) = (&mut old.delivered[member], &mut old.rooms[member]);
             let mut told = Told { delivered, rooms, take: usize::MAX };
-            let (engine, memory) = (&mut next.engines[member], &mut next.memories[member]);
-            worked |= engine.tend(memory, &mut old.engines[member], &mut old.memories[member], &mut told);
+            worked |= next.engines[member].tend(&mut old.engines[member], &mut old.memories[member], &mut told);
             old.pass_on(member);
             next.pass_on(member);
         }

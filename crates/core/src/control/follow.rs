@@ -224,7 +224,8 @@ impl Follow {
             return false;
         };
         let is_newer = self.told.as_ref().is_some_and(|told| told.id > next.id);
-        is_newer && now.since(*since) >= PARTS_WAIT && self.arriving.is_none() && !has_all_of(next, roster)
+        let is_here = is_whole(next) && has_all_of(next, roster);
+        is_newer && now.since(*since) >= PARTS_WAIT && self.arriving.is_none() && !is_here
     }
 
     /// Says which view is about to begin, once the rows of all its members are here: the next, or the newest if that one was passed over or is the first.
@@ -243,16 +244,20 @@ impl Follow {
     fn next_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<Arc<View>> {
         if let Some(followed) = &self.followed {
             let next = Arc::clone(&followed.next.as_ref()?.0);
-            if has_all_of(&next, roster) {
+            let is_whole = is_whole(&next);
+            if is_whole && has_all_of(&next, roster) {
                 return Some(next);
             }
             if !self.is_passed_over(roster, now) {
-                self.visit(&next, roster, now);
+                if is_whole {
+                    self.visit(&next, roster, now);
+                }
                 return None;
             }
         }
         // A view of this process itself is not for following.
-        let told = Arc::new(self.told.clone().filter(|told| told.rank_of(roster.me()).is_none())?);
+        let is_for_me = |told: &View| told.rank_of(roster.me()).is_none() && is_whole(told);
+        let told = Arc::new(self.told.clone().filter(is_for_me)?);
         roster.pass_over_until(told.id);
         self.visit(&told, roster, now);
         has_all_of(&told, roster).then_some(told)
@@ -308,6 +313,11 @@ impl Follow {
         self.ask_again();
         next
     }
+}
+
+/// Whether all that happens in a view is in its rows. If not, members that are asked go on to one of which that is so.
+fn is_whole(view: &View) -> bool {
+    view.subgroups.iter().all(|spec| spec.epoch.is_none())
 }
 
 fn has_all_of<W>(view: &View, roster: &Roster<W>) -> bool {

@@ -7,17 +7,21 @@
 //!    that it is [prepared](Install::prepared).
 //! 2. [`Member::look`] says when the view begins. The driver takes the rows that have come ([`Roster::take_part`]), and
 //! 3. [`Member::begin`] goes on in it, with the rows that are sound.
+//!
+//! Subgroups that the change does not touch go on meanwhile, and in the views that follow, with the rows with which their epochs began. The driver keeps the tables of
+//! [`Member::older`] views, and [polls](Member::poll_older) their engines, too. [`Member::home`] says where a subgroup stands.
 use super::{
     ASK_EVERY, Asks, Begun, INSTALL_LOOK, Install, Joins, Letter, News, ObjectOrder, Readmissions, Redials, Refusal,
     Remedy, Request, Roster, admits,
 };
-use crate::engine::{Engine, State};
-use crate::ids::{MemberId, Process, Rank, Time, ViewId};
+use crate::engine::{Engine, Progress, State};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, membership};
 use crate::limits;
 use crate::membership::Unrecoverable;
 use crate::planted::planted;
-use crate::table::Rows;
+use crate::table::{Rows, Table};
+use crate::upcalls::Upcalls;
 use crate::view::{Change, View};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -80,8 +84,8 @@ enum Leaving {
     No,
     /// It has something of earlier views to send again first.
     Wanted,
-    /// It waits until what it had sent by then, as the engine counts, is delivered everywhere.
-    Waits(Vec<u64>),
+    /// It waits until what it had sent by then, as the engine of each view counts, is delivered everywhere.
+    Waits(Vec<(ViewId, Vec<u64>)>),
     /// The others are asked to go on without it.
     Asked,
 }
@@ -89,6 +93,8 @@ enum Leaving {
 /// A member of a group.
 pub struct Member {
     engine: Engine,
+    /// Those of views that have ended, in which subgroups go on, the oldest first.
+    older: Vec<Engine>,
     view: Arc<View>,
     terms: Terms,
     /// The next view, once this one has ended.
@@ -119,6 +125,8 @@ pub struct Member {
     looked: Time,
     /// When others were asked last whether they go on without this member.
     asked: Time,
+    /// Whether there are groups for large messages in this view.
+    has_object_groups: bool,
 }
 
 impl fmt::Debug for Member {
@@ -134,6 +142,7 @@ impl Member {
         let (told_ended, down, evicting) = Default::default();
         let mut member = Member {
             engine,
+            older: Vec::new(),
             view,
             terms,
             next: None,
@@ -152,8 +161,10 @@ impl Member {
             states: VecDeque::new(),
             looked: now,
             asked: now,
+            has_object_groups: false,
         };
         member.begin_redials(roster, now);
+        member.weigh_epochs(roster);
         let (me, view, members) = (roster.me().0, member.view.id.0, &member.view.members);
         info!(target: TARGET, me, view, members = ?ids(members), absent = ?ids(&member.absent), "first view begins");
         member
@@ -168,6 +179,77 @@ impl Member {
     #[inline]
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+
+    /// The newest engine, and those of older views in which subgroups go on.
+    fn engines(&self) -> impl Iterator<Item = &Engine> {
+        core::iter::once(&self.engine).chain(&self.older)
+    }
+
+    /// The engine of the newest view that has begun here, or of an older one in which subgroups go on.
+    pub fn engine_of(&self, view: ViewId) -> Option<&Engine> {
+        self.engines().find(|engine| engine.view().id == view)
+    }
+
+    /// The same, to be changed.
+    pub fn engine_of_mut(&mut self, view: ViewId) -> Option<&mut Engine> {
+        core::iter::once(&mut self.engine).chain(&mut self.older).find(|engine| engine.view().id == view)
+    }
+
+    /// The views that have ended and in which subgroups of this member go on, the oldest first. The driver keeps their tables.
+    pub fn older(&self) -> impl Iterator<Item = ViewId> {
+        let ended = self.next.iter().map(|_| &self.engine).filter(|engine| engine.goes_on());
+        self.older.iter().chain(ended).map(|engine| engine.view().id)
+    }
+
+    /// Where a subgroup of the newest view stands for this member: the engine with which its epoch began, and its number there.
+    pub fn home(&self, subgroup: SubgroupId) -> Option<(&Engine, SubgroupId)> {
+        let spec = self.view.subgroups.get(subgroup.index())?;
+        let engine = self.engine_of(self.view.epoch(subgroup))?;
+        Some((engine, engine.view().subgroup(&spec.name)?))
+    }
+
+    /// Polls the engine of an [older](Self::older) view, with the table of that. To be done before each poll of the newest [engine](Self::engine_mut), and while the next view is
+    /// prepared. `upcalls` get the numbers that subgroups have in the newest one.
+    pub fn poll_older<T: Table>(
+        &mut self,
+        view: ViewId,
+        now: Time,
+        table: &mut T,
+        upcalls: &mut impl Upcalls<T>,
+    ) -> Progress {
+        if view == self.view.id {
+            return self.engine.poll(now, table, upcalls);
+        }
+        let Some(older) = self.older.iter_mut().find(|older| older.view().id == view) else {
+            return Progress { worked: false, wake_at: None };
+        };
+        let mut progress = older.poll(now, table, upcalls);
+        progress.worked |= self.engine.tend(older, table, upcalls);
+        progress
+    }
+
+    /// Says whether subgroups may go on that changes of this view do not touch: as long as all members share memory, no process follows, which reads the rows of one
+    /// view, and no object is on its way. While the view changes that stays as it is: a leader finds it in the row of each member that has promised.
+    fn weigh_epochs<W>(&mut self, roster: &Roster<W>) {
+        if self.engine.is_changing() {
+            return;
+        }
+        let is_near = |id: &MemberId| !self.absent.contains(id) && !roster.is_far(*id);
+        let is_alone = roster.observers().is_empty() && !self.has_object_groups;
+        self.engine.keep_epochs(is_alone && self.view.members.iter().all(is_near));
+    }
+
+    /// Says whether there are groups for large messages in this view, by the driver's [groups](super::ObjectGroups). `outdated` says whether there should be one for a subgroup
+    /// whose epoch began with an older view: those belong to the newest view, so all epochs end.
+    pub fn note_object_groups<W>(&mut self, are_there: bool, outdated: bool, roster: &Roster<W>) {
+        if self.has_object_groups != are_there {
+            self.has_object_groups = are_there;
+            self.weigh_epochs(roster);
+        }
+        if outdated {
+            self.engine.renew();
+        }
     }
 
     /// Asks all members for a view with a change of its subgroups: those of the view that is about to begin, or of the newest that has. `has_room` says whether there is memory
@@ -223,6 +305,7 @@ impl Member {
     pub fn note_followers<W>(&mut self, guests: usize, roster: &Roster<W>) -> bool {
         let is_followed = guests > 0 || !roster.observers().is_empty();
         self.engine.set_observed(is_followed);
+        self.weigh_epochs(roster);
         is_followed
     }
 
@@ -370,8 +453,12 @@ impl Member {
         if roster.add_observer(id) {
             self.joins.expect(id, now);
         }
+        self.weigh_epochs(roster);
         match &self.next {
             Some(next) => next.hand_over_to(id, roster),
+            // It would miss what goes on in this view's rows when the view has ended. It asks again.
+            None if self.engine.is_changing() && !planted!(FollowersLetInLate) => self.wait(id, roster),
+            None if self.view.subgroups.iter().any(|spec| spec.epoch.is_some()) => self.engine.renew(),
             None => {
                 self.engine.set_observed(true);
                 roster.tell_view(&self.view, [id]);
@@ -681,6 +768,7 @@ impl Member {
             self.absent.remove(&id);
             self.down.remove(&id);
             roster.has_come_back(id);
+            self.weigh_epochs(roster);
         }
         self.redials.up(view, id, now);
     }
@@ -735,14 +823,24 @@ impl Member {
     /// everywhere. Returns whether anything happened.
     pub fn go(&mut self, has_backlog: bool) -> bool {
         match &self.leaving {
-            Leaving::Wanted if !has_backlog => self.leaving = Leaving::Waits(self.engine.committed()),
-            Leaving::Waits(committed) if self.engine.is_delivered(committed) => {
+            Leaving::Wanted if !has_backlog => {
+                let committed = |engine: &Engine| (engine.view().id, engine.committed());
+                self.leaving = Leaving::Waits(self.engines().map(committed).collect());
+            }
+            Leaving::Waits(committed)
+                if committed.iter().all(|(view, committed)| self.has_delivered(*view, committed)) =>
+            {
                 self.leaving = Leaving::Asked;
                 self.engine.leave();
             }
             _ => return false,
         }
         true
+    }
+
+    /// Whether everything is delivered everywhere that stood in my rings of `view` when they had come so far, or is not waited for there any more.
+    fn has_delivered(&self, view: ViewId, committed: &[u64]) -> bool {
+        self.engine_of(view).is_none_or(|engine| engine.is_delivered(committed))
     }
 
     /// Whether this member has yet to give up what waits for subgroups that are not available: it is about to go.
@@ -757,7 +855,14 @@ impl Member {
             roster.note_decision(decision.next.id, words.to_vec());
             roster.note_joined(decision.next.id, &decision.joined);
         }
-        let engine = self.engine.successor()?;
+        let mut engine = self.engine.successor()?;
+        for (id, spec) in self.view.subgroups_of(self.engine.me()) {
+            // Its epoch began before this view, and has ended with it.
+            let older = self.home(id).filter(|(home, _)| home.view().id != self.view.id);
+            if let (Some((older, _)), Some(id)) = (older, engine.view().subgroup(&spec.name)) {
+                engine.follow(older, id);
+            }
+        }
         self.next = Some(Install::new(engine, self.terms.suspect_after, roster, false, now));
         self.next.as_mut()
     }
@@ -816,7 +921,12 @@ impl Member {
         let Begun { engine, view, absent } = next.begin(here, roster, now);
         let old = core::mem::replace(&mut self.view, view);
         self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
-        (self.engine, self.absent) = (engine, absent);
+        self.absent = absent;
+        self.older.push(core::mem::replace(&mut self.engine, engine));
+        self.older.retain(|older| older.goes_on() && self.engine.needs(older.view().id));
+        self.older.iter_mut().for_each(|older| older.rename(&self.view));
+        self.has_object_groups = false;
+        self.weigh_epochs(roster);
         info!(
             target: TARGET, me = roster.me().0, view = self.view.id.0, members = ?ids(&self.view.members),
             absent = ?ids(&self.absent), install_ms, "view begins"

@@ -349,6 +349,15 @@ impl Membership {
         (self.renewing, self.closing) = (true, true);
     }
 
+    /// Whether changes end the epochs of those subgroups only that they touch, as far as I know.
+    pub(crate) fn keeps_epochs(&self) -> bool {
+        self.epochs
+    }
+
+    pub(crate) fn keep_epochs(&mut self, keeps: bool) {
+        self.epochs = keeps;
+    }
+
     pub(crate) fn leave(&mut self) {
         (self.leaving, self.closing) = (true, true);
     }
@@ -507,7 +516,8 @@ impl Membership {
         self.opinions.publish(table);
         // The first member that closes the view wakes all. The others are waited for by the leader alone, whose ballot wakes all.
         let is_first = !self.peers.iter().any(|peer| table.load(*peer, membership::CLOSING) != 0);
-        table.store(membership::CLOSING, if self.renewing { CLOSING_ALL } else { 1 });
+        let ends_all = self.renewing || !self.epochs;
+        table.store(membership::CLOSING, if ends_all { CLOSING_ALL } else { 1 });
         table.post_quietly(&self.peers, membership::CLOSING..membership::LEAVING + 8);
         self.wake(if is_first { None } else { Some(self.leader()) }, table);
     }

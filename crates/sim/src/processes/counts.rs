@@ -61,6 +61,8 @@ counts! {
     deliveries,
     /// The part of them in Fifo subgroups.
     fifo,
+    /// The part of them in epochs that had begun before the view that was the newest there.
+    older,
     /// Large messages that were put into rings, the first time.
     large_sent,
     /// Large messages that were delivered and checked, at all members together.

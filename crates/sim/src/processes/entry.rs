@@ -127,6 +127,7 @@ impl World<'_> {
             posts,
             inlets: BTreeSet::new(),
             table: None,
+            older: vec![],
             made: None,
             over: vec![],
             unsent: BTreeMap::new(),

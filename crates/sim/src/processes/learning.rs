@@ -45,10 +45,11 @@ impl App {
         *digest = mix(*digest ^ (u64::from(message.0) << 32 | u64::from(message.1)));
     }
 
-    /// The states of the subgroups of everyone, with a total order, if `id` is in the view.
-    fn of(&self, view: &View, id: MemberId, founded: &[SubgroupSpec]) -> Delivered {
-        let specs = view.rank_of(id).into_iter().flat_map(|rank| view.subgroups_of(rank).map(|(_, spec)| spec));
-        let names = specs.filter(|spec| is_common(founded, &spec.name)).map(|spec| &spec.name);
+    /// The states of the subgroups of everyone, with a total order, that are `touched` by the end of the view, if `id` is in it.
+    fn of(&self, view: &View, touched: &[bool], id: MemberId, founded: &[SubgroupSpec]) -> Delivered {
+        let specs = view.rank_of(id).into_iter().flat_map(|rank| view.subgroups_of(rank));
+        let common = specs.filter(|(id, spec)| touched[id.index()] && is_common(founded, &spec.name));
+        let names = common.map(|(_, spec)| &spec.name);
         names.map(|name| (name.clone(), self.delivered.get(name).copied().unwrap_or_default())).collect()
     }
 }
@@ -285,7 +286,9 @@ impl World<'_> {
             self.apply_learned(process, learning);
             if learning.restored.is_some() {
                 let key = (learning.following.follow.incarnation(), old.id.0);
-                let state = process.app.of(&next, process.me.id, &self.scene.subgroups);
+                // What is followed is in the rows of one view, and ends with it.
+                let touched = vec![true; next.subgroups.len()];
+                let state = process.app.of(&next, &touched, process.me.id, &self.scene.subgroups);
                 if !self.scene.errs {
                     self.states.ends(key, process.number, state, &self.ledger)?;
                 }
@@ -447,10 +450,16 @@ impl World<'_> {
     }
 
     /// A member has ended a view, with the state of all that have.
-    pub(super) fn check_state(&mut self, process: &Process, key: (u128, u64), view: &View) -> Checked {
+    pub(super) fn check_state(
+        &mut self,
+        process: &Process,
+        key: (u128, u64),
+        view: &View,
+        touched: &[bool],
+    ) -> Checked {
         match self.scene.learns {
             true => {
-                let state = process.app.of(view, process.me.id, &self.scene.subgroups);
+                let state = process.app.of(view, touched, process.me.id, &self.scene.subgroups);
                 self.states.ends(key, process.number, state, &self.ledger)
             }
             false => Ok(()),

@@ -2,7 +2,7 @@
 use super::shards::check_shards;
 use super::wishes::settles;
 use crate::checkers::{Invariant, Violation};
-use spindle_core::{Change, MemberId, Order, Rank, SubgroupSpec, View, ViewId};
+use spindle_core::{Change, MemberId, Order, SubgroupId, SubgroupSpec, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ONE_GROUP: Invariant = Invariant(18, "one incarnation");
@@ -191,12 +191,21 @@ impl Ledger {
         let (left, lost): (Vec<_>, Vec<_>) = viewed.processes.iter().partition(|(id, _)| next.members.contains(id));
         let left: Vec<usize> = left.into_iter().map(|(_, process)| *process as usize).collect();
         self.given_up.extend(lost.into_iter().map(|(_, process)| *process as usize));
-        for (subgroup, order) in viewed.orders.iter_mut().enumerate() {
-            let counts = left.iter().filter_map(|process| viewed.delivered.get(process));
-            order.truncate(counts.map(|counts| counts[subgroup]).max().unwrap_or(0));
+        let epochs: Vec<(u64, String)> = (0..)
+            .map(SubgroupId)
+            .zip(&viewed.view.subgroups)
+            .map(|(id, spec)| (viewed.view.epoch(id).0, spec.name.clone()))
+            .collect();
+        for (epoch, name) in epochs {
+            let home = self.views.get_mut(&(key.0, epoch)).expect("a view that has begun");
+            let subgroup = home.view.subgroup(&name).expect("its epoch began there").index();
+            let counts = left.iter().filter_map(|process| home.delivered.get(process));
+            home.orders[subgroup].truncate(counts.map(|counts| counts[subgroup]).max().unwrap_or(0));
+            let end = &mut home.ended[subgroup];
+            if end.member.is_some_and(|(process, _)| !left.contains(&process)) {
+                *end = End::default();
+            }
         }
-        let of_left = |end: &End| end.member.is_none_or(|(process, _)| left.contains(&process));
-        viewed.ended.iter_mut().filter(|end| !of_left(end)).for_each(|end| *end = End::default());
         let later = self.views.range((key.0, key.1 + 1)..(key.0, next.id.0));
         let joined = later.flat_map(|(_, viewed)| viewed.processes.values().map(|process| *process as usize));
         self.given_up.extend(joined.filter(|process| !left.contains(process)));
@@ -346,48 +355,44 @@ impl Ledger {
         }
     }
 
-    /// A process, which is this member, has delivered all that belongs to a view, and continues in another. `trims` say how many rounds belong to it,
-    /// by subgroup and sender.
-    pub(super) fn ends(&mut self, key: Key, process: usize, me: Rank, trims: &[Box<[u64]>]) -> Result<(), Violation> {
+    /// A process has delivered all that belongs to the epoch of a subgroup that began with this view. `trims` say how many rounds belong to it, by sender.
+    pub(super) fn ends(&mut self, key: Key, process: usize, id: SubgroupId, trims: &[u64]) -> Result<(), Violation> {
         if self.given_up.contains(&process) {
             return Ok(());
         }
         let Ledger { views, last, learned, .. } = self;
         let viewed = views.get_mut(&key).expect("a view that has begun");
-        let Viewed { view, orders, delivered, processes, rings, ended, .. } = viewed;
-        let none = vec![0; orders.len()];
-        let counts = delivered.get(&process).unwrap_or(&none);
-        for (id, spec) in view.subgroups_of(me) {
-            let name = &spec.name;
-            if spec.order == Order::Total {
-                let count = counts[id.index()];
-                let End { member, observers } = &mut ended[id.index()];
-                let known = *member.get_or_insert((process, count));
-                for told in [(process, count)].into_iter().chain(observers.drain(..)) {
-                    same_end(known, key.1, name, told)?;
-                }
+        let Viewed { view, delivered, processes, rings, ended, .. } = viewed;
+        let spec = &view.subgroups[id.index()];
+        let name = &spec.name;
+        if spec.order == Order::Total {
+            let count = delivered.get(&process).map_or(0, |counts| counts[id.index()]);
+            let End { member, observers } = &mut ended[id.index()];
+            let known = *member.get_or_insert((process, count));
+            for told in [(process, count)].into_iter().chain(observers.drain(..)) {
+                same_end(known, key.1, name, told)?;
+            }
+            return Ok(());
+        }
+        for (rank, trim) in spec.senders.iter().zip(trims) {
+            let sender = processes.get(&view.members[rank.index()]).copied();
+            let ring = sender.and_then(|sender| rings.get(&(id.0, sender))).map_or(&[][..], Vec::as_slice);
+            let sender = sender.unwrap_or(u32::MAX);
+            if *trim > ring.len() as u64 {
+                let of = ring.len();
+                return ALL.broken(format!("view {} ends behind {trim} of {of} rounds of process {sender}", key.1));
+            }
+            let last = last.get(&(process, sender, name.clone())).map(|last| last.number);
+            if last.is_none() && learned.contains(&process) {
                 continue;
             }
-            for (rank, trim) in spec.senders.iter().zip(&trims[id.index()]) {
-                let sender = processes.get(&view.members[rank.index()]).copied();
-                let ring = sender.and_then(|sender| rings.get(&(id.0, sender))).map_or(&[][..], Vec::as_slice);
-                let sender = sender.unwrap_or(u32::MAX);
-                if *trim > ring.len() as u64 {
-                    let of = ring.len();
-                    return ALL.broken(format!("view {} ends behind {trim} of {of} rounds of process {sender}", key.1));
-                }
-                let last = last.get(&(process, sender, name.clone())).map(|last| last.number);
-                if last.is_none() && learned.contains(&process) {
-                    continue;
-                }
-                let last = last.unwrap_or(0);
-                let missing = ring[..*trim as usize].iter().flatten().find(|number| **number > last);
-                if let Some(missing) = missing {
-                    return ALL.broken(format!(
-                        "process {process} ends view {} without message {missing} of process {sender} in subgroup {name}",
-                        key.1
-                    ));
-                }
+            let last = last.unwrap_or(0);
+            let missing = ring[..*trim as usize].iter().flatten().find(|number| **number > last);
+            if let Some(missing) = missing {
+                return ALL.broken(format!(
+                    "process {process} ends view {} without message {missing} of process {sender} in subgroup {name}",
+                    key.1
+                ));
             }
         }
         Ok(())
@@ -531,8 +536,8 @@ mod tests {
         let mut ledger = ledger();
         let mut delivers = numbers.iter().map(|number| ledger.delivers(KEY, 1, 0, (0, *number), 5));
         let delivered = delivers.find_map(Result::err);
-        let trims: Box<[u64]> = [trim, 0, 0].into();
-        let ended = delivered.map_or_else(|| ledger.ends(KEY, 1, Rank(1), &[trims]), Err);
+        let trims = [trim, 0, 0];
+        let ended = delivered.map_or_else(|| ledger.ends(KEY, 1, SubgroupId(0), &trims), Err);
         ended.err().map(|violation| violation.number)
     }
 

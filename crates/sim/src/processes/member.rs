@@ -1,5 +1,6 @@
 //! A step of a member: it hears, its applications send, and its engine is polled.
 use super::large::forget_sent;
+use super::ledger::Sent;
 use super::objects::OBJECT_BYTES_MIN;
 use super::plan::MS;
 use super::process::{Phase, Process};
@@ -12,9 +13,24 @@ use super::world::{Broken, Checked, World};
 use spindle_core::control::{Heard, News, Request};
 use spindle_core::layout::membership;
 use spindle_core::ring::Kind;
-use spindle_core::{MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, View};
+use spindle_core::{Batch, MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// What a poll delivers: by subgroup, messages, and how many were sent as objects.
+struct Taken<'a> {
+    delivered: &'a mut Vec<(u32, Sent)>,
+    large: &'a mut u64,
+}
+
+impl<'a> Upcalls<Board<'a>> for Taken<'_> {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_, Board<'a>>) {
+        batch.for_each(|message| {
+            *self.large += u64::from(message.payload.len() >= OBJECT_BYTES_MIN);
+            self.delivered.push((subgroup.0, decode(message.payload)));
+        });
+    }
+}
 
 impl World<'_> {
     /// A member does what there is to do.
@@ -115,6 +131,10 @@ impl World<'_> {
         {
             member.engine_mut().evict(Rank(u32::from(table.places.me == Rank(0))));
         }
+        let goes_on_at = self.poll_older(process)?;
+        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
+            unreachable!("a member")
+        };
         let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
         let mut again = 1 + self.random.below(3);
         let progress = loop {
@@ -122,16 +142,8 @@ impl World<'_> {
             let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
             // After any poll it may sleep.
             member.engine_mut().before_sleep();
-            let progress = member.engine_mut().poll(now, &mut board, &mut |subgroup: SubgroupId,
-                                                                           batch: &mut spindle_core::Batch<
-                '_,
-                Board<'_>,
-            >| {
-                batch.for_each(|message| {
-                    large += u64::from(message.payload.len() >= OBJECT_BYTES_MIN);
-                    delivered.push((subgroup.0, decode(message.payload)));
-                });
-            });
+            let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
+            let progress = member.engine_mut().poll(now, &mut board, &mut upcalls);
             again -= 1;
             if !progress.worked || again == 0 {
                 break progress;
@@ -158,12 +170,8 @@ impl World<'_> {
                 self.decided(key.0, &table.view, &next)?;
             }
         }
-        for (subgroup, message) in delivered {
-            self.ledger.delivers(key, process.number, subgroup, message, self.now)?;
-            if self.scene.learns {
-                process.app.apply(&table.view, subgroup, message);
-            }
-        }
+        let view = Arc::clone(&table.view);
+        self.deliver(process, key.0, &view, delivered)?;
         if self.scene.large.is_some() {
             self.settle_objects(process, false);
             self.check_kept(process)?;
@@ -177,7 +185,10 @@ impl World<'_> {
         if ends && state == State::Running {
             return self.leave_group(process, "is suspected");
         }
-        self.send_posts(process, posts);
+        self.serve_guests(process, !posts.is_empty());
+        let table = process.table.take().expect("a member");
+        self.send_posts(process.number, &table, posts);
+        process.table = Some(table);
         self.carry_out(process)?;
         match state {
             State::Running => {
@@ -187,13 +198,48 @@ impl World<'_> {
                 let wake_at = if progress.worked { self.now + self.random.range(300, 3_000) } else { wake_at };
                 let retired = process.over.iter().map(|over| over.since + RETIRED_NS).min().unwrap_or(u64::MAX);
                 let sends_at = if process.is_leaving { u64::MAX } else { process.sends_at };
-                let wake_at = wake_at.min(patience).min(sends_at).min(retired.max(self.now + 10 * MS));
+                let wake_at = wake_at.min(goes_on_at).min(patience).min(sends_at).min(retired.max(self.now + 10 * MS));
                 Ok(wake_at.max(self.now + 200))
             }
             State::Finished => self.leave_group(process, "has finished"),
             State::Ended => self.end_view(process),
             State::Evicted => self.leave_group(process, "was evicted"),
         }
+    }
+
+    /// Polls the engines of views that have ended, in which subgroups go on. Returns when to come again.
+    pub(super) fn poll_older(&mut self, process: &mut Process) -> Next {
+        let now = Time(self.now);
+        let mut wake_at = u64::MAX;
+        let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+        for view in member.older().collect::<Vec<_>>() {
+            let table = process.table_of(view).expect("the tables of older views are kept").clone();
+            let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
+            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf: None };
+            let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
+            let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+            let progress = member.poll_older(view, now, &mut board, &mut upcalls);
+            self.outcome.counts.older += delivered.len() as u64;
+            self.deliver(process, table.incarnation, &table.view, delivered)?;
+            self.send_posts(process.number, &table, posts);
+            if progress.worked || progress.wake_at.is_some_and(|at| at <= now) {
+                wake_at = self.now + self.random.range(300, 3_000);
+            }
+        }
+        Ok(wake_at)
+    }
+
+    /// What a poll has delivered in epochs that began with this view. Subgroups have the numbers of the newest view.
+    fn deliver(&mut self, process: &mut Process, of: u128, view: &Arc<View>, delivered: Vec<(u32, Sent)>) -> Checked {
+        let newest = Arc::clone(&process.table.as_ref().expect("a member").view);
+        for (subgroup, message) in delivered {
+            let there = view.subgroup(&newest.subgroups[subgroup as usize].name).expect("its epoch began there").0;
+            self.ledger.delivers((of, view.id.0), process.number, there, message, self.now)?;
+            if self.scene.learns {
+                process.app.apply(&newest, subgroup, message);
+            }
+        }
+        Ok(())
     }
 
     /// A view was decided. A member that is left out has asked for it, or something has gone wrong with it.
@@ -208,27 +254,25 @@ impl World<'_> {
     }
 
     /// The applications of a process send.
-    fn send(&mut self, process: &mut Process) -> Checked {
+    pub(super) fn send(&mut self, process: &mut Process) -> Checked {
         if process.sends_at <= self.now && !process.is_leaving {
             process.sends_at = self.now + self.random.range(self.scene.send_every_ns / 2, 2 * self.scene.send_every_ns);
             self.add_message(process);
         }
-        let Process { phase: Phase::Member(member), table: Some(table), unsent, objects, number, .. } = &mut *process
-        else {
-            unreachable!("a member")
-        };
-        let row = table.places.rows[table.places.me.index()].expect("its own");
-        let key = (table.incarnation, table.view.id.0);
-        for (name, unsent) in unsent {
-            let Some(id) = table.view.subgroup(name) else { continue };
-            let Some(claims) = member.engine().claims(id) else { continue };
+        let mut waiting = std::mem::take(&mut process.unsent);
+        for (name, unsent) in &mut waiting {
+            let view = &process.table.as_ref().expect("a member").view;
+            let Some((engine, table, id)) = view.subgroup(name).and_then(|id| process.home(id)) else { continue };
+            let Some(claims) = engine.claims(id) else { continue };
+            let row = table.places.rows[table.places.me.index()].expect("its own");
+            let (key, me, number) = ((table.incarnation, table.view.id.0), table.places.me, process.number as u32);
             let longest = table.view.subgroups[id.index()].message_bytes_max as usize;
             while let Some(first) = unsent.front_mut() {
                 if first.kind == Kind::Object {
-                    if !self.commit_object(objects, (&claims, row, table.places.me), name, first) {
+                    if !self.commit_object(&mut process.objects, (&claims, row, me), name, first) {
                         break;
                     }
-                    self.ledger.commits(key, *number as u32, id.0, first.number());
+                    self.ledger.commits(key, number, id.0, first.number());
                     unsent.pop_front();
                     continue;
                 }
@@ -243,10 +287,11 @@ impl World<'_> {
                 claims.commit(claim, first.kind, len, |position, header| {
                     self.store.row_mut(row).set(ring.offset(position), header);
                 });
-                self.ledger.commits(key, *number as u32, id.0, first.number());
+                self.ledger.commits(key, number, id.0, first.number());
                 unsent.pop_front();
             }
         }
+        process.unsent = waiting;
         forget_sent(process);
         Ok(())
     }

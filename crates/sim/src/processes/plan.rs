@@ -173,6 +173,8 @@ pub struct Scene {
     pub errs: bool,
     /// Large messages; `None`: there are none.
     pub large: Option<Large>,
+    /// Whether subgroups go on that a change of the view does not touch.
+    pub epochs: bool,
 }
 
 impl Scene {
@@ -331,6 +333,7 @@ impl Scene {
             recovers_ns,
             errs,
             large,
+            epochs: large.is_none() && !Random::new(seed, 29).one_in(4),
         }
     }
 
@@ -477,6 +480,9 @@ impl fmt::Display for Scene {
         }
         if let Some(large) = &self.large {
             writeln!(f, "{large:?}")?;
+        }
+        if self.epochs {
+            writeln!(f, "subgroups go on that a change does not touch")?;
         }
         self.faults.iter().try_for_each(|(at, fault)| writeln!(f, "{} ms: {fault:?}", at / MS))
     }

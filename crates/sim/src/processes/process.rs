@@ -8,7 +8,7 @@ use super::watching::{Guest, Watching};
 use spindle_core::control::{
     Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, Seek, Waits,
 };
-use spindle_core::{MemberId, View, ViewId};
+use spindle_core::{Engine, MemberId, SubgroupId, View, ViewId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(super) enum PostState {
 }
 
 /// A table and the streams that fill it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) incarnation: u128,
     pub(super) view: Arc<View>,
@@ -142,6 +142,8 @@ pub(super) struct Process {
     /// Connections for letters from others.
     pub(super) inlets: BTreeSet<usize>,
     pub(super) table: Option<Table>,
+    /// Of views that have ended, in which subgroups go on.
+    pub(super) older: Vec<Table>,
     pub(super) made: Option<Made>,
     pub(super) over: Vec<Over>,
     /// By subgroup, what is to be sent, or sent again.
@@ -172,6 +174,20 @@ pub(super) struct Process {
     pub(super) incoming: Vec<(ViewId, MemberId, usize)>,
     /// When something went wrong last that concerns it.
     pub(super) troubled: u64,
+}
+
+impl Process {
+    /// The table of the newest view, or of an older one in which subgroups go on.
+    pub(super) fn table_of(&self, view: ViewId) -> Option<&Table> {
+        self.older.iter().chain(&self.table).find(|table| table.view.id == view)
+    }
+
+    /// Where a subgroup of the newest view stands: the engine and the table with which its epoch began, and its number there.
+    pub(super) fn home(&self, subgroup: SubgroupId) -> Option<(&Engine, &Table, SubgroupId)> {
+        let Phase::Member(member) = &self.phase else { return None };
+        let (engine, id) = member.home(subgroup)?;
+        Some((engine, self.table_of(engine.view().id)?, id))
+    }
 }
 
 /// What tells a process from others that had its number.

@@ -338,13 +338,14 @@ impl World<'_> {
 
     /// The subgroup in which a member has delivered nothing that another has sent since all is calm, if there is one.
     fn unheard<'t>(&self, process: &Process, table: &'t Table, other: &Process) -> Option<&'t str> {
-        let (view, key) = (&table.view, (table.incarnation, table.view.id.0));
-        let rank = view.rank_of(other.me.id)?;
+        let rank = table.view.rank_of(other.me.id)?;
         let is_unheard = |(id, spec): &(SubgroupId, &SubgroupSpec)| {
-            let newest = self.ledger.newest(key, (process.number, id.0, other.number as u32));
+            let Some((_, home, there)) = process.home(*id) else { return true };
+            let key = (home.incarnation, home.view.id.0);
+            let newest = self.ledger.newest(key, (process.number, there.0, other.number as u32));
             spec.senders.contains(&rank) && other.probes.get(&spec.name).is_none_or(|probe| newest < *probe)
         };
-        view.subgroups_of(table.places.me).find(is_unheard).map(|(_, spec)| spec.name.as_str())
+        table.view.subgroups_of(table.places.me).find(is_unheard).map(|(_, spec)| spec.name.as_str())
     }
 
     /// What a process lacks to be at work with all others.

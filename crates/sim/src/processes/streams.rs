@@ -227,10 +227,8 @@ impl World<'_> {
         }
     }
 
-    /// Sends what a poll has posted.
-    pub(super) fn send_posts(&mut self, process: &mut Process, posts: Vec<Post>) {
-        self.serve_guests(process, !posts.is_empty());
-        let Some(table) = &process.table else { return };
+    /// Sends what a poll of the process of this number has posted.
+    pub(super) fn send_posts(&mut self, number: usize, table: &Table, posts: Vec<Post>) {
         let mut bells = 0u64;
         let mut far: BTreeMap<usize, Vec<_>> = BTreeMap::new();
         for Post { peers, content, quiet } in posts {
@@ -251,7 +249,7 @@ impl World<'_> {
         }
         for (rank, posts) in far {
             if let Some(connection) = table.streams[rank]
-                && let Some(end) = self.connections.get(connection).map(|found| found.end_of(process.number))
+                && let Some(end) = self.connections.get(connection).map(|found| found.end_of(number))
             {
                 self.send_over(connection, end, Load::Posts(posts), bells >> rank & 1 == 0);
             }

@@ -50,6 +50,7 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
         recovers_ns: None,
         errs: false,
         large: None,
+        epochs: true,
     }
 }
 

@@ -32,7 +32,8 @@ impl World<'_> {
     pub(super) fn begin_first(&mut self, process: &mut Process, view: View, known: &[(SubgroupId, Rank, u64)]) -> Next {
         let now = Time(self.now);
         let me = view.rank_of(process.me.id).expect("it is in the view");
-        let mut engine = Engine::new(view, me, Ablation::default()).expect("a view of the simulator");
+        let ablation = Ablation { epochs: self.scene.epochs, ..Ablation::default() };
+        let mut engine = Engine::new(view, me, ablation).expect("a view of the simulator");
         for (subgroup, sender, rounds) in known {
             engine.pass_over(*subgroup, *sender, *rounds);
         }
@@ -98,6 +99,8 @@ impl World<'_> {
     pub(super) fn install_next(&mut self, process: &mut Process) -> Next {
         let now = Time(self.now);
         self.continue_streams(process);
+        self.send(process)?;
+        let goes_on_at = self.poll_older(process)?;
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
         let row = process.made.as_ref().expect("its row is made").row;
         let next = member.next_mut().expect("a view follows");
@@ -107,7 +110,7 @@ impl World<'_> {
         let is_alone = member.next().is_some_and(|next| next.view().members.len() == 1);
         self.carry_out(process)?;
         if !begins {
-            return Ok(self.now + INSTALL_LOOK.as_nanos() as u64);
+            return Ok(goes_on_at.min(self.now + INSTALL_LOOK.as_nanos() as u64));
         }
         if self.broken == Broken::SoleSurvivorEnds && is_alone {
             return self.leave_group(process, "is alone");
@@ -127,6 +130,10 @@ impl World<'_> {
         let here = self.take_rows(process, &view, &layout);
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
         member.begin(&here, words, &mut process.roster, now);
+        let older: Vec<ViewId> = member.older().collect();
+        let ended = process.over.last().map(|over| over.table.clone());
+        process.older.extend(ended);
+        process.older.retain(|table| older.contains(&table.view.id));
         for rank in member.newly_ended(&mut process.roster, now) {
             member.suspect(rank);
         }
@@ -192,30 +199,25 @@ impl World<'_> {
         let Some(table) = &process.table else { unreachable!("a member") };
         let key = (table.incarnation, table.view.id.0);
         let (view, me) = (Arc::clone(&table.view), table.places.me);
-        if let Phase::Member(member) = &process.phase
-            && let Some(decision) = member.engine().decision()
-        {
-            self.ledger.ends(key, process.number, me, &decision.trims)?;
-        }
-        self.check_state(process, key, &view)?;
-        let (Phase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
-            unreachable!("a member")
-        };
-        let mut again = vec![];
-        for (id, spec) in view.subgroups_of(me) {
-            let Some(claims) = member.engine().claims(id) else { continue };
+        let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+        let decision = member.engine().decision().expect("the view has ended").clone();
+        let touched = view.touched_by(&decision.next);
+        self.check_state(process, key, &view, &touched)?;
+        let mut again: Vec<(String, Vec<Unsent>)> = vec![];
+        for (id, spec) in view.subgroups_of(me).filter(|(id, _)| touched[id.index()]) {
+            let (engine, table, there) = process.home(id).expect("it is there");
+            self.ledger.ends((key.0, table.view.id.0), process.number, there, &decision.trims[id.index()])?;
+            let Some(claims) = engine.claims(there) else { continue };
             claims.revoke();
-            let Some(mut resend) = member.engine().resend(id) else { continue };
+            let Some(mut resend) = engine.resend(there) else { continue };
             let board = Board { store: &mut self.store, places: &table.places, posts: &mut vec![], shelf: None };
             let mut unsent = vec![];
             while let Some(resent) = resend.next(&board) {
-                let bytes = spindle_core::Rows::bytes(&board, me, resent.at, resent.len).to_vec();
+                let bytes = spindle_core::Rows::bytes(&board, engine.me(), resent.at, resent.len).to_vec();
                 unsent.push(Unsent { kind: resent.kind, bytes, again: true, own: None });
             }
-            again.push((&spec.name, unsent));
+            again.push((spec.name.clone(), unsent));
         }
-        let again: Vec<(String, Vec<Unsent>)> =
-            again.into_iter().map(|(name, unsent)| (name.clone(), unsent)).collect();
         self.end_large(process, &view);
         for (name, mut unsent) in again {
             self.end_objects(process, &name, &mut unsent);
@@ -262,7 +264,10 @@ impl World<'_> {
         let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf: None };
         member.engine_mut().abandon(1, &mut board);
         let (is_finished, view) = (*member.engine().state() == State::Finished, member.view().id);
-        self.send_posts(process, posts);
+        self.serve_guests(process, !posts.is_empty());
+        let table = process.table.take().expect("a member");
+        self.send_posts(process.number, &table, posts);
+        process.table = Some(table);
         if !is_finished {
             process.roster.say_stopped(view);
         }

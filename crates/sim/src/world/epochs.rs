@@ -27,25 +27,21 @@ impl World<'_> {
         let Some(newest) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return Ok(()) };
         for older in self.older_seats(newest) {
             let [old, new] = self.stages.get_disjoint_mut([older.stage, newest.stage]).expect("two stages");
-            let (rows, table) = (&mut old.tables[older.rank.index()], &mut new.tables[newest.rank.index()]);
+            let rows = &mut old.tables[older.rank.index()];
             let there = &mut old.members[older.rank.index()].as_mut().expect("it has installed the view").engine;
             let here = &mut new.members[newest.rank.index()].as_mut().expect("it has installed the view").engine;
             self.told.delivered.clear();
             self.told.count = Rc::clone(&new.count);
             rows.begin_poll();
-            table.begin_poll();
-            let worked = here.tend(table, there, rows, &mut self.told);
+            let worked = here.tend(there, rows, &mut self.told);
             rows.end_poll();
-            table.end_poll();
-            for seat in [older, newest] {
-                let actions = std::mem::take(&mut self.stages[seat.stage].tables[seat.rank.index()].actions);
-                let checked = self.compare(seat, &actions);
-                self.stages[seat.stage].tables[seat.rank.index()].actions = actions;
-                checked?;
-                if !self.is_member(process) {
-                    self.told.forget();
-                    return Ok(());
-                }
+            let actions = std::mem::take(&mut self.stages[older.stage].tables[older.rank.index()].actions);
+            let checked = self.compare(older, &actions);
+            self.stages[older.stage].tables[older.rank.index()].actions = actions;
+            checked?;
+            if !self.is_member(process) {
+                self.told.forget();
+                return Ok(());
             }
             self.pass_on(older);
             for seat in [older, newest] {
