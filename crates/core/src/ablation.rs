@@ -28,7 +28,7 @@ impl Default for Ablation {
             null_sends: true,
             coalesced_control: true,
             deferred_posts: true,
-            epochs: false,
+            epochs: true,
         }
     }
 }

@@ -313,6 +313,11 @@ impl Engine {
         self.subgroups.iter_mut().for_each(|subgroup| subgroup.rename(&self.view, next));
     }
 
+    /// The group has finished in a later view, and with it everything that goes on here.
+    pub(crate) fn finish_older(&mut self) {
+        self.state = State::Finished;
+    }
+
     /// Whether subgroups of mine have been in the engine of the older `view` when this view began: that is to be kept, and [tended](Self::tend), until this
     /// view has ended.
     pub fn needs(&self, view: ViewId) -> bool {

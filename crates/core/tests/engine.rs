@@ -1732,6 +1732,8 @@ fn a_cut_beyond_all_rounds_makes_no_liar_of_the_leader() {
 fn what_was_observed_beyond_the_end_is_passed_over_by_the_new_member() {
     for handed_off in [false, true] {
         let mut group = Group::new(2, &[0, 1], Order::Fifo, Ablation::default());
+        // A group that is followed.
+        group.engines.iter_mut().for_each(|engine| engine.keep_epochs(false));
         let mut observer = Observer::new(group.engines[0].view().clone(), &Owners(&group.memories)).unwrap();
         assert!(group.engines[1].admit(process(99)));
         for _ in 0..3 {

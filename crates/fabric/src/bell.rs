@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 /// Bytes of a doorbell's region.
-pub(crate) const BELL_BYTES: u64 = 128;
+pub(crate) const BELL_BYTES: u64 = 256;
 /// Offset of the futex word in it.
 const RINGS: u64 = 0;
 /// Offset of the word that peers set after they have posted words of their membership blocks.

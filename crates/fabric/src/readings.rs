@@ -1,7 +1,7 @@
 //! Which views' rows this process reads, as it tells the members of its machine.
 //!
 //! A peer that [finds](crate::Mesh::shown) a member's next row in memory that it has mapped before gets no lease of it. Instead each member says, in its doorbell's region, of
-//! which view it reads the oldest row. A row of an older view is read by it no more, and the owner may use its place for another.
+//! which views it reads rows. A row of another view that is not newer is read by it no more, and the owner may use its place for another.
 use crate::fork::Owner;
 use crate::region::SharedRegion;
 use spindle_core::ViewId;
@@ -9,18 +9,32 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Offset in a doorbell's region of the word that says it: the oldest view, or more than any when none is read. Zero before the first view.
-const READS: u64 = 80;
+/// Offset in a doorbell's region of the newest view that its member has begun to read, or more than any when it reads none any more. Zero before the first.
+const NEWEST: u64 = 80;
 /// Offset in a doorbell's region of the newest view for which its member looks for shown rows no more.
 const BEGUN: u64 = 88;
+/// Offset in a doorbell's region of the words that name the views that are read, one each, or zero.
+const READS: u64 = 128;
+/// So many words are there.
+pub(crate) const READS_MAX: u64 = 8;
+/// Offset in a doorbell's region of the oldest view that is read and for which there was no word. Zero if there is none.
+const OTHERS: u64 = READS + 8 * READS_MAX;
 
 /// The views whose rows one member reads.
 #[derive(Debug)]
 pub(crate) struct Readings {
     bell: Arc<SharedRegion>,
     owner: Owner,
-    /// How many hold each.
-    views: Mutex<BTreeMap<ViewId, usize>>,
+    views: Mutex<BTreeMap<ViewId, Read>>,
+}
+
+/// A view that is read.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    /// How many hold it.
+    count: usize,
+    /// Offset of the word that names it, if there was one left.
+    at: Option<u64>,
 }
 
 /// That this member reads rows of a view, or may yet.
@@ -36,11 +50,18 @@ impl Readings {
         Arc::new(Readings { bell, owner: Owner::new(), views: Mutex::default() })
     }
 
-    /// Begins to read rows of `view`. A member begins with the next view before it ends with this one, so that it never says that it is through with a view of which it will read rows.
+    /// Begins to read rows of `view`, which is not older than others that were begun. A member begins with the next view before it ends with this one, so that it never says that it is
+    /// through with a view of which it will read rows.
     pub(crate) fn begin(self: &Arc<Self>, view: ViewId) -> Reading {
         let mut views = self.views();
-        *views.entry(view).or_default() += 1;
-        self.tell(&views);
+        let free = || {
+            let is_free = |at: &u64| views.values().all(|read| read.at != Some(*at));
+            (0..READS_MAX).map(|word| READS + 8 * word).find(is_free)
+        };
+        let at = if views.contains_key(&view) { None } else { free() };
+        let read = views.entry(view).or_insert(Read { count: 0, at });
+        read.count += 1;
+        self.tell(&mut views);
         drop(views);
         Reading { view, of: Arc::clone(self) }
     }
@@ -52,14 +73,24 @@ impl Readings {
         fence(Ordering::SeqCst);
     }
 
-    fn views(&self) -> MutexGuard<'_, BTreeMap<ViewId, usize>> {
+    fn views(&self) -> MutexGuard<'_, BTreeMap<ViewId, Read>> {
         self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, views: &BTreeMap<ViewId, usize>) {
-        let oldest = views.keys().next().map_or(u64::MAX, |view| view.0);
-        // Release: all loads from rows of older views come before it, those of other threads by the lock.
-        self.bell.word(READS).store(oldest, Ordering::Release);
+    fn tell(&self, views: &mut BTreeMap<ViewId, Read>) {
+        let is_read = views.values().any(|read| read.count > 0);
+        let newest = views.keys().next_back().copied().filter(|_| is_read);
+        // The newest may be begun again: its row was found, and its table is made later.
+        views.retain(|view, read| read.count > 0 || Some(*view) == newest);
+        for at in (0..READS_MAX).map(|word| READS + 8 * word) {
+            let named = views.iter().find(|(_, read)| read.at == Some(at)).map_or(0, |(view, _)| view.0);
+            // Release: all loads from rows of a view come before its word is another's, those of other threads by the lock.
+            self.bell.word(at).store(named, Ordering::Release);
+        }
+        let other = views.iter().find(|(_, read)| read.at.is_none()).map_or(0, |(view, _)| view.0);
+        self.bell.word(OTHERS).store(other, Ordering::Release);
+        // Release: who finds it here finds its word.
+        self.bell.word(NEWEST).store(newest.map_or(u64::MAX, |view| view.0), Ordering::Release);
     }
 }
 
@@ -70,20 +101,25 @@ impl Drop for Reading {
             return;
         }
         let mut views = self.of.views();
-        if let Some(count) = views.get_mut(&self.view) {
-            *count -= 1;
-            if *count == 0 {
-                views.remove(&self.view);
-                self.of.tell(&views);
+        if let Some(read) = views.get_mut(&self.view) {
+            read.count -= 1;
+            if read.count == 0 {
+                self.of.tell(&mut views);
             }
         }
     }
 }
 
-/// Whether the member whose doorbell this is reads no row of `view`, nor of an older one, and will not.
+/// Whether the member whose doorbell this is reads no row of `view`, and will not: it has begun to read that one, or a newer one, and names it no more.
 pub(crate) fn is_through(bell: &SharedRegion, view: ViewId) -> bool {
-    // Acquire: pairs with the release in `tell`, so that what is written in the row's place comes after all loads from it.
-    bell.word(READS).load(Ordering::Acquire) > view.0
+    // Acquire, here and below: pairs with the releases in `tell`. First the newest, with which the words are there of all that were begun by then; what is written in the row's
+    // place comes after all loads from it.
+    if bell.word(NEWEST).load(Ordering::Acquire) < view.0 {
+        return false;
+    }
+    let is_named = (0..READS_MAX).any(|word| bell.word(READS + 8 * word).load(Ordering::Acquire) == view.0);
+    let other = bell.word(OTHERS).load(Ordering::Acquire);
+    !is_named && (other == 0 || other > view.0)
 }
 
 /// Whether the member whose doorbell this is may not find a row of `view` that was shown just now, because it looks for it no more.
@@ -98,20 +134,57 @@ mod tests {
     use super::*;
     use crate::bell::BELL_BYTES;
 
-    #[test]
-    fn a_member_is_through_with_a_view_when_it_reads_newer_ones_only() {
+    fn readings() -> (Arc<SharedRegion>, Arc<Readings>) {
         let bell = Arc::new(SharedRegion::create("test", BELL_BYTES).unwrap().0);
         let readings = Readings::new(Arc::clone(&bell));
-        let through = || [1, 2, 3].map(|view| is_through(&bell, ViewId(view)));
-        assert_eq!(through(), [false; 3], "it has read nothing yet, and may");
+        (bell, readings)
+    }
+
+    #[test]
+    fn a_member_is_through_with_a_view_when_it_reads_others_only() {
+        let (bell, readings) = readings();
+        let through = || [1, 2, 3, 4].map(|view| is_through(&bell, ViewId(view)));
+        assert_eq!(through(), [false; 4], "it has read nothing yet, and may");
         let first = readings.begin(ViewId(1));
-        assert_eq!(through(), [false; 3]);
+        assert_eq!(through(), [false; 4]);
         let (second, again) = (readings.begin(ViewId(2)), readings.begin(ViewId(1)));
         drop(first);
-        assert_eq!(through(), [false; 3], "another thread reads there");
-        drop(again);
-        assert_eq!(through(), [true, false, false]);
+        assert_eq!(through(), [false; 4], "another thread reads there");
+        let third = readings.begin(ViewId(3));
         drop(second);
-        assert_eq!(through(), [true; 3]);
+        assert_eq!(through(), [false, true, false, false], "something goes on in an older one");
+        drop(again);
+        assert_eq!(through(), [true, true, false, false]);
+        drop(third);
+        assert_eq!(through(), [true; 4]);
+    }
+
+    /// A row that was found is let go, and the table of its view made.
+    #[test]
+    fn the_newest_view_may_be_begun_again() {
+        let (bell, readings) = readings();
+        let _first = readings.begin(ViewId(1));
+        drop(readings.begin(ViewId(2)));
+        assert!(!is_through(&bell, ViewId(2)));
+        let _third = readings.begin(ViewId(3));
+        assert!(is_through(&bell, ViewId(2)));
+    }
+
+    #[test]
+    fn more_views_than_there_are_words_for_count_as_read_with_all_that_follow() {
+        let (bell, readings) = readings();
+        let mut all: Vec<Reading> = (1..=READS_MAX + 3).map(|view| readings.begin(ViewId(view))).collect();
+        let through = |view| is_through(&bell, ViewId(view));
+        assert!((1..=READS_MAX + 3).all(|view| !through(view)));
+        // One without a word.
+        drop(all.remove(READS_MAX as usize));
+        assert!(through(READS_MAX + 1) && !through(READS_MAX + 2));
+        drop(all.remove(READS_MAX as usize));
+        assert!(through(READS_MAX + 2) && !through(READS_MAX + 3));
+        drop(all.remove(0));
+        assert!(through(1) && !through(2));
+        // Its word is free.
+        all.push(readings.begin(ViewId(20)));
+        assert!(!through(20) && !through(READS_MAX + 3), "the newest, and the other");
     }
 }

@@ -6,7 +6,7 @@ use crate::publisher::Publisher;
 use crate::receiver::{Inlet, Receiver, Stretch};
 use crate::shared::Shared;
 use crate::tracking::Tracker;
-use spindle_core::{Engine, State, SubgroupId, View};
+use spindle_core::{Engine, State, SubgroupId, View, ViewId};
 use spindle_fabric::{Fabric, Mesh, Room};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Its number in this view, if this member is in it.
-    id: Option<SubgroupId>,
+    /// The view with which its epoch began, and its number there, if this member is in it.
+    home: Option<(ViewId, SubgroupId)>,
     port: Arc<Port>,
-    /// The ring of this view, until an application has it.
+    /// The ring of this epoch, until an application has it.
     ring: Option<spindle_fabric::Publisher>,
-    /// Where those wait who claim in this view's ring.
+    /// Where those wait who claim in this epoch's ring.
     room: Option<Room>,
-    /// What stands in the rings of ended views, the newest first.
+    /// What stands in the rings of ended epochs, the newest first.
     relays: VecDeque<Relay>,
     /// Whether that waits for the subgroup to have enough members again.
     unavailable: bool,
     handle: Handle,
-    /// Up to where this view's ring was known to be delivered everywhere when its objects were looked after last.
+    /// Up to where this epoch's ring was known to be delivered everywhere when its objects were looked after last.
     settled: u64,
     inlet: Option<Arc<Inlet>>,
     /// Messages that could not be sent on: there was no ring for them any more.
@@ -53,7 +53,7 @@ impl Line {
         let port = Arc::new(Port::new(Arc::clone(shared), outbound, Tracker::new(Arc::clone(notices))));
         Line {
             name,
-            id: None,
+            home: None,
             port,
             ring,
             room,
@@ -66,9 +66,9 @@ impl Line {
         }
     }
 
-    /// A view begins, in which the subgroup is `id`, if this member is in it.
+    /// A view begins with which an epoch of the subgroup begins, in which it is `id`, if this member is in it.
     pub(crate) fn begin(&mut self, id: Option<SubgroupId>, engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) {
-        (self.id, self.settled) = (id, 0);
+        (self.home, self.settled) = (id.map(|id| (view.id, id)), 0);
         self.unavailable = id.is_some_and(|id| !view.subgroups[id.index()].is_available());
         self.port.set_engine(fabric.doorbell());
         let claims = id.and_then(|id| engine.claims(id));
@@ -127,9 +127,9 @@ impl Line {
         Receiver::new(stretch(id, engine, fabric, view), inlet, Arc::clone(&self.port.shared))
     }
 
-    /// The view has ended; `engine` is that of it.
-    pub(crate) fn end_view(&mut self, engine: &Engine, fabric: &Mesh, kept: &Kept) {
-        let Some(id) = self.id else { return };
+    /// The epoch has ended; `engine` and `fabric` are those of its [home](Self::home).
+    pub(crate) fn end_epoch(&mut self, engine: &Engine, fabric: &Mesh, kept: &Kept) {
+        let Some((_, id)) = self.home else { return };
         self.port.tracker.end_view(id, engine, fabric);
         if let Some(claims) = engine.claims(id) {
             claims.revoke();
@@ -223,9 +223,14 @@ impl Line {
         }
     }
 
-    /// Its own objects in this view, by the subgroup's number there.
-    pub(crate) fn outbound(&self) -> Option<(SubgroupId, &Arc<Outbound>)> {
-        Some((self.id?, &self.port.outbound))
+    /// The view with which its epoch began, and its number there, if this member is in it.
+    pub(crate) fn home(&self) -> Option<(ViewId, SubgroupId)> {
+        self.home
+    }
+
+    /// Its own objects.
+    pub(crate) fn outbound(&self) -> &Arc<Outbound> {
+        &self.port.outbound
     }
 
     /// Whether it had a receiver that is gone: nobody delivers.
@@ -236,7 +241,7 @@ impl Line {
 
     /// Forgets its own objects that are delivered everywhere.
     pub(crate) fn look_after_objects(&mut self, engine: &Engine, kept: &Kept) {
-        let Some(id) = self.id else { return };
+        let Some((_, id)) = self.home else { return };
         let position = engine.delivered_everywhere(id).unwrap_or(0);
         if position != self.settled {
             self.settled = position;
@@ -246,7 +251,7 @@ impl Line {
 
     /// Tells those who have receipts what is delivered. Whether some of them still wait.
     pub(crate) fn look_after_receipts(&self, engine: &mut Engine, fabric: &Mesh) -> bool {
-        self.id.is_some_and(|id| self.port.tracker.look(id, engine, fabric))
+        self.home.is_some_and(|(_, id)| self.port.tracker.look(id, engine, fabric))
     }
 
     pub(crate) fn make_room(&self) {
@@ -266,14 +271,16 @@ impl Line {
         self.inlet.as_ref().map_or(0, |inlet| inlet.behind())
     }
 
-    /// The group has ended for this member.
+    /// The group has ended for this member; `engine` and `fabric` are those of its [home](Self::home), or any if it has none.
     pub(crate) fn end(&mut self, engine: &mut Engine, fabric: &Mesh) {
         self.give_up_waiting();
-        if let (Some(id), State::Finished) = (self.id, engine.state()) {
+        let id = self.home.map(|(_, id)| id);
+        if let (Some(id), State::Finished) = (id, engine.state()) {
             self.port.tracker.end_view(id, engine, fabric);
         }
         self.look_after_receipts(engine, fabric);
-        let ring = self.id.and_then(|id| Some((id, engine.claims(id)?))).filter(|_| *engine.state() != State::Ended);
+        let ring = id.and_then(|id| Some((id, engine.claims(id)?))).filter(|(id, _)| !engine.is_closed(*id));
+        ring.iter().for_each(|(_, claims)| claims.revoke());
         self.port.tracker.close(|claims, position| {
             let is_of_this_view = ring.as_ref().filter(|(_, ring)| Arc::ptr_eq(ring, claims));
             is_of_this_view.is_some_and(|(id, _)| engine.is_announced(*id, position))

@@ -22,11 +22,13 @@ mod ending;
 mod handles;
 mod links;
 mod objects;
+mod older;
 mod preparing;
 mod views;
 
 use clock::Clock;
 use links::Over;
+use older::Older;
 use preparing::Preparing;
 pub(crate) use preparing::{First, Spare};
 use views::Shows;
@@ -43,6 +45,8 @@ pub struct Node {
     member: Member,
     /// The rows of the view.
     fabric: Mesh,
+    /// The rows of views that have ended, in which subgroups go on.
+    older: Vec<Older>,
     arena: Arena,
     /// This member's memory for the next view, once this one has ended.
     preparing: Option<Preparing>,
@@ -129,6 +133,7 @@ impl Node {
             crew,
             member,
             fabric,
+            older: vec![],
             arena,
             preparing,
             shows: Shows::default(),
@@ -216,6 +221,9 @@ impl Node {
         }
         if !self.over.is_empty() {
             self.look_after_retired();
+        }
+        if !self.older.is_empty() {
+            worked |= self.poll_older(handler);
         }
         let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
         let engine = self.member.engine_mut();
@@ -329,7 +337,7 @@ impl Node {
         let observers = self.crew.roster().observers().len() as u64;
         let is_far = |id| self.crew.is_far(id);
         let rack = |id| self.crew.book()?.rack(id).cloned();
-        Status::of(self.member.engine(), &self.fabric, |id| self.crew.pid(id), is_far, rack, lost, observers)
+        Status::of(&self.member, &self.fabric, |id| self.crew.pid(id), is_far, rack, lost, observers)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -369,7 +377,7 @@ impl From<MeshError> for JoinError {
     }
 }
 
-/// Begins a view in all lines. Answers, by subgroup, which line it is.
+/// Begins a view in all lines whose subgroups begin with it. Answers, by subgroup, which line it is.
 fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &Mesh, view: &Arc<View>) -> Vec<usize> {
     let ids: BTreeMap<&str, SubgroupId> =
         view.subgroups.iter().map(|spec| &*spec.name).zip((0..).map(SubgroupId)).collect();
@@ -378,7 +386,9 @@ fn begin_lines(lines: &mut [Line], engine: &mut Engine, fabric: &Mesh, view: &Ar
         let id = ids.get(&*line.name).copied();
         id.iter().for_each(|id| by_id[id.index()] = number);
         let mine = id.filter(|id| view.subgroups[id.index()].members.binary_search(&engine.me()).is_ok());
-        line.begin(mine, engine, fabric, view);
+        if mine.is_none_or(|id| view.epoch(id) == view.id) {
+            line.begin(mine, engine, fabric, view);
+        }
     }
     assert!(!by_id.contains(&usize::MAX), "a line for each subgroup");
     by_id

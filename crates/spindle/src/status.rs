@@ -1,9 +1,9 @@
 //! A member's view of its group at one moment, for people and for monitoring.
 use serde_json::{Value, json};
-use spindle_core::control::RackName;
+use spindle_core::control::{Member, RackName};
 use spindle_core::layout::membership;
 use spindle_core::stats::{EngineStats, Frontier, SubgroupStats};
-use spindle_core::{Engine, MemberId, Rank, Rows};
+use spindle_core::{MemberId, Rank, Rows};
 
 /// A moment of a group, as one member knows it.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ pub struct MemberStatus {
 
 impl Status {
     pub(crate) fn of(
-        engine: &Engine,
+        of: &Member,
         rows: &impl Rows,
         pid: impl Fn(MemberId) -> u32,
         is_far: impl Fn(MemberId) -> bool,
@@ -93,6 +93,7 @@ impl Status {
         lost: u64,
         observers: u64,
     ) -> Status {
+        let engine = of.engine();
         let (view, me) = (engine.view(), engine.me());
         let flag = |rank, word| rows.load(rank, word) != 0;
         let member = |rank: Rank| view.members[rank.index()];
@@ -107,19 +108,24 @@ impl Status {
             asleep: flag(rank, membership::ASLEEP),
             finished: flag(rank, membership::FINISHED),
         });
-        let subgroups = view.subgroups_of(me).map(|(id, spec)| {
-            let stable = engine.stable(id).unwrap_or(0);
-            let members = engine.frontiers(id).map(|(rank, frontier)| MemberStatus {
-                id: member(rank),
-                rank,
-                pid: pid(member(rank)),
-                asleep: flag(rank, membership::ASLEEP),
-                finished: flag(rank, membership::FINISHED),
-                frontier,
-                lag: stable.saturating_sub(frontier.delivered),
+        let subgroups = view.subgroups_of(me).filter_map(|(id, spec)| {
+            let (home, there) = of.home(id)?;
+            let stable = home.stable(there).unwrap_or(0);
+            let members = home.frontiers(there).filter_map(|(was, frontier)| {
+                let id = home.view().members[was.index()];
+                let rank = view.rank_of(id)?;
+                Some(MemberStatus {
+                    id,
+                    rank,
+                    pid: pid(id),
+                    asleep: flag(rank, membership::ASLEEP),
+                    finished: flag(rank, membership::FINISHED),
+                    frontier,
+                    lag: stable.saturating_sub(frontier.delivered),
+                })
             });
-            let stats = engine.subgroup_stats(id).unwrap_or_default();
-            SubgroupStatus { name: spec.name.clone(), stats, stable, members: members.collect() }
+            let stats = home.subgroup_stats(there).unwrap_or_default();
+            Some(SubgroupStatus { name: spec.name.clone(), stats, stable, members: members.collect() })
         });
         Status {
             id: member(me).0,

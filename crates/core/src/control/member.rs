@@ -209,6 +209,13 @@ impl Member {
         Some((engine, engine.view().subgroup(&spec.name)?))
     }
 
+    /// The group has finished, in all views in which something went on.
+    pub fn finish(&mut self) {
+        if *self.engine.state() == State::Finished {
+            self.older.iter_mut().for_each(Engine::finish_older);
+        }
+    }
+
     /// Polls the engine of an [older](Self::older) view, with the table of that. To be done before each poll of the newest [engine](Self::engine_mut), and while the next view is
     /// prepared. `upcalls` get the numbers that subgroups have in the newest one.
     pub fn poll_older<T: Table>(

@@ -114,6 +114,11 @@ impl Large {
         self.groups.is_pending()
     }
 
+    /// Whether there are groups in this view, or there are to be some.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.groups.are_there()
+    }
+
     /// Takes in what has happened in the groups of `view`: why this member can't go on, if it can't.
     pub(crate) fn look(&mut self, view: ViewId, crew: &Crew) -> Result<(), String> {
         let told = std::mem::take(&mut *self.told.list.lock().unwrap_or_else(PoisonError::into_inner));

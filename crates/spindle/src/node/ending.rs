@@ -1,4 +1,5 @@
 //! The end of a member: it has finished, leaves, is left out, can't go on, or is dropped. Its handles learn of that, and the others need not wait for it.
+use super::older::Homes;
 use super::{Node, Poll};
 use crate::error::Ended;
 use crate::shared::End;
@@ -32,6 +33,7 @@ impl Node {
             self.wake_at = Some(Time(self.clock.now.0 + INSTALL_LOOK.as_nanos() as u64));
             return Poll::Idle;
         }
+        self.member.finish();
         self.end(End::Finished);
         Poll::Finished
     }
@@ -58,13 +60,12 @@ impl Node {
 
     fn end(&mut self, end: End) {
         self.shared.set_end(end);
-        let engine = self.member.engine();
-        for (id, _) in self.member.view().subgroups_of(engine.me()) {
-            if let Some(claims) = engine.claims(id) {
-                claims.revoke();
-            }
+        let Node { lines, member, fabric, older, .. } = self;
+        let homes = Homes { newest: fabric, older };
+        for line in lines {
+            let (engine, rows) = homes.of(line, member);
+            line.end(engine, rows);
         }
-        self.lines.iter_mut().for_each(|line| line.end(self.member.engine_mut(), &self.fabric));
         self.kept.end();
         if let Some(mailbox) = self.crew.mailbox() {
             mailbox.leave();

@@ -8,13 +8,15 @@ impl Node {
     /// Forgets the objects of messages that are delivered: others' here, my own everywhere.
     #[cold]
     pub(super) fn look_after_objects(&mut self, worked: bool) {
-        self.lines.iter_mut().for_each(|line| line.look_after_objects(self.member.engine(), &self.kept));
+        let view = Arc::clone(self.member.view());
+        let engine = self.member.engine();
+        // Epochs in which there are objects end with the view.
+        let is_here = |line: &&mut Line| line.home().is_some_and(|(epoch, _)| epoch == view.id);
+        self.lines.iter_mut().filter(is_here).for_each(|line| line.look_after_objects(engine, &self.kept));
         if !worked {
             return;
         }
-        let view = Arc::clone(self.member.view());
-        let engine = self.member.engine();
-        for (id, spec) in view.subgroups_of(engine.me()) {
+        for (id, spec) in view.subgroups_of(engine.me()).filter(|(_, spec)| spec.epoch.is_none()) {
             for (sender, member) in spec.senders.iter().enumerate().filter(|(_, member)| **member != self.rank()) {
                 let place = engine.layout().row(*member).place(id);
                 let ring = place.and_then(|place| place.ring).expect("it sends there");
@@ -34,10 +36,15 @@ impl Node {
         if self.member.engine().is_changing() {
             return Ok(());
         }
+        let wants = |line: &&Line| line.outbound().wants_group();
+        let wanted = self.lines.iter().filter(wants).filter_map(|line| Some((line.home()?, line.outbound())));
+        let (wanted, outdated): (Vec<_>, Vec<_>) = wanted.partition(|((epoch, _), _)| *epoch == view.id);
+        let are_there = self.large.has_groups() || !wanted.is_empty() || !outdated.is_empty();
+        self.crew.act(|roster, _| self.member.note_object_groups(are_there, !outdated.is_empty(), roster));
         for remedy in self.large.overdue(&view, self.rank(), &self.crew) {
             self.member.remedy(remedy);
         }
-        let wanted = self.lines.iter().filter_map(Line::outbound).filter(|(_, outbound)| outbound.wants_group());
+        let wanted = wanted.into_iter().map(|((_, id), outbound)| (id, outbound));
         self.large.open(&mut self.crew, &view, self.member.engine(), &self.fabric, wanted);
         if !self.crew.is_calm() {
             self.crew.flush_now();

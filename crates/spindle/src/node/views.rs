@@ -1,4 +1,5 @@
 //! From one view to the next, and what is done beside the engine's work.
+use super::older::{Homes, Older};
 use super::preparing::{Preparing, Spare};
 use super::{Node, Poll, begin_lines};
 use crate::crew::News;
@@ -51,8 +52,11 @@ impl Node {
             }
             worked |= self.member.is_leaving() && self.go();
             self.connect_late();
-            for line in &self.lines {
-                tracks |= line.look_after_receipts(self.member.engine_mut(), &self.fabric);
+            let Node { lines, member, fabric, older, .. } = self;
+            let homes = Homes { newest: fabric, older };
+            for line in lines.iter() {
+                let (engine, rows) = homes.of(line, member);
+                tracks |= line.look_after_receipts(engine, rows);
             }
         }
         self.has_chores = tracks
@@ -84,9 +88,7 @@ impl Node {
         if self.lines.iter().any(|line| line.behind() >= VIEWS_BEHIND_MAX) {
             return Ok(Poll::Idle);
         }
-        for line in &mut self.lines {
-            line.end_view(self.member.engine(), &self.fabric, &self.kept);
-        }
+        self.end_epochs();
         self.kept.end_view();
         self.large.end_view();
         if !self.crew.act(|roster, now| self.member.end_view(roster, now).is_some()) {
@@ -104,6 +106,19 @@ impl Node {
         self.crew.act(|roster, _| self.member.tell_joiners(roster));
         self.has_chores = true;
         Ok(Poll::Worked)
+    }
+
+    /// Ends the epochs that the end of the view touches.
+    fn end_epochs(&mut self) {
+        let Node { lines, member, fabric, older, by_id, kept, .. } = self;
+        let view = Arc::clone(member.view());
+        let Some(touched) = member.engine().decision().map(|decision| view.touched_by(&decision.next)) else { return };
+        let homes = Homes { newest: fabric, older };
+        for (line, _) in by_id.iter().zip(touched).filter(|(_, touched)| *touched) {
+            let line = &mut lines[*line];
+            let (engine, rows) = homes.of(line, member);
+            line.end_epoch(engine, rows, kept);
+        }
     }
 
     /// Forgets who reads this member's rows of views before, as far as their processes have ended.
@@ -179,6 +194,7 @@ impl Node {
         self.continue_ways();
         self.look_after_retired();
         self.find_shown();
+        let goes_on = self.poll_older(handler);
         let Some(preparing) = &mut self.preparing else { return Ok(Poll::Idle) };
         // The old view's silence has no meaning any more, but a member that reads it must not take this one for dead.
         self.wake_at = Some(self.clock.now + preparing.patience());
@@ -187,7 +203,7 @@ impl Node {
         let has_sent_all = self.crew.has_sent_all(next.view());
         let has_met = |rank| preparing.has_met(rank);
         if !self.crew.act(|roster, now| self.member.look(roster, has_sent_all, has_met, now)) {
-            return Ok(Poll::Idle);
+            return Ok(if goes_on { Poll::Worked } else { Poll::Idle });
         }
         if !has_sent_all {
             // Before anything is written in the new row.
@@ -209,7 +225,7 @@ impl Node {
         let of = (&**next.view(), next.engine().layout());
         let (ways, here) = preparing.take_ways(of, &mut self.crew, self.terms.suspect_after);
         let table = preparing.table(next.engine().layout(), ways);
-        let mut fabric = table.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        let fabric = table.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
         let before = self.fabric.reader();
         let words = Box::new(move |rank: Rank, at| before.load(rank, at));
         let old = self.crew.act(|roster, now| self.member.begin(&here, words, roster, now));
@@ -217,7 +233,6 @@ impl Node {
         self.crew.has_begun(view.id);
         let mut lingering = self.fabric.take_lingering();
         lingering.extend(self.lines.iter_mut().flat_map(Line::relays).filter_map(|relay| relay.lingering.take()));
-        fabric.listen_to(lingering);
         let known: BTreeSet<&str> = self.lines.iter().map(|line| &*line.name).collect();
         let new = view.subgroups.iter().filter(|spec| !known.contains(&*spec.name));
         let (notices, bytes_max) = (self.crew.notices(), self.terms.object_bytes_max);
@@ -227,7 +242,10 @@ impl Node {
         let engine = self.member.engine();
         self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
         self.retire(&old);
-        self.fabric = fabric;
+        let ended = std::mem::replace(&mut self.fabric, fabric);
+        self.keep_older(old.id, ended);
+        lingering.extend(self.older.last().filter(|older| older.is_of(old.id)).map(Older::linger));
+        self.fabric.listen_to(lingering);
         self.crew.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
         (self.spare, self.lacks_since) = (None, None);

@@ -221,6 +221,11 @@ impl<S> ObjectGroups<S> {
         self.waits = false;
     }
 
+    /// Whether there are any, or are to be.
+    pub fn are_there(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     /// Whether to come again soon: links may have to be tried again, or a loss be remedied.
     pub fn is_pending(&self) -> bool {
         self.waits || !self.lost.is_empty() || self.groups.values().any(|state| matches!(state, State::Opening { .. }))

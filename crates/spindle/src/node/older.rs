@@ -1,0 +1,78 @@
+//! Views that have ended, in which subgroups go on that no change since has touched.
+use super::{Node, Relay};
+use crate::Handler;
+use crate::line::Line;
+use spindle_core::control::Member;
+use spindle_core::{Engine, ViewId};
+use spindle_fabric::{Lingering, Mesh};
+use std::sync::Arc;
+
+/// The rows of such a view.
+#[derive(Debug)]
+pub(super) struct Older {
+    view: ViewId,
+    fabric: Mesh,
+    /// As long as this lives, what is posted there wakes this member.
+    used: Arc<()>,
+}
+
+impl Older {
+    pub(super) fn new(view: ViewId, fabric: Mesh) -> Older {
+        Older { view, fabric, used: Arc::new(()) }
+    }
+
+    pub(super) fn is_of(&self, view: ViewId) -> bool {
+        self.view == view
+    }
+
+    /// What wakes this member.
+    pub(super) fn linger(&self) -> Lingering {
+        self.fabric.linger(&self.used)
+    }
+}
+
+/// The rows of the newest view, and of older ones.
+#[derive(Clone, Copy)]
+pub(super) struct Homes<'a> {
+    pub(super) newest: &'a Mesh,
+    pub(super) older: &'a [Older],
+}
+
+impl<'a> Homes<'a> {
+    /// The engine and the rows with which the epoch of a line's subgroup began. The newest, if this member is not in it.
+    pub(super) fn of<'m>(self, line: &Line, member: &'m mut Member) -> (&'m mut Engine, &'a Mesh) {
+        let newest = member.view().id;
+        let epoch = line.home().map(|(epoch, _)| epoch).filter(|epoch| member.engine_of(*epoch).is_some());
+        let view = epoch.unwrap_or(newest);
+        let older = self.older.iter().find(|older| older.view == view);
+        let engine = member.engine_of_mut(view).expect("it was looked for");
+        (engine, older.map_or(self.newest, |older| &older.fabric))
+    }
+}
+
+impl Node {
+    /// Polls the engines of views that have ended, if subgroups go on there. Returns whether there may be more to do at once.
+    #[cold]
+    pub(super) fn poll_older(&mut self, handler: &mut impl Handler) -> bool {
+        let now = self.clock.now;
+        let mut worked = false;
+        let ended = self.preparing.as_ref().map(|_| (self.member.view().id, &mut self.fabric));
+        let older = self.older.iter_mut().map(|older| (older.view, &mut older.fabric));
+        for (view, fabric) in older.chain(ended) {
+            let mut upcalls = Relay { handler, lines: &self.lines, by_id: &self.by_id };
+            let progress = self.member.poll_older(view, now, fabric, &mut upcalls);
+            if let Some(engine) = self.member.engine_of_mut(view).filter(|engine| engine.has_filled_upcalls()) {
+                engine.upcalls_took(self.clock.since_tick());
+            }
+            worked |= progress.worked || progress.wake_at.is_some_and(|at| at <= now);
+        }
+        worked
+    }
+
+    /// The next view has begun: keeps the rows of the one before, whose number is `view`, if subgroups go on there, and of those that are older.
+    pub(super) fn keep_older(&mut self, view: ViewId, fabric: Mesh) {
+        self.older.push(Older::new(view, fabric));
+        let kept: Vec<ViewId> = self.member.older().collect();
+        self.older.retain(|older| kept.contains(&older.view));
+    }
+}
