@@ -40,7 +40,8 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 22] = [
+pub const CONTROL: [Bug; 23] = [
+    Bug::FollowersLetInLate,
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,

@@ -77,11 +77,13 @@ pub type Batch<'a> = spindle_core::Batch<'a, spindle_fabric::Mesh>;
 /// handler that stops early slows down its own group only. A handler must not block: while it runs, this member
 /// acknowledges nothing.
 pub trait Handler {
-    /// Takes messages of `subgroup`, in order.
+    /// Takes messages of `subgroup`, in order. Subgroups and senders have the numbers and ranks of the newest view.
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>);
 
-    /// The view has changed. Everything that was delivered before belongs to the old one, everything after to the new one, at all
-    /// members: so "who was in when this message came" has one answer.
+    /// The view has changed. In the subgroups that the change touches, because a member enters or leaves them or their order, window or message size
+    /// changes, everything that was delivered before belongs to the old view, everything after to the new one, at all members: so "who was in the
+    /// subgroup when this message came" has one answer. The other subgroups go on meanwhile, with the same members; that the change comes between two of their messages
+    /// here says nothing about other members. Subgroups and senders have the numbers and ranks of the new view from now on.
     fn view_changed(&mut self, _change: &ViewChange) {}
 
     /// This member can't agree with the others on the next view (`true`), or can again (`false`): too few are with it, or with the one that it follows.

@@ -15,8 +15,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The deliveries of one subgroup, taken in order on any one thread, lent in place.
 ///
-/// It stays the same while views change: what comes after a change is delivered in the new [view](Self::view), so every message
-/// has one view in which it arrived, the same at all members.
+/// It stays the same while views change: what comes after a change that touches its subgroup is delivered in the new [view](Self::view), so every message
+/// has one view that says who was in the subgroup, the same at all members. Changes that do not touch it pass it by.
 ///
 /// There is no queue: messages stay in their senders' rings until they are taken. A receiver that is slow holds its own
 /// `delivered` count back, which everybody sees as its lag, and in the end the senders, whose rings fill up. One that is
@@ -107,7 +107,7 @@ impl Receiver {
         }
     }
 
-    /// The view in which the next messages were sent: the members, by rank.
+    /// The view with which the members of the subgroup began to send what comes next: the members, by rank.
     pub fn view(&self) -> &View {
         &self.stretch.view
     }
@@ -236,7 +236,7 @@ impl Inlet {
 }
 
 impl<'a> Deliveries<'a> {
-    /// The view in which all of these were sent: whose rank is whose.
+    /// The view with which the members of the subgroup began to send all of these: whose rank is whose.
     pub fn view(&self) -> &'a View {
         self.view
     }

@@ -24,7 +24,7 @@ fn held() -> (usize, usize) {
     (mappings, std::fs::read_dir("/proc/self/fd").unwrap().count())
 }
 
-/// Each member maps the memory of each other once, and its own; the rows of ended views are used again.
+/// Each member maps the memory of each other once, and its own; the rows of ended views in which nothing goes on are used again.
 #[test]
 fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
     let mut nodes: Vec<(Node, Count)> =
@@ -60,7 +60,8 @@ fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
         }
     }
     let ((mappings, descriptors), (early_mappings, early_descriptors)) = (held(), early.unwrap());
-    // One to write and one to read for each member. More may stand from a moment at which longer rows were needed.
-    assert!((6..=12).contains(&mappings) && mappings <= early_mappings, "{mappings} mappings, {early_mappings} before");
+    // One to write and one to read for each member, for the rows of the first view, in which "all" goes on, and for others. More may stand from a moment at which
+    // longer rows were needed.
+    assert!((6..=18).contains(&mappings) && mappings <= early_mappings, "{mappings} mappings, {early_mappings} before");
     assert!(descriptors <= early_descriptors + 12, "{descriptors} descriptors, {early_descriptors} before");
 }

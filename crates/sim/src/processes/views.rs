@@ -227,6 +227,10 @@ impl World<'_> {
             if self.broken == Broken::VoidsForgotten {
                 unsent.retain(|unsent| unsent.kind != Kind::Void);
             }
+            if self.broken == Broken::OlderForgotten && view.subgroup(&name).is_some_and(|id| view.epoch(id) != view.id)
+            {
+                unsent.clear();
+            }
             if self.broken == Broken::ObjectsForgotten {
                 unsent.retain(|unsent| unsent.kind != Kind::Object);
             }
