@@ -40,8 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 23] = [
-    Bug::FollowersLetInLate,
+pub const CONTROL: [Bug; 22] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,

@@ -30,7 +30,7 @@ const SEARCHED: [Bug; 12] = [
 
 /// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
 /// `crates/core/src/control/member.rs` and `crates/core/tests/engine.rs` do.
-const TESTED: [Bug; 10] = [
+const TESTED: [Bug; 11] = [
     Bug::FirstViewNeverOver,
     Bug::GivenUpUntold,
     Bug::ReceiptUnawaited,
@@ -41,6 +41,7 @@ const TESTED: [Bug; 10] = [
     Bug::LeaderUnwoken,
     Bug::OlderUnclosed,
     Bug::OlderUnawaited,
+    Bug::FollowersLetInLate,
 ];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to go on without a process between its admission and its first view.

@@ -986,12 +986,14 @@ fn ids<'a>(ids: impl IntoIterator<Item = &'a MemberId>) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Batch;
     use crate::ablation::Ablation;
     use crate::control::{Birth, Instance, Me, Order};
     use crate::ring::Ring;
     use crate::table::{Found, Frames};
     use crate::view::SubgroupSpec;
     use alloc::vec;
+    use core::ops::Range;
 
     /// Rows in which no member has written, and their rings.
     #[derive(Clone, Copy)]
@@ -1020,6 +1022,29 @@ mod tests {
 
         fn frames(&self, _: Rank, _: &Ring) -> Nothing {
             Nothing
+        }
+    }
+
+    impl Table for Nothing {
+        fn store(&mut self, _: u64, _: u64) {}
+
+        fn post(&mut self, _: &[Rank], _: Range<u64>) {}
+
+        fn wake(&mut self, _: &[Rank]) {}
+    }
+
+    /// A process of this host wants to join, or to follow.
+    fn asks(id: u64, observer: bool) -> Asks {
+        let instance = Instance::Near(id as u32);
+        Asks {
+            id: MemberId(id),
+            pid: id as u32,
+            instance,
+            config: 4,
+            members: 2,
+            observer,
+            seeds: None,
+            namesake: None,
         }
     }
 
@@ -1068,30 +1093,54 @@ mod tests {
         assert_eq!(told, [(MemberId(2), recovered.id)], "not told");
     }
 
-    /// Whole processes show the bug in fewer than one seed of 10,000.
+    /// What goes on in its rows when it has ended would be missed.
+    #[test]
+    fn no_process_begins_to_follow_a_view_that_changes() {
+        let (mut member, mut roster) = member();
+        member.engine_mut().leave();
+        member.engine_mut().poll(Time(0), &mut Nothing, &mut |_: SubgroupId, _: &mut Batch<'_, Nothing>| {});
+        assert!(member.engine().is_changing());
+        member.hear(News::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
+        let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
+        let gives = orders.iter().any(|order| matches!(order, Order::HandOver { .. }));
+        assert!(!gives, "rows of a view that changes");
+        let is_told = |order: &Order| matches!(order, Order::Near { letter: Letter::Wait { .. }, .. });
+        assert!(orders.iter().any(is_told) && roster.observers().contains(&MemberId(9)));
+    }
+
+    #[test]
+    fn a_process_that_asks_to_follow_ends_older_epochs_first() {
+        let (mut member, mut roster) = member();
+        let mut next = (**member.view()).clone();
+        next.subgroups[0].epoch = Some(ViewId(1));
+        next.id = ViewId(2);
+        let engine = Engine::new(next.clone(), Rank(0), Ablation::default()).unwrap();
+        roster.begin(&next, Time(0));
+        let begun = Begun { engine, view: Arc::new(next), absent: BTreeSet::new() };
+        let mut later = Member::new(begun, member.terms, &roster, Time(0));
+        core::mem::swap(&mut member, &mut later);
+        member.hear(News::Asks(asks(9, true)), &Nothing, &mut roster, Time(0));
+        let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
+        assert!(!orders.iter().any(|order| matches!(order, Order::HandOver { .. })), "{orders:?}");
+        member.engine_mut().poll(Time(0), &mut Nothing, &mut |_: SubgroupId, _: &mut Batch<'_, Nothing>| {});
+        assert!(member.engine().is_changing());
+    }
+
+    /// Whole processes show the bugs in fewer than one seed of 10,000.
     #[cfg(planted)]
     #[test]
     #[ignore = "wants a process of its own: cargo xtask planted"]
-    fn planted_bugs_of_recoveries_fail_their_test() {
+    fn planted_bugs_of_members_fail_their_tests() {
         use crate::planted::{Bug, failure};
         failure(Bug::GivenUpUntold, a_member_that_was_given_up_tells_the_others_of_its_view);
+        failure(Bug::FollowersLetInLate, no_process_begins_to_follow_a_view_that_changes);
     }
 
     #[test]
     fn newcomers_are_told_once() {
         let (mut member, mut roster) = member();
         assert_eq!(member.take_newcomers(), None);
-        let asks = Asks {
-            id: MemberId(3),
-            pid: 3,
-            instance: Instance::Near(3),
-            config: 4,
-            members: 2,
-            observer: false,
-            seeds: None,
-            namesake: None,
-        };
-        member.hear(News::Asks(asks), &Nothing, &mut roster, Time(0));
+        member.hear(News::Asks(asks(3, false)), &Nothing, &mut roster, Time(0));
         assert_eq!(member.take_newcomers(), Some(vec![MemberId(3)]));
         assert_eq!(member.take_newcomers(), None);
     }

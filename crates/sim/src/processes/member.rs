@@ -221,9 +221,7 @@ impl World<'_> {
             let progress = member.poll_older(view, now, &mut board, &mut upcalls);
             self.outcome.counts.older += delivered.len() as u64;
             self.deliver(process, table.incarnation, &table.view, delivered)?;
-            if self.broken != Broken::OlderUnrung {
-                self.send_posts(process.number, &table, posts);
-            }
+            self.send_posts(process.number, &table, posts);
             if progress.worked || progress.wake_at.is_some_and(|at| at <= now) {
                 wake_at = self.now + self.random.range(300, 3_000);
             }

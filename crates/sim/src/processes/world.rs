@@ -276,8 +276,6 @@ broken! {
     ObjectsForgotten,
     /// What an epoch that began before the last view left undelivered is not sent again.
     OlderForgotten,
-    /// A process deaf to what is posted in rows of older views.
-    OlderUnrung,
     /// The objects of a view are taken for those of the next.
     ShelfNotCleared,
     /// Members keep no large messages for processes that follow.
