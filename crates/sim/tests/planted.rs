@@ -29,8 +29,8 @@ const SEARCHED: [Bug; 12] = [
 ];
 
 /// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
-/// `crates/core/src/control/member.rs` and `crates/core/tests/engine.rs` do.
-const TESTED: [Bug; 11] = [
+/// `crates/core/src/control/member.rs`, `crates/core/src/control/roster.rs` and `crates/core/tests/engine.rs` do.
+const TESTED: [Bug; 12] = [
     Bug::FirstViewNeverOver,
     Bug::GivenUpUntold,
     Bug::ReceiptUnawaited,
@@ -42,6 +42,7 @@ const TESTED: [Bug; 11] = [
     Bug::OlderUnclosed,
     Bug::OlderUnawaited,
     Bug::FollowersLetInLate,
+    Bug::PlacesGuessed,
 ];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to go on without a process between its admission and its first view.

@@ -35,6 +35,7 @@ fn calm(memory: Memory) -> Scope {
         lost: 0,
         memory,
         landings: false,
+        epochs: false,
     }
 }
 
@@ -69,6 +70,21 @@ fn one_of_three_crashes_over_shared_memory() {
 #[test]
 fn one_of_three_is_suspected_over_shared_memory() {
     holds(&Scope { suspicions: 1, early: true, ..calm(Memory::Shared) });
+}
+
+/// They announce and receive until they hear of a ballot.
+#[test]
+fn members_wedge_for_a_ballot() {
+    let epochs = |memory| Scope { epochs: true, early: true, ..calm(memory) };
+    holds(&Scope { crashes: 1, ..epochs(Memory::Shared) });
+    holds(&Scope { suspicions: 1, ..epochs(Memory::Shared) });
+}
+
+#[test]
+#[ignore = "wants a release build: cargo xtask scope"]
+fn members_wedge_for_a_ballot_that_is_posted() {
+    holds(&Scope { epochs: true, crashes: 1, messages: vec![2], early: true, ..calm(Memory::Posted) });
+    holds(&Scope { epochs: true, suspicions: 2, waits: 1, ..silent(Memory::Shared) });
 }
 
 #[test]

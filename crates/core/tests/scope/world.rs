@@ -41,6 +41,8 @@ pub(crate) struct Scope {
     pub(crate) memory: Memory,
     /// Whether writes of one peer, an acceptance among them, may land between any two loads of its ballots in one poll.
     pub(crate) landings: bool,
+    /// Whether members wedge when they hear of a ballot, and not when they hear that the view is to end.
+    pub(crate) epochs: bool,
 }
 
 /// How a death becomes known to the survivors.
@@ -191,7 +193,8 @@ impl World {
         assert_eq!(world.links.id(Vec::new()), CUT);
         assert_eq!(world.outputs.id(Vec::new()), 0);
         let delivered = world.lists.id(Vec::new());
-        let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
+        let ablation = Ablation { epochs: world.scope.epochs, ..Ablation::default() };
+        let engine = |rank| Engine::new(view.clone(), rank, ablation).unwrap();
         let bytes = engine(Rank(0)).layout().rows().iter().map(|row| row.size).max().unwrap();
         let row = world.rows.id(vec![0; bytes as usize].into());
         let link = world.links.id(vec![row]);
@@ -758,6 +761,9 @@ impl fmt::Display for Scope {
             write!(f, "{} recoveries without the last {}, ", self.recoveries, self.lost)?;
         }
         write!(f, "memory {:?}", self.memory)?;
-        if self.landings { write!(f, ", read while writes land") } else { Ok(()) }
+        if self.landings {
+            write!(f, ", read while writes land")?;
+        }
+        if self.epochs { write!(f, ", wedged by ballots") } else { Ok(()) }
     }
 }
