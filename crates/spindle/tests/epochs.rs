@@ -224,7 +224,7 @@ fn a_large_message_in_an_older_epoch_is_delivered_in_a_new_one() {
         poll_until(&mut members, |members| members[2..].iter().all(|(_, log)| log.of("pair").len() == 3));
         // While there are objects on their way, too.
         for i in 0..3 {
-            let later = SubgroupSpec::of_everyone(&format!("later {i}"));
+            let later = SubgroupSpec::of_everyone(format!("later {i}"));
             pair.send_object(vec![b'y'; 300_000], LONG).unwrap();
             assert!(members[1].0.wish(Change::Create(later)).unwrap());
             pair.send(format!("{i}").as_bytes(), LONG).unwrap();
@@ -249,7 +249,7 @@ fn a_receiver_stays_in_its_epoch() {
         let mut receiver = members[3].0.receiver("pair").unwrap();
         let mut got = vec![];
         for i in 0..4 {
-            let later = SubgroupSpec::of_everyone(&format!("later {i}"));
+            let later = SubgroupSpec::of_everyone(format!("later {i}"));
             assert!(members[0].0.wish(Change::Create(later)).unwrap());
             for j in 0..10 {
                 pair.send(format!("{i} {j}").as_bytes(), LONG).unwrap();
