@@ -104,7 +104,7 @@ pub struct Engine {
     elsewhere: Vec<Elsewhere>,
     /// By view: the members of this one that are awaited by subgroups that are in the engine of that.
     awaited_elsewhere: Vec<(ViewId, Ranks)>,
-    /// What is here of subgroups that have wedged in older engines, and is not in my row yet.
+    /// Subgroups that have wedged in older engines, whose cuts are not in my row yet.
     unwritten: Vec<(SubgroupId, Cuts)>,
     /// Members that were found to break the protocol after the view has ended.
     accused: Vec<Fault>,
@@ -313,7 +313,7 @@ impl Engine {
         self.subgroups.iter_mut().for_each(|subgroup| subgroup.rename(&self.view, next));
     }
 
-    /// The group has finished in a later view, and with it everything that goes on here.
+    /// The group has finished in a later view, and so have all subgroups of this one.
     pub(crate) fn finish_older(&mut self) {
         self.state = State::Finished;
     }
@@ -546,7 +546,7 @@ impl Engine {
 
     /// Whether everything that stood in my rings when they had come so far is delivered by every member of this view.
     pub fn is_delivered(&self, committed: &[u64]) -> bool {
-        // What an epoch that has ended left undelivered is sent again.
+        // Messages that an epoch left undelivered when it ended are sent again.
         let is_delivered = |subgroup: &Subgroup, position| subgroup.is_closed() || subgroup.is_delivered(position);
         self.subgroups.iter().zip(committed).all(|(subgroup, position)| is_delivered(subgroup, *position))
     }

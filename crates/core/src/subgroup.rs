@@ -223,7 +223,7 @@ impl Subgroup {
         }
     }
 
-    /// It goes on in the view `next`, where it has another number, and its members other ranks.
+    /// The view `next` has begun and has not touched it: there it has another number, and its members other ranks.
     pub(crate) fn rename(&mut self, was: &View, next: &View) {
         self.named = next.subgroup(&was.subgroups[self.id.index()].name).unwrap_or(self.id);
         if let Delivery::Inline(cursor) = &mut self.delivery {
@@ -808,7 +808,7 @@ impl Subgroup {
         self.phase = Phase::Wedged;
     }
 
-    /// What I have of it.
+    /// How many rounds of each sender are here.
     pub(crate) fn cuts(&self) -> Cuts {
         let own = self.sending.as_ref().map(|sending| (sending.rank, self.own.rounds));
         let others = self.peers.iter().filter_map(|peer| {

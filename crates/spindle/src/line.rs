@@ -23,7 +23,7 @@ pub(crate) struct Line {
     ring: Option<spindle_fabric::Publisher>,
     /// Where those wait who claim in this epoch's ring.
     room: Option<Room>,
-    /// What stands in the rings of ended epochs, the newest first.
+    /// The rings of ended epochs that have yet to be sent on, the newest first.
     relays: VecDeque<Relay>,
     /// Whether that waits for the subgroup to have enough members again.
     unavailable: bool,

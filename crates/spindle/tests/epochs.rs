@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// What one member has delivered: in which subgroup, of which member, what, and the view by then.
+/// The deliveries of one member: subgroup, sender, payload, and the newest view.
 #[derive(Default)]
 struct Log {
     view: Option<Arc<View>>,
@@ -69,7 +69,7 @@ fn send(publisher: &mut Publisher, text: &str) -> Receipt {
     publisher.send_tracked(text.as_bytes(), LONG).unwrap()
 }
 
-/// Ranks and numbers of subgroups move, and the handler is told those of the newest view.
+/// Ranks and numbers of subgroups change, and the handler gets those of the newest view.
 #[test]
 fn a_subgroup_goes_on_through_changes_that_do_not_touch_it() {
     for order in [Order::Total, Order::Fifo] {
@@ -114,7 +114,7 @@ fn a_subgroup_goes_on_through_changes_that_do_not_touch_it() {
     }
 }
 
-/// What a change touches at last is sent again, and nothing is lost or doubled.
+/// Messages of the old epoch that were not delivered are sent again. None is lost, none is delivered twice.
 #[test]
 fn an_old_epoch_ends_when_it_is_touched() {
     for order in [Order::Total, Order::Fifo] {

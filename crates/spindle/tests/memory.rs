@@ -24,7 +24,7 @@ fn held() -> (usize, usize) {
     (mappings, std::fs::read_dir("/proc/self/fd").unwrap().count())
 }
 
-/// Each member maps the memory of each other once, and its own; the rows of ended views in which nothing goes on are used again.
+/// Each member maps the memory of each other once, and its own; the places of rows of ended views are used again, but for those of views with live epochs.
 #[test]
 fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
     let mut nodes: Vec<(Node, Count)> =

@@ -463,7 +463,7 @@ impl Member {
         self.weigh_epochs(roster);
         match &self.next {
             Some(next) => next.hand_over_to(id, roster),
-            // It would miss what goes on in this view's rows when the view has ended. It asks again.
+            // A message that comes in rows of this view after its end would be missed. The process asks again.
             None if self.engine.is_changing() && !planted!(FollowersLetInLate) => self.wait(id, roster),
             None if self.view.subgroups.iter().any(|spec| spec.epoch.is_some()) => self.engine.renew(),
             None => {
@@ -1093,7 +1093,7 @@ mod tests {
         assert_eq!(told, [(MemberId(2), recovered.id)], "not told");
     }
 
-    /// What goes on in its rows when it has ended would be missed.
+    /// Messages that come in its rows after its end would be missed.
     #[test]
     fn no_process_begins_to_follow_a_view_that_changes() {
         let (mut member, mut roster) = member();

@@ -286,7 +286,7 @@ impl World<'_> {
             self.apply_learned(process, learning);
             if learning.restored.is_some() {
                 let key = (learning.following.follow.incarnation(), old.id.0);
-                // What is followed is in the rows of one view, and ends with it.
+                // A view that is followed touches all subgroups when it ends.
                 let touched = vec![true; next.subgroups.len()];
                 let state = process.app.of(&next, &touched, process.me.id, &self.scene.subgroups);
                 if !self.scene.errs {

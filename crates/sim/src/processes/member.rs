@@ -17,7 +17,7 @@ use spindle_core::{Batch, MemberId, Order, Rank, State, SubgroupId, SubgroupSpec
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a poll delivers: by subgroup, messages, and how many were sent as objects.
+/// The messages that a poll delivers, by subgroup, and how many of them were sent as objects.
 struct Taken<'a> {
     delivered: &'a mut Vec<(u32, Sent)>,
     large: &'a mut u64,
@@ -229,7 +229,7 @@ impl World<'_> {
         Ok(wake_at)
     }
 
-    /// What a poll has delivered in epochs that began with this view. Subgroups have the numbers of the newest view.
+    /// Messages were delivered in epochs that began with this view. Subgroups have the numbers of the newest view.
     fn deliver(&mut self, process: &mut Process, of: u128, view: &Arc<View>, delivered: Vec<(u32, Sent)>) -> Checked {
         let newest = Arc::clone(&process.table.as_ref().expect("a member").view);
         for (subgroup, message) in delivered {

@@ -142,7 +142,7 @@ pub(super) struct Process {
     /// Connections for letters from others.
     pub(super) inlets: BTreeSet<usize>,
     pub(super) table: Option<Table>,
-    /// Of views that have ended, in which subgroups go on.
+    /// Tables of views that have ended, in which subgroups go on.
     pub(super) older: Vec<Table>,
     pub(super) made: Option<Made>,
     pub(super) over: Vec<Over>,

@@ -274,7 +274,7 @@ broken! {
     MatesIgnored,
     /// Large messages that a view has not delivered are not sent again.
     ObjectsForgotten,
-    /// What an epoch that began before the last view left undelivered is not sent again.
+    /// Messages that an epoch from before the last view left undelivered are not sent again.
     OlderForgotten,
     /// The objects of a view are taken for those of the next.
     ShelfNotCleared,

@@ -25,7 +25,7 @@ impl Older {
         self.view == view
     }
 
-    /// What wakes this member.
+    /// The row, as the member listens to it.
     pub(super) fn linger(&self) -> Lingering {
         self.fabric.linger(&self.used)
     }
