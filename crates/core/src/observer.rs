@@ -51,6 +51,8 @@ struct Stream {
     lane: usize,
     /// How far to follow before it is looked again: in a total order a place, otherwise a position in the ring of this lane.
     frontier: u64,
+    /// The view has ended, and has not touched the subgroup: its end comes with a later one, and is not seen here.
+    goes_on: bool,
     /// As `known` of a lane, of senders that have no ring here because their subgroup is unavailable.
     waiting: Vec<(MemberId, u64)>,
 }
@@ -170,6 +172,7 @@ impl Observer {
                 round: 0,
                 lane: 0,
                 frontier: 0,
+                goes_on: false,
                 waiting: Vec::new(),
             });
         }
@@ -285,7 +288,8 @@ impl Observer {
             return;
         }
         let Some(decision) = read_decision(&self.view, &self.layout, rows) else { return };
-        for stream in &mut self.streams {
+        for (stream, touched) in self.streams.iter_mut().zip(self.view.touched_by(&decision.next)) {
+            stream.goes_on = !touched;
             for (lane, trim) in stream.lanes.iter_mut().zip(&decision.trims[stream.id.index()]) {
                 lane.trim = *trim;
             }
@@ -356,7 +360,7 @@ impl Stream {
     /// Looks how far it may be followed now.
     fn enter<R: Rows>(&mut self, rows: &R, is_over: bool) {
         self.frontier = match self.order {
-            Order::Total if is_over => self.arrived(rows),
+            Order::Total if is_over && !self.goes_on => self.arrived(rows),
             Order::Total => self.stable(rows),
             Order::Fifo => {
                 self.lane = 0;
@@ -450,6 +454,7 @@ impl Stream {
 
     fn is_at_end<R: Rows>(&self, rows: &R) -> bool {
         match self.order {
+            _ if self.goes_on => true,
             Order::Fifo => self.lanes.iter().all(|lane| lane.has_all(rows) && lane.look(rows).is_none()),
             Order::Total => self.end() <= self.place(),
         }

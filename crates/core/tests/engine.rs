@@ -1896,6 +1896,22 @@ fn who_holds_up_a_subgroup_of_an_older_epoch_is_awaited() {
     }
 }
 
+/// The view was not to be followed, as a process that stood still for long does not know.
+#[test]
+fn an_observer_does_not_wait_for_subgroups_that_go_on() {
+    for order in [Order::Total, Order::Fifo] {
+        let (mut old, mut next) = one_leaves(order, None);
+        let mut observer = Observer::new(old.engines[0].view().clone(), &Owners(&old.memories)).unwrap();
+        assert!(old.try_send(1, b"behind the end", Kind::Message));
+        run_both(&mut old, &mut next, &[1]);
+        let rows = Owners(&old.memories);
+        while let Some(seen) = observer.next(&rows).unwrap() {
+            assert_eq!((seen.subgroup, order), (SubgroupId(0), Order::Fifo), "no other has received it");
+        }
+        assert!(observer.decision().is_some() && observer.is_at_end(&rows), "{order:?}");
+    }
+}
+
 /// The rows of two views reach a peer independently, and in a Fifo subgroup the sender waits for no receipt.
 #[test]
 fn what_was_announced_before_the_last_closed_is_delivered() {

@@ -148,6 +148,7 @@ impl Line {
             // What stands in this ring was sent before what still stands in older ones.
             self.relays.push_front(Relay::new(resend, fabric, objects));
         }
+        self.home = None;
     }
 
     /// Sends on what is left of earlier views, and lets the application into this one's ring once that is all. Whether anything
@@ -279,7 +280,7 @@ impl Line {
             self.port.tracker.end_view(id, engine, fabric);
         }
         self.look_after_receipts(engine, fabric);
-        let ring = id.and_then(|id| Some((id, engine.claims(id)?))).filter(|(id, _)| !engine.is_closed(*id));
+        let ring = id.and_then(|id| Some((id, engine.claims(id)?)));
         ring.iter().for_each(|(_, claims)| claims.revoke());
         self.port.tracker.close(|claims, position| {
             let is_of_this_view = ring.as_ref().filter(|(_, ring)| Arc::ptr_eq(ring, claims));

@@ -232,7 +232,7 @@ impl Node {
             engine.upcalls_took(self.clock.since_tick());
         }
         let is_blocked = engine.is_blocked();
-        if self.fabric.has_objects() {
+        if self.fabric.has_objects() || self.older.iter().any(Older::has_objects) {
             self.look_after_objects(progress.worked);
         }
         if is_blocked != self.told_blocked {
@@ -251,7 +251,11 @@ impl Node {
             }
             State::Running => Ok(Poll::Idle),
             State::Finished => Ok(self.finish()),
-            State::Ended => self.end_view(),
+            State::Ended => match self.end_view()? {
+                // A receiver is far behind, and subgroups go on.
+                Poll::Idle if worked => Ok(Poll::Worked),
+                poll => Ok(poll),
+            },
             State::Evicted => {
                 let next = self.member.engine().left_out_of().unwrap_or(self.member.view().id);
                 Err(self.left_out(next))

@@ -14,7 +14,7 @@ pub struct Status {
     pub view: u64,
     /// Who is in it, by rank.
     pub members: Vec<Standing>,
-    /// Whether the view is coming to its end: nothing is sent or received in it any more.
+    /// Whether the view is coming to its end: in the subgroups that the change touches nothing is sent or received any more.
     pub is_changing: bool,
     /// Whether the change can't go on because too few members are with this one.
     pub is_blocked: bool,

@@ -239,6 +239,27 @@ fn a_large_message_in_an_older_epoch_is_delivered_in_a_new_one() {
     }
 }
 
+/// It needs no group for its large messages, so they end no epoch.
+#[test]
+fn a_member_that_is_alone_sends_large_messages_in_an_older_epoch() {
+    let mut config = Config::new("alone", 3);
+    config.subgroups = vec![Subgroup { members: Who::Ranks(vec![2]), ..Subgroup::new("alone") }];
+    let member = |node: Node| (Log { view: Some(Arc::clone(node.view())), ..Log::default() }, node);
+    let nodes = config.local().unwrap().into_iter().map(member);
+    let mut members: Vec<Member> = nodes.map(|(log, node)| (node, log)).collect();
+    let mut alone = members[2].0.publisher("alone").unwrap();
+    alone.send_object(vec![b'x'; 300_000], LONG).unwrap();
+    for i in 0..30 {
+        if i % 10 == 0 {
+            let later = SubgroupSpec::of_everyone(format!("later {i}"));
+            assert!(members[0].0.wish(Change::Create(later)).unwrap());
+        }
+        alone.send_object(vec![b'x'; 300_000], Duration::ZERO).unwrap();
+        poll_until(&mut members, |members| members[2].1.of("alone").len() == i + 2);
+    }
+    poll_until(&mut members, |members| is_in(members, 4));
+}
+
 /// A receiver on another thread sees one view for as long as the epoch lasts.
 #[test]
 fn a_receiver_stays_in_its_epoch() {

@@ -127,6 +127,8 @@ pub struct Member {
     asked: Time,
     /// Whether there are groups for large messages in this view.
     has_object_groups: bool,
+    /// Whether a process follows, as far as the driver has said.
+    is_followed: bool,
 }
 
 impl fmt::Debug for Member {
@@ -162,6 +164,7 @@ impl Member {
             looked: now,
             asked: now,
             has_object_groups: false,
+            is_followed: false,
         };
         member.begin_redials(roster, now);
         member.weigh_epochs(roster);
@@ -243,7 +246,7 @@ impl Member {
             return;
         }
         let is_near = |id: &MemberId| !self.absent.contains(id) && !roster.is_far(*id);
-        let is_alone = roster.observers().is_empty() && !self.has_object_groups;
+        let is_alone = !self.is_followed && roster.observers().is_empty() && !self.has_object_groups;
         self.engine.keep_epochs(is_alone && self.view.members.iter().all(is_near));
     }
 
@@ -310,8 +313,9 @@ impl Member {
     /// Notes whether the group is followed, by `guests` over streams or by processes that this member knows of. Then what was delivered is readable for a while
     /// yet.
     pub fn note_followers<W>(&mut self, guests: usize, roster: &Roster<W>) -> bool {
-        let is_followed = guests > 0 || !roster.observers().is_empty();
-        self.engine.set_observed(is_followed);
+        self.is_followed = guests > 0 || !roster.observers().is_empty();
+        let (engine, is_followed) = (&mut self.engine, self.is_followed);
+        core::iter::once(engine).chain(&mut self.older).for_each(|engine| engine.set_observed(is_followed));
         self.weigh_epochs(roster);
         is_followed
     }
@@ -930,7 +934,7 @@ impl Member {
         self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
         self.absent = absent;
         self.older.push(core::mem::replace(&mut self.engine, engine));
-        self.older.retain(|older| older.goes_on() && self.engine.needs(older.view().id));
+        self.older.retain(|older| self.engine.needs(older.view().id));
         self.older.iter_mut().for_each(|older| older.rename(&self.view));
         self.has_object_groups = false;
         self.weigh_epochs(roster);

@@ -1,5 +1,6 @@
 //! Messages that no ring holds, as far as a node has to look after them: the bulk groups of the view, and objects whose messages are delivered.
 use super::Node;
+use super::older::Homes;
 use crate::error::Ended;
 use crate::line::Line;
 use std::sync::Arc;
@@ -8,14 +9,18 @@ impl Node {
     /// Forgets the objects of messages that are delivered: others' here, my own everywhere.
     #[cold]
     pub(super) fn look_after_objects(&mut self, worked: bool) {
-        let view = Arc::clone(self.member.view());
-        let engine = self.member.engine();
-        // Epochs in which there are objects end with the view.
-        let is_here = |line: &&mut Line| line.home().is_some_and(|(epoch, _)| epoch == view.id);
-        self.lines.iter_mut().filter(is_here).for_each(|line| line.look_after_objects(engine, &self.kept));
+        let Node { lines, member, fabric, older, kept, .. } = self;
+        let homes = Homes { newest: fabric, older };
+        for line in lines {
+            let (engine, _) = homes.of(line, member);
+            line.look_after_objects(engine, kept);
+        }
         if !worked {
             return;
         }
+        let view = Arc::clone(self.member.view());
+        let engine = self.member.engine();
+        // Others' objects come with the view, and the epochs in which there are some end with it.
         for (id, spec) in view.subgroups_of(engine.me()).filter(|(_, spec)| spec.epoch.is_none()) {
             for (sender, member) in spec.senders.iter().enumerate().filter(|(_, member)| **member != self.rank()) {
                 let place = engine.layout().row(*member).place(id);

@@ -21,6 +21,11 @@ impl Older {
         Older { view, fabric, used: Arc::new(()) }
     }
 
+    /// Whether there are objects here: of a member that is alone in its subgroup, and needs no group for them.
+    pub(super) fn has_objects(&self) -> bool {
+        self.fabric.has_objects()
+    }
+
     pub(super) fn is_of(&self, view: ViewId) -> bool {
         self.view == view
     }
@@ -41,11 +46,9 @@ pub(super) struct Homes<'a> {
 impl<'a> Homes<'a> {
     /// The engine and the rows with which the epoch of a line's subgroup began. The newest, if this member is not in it.
     pub(super) fn of<'m>(self, line: &Line, member: &'m mut Member) -> (&'m mut Engine, &'a Mesh) {
-        let newest = member.view().id;
-        let epoch = line.home().map(|(epoch, _)| epoch).filter(|epoch| member.engine_of(*epoch).is_some());
-        let view = epoch.unwrap_or(newest);
+        let view = line.home().map_or(member.view().id, |(epoch, _)| epoch);
         let older = self.older.iter().find(|older| older.view == view);
-        let engine = member.engine_of_mut(view).expect("it was looked for");
+        let engine = member.engine_of_mut(view).expect("epochs end before their engines go");
         (engine, older.map_or(self.newest, |older| &older.fabric))
     }
 }

@@ -44,7 +44,7 @@ impl Node {
             handler.conflict(Incarnation(mine), Incarnation(theirs));
         }
         self.serving.serve(&mut self.crew, &self.kept);
-        let (runs, mut tracks) = (self.preparing.is_none(), false);
+        let runs = self.preparing.is_none();
         if runs {
             self.open_large()?;
             if self.member.has_state_requests() {
@@ -52,12 +52,13 @@ impl Node {
             }
             worked |= self.member.is_leaving() && self.go();
             self.connect_late();
-            let Node { lines, member, fabric, older, .. } = self;
-            let homes = Homes { newest: fabric, older };
-            for line in lines.iter() {
-                let (engine, rows) = homes.of(line, member);
-                tracks |= line.look_after_receipts(engine, rows);
-            }
+        }
+        let Node { lines, member, fabric, older, .. } = self;
+        let homes = Homes { newest: fabric, older };
+        let mut tracks = false;
+        for line in lines.iter() {
+            let (engine, rows) = homes.of(line, member);
+            tracks |= line.look_after_receipts(engine, rows);
         }
         self.has_chores = tracks
             || !runs
@@ -336,7 +337,11 @@ impl Node {
         let is_known = !self.lines.iter().any(Line::has_receiver);
         let Some(to) = self.crew.act(|roster, _| self.member.next_state(is_known, roster)) else { return };
         let ids = (0..self.member.view().subgroups.len() as u32).map(SubgroupId);
-        let places: Vec<Option<u64>> = ids.map(|id| self.member.engine().delivered(id)).collect();
+        let place = |id| {
+            let (home, there) = self.member.home(id)?;
+            home.delivered(there)
+        };
+        let places: Vec<Option<u64>> = ids.map(place).collect();
         let state = {
             let _running = Upcall::enter();
             // All members run the same code: if this were the end of one of them, a joiner would end them one after the other.

@@ -45,7 +45,8 @@ impl<'a> ObjectGroup<'a> {
     pub fn new(view: &'a View, number: u64, me: Rank, host: impl Fn(MemberId) -> u128) -> Option<ObjectGroup<'a>> {
         let (subgroup, root) = (SubgroupId((number >> 32) as u32), Rank(number as u32));
         let spec = view.subgroups.get(subgroup.index())?;
-        if !spec.senders.contains(&root) || !spec.members.contains(&me) {
+        // One whose epoch began before the view has no ring in it.
+        if !spec.senders.contains(&root) || !spec.members.contains(&me) || spec.epoch.is_some() {
             return None;
         }
         let keys: Vec<u128> = spec.members.iter().map(|rank| host(view.members[rank.index()])).collect();
