@@ -232,7 +232,7 @@ impl Node {
             engine.upcalls_took(self.clock.since_tick());
         }
         let is_blocked = engine.is_blocked();
-        if self.fabric.has_objects() || self.older.iter().any(Older::has_objects) {
+        if self.fabric.has_objects() {
             self.look_after_objects(progress.worked);
         }
         if is_blocked != self.told_blocked {

@@ -69,6 +69,9 @@ impl Node {
             }
             worked |= progress.worked || progress.wake_at.is_some_and(|at| at <= now);
         }
+        if self.older.iter().any(Older::has_objects) {
+            self.look_after_objects(false);
+        }
         worked
     }
 
