@@ -286,7 +286,7 @@ fn a_receiver_stays_in_its_epoch() {
         }
         let sent: Vec<String> = (0..4).flat_map(|i| (0..10).map(move |j| format!("{i} {j}"))).collect();
         assert_eq!(got, sent, "{order:?}");
-        // The first member of the pair goes, and the other goes on alone.
+        // The first member of the pair ends, and the other continues alone.
         drop(pair);
         drop(members.remove(2));
         poll_until(&mut members, |members| is_in(members, 6));

@@ -60,8 +60,8 @@ fn views_that_change_take_no_more_memory_mappings_and_descriptors() {
         }
     }
     let ((mappings, descriptors), (early_mappings, early_descriptors)) = (held(), early.unwrap());
-    // One to write and one to read for each member, for the rows of the first view, in which "all" goes on, and for others. More may stand from a moment at which
-    // longer rows were needed.
+    // Each member has one mapping to write and two to read for the rows of the first view, which stay as long as "all" does, and as many for others. More may stand from a
+    // moment at which longer rows were needed.
     assert!((6..=18).contains(&mappings) && mappings <= early_mappings, "{mappings} mappings, {early_mappings} before");
     assert!(descriptors <= early_descriptors + 12, "{descriptors} descriptors, {early_descriptors} before");
 }

@@ -93,7 +93,7 @@ enum Leaving {
 /// A member of a group.
 pub struct Member {
     engine: Engine,
-    /// Those of views that have ended, in which subgroups go on, the oldest first.
+    /// The engines of views that have ended, in which subgroups go on, the oldest first.
     older: Vec<Engine>,
     view: Arc<View>,
     terms: Terms,
@@ -189,6 +189,10 @@ impl Member {
         core::iter::once(&self.engine).chain(&self.older)
     }
 
+    fn engines_mut(&mut self) -> impl Iterator<Item = &mut Engine> {
+        core::iter::once(&mut self.engine).chain(&mut self.older)
+    }
+
     /// The engine of the newest view that has begun here, or of an older one in which subgroups go on.
     pub fn engine_of(&self, view: ViewId) -> Option<&Engine> {
         self.engines().find(|engine| engine.view().id == view)
@@ -196,7 +200,7 @@ impl Member {
 
     /// The same, to be changed.
     pub fn engine_of_mut(&mut self, view: ViewId) -> Option<&mut Engine> {
-        core::iter::once(&mut self.engine).chain(&mut self.older).find(|engine| engine.view().id == view)
+        self.engines_mut().find(|engine| engine.view().id == view)
     }
 
     /// The views that have ended and in which subgroups of this member go on, the oldest first. The driver keeps their tables.
@@ -313,9 +317,9 @@ impl Member {
     /// Notes whether the group is followed, by `guests` over streams or by processes that this member knows of. Then what was delivered is readable for a while
     /// yet.
     pub fn note_followers<W>(&mut self, guests: usize, roster: &Roster<W>) -> bool {
-        self.is_followed = guests > 0 || !roster.observers().is_empty();
-        let (engine, is_followed) = (&mut self.engine, self.is_followed);
-        core::iter::once(engine).chain(&mut self.older).for_each(|engine| engine.set_observed(is_followed));
+        let is_followed = guests > 0 || !roster.observers().is_empty();
+        self.is_followed = is_followed;
+        self.engines_mut().for_each(|engine| engine.set_observed(is_followed));
         self.weigh_epochs(roster);
         is_followed
     }
