@@ -26,10 +26,6 @@ impl Older {
         self.fabric.has_objects()
     }
 
-    pub(super) fn is_of(&self, view: ViewId) -> bool {
-        self.view == view
-    }
-
     /// The row, as the member listens to it.
     pub(super) fn linger(&self) -> Lingering {
         self.fabric.linger(&self.used)
@@ -75,10 +71,14 @@ impl Node {
         worked
     }
 
-    /// The next view has begun: keeps the rows of the one before, whose number is `view`, if subgroups go on there, and of those that are older.
-    pub(super) fn keep_older(&mut self, view: ViewId, fabric: Mesh) {
-        self.older.push(Older::new(view, fabric));
+    /// The next view has begun: keeps the rows of the one before, whose number is `view`, if subgroups go on there, and of those that are older. Returns the row to listen to, if it is
+    /// kept.
+    pub(super) fn keep_older(&mut self, view: ViewId, fabric: Mesh) -> Option<Lingering> {
         let kept: Vec<ViewId> = self.member.older().collect();
         self.older.retain(|older| kept.contains(&older.view));
+        let ended = kept.contains(&view).then(|| Older::new(view, fabric))?;
+        let lingering = ended.linger();
+        self.older.push(ended);
+        Some(lingering)
     }
 }

@@ -1,5 +1,5 @@
 //! From one view to the next, and what is done beside the engine's work.
-use super::older::{Homes, Older};
+use super::older::Homes;
 use super::preparing::{Preparing, Spare};
 use super::{Node, Poll, begin_lines};
 use crate::crew::News;
@@ -244,8 +244,7 @@ impl Node {
         self.kept.begin(&view, engine.layout(), engine.me(), fabric.reader());
         self.retire(&old);
         let ended = std::mem::replace(&mut self.fabric, fabric);
-        self.keep_older(old.id, ended);
-        lingering.extend(self.older.last().filter(|older| older.is_of(old.id)).map(Older::linger));
+        lingering.extend(self.keep_older(old.id, ended));
         self.fabric.listen_to(lingering);
         self.crew.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
