@@ -291,11 +291,7 @@ impl Drop for Crew {
                 lock(&board.bulk_links).remove(&self.me);
                 lock(&board.bells).values().for_each(|notices| notices.ring());
             }
-            Ways::Mail(mail) => {
-                for (id, letter) in self.roster.farewell() {
-                    let _ = mail.mailbox.send(id, &letter, &[]);
-                }
-            }
+            Ways::Mail(_) => self.act(|roster, _| roster.farewell()),
         }
     }
 }

@@ -190,10 +190,8 @@ impl Install {
         let mut absent = BTreeSet::new();
         let view = Arc::clone(&self.view);
         for (rank, id) in view.ranks().zip(view.members.iter().copied()).filter(|(_, id)| *id != roster.me()) {
-            if roster.never_begins(self.view.id, id) {
-                self.engine.member_died(rank);
-            }
             match (here.contains(&id), roster.is_dead(id)) {
+                _ if roster.never_begins(view.id, id) => self.engine.member_died(rank),
                 (true, true) => self.engine.member_died(rank),
                 // It may have come to others, and have agreed with them on a view without this member.
                 (false, true) => self.engine.member_gone(rank),
@@ -305,7 +303,8 @@ mod tests {
             asks(3, "c", 3, &mut roster);
             let mut install = install(view(2, members), Some(after), &mut roster);
             // It is waited for no more.
-            roster.note_stopped(MemberId(3), 7, ViewId(1));
+            let what = Request::Stopped { incarnation: 7, view: ViewId(1), nonce: 3 };
+            roster.hear(Letter::Request { from: MemberId(3), reply: 0, what }, None, &[], NOW);
             for (at, begins) in [(0, false), (20, false), (39, false), (40, true)] {
                 let now = NOW + Duration::from_secs(at);
                 assert_eq!(install.look(&mut roster, true, |_| false, now), begins, "after {at} s");

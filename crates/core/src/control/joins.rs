@@ -73,6 +73,11 @@ impl Joins {
         false
     }
 
+    /// Returns whether `process` wants to join, and no other with its id does.
+    pub fn has_asked(&self, process: Process) -> bool {
+        [&self.asking, &self.admitted].iter().any(|joins| joins.get(&process.id) == Some(&process.nonce))
+    }
+
     /// Forgets `id`: its process has ended or can't be reached.
     pub fn forget(&mut self, id: MemberId) {
         self.learning.remove(&id);

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// What processes of a group write to each other.
 ///
@@ -239,10 +239,12 @@ pub enum Request {
     View,
     /// That you count on nothing of the one who asks in any view behind this one: it has begun none of them and never will. Not answered.
     Stopped {
-        /// Of which group.
+        /// Of which group; 0 if it has met none.
         incarnation: u128,
-        /// The last view that it has begun.
+        /// The last view that it has begun; 0 if it has begun none.
         view: ViewId,
+        /// The number of the process, or of its attempt to join: another may have its id by now.
+        nonce: u32,
     },
 }
 

@@ -532,8 +532,8 @@ impl Member {
                 roster.tell_view(self.newest(), [from]);
                 return None;
             }
-            Request::Stopped { incarnation, view } => {
-                self.has_stopped(from, incarnation, view, roster);
+            Request::Stopped { nonce, .. } => {
+                self.has_stopped(Process { id: from, nonce }, roster);
                 return None;
             }
             _ => {}
@@ -597,8 +597,11 @@ impl Member {
 
     /// A process begins no view any more. It has written nothing in this one if it has not begun it: its row is zeros, whether there is a stream to it
     /// or not.
-    fn has_stopped<W>(&mut self, id: MemberId, incarnation: u128, view: ViewId, roster: &mut Roster<W>) {
-        roster.note_stopped(id, incarnation, view);
+    fn has_stopped<W>(&mut self, process: Process, roster: &Roster<W>) {
+        let Process { id, .. } = process;
+        if self.joins.has_asked(process) {
+            self.forget_joiner(id);
+        }
         if let Some(rank) = self.rank_of(id).filter(|_| roster.never_begins(self.view.id, id)) {
             self.engine.member_died(rank);
         }
@@ -625,6 +628,7 @@ impl Member {
     fn never_began<W>(&self, id: MemberId, roster: &Roster<W>) -> bool {
         let before = self.before.as_ref().and_then(|(view, words)| Some((view.rank_of(id)?, words)));
         match before {
+            _ if roster.never_begins(self.view.id, id) => true,
             Some((rank, words)) => words(rank, membership::UNSENT) == 0,
             None => roster.is_new(self.view.id, id),
         }

@@ -232,6 +232,17 @@ pub struct Me {
     pub birth: Birth,
 }
 
+/// The last word of a process.
+#[derive(Clone, Copy, Debug)]
+struct Stopped {
+    incarnation: u128,
+    /// The last view that it has begun.
+    last: ViewId,
+    nonce: u32,
+    /// The newest view that had begun here when the word came.
+    heard_in: ViewId,
+}
+
 /// What a process knows of the others of its group.
 #[derive(Debug)]
 pub struct Roster<W> {
@@ -289,8 +300,8 @@ pub struct Roster<W> {
     continuing: BTreeSet<MemberId>,
     /// Members whose streams have continued in the next view.
     continued: BTreeSet<MemberId>,
-    /// Members on other hosts that begin no more views, with the last that they have begun.
-    stopped: BTreeMap<MemberId, ViewId>,
+    /// The processes that begin no more views, by their own word.
+    stopped: BTreeMap<MemberId, Vec<Stopped>>,
     /// The views from which on the members of the one that has begun are members.
     since: BTreeMap<MemberId, ViewId>,
     /// Members on other hosts whose processes have ended, with the views since when they were watched.
@@ -849,10 +860,14 @@ impl<W> Roster<W> {
                     self.hear_of_view(incarnation, from, told);
                 }
             }
-            Letter::Request { from, what: Request::Stopped { view: ViewId(0), .. }, .. } if far.is_none() => {
-                // The next process with this id is another one, though its number may be the same.
-                self.instances.insert(from, Instance::Near(0));
-                self.has_ended(from);
+            Letter::Request { from, reply, what: Request::Stopped { incarnation, view, nonce } } => {
+                self.note_stopped(from, Stopped { incarnation, last: view, nonce, heard_in: self.begun });
+                if far.is_none() && view.0 == 0 {
+                    // The next process with this id is another one, though its number may be the same.
+                    self.instances.insert(from, Instance::Near(0));
+                    self.has_ended(from);
+                }
+                self.news.push(News::Requests { from, reply, what: Request::Stopped { incarnation, view, nonce } });
             }
             Letter::Request { from, reply, what } => self.news.push(News::Requests { from, reply, what }),
             Letter::Port { incarnation, view, from, address } => self.keep_port((incarnation, view), from, address),
@@ -1431,7 +1446,8 @@ impl<W> Roster<W> {
         self.failures.retain(|(of, ..)| *of >= view.id);
         self.streamed.retain(|(of, _), _| view.id.ahead_of(*of) <= VIEWS_BEHIND_MAX);
         self.newcomers.retain(|id, _| *id >= view.id);
-        self.stopped.retain(|_, last| *last >= view.id || view.id.follows(*last));
+        self.stopped.values_mut().for_each(|words| words.retain(|of| view.id.ahead_of(of.heard_in) <= VIEWS_BEHIND_MAX));
+        self.stopped.retain(|_, words| !words.is_empty());
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
         let parts = self.parts.keys().chain(self.ports.keys()).map(|(_, from)| *from);
@@ -1519,35 +1535,44 @@ impl<W> Roster<W> {
         self.book.as_ref().is_some_and(|book| book.is_far(id))
     }
 
-    /// Notes that `id` says that it begins no view behind `view` of this group.
-    pub fn note_stopped(&mut self, id: MemberId, incarnation: u128, view: ViewId) {
-        // Of this host the kernel tells which processes are dead.
-        if incarnation == self.incarnation && self.is_far(id) {
-            self.stopped.insert(id, view);
-        }
+    /// Notes the last word of a process.
+    fn note_stopped(&mut self, id: MemberId, word: Stopped) {
+        let words = self.stopped.entry(id).or_default();
+        words.push(word);
+        words.drain(..words.len().saturating_sub(FORMER_MAX));
     }
 
-    /// Whether `id` never begins `view`, which it is in. It was in the one before, which says that this is the process of that id that has said so.
+    /// Whether `id` never begins `view`, which it is in, by its own word. A process that joins with the view is known by its number. One that was in the view before
+    /// is the only one with its id that can have begun that.
     pub fn never_begins(&self, view: ViewId, id: MemberId) -> bool {
-        let was_there = self.newcomers.get(&view).is_some_and(|newcomers| !newcomers.contains_key(&id));
-        was_there && self.stopped.get(&id).is_some_and(|last| view.follows(*last))
+        let Some(newcomers) = self.newcomers.get(&view) else { return false };
+        let is_its = |word: &Stopped| match newcomers.get(&id) {
+            Some(nonce) => word.nonce == *nonce && word.last < view,
+            None => word.incarnation == self.incarnation && view.follows(word.last),
+        };
+        self.stopped.get(&id).is_some_and(|words| words.iter().any(is_its))
     }
 
-    /// Tells all processes that it knows on other hosts that this one begins no view behind `view`.
+    /// Tells all processes that it knows on other hosts that this one, a member, begins no view behind `view`.
     pub fn say_stopped(&mut self, view: ViewId) {
-        let what = Request::Stopped { incarnation: self.incarnation, view };
-        self.write_afar(&Letter::Request { from: self.me.id, reply: 0, what });
+        self.write_afar(&self.last_word(view));
     }
 
-    /// Returns the control messages of a process that ends, or continues without being a member, to processes of its host: members that wait for its memory have no other
+    /// A process ends, or continues without being a member. Says so to all processes that it knows: members that wait for its memory have no other
     /// sign of that. The row of a member says more, and no process waits for a visitor.
-    pub fn farewell(&self) -> Vec<(MemberId, Letter)> {
+    pub fn farewell(&mut self) {
         if self.takes_part || self.me.id.0 >= VISITOR_IDS_FROM {
-            return Vec::new();
+            return;
         }
-        let what = Request::Stopped { incarnation: self.incarnation, view: ViewId(0) };
-        let near = self.counterparts().filter(|id| !self.is_far(*id));
-        near.map(|id| (id, Letter::Request { from: self.me.id, reply: 0, what: what.clone() })).collect()
+        let word = self.last_word(ViewId(0));
+        let near: Vec<MemberId> = self.counterparts().filter(|id| !self.is_far(*id)).collect();
+        near.into_iter().for_each(|id| self.post(id, word.clone()));
+        self.write_afar(&word);
+    }
+
+    fn last_word(&self, view: ViewId) -> Letter {
+        let (incarnation, nonce) = (self.incarnation, self.nonce);
+        Letter::Request { from: self.me.id, reply: 0, what: Request::Stopped { incarnation, view, nonce } }
     }
 }
 
@@ -1604,14 +1629,20 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_member_says_so_to_its_host() {
-        let told = |roster: &Roster<()>| -> Vec<MemberId> { roster.farewell().into_iter().map(|(id, _)| id).collect() };
+        let told = |roster: &mut Roster<()>| -> Vec<MemberId> {
+            while roster.next_order().is_some() {}
+            roster.farewell();
+            let words = core::iter::from_fn(|| roster.next_order());
+            let near = |order| if let Order::Near { to, .. } = order { Some(to) } else { None };
+            words.filter_map(near).collect()
+        };
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
-        assert_eq!(told(&roster), []);
+        assert_eq!(told(&mut roster), []);
         roster.ask(MemberId(3), 4, 2, false, Time(0));
-        assert_eq!(told(&roster), [MemberId(3)]);
+        assert_eq!(told(&mut roster), [MemberId(3)]);
         let mut visitor: Roster<()> = Roster::new(me(VISITOR_IDS_FROM + 1), 1, None);
         visitor.ask(MemberId(3), 4, 2, true, Time(0));
-        assert_eq!(told(&visitor), []);
+        assert_eq!(told(&mut visitor), []);
         let view = View {
             id: ViewId(1),
             members: [1, 3].map(MemberId).to_vec(),
@@ -1619,7 +1650,45 @@ mod tests {
             subgroups: Vec::new(),
         };
         roster.begin(&view, Time(0));
-        assert!(roster.takes_part() && told(&roster).is_empty(), "its row tells");
+        assert!(roster.takes_part() && told(&mut roster).is_empty(), "its row tells");
+    }
+
+    /// A process that was let in and begins anew lives, and will never begin the view of its first attempt.
+    #[test]
+    fn the_last_word_of_an_attempt_is_about_that_attempt() {
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        roster.set_incarnation(5);
+        let view = |id, members: &[u64]| View {
+            id: ViewId(id),
+            members: members.iter().copied().map(MemberId).collect(),
+            nonvoters: Vec::new(),
+            subgroups: Vec::new(),
+        };
+        roster.begin(&view(1, &[1]), Time(0));
+        let joiner = me(3);
+        let asks = |roster: &mut Roster<()>, nonce| {
+            let (Me { id: from, pid, birth }, observer) = (joiner, false);
+            let (address, rack, seeds) = Default::default();
+            let letter =
+                Letter::Ask { from, pid, birth, nonce, config: 4, members: 1, observer, address, rack, seeds };
+            roster.hear(letter, None, &[], Time(0));
+        };
+        let never_begins = |roster: &Roster<()>, view| roster.never_begins(ViewId(view), joiner.id);
+        asks(&mut roster, 33);
+        let what = Request::Stopped { incarnation: 5, view: ViewId(0), nonce: 33 };
+        roster.hear(Letter::Request { from: joiner.id, reply: 0, what }, None, &[], Time(0));
+        assert!(roster.is_dead(joiner.id));
+        asks(&mut roster, 34);
+        roster.note_joined(ViewId(2), &[Process { id: joiner.id, nonce: 33 }]);
+        roster.expect(&view(2, &[1, 3]));
+        assert!(!roster.is_dead(joiner.id) && never_begins(&roster, 2));
+        roster.begin(&view(2, &[1, 3]), Time(0));
+        roster.begin(&view(3, &[1]), Time(0));
+        asks(&mut roster, 34);
+        roster.expect(&view(4, &[1, 3]));
+        assert!(!never_begins(&roster, 4), "the second attempt");
+        roster.begin(&view(9, &[1, 3]), Time(0));
+        assert!(roster.stopped.is_empty(), "forgotten");
     }
 
     #[test]

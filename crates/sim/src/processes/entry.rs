@@ -5,7 +5,7 @@ use super::objects::Objects;
 use super::plan::{MS, Name};
 use super::process::{Phase, Process, birth};
 use super::subgroups::first_view;
-use super::views::{DIGEST, Next};
+use super::views::{DIGEST, FAREWELL_NS, Next};
 use super::world::{Broken, Checked, Event, World};
 use spindle_core::control::{
     Address, Book, Bootstrapping, Card, Found, Me, News, Refusal, Roster, Seeds, Seek, Setup, Wants,
@@ -297,11 +297,10 @@ impl World<'_> {
 
     /// A process that is no member ends, and tells so those that may wait for it.
     pub(super) fn go_away(&mut self, process: &mut Process) -> Next {
-        for (id, letter) in process.roster.farewell() {
-            process.roster.post(id, letter);
-        }
+        process.roster.farewell();
         process.phase = Phase::Out;
-        self.push(self.now + 2 * MS, Event::Exit { process: process.number });
+        let stays = if self.scene.is_afar { FAREWELL_NS } else { 2 * MS };
+        self.push(self.now + stays, Event::Exit { process: process.number });
         Ok(u64::MAX)
     }
 }

@@ -132,6 +132,19 @@ fn members_that_go_on_one_after_the_other_keep_a_majority() {
     }
 }
 
+/// One of two founders on two hosts wants to leave before its first view has begun there. The other one is no majority and continues all the same, by
+/// the word of the process that has left: it can have begun none of the group's views.
+#[test]
+fn a_founder_that_leaves_before_its_first_view_blocks_no_group() {
+    for at in (0..200).map(|at| at * MS / 2) {
+        let places = (0..2).map(|host| place(host, 0)).collect();
+        let fault = (at, Fault::Leave { place: 1, down_ns: None });
+        let outcome = play(&Scene { members: 2, faults: vec![fault], ..scene(places, 5 * MS) });
+        assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
+        assert!(outcome.united && outcome.counts.foundings == 1, "after {at} ns: {outcome:?}");
+    }
+}
+
 /// Three of five members on hosts of their own end for good. The other two continue if an operator gives those up, and let a process in.
 #[test]
 fn a_group_that_has_lost_its_majority_continues_on_an_order() {

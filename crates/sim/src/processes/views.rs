@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The digest of the configuration.
 pub(super) const DIGEST: u64 = 0x5eed;
 /// A member that ends stays so long at most, until its last words have left.
-const FAREWELL_NS: u64 = 200 * MS;
+pub(super) const FAREWELL_NS: u64 = 200 * MS;
 /// A process gives its first view up after so long, as the library does.
 const GATHER_NS: u64 = 60 * S;
 
@@ -63,6 +63,9 @@ impl World<'_> {
         if self.now > made.since + GATHER_NS {
             // It may wait for a member whose end it can't know. The others have gone on without it.
             self.note(|| format!("process {} gives its first view up", process.number));
+            return self.go_away(process);
+        }
+        if process.is_leaving {
             return self.go_away(process);
         }
         let row = made.row;

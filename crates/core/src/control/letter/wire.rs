@@ -370,10 +370,11 @@ fn put_request(out: &mut Writer, request: &Request) {
             out.u32(lost.len() as u32);
             lost.iter().for_each(|id| out.u64(id.0));
         }
-        Request::Stopped { incarnation, view } => {
+        Request::Stopped { incarnation, view, nonce } => {
             out.u32(7);
             out.u128(*incarnation);
             out.u64(view.0);
+            out.u32(*nonce);
         }
     }
 }
@@ -393,7 +394,7 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
             }
             Request::Recover((0..count).map(|_| from.u64().map(MemberId)).collect::<Result<_, _>>()?)
         }
-        7 => Request::Stopped { incarnation: from.u128()?, view: ViewId(from.u64()?) },
+        7 => Request::Stopped { incarnation: from.u128()?, view: ViewId(from.u64()?), nonce: from.u32()? },
         _ => return Err(WireError::Value { field: "request" }),
     })
 }

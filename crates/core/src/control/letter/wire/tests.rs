@@ -78,7 +78,7 @@ fn samples() -> Vec<Letter> {
         Letter::Request { from, reply: 9, what: Request::State },
         Letter::Request { from, reply: 0, what: Request::Forget },
         Letter::Request { from, reply: 0, what: Request::View },
-        Letter::Request { from, reply: 0, what: Request::Stopped { incarnation, view } },
+        Letter::Request { from, reply: 0, what: Request::Stopped { incarnation, view, nonce: 7 } },
         Letter::State { view, from },
         Letter::Bulk { incarnation, view, from, number: u64::MAX - 1 },
         Letter::Want { incarnation, view, from, reply: 7, objects: vec![] },
