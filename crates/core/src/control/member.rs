@@ -893,12 +893,13 @@ impl Member {
         }
     }
 
-    /// The members whose processes stay in the next view, with their ranks in this one: streams to them [continue](Roster::continue_ways) there.
-    pub fn staying<W>(&self, roster: &Roster<W>) -> Vec<(Rank, MemberId)> {
+    /// The members whose processes stay in the next view, with their ranks in this one, of those with streams that are open: these streams
+    /// [continue](Roster::continue_ways) there.
+    pub fn staying<W>(&self, roster: &Roster<W>, is_open: impl Fn(Rank) -> bool) -> Vec<(Rank, MemberId)> {
         let Some(next) = &self.next else { return Vec::new() };
-        let stays =
-            |(_, id): &(Rank, MemberId)| next.has(*id) && *id != roster.me() && !roster.is_new(next.view().id, *id);
-        self.view.ranks().zip(self.view.members.iter().copied()).filter(stays).collect()
+        let stays = |id: MemberId| next.has(id) && id != roster.me() && !roster.is_new(next.view().id, id);
+        let members = self.view.ranks().zip(self.view.members.iter().copied());
+        members.filter(|(rank, id)| is_open(*rank) && stays(*id)).collect()
     }
 
     /// Tells processes that join of the view that begins, after the driver has prepared it. They learn of it from the oldest members.

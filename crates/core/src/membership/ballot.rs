@@ -36,7 +36,7 @@ impl Ballot {
 }
 
 /// One row as an acceptor of the agreement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Acceptor {
     /// The effective promise: the higher one of the words `PROMISED` and `ACCEPTED`.
     pub(crate) promised: Option<Ballot>,

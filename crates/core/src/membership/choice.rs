@@ -84,13 +84,13 @@ impl<T: Table> Choice<'_, T> {
     /// INV-QUORUM: this choice, once enough rows count for it.
     fn with_quorum(mut self) -> Result<Self, Waits> {
         let (promisers, others): (Vec<Rank>, Vec<Rank>) =
-            self.member.counted().partition(|rank| self.has_promised(*rank));
+            self.member.counted().iter().partition(|rank| self.has_promised(*rank));
         let counts = |rank: &Rank| {
             let final_row = self.member.opinions.is_dead(*rank) && !planted!(DeadRowsUnread);
             final_row && (self.promised(*rank) <= Some(self.ballot) || planted!(DeadWithHigherPromiseCounts))
         };
         let dead = match planted!(DeadCountedTwice) {
-            true => self.member.dead_voters().collect(),
+            true => self.member.dead_voters().iter().collect(),
             false => others.into_iter().filter(counts).collect(),
         };
         (self.promisers, self.dead) = (promisers, dead);
@@ -118,10 +118,10 @@ impl<T: Table> Choice<'_, T> {
             return Ok(proposal::with_ballot(words, ballot));
         };
         // A nonvoter that has not promised may have wedged nowhere.
-        let is_ready = |rank: Rank| member.voters.contains(&rank) || self.has_promised(rank);
+        let is_ready = |rank: Rank| member.voters.has(rank) || self.has_promised(rank);
         let is_next = |rank: Rank| old.rank_of(view.members[rank.index()]).is_some();
         let stays = |rank: Rank| !member.is_given_up(rank) && is_next(rank) && is_ready(rank);
-        if !member.counted().any(stays) {
+        if !member.counted().iter().any(stays) {
             return self.make();
         }
         let mut next = View { id: view.id.recovered(member.tag(view)), ..view.next(stays, &[], &[]) };
@@ -169,7 +169,7 @@ impl<T: Table> Choice<'_, T> {
         };
         let read = || self.promisers.iter().chain(&self.dead);
         let with = read().filter(|rank| shows(rank)).count();
-        let is_unread = |rank: &&Rank| !read().any(|read| read == *rank) && !planted!(UnreadDontBind);
+        let is_unread = |rank: &Rank| !read().any(|read| read == rank) && !planted!(UnreadDontBind);
         let unread = self.member.voters.iter().filter(is_unread).count();
         let silent = |rank: &&Rank| !shows(rank) && self.promised(**rank) <= Some(*highest);
         let silent = self.dead.iter().filter(silent).count();
@@ -246,7 +246,7 @@ impl<T: Table> Choice<'_, T> {
     /// Whether these members are enough to leave out the others. The dead go nowhere, those that promised first included.
     fn may_evict(&self, consent: &[&[Rank]]) -> bool {
         let voters = consent.iter().flat_map(|ranks| ranks.iter()).filter(|rank| self.promisers.contains(rank)).count();
-        let dead = if planted!(DeadRowsUnread) { 0 } else { self.member.dead_voters().count() };
+        let dead = if planted!(DeadRowsUnread) { 0 } else { self.member.dead_voters().len() };
         self.member.is_quorum(voters, dead) || planted!(EvictsWithoutQuorum)
     }
 

@@ -77,7 +77,7 @@ pub(crate) struct Membership {
     /// The others.
     peers: Vec<Rank>,
     /// The members whose rows are acceptors.
-    voters: Vec<Rank>,
+    voters: Ranks,
     opinions: Opinions,
     /// Members that have written what no correct member writes: their rows say nothing to the agreement.
     garbled: Ranks,
@@ -118,6 +118,8 @@ pub(crate) struct Membership {
     decision: Option<Decision>,
     /// The words of the decision.
     decided: Vec<u64>,
+    /// Empty between polls: kept for its memory.
+    acceptors: Vec<Acceptor>,
     /// The view that the others go on to without this member.
     left_out_of: Option<ViewId>,
     blocked: bool,
@@ -162,11 +164,13 @@ impl Membership {
     /// `epochs`: changes of the view end the epochs of those subgroups only that they touch.
     pub(crate) fn new(view: &View, me: Rank, epochs: bool) -> Membership {
         let teller = Teller::new(view, me);
+        let mut voters = Ranks::none(view.members.len());
+        view.ranks().filter(|rank| view.is_voter(*rank)).for_each(|rank| _ = voters.add(rank));
         Membership {
             me,
             everyone: view.ranks().collect(),
             peers: view.ranks().filter(|rank| *rank != me).collect(),
-            voters: view.ranks().filter(|rank| view.is_voter(*rank)).collect(),
+            voters,
             opinions: Opinions::new(view, me, teller.clone()),
             garbled: Ranks::none(view.members.len()),
             given_up: Ranks::none(view.members.len()),
@@ -191,6 +195,7 @@ impl Membership {
             told: None,
             decision: None,
             decided: Vec::new(),
+            acceptors: Vec::new(),
             left_out_of: None,
             blocked: false,
             teller,
@@ -403,31 +408,28 @@ impl Membership {
 
     /// The lowest voter that I don't suspect.
     pub(crate) fn leader(&self) -> Rank {
-        self.candidates().next().unwrap_or(self.me)
+        self.candidates().iter().next().unwrap_or(self.me)
     }
 
     /// The voters that may lead. A member that is to be evicted is passed over, because it may hang.
-    fn candidates(&self) -> impl Iterator<Item = Rank> {
-        self.trusted_voters().filter(|rank| !self.opinions.is_evicting(*rank))
+    fn candidates(&self) -> Ranks {
+        self.trusted_voters().without(self.opinions.evicting())
     }
 
-    fn trusted_voters(&self) -> impl Iterator<Item = Rank> {
-        self.voters.iter().copied().filter(|rank| !self.opinions.suspects(*rank))
+    fn trusted_voters(&self) -> Ranks {
+        self.voters.clone().without(&self.opinions.suspected())
     }
 
     /// Whether the voters that I hear are a quorum, those that are to be evicted included.
     fn hears_quorum(&self) -> bool {
-        let needs = |rank: &Rank| self.is_recovery() && !self.given_up.has(*rank) && !self.is_passed_over(*rank);
-        let hears_others = self
-            .peers
-            .iter()
-            .filter(|rank| needs(rank))
-            .all(|rank| self.voters.contains(rank) || !self.suspects(*rank));
-        self.is_quorum(self.trusted_voters().count(), self.dead_voters().count()) && hears_others
+        let is_needed = |rank: Rank| !self.given_up.has(rank) && !self.is_passed_over(rank);
+        let is_heard = |rank: Rank| self.voters.has(rank) || !self.suspects(rank);
+        self.is_quorum(self.trusted_voters().len(), self.dead_voters().len())
+            && (!self.is_recovery() || self.peers.iter().all(|rank| !is_needed(*rank) || is_heard(*rank)))
     }
 
     fn is_voter(&self) -> bool {
-        self.voters.contains(&self.me)
+        self.voters.has(self.me)
     }
 
     /// Shows that I live, and looks who else does. Returns the time of the next look. `await_peers` gets the leader's rank, and adds the members that I wait for while the view
@@ -494,7 +496,7 @@ impl Membership {
     /// so new that observers are still finding it.
     #[cold]
     fn may_promote<R: Rows>(&self, rows: &R) -> bool {
-        let nonvoters = || self.peers.iter().filter(|rank| !self.voters.contains(rank) && !self.suspects(**rank));
+        let nonvoters = || self.peers.iter().filter(|rank| !self.voters.has(**rank) && !self.suspects(**rank));
         let has_begun = |rank: &Rank| rows.load(*rank, membership::HEARTBEAT) != 0;
         self.opinions.has_settled()
             && self.leader() == self.me
@@ -590,12 +592,16 @@ impl Membership {
         if self.learn(view, layout, &agreeing, table) {
             return (true, None);
         }
-        let poll = Poll { now, view, layout, agreeing, acceptors: self.read_acceptors(table) };
+        let mut acceptors = core::mem::take(&mut self.acceptors);
+        self.read_acceptors(table, &mut acceptors);
+        let poll = Poll { now, view, layout, agreeing, acceptors };
         changed |= self.accept(&poll, table);
         changed |= self.promise(&poll, table);
         let (led, wake_at) = self.lead(&poll, table);
         changed |= led;
         changed |= self.count(&poll, table);
+        self.acceptors = poll.acceptors;
+        self.acceptors.clear();
         let overdue = now.0.saturating_sub(self.changes_since.0) > OVERDUE * self.opinions.patience_ns();
         let knows = !planted!(BlockedUnknown) || self.leader() == self.me;
         self.blocked = self.decision.is_none() && (!self.hears_quorum() || overdue) && knows;
@@ -608,9 +614,9 @@ impl Membership {
         match (self.blocked, self.teller.is_blocked()) {
             (true, false) => {
                 let is_missed = |rank: &Rank| self.opinions.suspects(*rank) && !self.opinions.is_dead(*rank);
-                let missed: Vec<Rank> = self.voters.iter().copied().filter(is_missed).collect();
-                let (heard, dead) = (self.trusted_voters().count(), self.dead_voters().count());
-                let counts = Counts { voters: self.counted().count(), heard, dead };
+                let missed: Vec<Rank> = self.voters.iter().filter(is_missed).collect();
+                let (heard, dead) = (self.trusted_voters().len(), self.dead_voters().len());
+                let counts = Counts { voters: self.counted().len(), heard, dead };
                 self.teller.blocked(now, &missed, counts, self.changes_since);
             }
             (false, true) => self.teller.unblocked(now),
@@ -630,7 +636,7 @@ impl Membership {
     /// INV-QUORUM: more voters than those that may know of something else. The dead whose rows are final know of nothing that
     /// these rows don't say. In a recovery: all that are not given up.
     fn is_quorum(&self, with: usize, dead: usize) -> bool {
-        let voters = self.counted().count();
+        let voters = self.counted().len();
         let is_enough = match self.is_recovery() && !planted!(GivenUpQuorum) {
             true => with + dead >= voters,
             false => 2 * with + dead > voters,
@@ -639,17 +645,17 @@ impl Membership {
     }
 
     /// The voters that are not given up.
-    fn counted(&self) -> impl Iterator<Item = Rank> {
-        self.voters.iter().copied().filter(|rank| !self.given_up.has(*rank))
+    fn counted(&self) -> Ranks {
+        self.voters.clone().without(&self.given_up)
     }
 
     /// The voters that are proven dead, with final rows.
-    fn dead_voters(&self) -> impl Iterator<Item = Rank> {
-        self.counted().filter(|rank| self.opinions.is_dead(*rank))
+    fn dead_voters(&self) -> Ranks {
+        self.counted().within(self.opinions.dead())
     }
 
-    /// The others' rows as acceptors, by rank.
-    fn read_acceptors<R: Rows>(&self, rows: &R) -> Vec<Acceptor> {
+    /// Reads the others' rows as acceptors, by rank.
+    fn read_acceptors<R: Rows>(&self, rows: &R, acceptors: &mut Vec<Acceptor>) {
         let is_credible =
             |ballot: &Ballot| ballot.round <= self.promised.map_or(0, |mine| mine.round) + ROUNDS_AHEAD_MAX;
         let read = |rank: &Rank| {
@@ -659,7 +665,7 @@ impl Membership {
             let Acceptor { promised, accepted } = Acceptor::read(*rank, self.everyone.len(), rows);
             Acceptor { promised: promised.filter(is_credible), accepted: accepted.filter(is_credible) }
         };
-        self.everyone.iter().map(read).collect()
+        acceptors.extend(self.everyone.iter().map(read));
     }
 
     /// The row of `rank` as an acceptor. A member that has written what no correct member writes says nothing.
@@ -682,13 +688,16 @@ impl Membership {
                 return true;
             }
             match self.weigh_told(&value, view) {
-                Told::Decided if self.decide(ballot.0, words, view, layout, table) => return true,
+                Told::Decided => {
+                    self.decide(ballot.0, (words, value), view, layout, table);
+                    return true;
+                }
                 Told::LeftOut => {
                     self.left_out_of = Some(value.next.id);
                     self.teller.evicted(value.next.id);
                     return true;
                 }
-                Told::Decided | Told::Nothing => {}
+                Told::Nothing => {}
             }
         }
         for i in 0..self.peers.len() {
@@ -698,16 +707,17 @@ impl Membership {
             }
             // If it is not whole it only has to arrive.
             let Some((ballot, words)) = read_value(peer, membership::DECIDED, layout, table) else { continue };
-            let value = proposal::decode(&words, view);
-            if value.as_ref().is_some_and(|value| !self.may_say(peer, value, view, agreeing)) {
+            let Some(value) = proposal::decode(&words, view) else {
+                self.blame(peer);
+                continue;
+            };
+            if !self.may_say(peer, &value, view, agreeing) {
                 continue;
             }
-            if value.is_some_and(|value| self.has_to_wedge(&value, view))
-                || self.decide(ballot, words, view, layout, table)
-            {
-                return true;
+            if !self.has_to_wedge(&value, view) {
+                self.decide(ballot, (words, value), view, layout, table);
             }
-            self.blame(peer);
+            return true;
         }
         false
     }
@@ -873,7 +883,7 @@ impl Membership {
             return None;
         }
         let patience_ns = self.opinions.patience_ns();
-        let position = self.candidates().position(|rank| rank == self.me)? as u64;
+        let position = self.candidates().iter().position(|rank| rank == self.me)? as u64;
         let back_off_ns = match self.turns.outbid {
             0 => 0,
             outbid => ((patience_ns / BACK_OFF) << outbid.min(BACK_OFF_MAX)) * (1 + position),
@@ -893,33 +903,33 @@ impl Membership {
     /// Whether some ballot was accepted by a quorum: decides it then. Any member may count.
     fn count<T: Table>(&mut self, poll: &Poll<'_>, table: &mut T) -> bool {
         let of = |rank: &Rank| self.acceptor(*rank, poll);
-        let mut ballots: Vec<Ballot> = self.counted().filter_map(|rank| of(&rank).accepted).collect();
+        let mut ballots: Vec<Ballot> = self.counted().iter().filter_map(|rank| of(&rank).accepted).collect();
         ballots.sort_unstable();
         ballots.dedup();
         for ballot in ballots.into_iter().rev() {
             let shows = |rank: &Rank| of(rank).accepted == Some(ballot) && poll.agreeing.has(*rank);
-            let with = self.counted().filter(shows).count();
+            let with = self.counted().iter().filter(shows).count();
             let is_silent = |rank: &Rank| {
                 !shows(rank) && (of(rank).promised <= Some(ballot) || planted!(DeadWithHigherPromiseCounts))
             };
-            let dead = self.dead_voters().filter(|rank| is_silent(rank) || planted!(DeadCountedTwice)).count();
+            let dead = self.dead_voters().iter().filter(|rank| is_silent(rank) || planted!(DeadCountedTwice)).count();
             let is_decided = (self.is_quorum(with, dead) && self.is_unanimous(&poll.agreeing))
                 || (planted!(DecidesAlone) && shows(&self.me));
             if !is_decided {
                 continue;
             }
-            let holders: Vec<Rank> = self.counted().filter(shows).collect();
+            let holders: Vec<Rank> = self.counted().iter().filter(shows).collect();
             for rank in holders {
                 match read_value(rank, membership::ACCEPTED, poll.layout, table) {
                     Some((found, words)) if found == ballot => {
-                        if !self.may_be_counted(&words, poll.view) {
+                        let Some(value) = proposal::decode(&words, poll.view) else { return false };
+                        if !self.may_be_counted(&value, poll.view) {
                             break;
                         }
-                        let value = proposal::decode(&words, poll.view);
-                        if value.is_some_and(|value| self.has_to_wedge(&value, poll.view)) {
-                            return true;
+                        if !self.has_to_wedge(&value, poll.view) {
+                            self.decide(ballot, (words, value), poll.view, poll.layout, table);
                         }
-                        return self.decide(ballot, words, poll.view, poll.layout, table);
+                        return true;
                     }
                     _ => {}
                 }
@@ -950,16 +960,15 @@ impl Membership {
         self.slot = if planted!(OneSlot) { self.slot } else { 1 - self.slot };
     }
 
-    /// It is decided: stores it, unless the words make no sense. Whether they do.
+    /// It is decided: stores it.
     fn decide<T: Table>(
         &mut self,
         ballot: Ballot,
-        words: Vec<u64>,
+        (words, Value { next, joined, trims }): (Vec<u64>, Value),
         view: &View,
         layout: &Layout,
         table: &mut T,
-    ) -> bool {
-        let Some(Value { next, joined, trims }) = proposal::decode(&words, view) else { return false };
+    ) {
         // A ballot has one value. If this member has accepted it, its row has it.
         let slot = if self.accepted == Some(ballot) { self.accepted_slot } else { self.slot };
         if self.accepted != Some(ballot) {
@@ -976,7 +985,6 @@ impl Membership {
         }
         self.tell_decision(&decision, view, table);
         self.decision = Some(decision);
-        true
     }
 
     /// Tells the next view, and why members are not in it as far as this member knows.

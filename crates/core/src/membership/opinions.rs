@@ -234,6 +234,22 @@ impl Opinions {
         new
     }
 
+    /// The members that this member leaves out of what it decides on.
+    pub(crate) fn suspected(&self) -> Ranks {
+        let mut suspected = self.silent.clone();
+        suspected.unite(&self.barred);
+        suspected.unite(&self.estranged);
+        suspected
+    }
+
+    pub(crate) fn evicting(&self) -> &Ranks {
+        &self.evicting
+    }
+
+    pub(crate) fn dead(&self) -> &Ranks {
+        &self.dead
+    }
+
     /// Whether this member is asked to evict `rank`.
     pub(crate) fn is_evicting(&self, rank: Rank) -> bool {
         self.evicting.has(rank)
@@ -285,7 +301,7 @@ impl Opinions {
             return false;
         }
         let mut at = membership::SUSPECTED;
-        for word in self.silent.union(&self.barred).chain(self.evicting.words()) {
+        for word in self.silent.union(&self.barred).chain(self.evicting.words().iter().copied()) {
             table.store(at, word);
             at += 8;
         }
@@ -458,7 +474,7 @@ impl Opinions {
         }
         let start = membership::asking(self.pulses.len());
         let mut at = start;
-        for word in self.asking.words() {
+        for word in self.asking.words().iter().copied() {
             table.store(at, word);
             at += 8;
         }

@@ -10,7 +10,7 @@ use super::ranks::{Ranks, bit};
 use crate::ids::{MemberId, Rank};
 use crate::layout::membership;
 use crate::planted::planted;
-use crate::proposal::{self, Value};
+use crate::proposal::Value;
 use crate::table::{Rows, Table};
 use crate::view::View;
 
@@ -131,8 +131,8 @@ impl Membership {
         if !core::mem::take(&mut self.untold) {
             return false;
         }
-        let words: alloc::vec::Vec<u64> = self.given_up.words().collect();
-        self.write(membership::given_up(self.everyone.len()), &words, table);
+        let given_up = self.given_up.clone();
+        self.write(membership::given_up(self.everyone.len()), given_up.words(), table);
         self.wake(None, table);
         true
     }
@@ -165,7 +165,7 @@ impl Membership {
         }
         let mut is_led = false;
         for rank in self.everyone.iter().copied().filter(|rank| !lost.has(*rank)) {
-            let votes = self.voters.contains(&rank);
+            let votes = self.voters.has(rank);
             is_led |= votes && !self.opinions.is_dead(rank);
             if rank == self.me || self.opinions.is_dead(rank) || (self.opinions.is_barred(rank) && !votes) {
                 continue;
@@ -198,8 +198,8 @@ impl Membership {
 
     /// Whether a value that all the others have accepted is a decision. What they accepted before they gave members up has to be proposed
     /// again, with a view that begins an era.
-    pub(super) fn may_be_counted(&self, words: &[u64], view: &View) -> bool {
-        !self.is_recovery() || proposal::decode(words, view).is_none_or(|value| value.next.id.era() > view.id.era())
+    pub(super) fn may_be_counted(&self, value: &Value, view: &View) -> bool {
+        !self.is_recovery() || value.next.id.era() > view.id.era()
     }
 
     /// Whether the row of `peer` may say what is decided, by this `value`. In a recovery a value of the era before is a decision if a member that is left
@@ -212,13 +212,13 @@ impl Membership {
 
     /// Whether a recovery needs nothing of the row of `rank`: it is no voter, and has ended.
     pub(super) fn is_passed_over(&self, rank: Rank) -> bool {
-        self.opinions.is_barred(rank) && !self.voters.contains(&rank)
+        self.opinions.is_barred(rank) && !self.voters.has(rank)
     }
 
     /// Whether all members that are left, and have not ended, have given up the same. Those that are no voters count for nothing else.
     pub(super) fn is_unanimous(&self, agreeing: &Ranks) -> bool {
         let is_one = |rank: &Rank| {
-            let needs_nothing = self.given_up.has(*rank) || self.voters.contains(rank) || self.is_passed_over(*rank);
+            let needs_nothing = self.given_up.has(*rank) || self.voters.has(*rank) || self.is_passed_over(*rank);
             needs_nothing || agreeing.has(*rank)
         };
         !self.is_recovery() || self.everyone.iter().all(is_one)

@@ -137,7 +137,7 @@ impl World<'_> {
         };
         let next = Arc::clone(member.next().expect("a view follows").view());
         let mut continuing = vec![];
-        for (rank, id) in member.staying(&process.roster) {
+        for (rank, id) in member.staying(&process.roster, |rank| table.streams[rank.index()].is_some()) {
             let Some(stream) = table.streams[rank.index()] else { continue };
             let Some(connection) = self.connections.get_mut(stream) else { continue };
             let end = connection.end_of(process.number);

@@ -78,11 +78,9 @@ impl Node {
     pub(super) fn continue_ways(&mut self) {
         let Some(next) = self.member.next().map(|next| Arc::clone(next.view())) else { return };
         let mut continuing = vec![];
-        for (rank, id) in self.member.staying(self.crew.roster()) {
-            if self.fabric.is_connected(rank) {
-                self.fabric.turn(rank, next.id);
-                continuing.push(id);
-            }
+        for (rank, id) in self.member.staying(self.crew.roster(), |rank| self.fabric.is_connected(rank)) {
+            self.fabric.turn(rank, next.id);
+            continuing.push(id);
         }
         let view = Arc::clone(self.member.view());
         if let Some(meeting) = self.preparing.as_mut().and_then(Preparing::meeting_mut) {
