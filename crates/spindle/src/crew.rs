@@ -291,7 +291,10 @@ impl Drop for Crew {
                 lock(&board.bulk_links).remove(&self.me);
                 lock(&board.bells).values().for_each(|notices| notices.ring());
             }
-            Ways::Mail(_) => self.act(|roster, _| roster.farewell()),
+            Ways::Mail(_) => {
+                self.act(|roster, _| roster.farewell());
+                self.flush_now();
+            }
         }
     }
 }

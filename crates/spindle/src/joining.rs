@@ -8,6 +8,7 @@ use crate::gathering::Gathering;
 use crate::learning::Admitted;
 use crate::network::Network;
 use crate::node::{First, Node, Terms};
+use crate::state::TARGET;
 use crate::{Batch, Handler};
 use rustix::rand::{GetRandomFlags, getrandom};
 use spindle_core::control::{Attempts, Found, LearnError, Seek, Wants};
@@ -105,7 +106,9 @@ impl Config {
         let mut attempts = Attempts::default();
         loop {
             match candidate.join(&mut handler) {
-                Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {}
+                Err(error) if failure(&error).is_some_and(|why| attempts.try_again(why)) => {
+                    tracing::info!(target: TARGET, reason = %error, "begins to join anew");
+                }
                 joined => return joined,
             }
         }

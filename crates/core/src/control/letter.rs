@@ -239,7 +239,7 @@ pub enum Request {
     View,
     /// That you count on nothing of the one who asks in any view behind this one: it has begun none of them and never will. Not answered.
     Stopped {
-        /// Of which group; 0 if it has met none.
+        /// The incarnation of its group; 0 if it has met none.
         incarnation: u128,
         /// The last view that it has begun; 0 if it has begun none.
         view: ViewId,

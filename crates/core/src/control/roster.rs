@@ -232,7 +232,7 @@ pub struct Me {
     pub birth: Birth,
 }
 
-/// The last word of a process.
+/// What a process has said when it ended.
 #[derive(Clone, Copy, Debug)]
 struct Stopped {
     incarnation: u128,
@@ -1446,7 +1446,9 @@ impl<W> Roster<W> {
         self.failures.retain(|(of, ..)| *of >= view.id);
         self.streamed.retain(|(of, _), _| view.id.ahead_of(*of) <= VIEWS_BEHIND_MAX);
         self.newcomers.retain(|id, _| *id >= view.id);
-        self.stopped.values_mut().for_each(|words| words.retain(|of| view.id.ahead_of(of.heard_in) <= VIEWS_BEHIND_MAX));
+        self.stopped
+            .values_mut()
+            .for_each(|words| words.retain(|of| view.id.ahead_of(of.heard_in) <= VIEWS_BEHIND_MAX));
         self.stopped.retain(|_, words| !words.is_empty());
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
@@ -1535,7 +1537,7 @@ impl<W> Roster<W> {
         self.book.as_ref().is_some_and(|book| book.is_far(id))
     }
 
-    /// Notes the last word of a process.
+    /// Notes what a process has said when it ended.
     fn note_stopped(&mut self, id: MemberId, word: Stopped) {
         let words = self.stopped.entry(id).or_default();
         words.push(word);
@@ -1669,8 +1671,7 @@ mod tests {
         let asks = |roster: &mut Roster<()>, nonce| {
             let (Me { id: from, pid, birth }, observer) = (joiner, false);
             let (address, rack, seeds) = Default::default();
-            let letter =
-                Letter::Ask { from, pid, birth, nonce, config: 4, members: 1, observer, address, rack, seeds };
+            let letter = Letter::Ask { from, pid, birth, nonce, config: 4, members: 1, observer, address, rack, seeds };
             roster.hear(letter, None, &[], Time(0));
         };
         let never_begins = |roster: &Roster<()>, view| roster.never_begins(ViewId(view), joiner.id);

@@ -69,7 +69,7 @@ impl Ranks {
         self
     }
 
-    /// Those that are in `other`, too.
+    /// The set without those that are not in `other`.
     pub(crate) fn within(mut self, other: &Ranks) -> Ranks {
         self.merge(other, |word, other| word & other);
         self

@@ -2,7 +2,7 @@
 use super::arrivals::NET_EVENTS_MAX;
 use super::*;
 use crate::Config;
-use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Told};
+use spindle_core::control::{Address, Asks, Birth, HostProcess, Instance, Request, Told};
 use spindle_fabric::mail::enclose;
 use spindle_fabric::net::Event;
 use std::path::PathBuf;
@@ -166,6 +166,24 @@ fn a_process_that_gives_up_before_its_first_view_says_so() {
     hear(&mut crew, "last word", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
     let is_it = crew.roster.is_instance(MemberId(2), instance);
     assert!(crew.roster.is_dead(MemberId(2)) && !is_it, "its next attempt is another");
+}
+
+/// No kernel tells of its end, and the group may have too few other members to change the view.
+#[test]
+fn a_process_that_gives_up_before_its_first_view_says_so_on_other_hosts() {
+    let hosts = Hosts::new("gives-up-afar");
+    let (mut crew, mut joins) = (hosts.crew(0, 1, "near", &[]), hosts.crew(1, 2, "far", &["near"]));
+    joins.act(|roster, now| roster.ask_afar(0, 1, false, now));
+    hear(&mut crew, "question", |news| asks(&news).then_some(()));
+    crew.act(|roster, _| roster.expect(&view(2, &[1, 2])));
+    assert!(!crew.roster.never_begins(ViewId(2), MemberId(2)));
+    drop(joins);
+    hear(&mut crew, "last word", |news| {
+        let is_it =
+            |news| matches!(news, control::News::Requests { from: MemberId(2), what: Request::Stopped { .. }, .. });
+        matches!(news, News::Control(news) if is_it(news)).then_some(())
+    });
+    assert!(crew.roster.never_begins(ViewId(2), MemberId(2)));
 }
 
 /// Whoever polls the member has more to do.
