@@ -150,7 +150,7 @@ impl Install {
     ///
     /// Returns whether the attempt is over, because the group has a later view. A member continues in the next view only if it has promised a
     /// ballot, and this process has not: it was left out, or let in again since as a newcomer, after this view. In both cases its row of zeros
-    /// may be counted as final, so it never begins this view. It tells the members of its host that it has stopped, and looks for the group
+    /// may be counted as final, so it never begins this view. It [says](Roster::farewell) that it has stopped, and looks for the group
     /// as a new process does.
     #[must_use]
     pub fn attend<W>(&self, news: &News, digest: u64, roster: &mut Roster<W>) -> bool {

@@ -860,14 +860,15 @@ impl<W> Roster<W> {
                     self.hear_of_view(incarnation, from, told);
                 }
             }
-            Letter::Request { from, reply, what: Request::Stopped { incarnation, view, nonce } } => {
+            Letter::Request { from, reply, what: what @ Request::Stopped { incarnation, view, nonce } } => {
                 self.note_stopped(from, Stopped { incarnation, last: view, nonce, heard_in: self.begun });
-                if far.is_none() && view.0 == 0 {
-                    // The next process with this id is another one, though its number may be the same.
+                // Over the network it may come behind what the next process with this id has written to this host.
+                if !has_card && view.0 == 0 {
+                    // That one is another, though its number may be the same.
                     self.instances.insert(from, Instance::Near(0));
                     self.has_ended(from);
                 }
-                self.news.push(News::Requests { from, reply, what: Request::Stopped { incarnation, view, nonce } });
+                self.news.push(News::Requests { from, reply, what });
             }
             Letter::Request { from, reply, what } => self.news.push(News::Requests { from, reply, what }),
             Letter::Port { incarnation, view, from, address } => self.keep_port((incarnation, view), from, address),
@@ -1549,8 +1550,9 @@ impl<W> Roster<W> {
     pub fn never_begins(&self, view: ViewId, id: MemberId) -> bool {
         let Some(newcomers) = self.newcomers.get(&view) else { return false };
         let is_its = |word: &Stopped| match newcomers.get(&id) {
-            Some(nonce) => word.nonce == *nonce && word.last < view,
-            None => word.incarnation == self.incarnation && view.follows(word.last),
+            // 0: it is not known here.
+            Some(nonce) => *nonce != 0 && word.nonce == *nonce && word.last < view,
+            None => word.last.0 != 0 && word.incarnation == self.incarnation && view.follows(word.last),
         };
         self.stopped.get(&id).is_some_and(|words| words.iter().any(is_its))
     }
@@ -1560,8 +1562,8 @@ impl<W> Roster<W> {
         self.write_afar(&self.last_word(view));
     }
 
-    /// A process ends, or continues without being a member. Says so to all processes that it knows: members that wait for its memory have no other
-    /// sign of that. The row of a member says more, and no process waits for a visitor.
+    /// A process ends, or continues without being a member. Says so to those of its host that it has asked, or that are members with it, and to all that it knows on others:
+    /// members that wait for its memory have no other sign of that. The row of a member says more, and no process waits for a visitor.
     pub fn farewell(&mut self) {
         if self.takes_part || self.me.id.0 >= VISITOR_IDS_FROM {
             return;
@@ -1658,7 +1660,9 @@ mod tests {
     /// A process that was let in and begins anew lives, and will never begin the view of its first attempt.
     #[test]
     fn the_last_word_of_an_attempt_is_about_that_attempt() {
-        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        let card = |id: u64| Card { id: MemberId(id), host: 7, address: "a:1".parse().unwrap(), rack: None };
+        let book = Book::new(card(1), crate::control::Seeds::new(Vec::new(), None, card(1).address), true);
+        let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
         roster.set_incarnation(5);
         let view = |id, members: &[u64]| View {
             id: ViewId(id),
@@ -1683,6 +1687,10 @@ mod tests {
         roster.note_joined(ViewId(2), &[Process { id: joiner.id, nonce: 33 }]);
         roster.expect(&view(2, &[1, 3]));
         assert!(!roster.is_dead(joiner.id) && never_begins(&roster, 2));
+        // The same word comes again, over the network.
+        let what = Request::Stopped { incarnation: 5, view: ViewId(0), nonce: 33 };
+        roster.hear(Letter::Request { from: joiner.id, reply: 0, what }, Some((card(3), 9)), &[], Time(0));
+        assert!(!roster.is_dead(joiner.id));
         roster.begin(&view(2, &[1, 3]), Time(0));
         roster.begin(&view(3, &[1]), Time(0));
         asks(&mut roster, 34);

@@ -43,6 +43,7 @@ impl Ranks {
     }
 
     pub(crate) fn has(&self, rank: Rank) -> bool {
+        debug_assert!(rank.index() / 64 < self.len);
         self.words[rank.index() / 64] >> (rank.0 % 64) & 1 == 1
     }
 

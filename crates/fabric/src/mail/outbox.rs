@@ -45,6 +45,11 @@ impl Outbox {
         Ok(())
     }
 
+    /// Lets the next [`flush`](Self::flush) try all addressees: there is no later one.
+    pub fn hurry(&mut self) {
+        self.full.clear();
+    }
+
     /// Sends what can be sent now, without waiting; who could not be written to a moment ago is not tried. The answer: who has no address
     /// now. That proves nothing about its process. Letters to it are kept, the newest of them, and tried again until they are
     /// [forgotten](Self::forget).
