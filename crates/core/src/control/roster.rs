@@ -866,6 +866,8 @@ impl<W> Roster<W> {
                 if !has_card && view.0 == 0 {
                     // That one is another, though its number may be the same.
                     self.instances.insert(from, Instance::Near(0));
+                    // Members are told who observes, and newcomers don't watch those that may become members.
+                    self.forget_observer(from);
                     self.has_ended(from);
                 }
                 self.news.push(News::Requests { from, reply, what });
