@@ -232,7 +232,7 @@ pub struct Me {
     pub birth: Birth,
 }
 
-/// What a process has said when it ended.
+/// The statement of a process that it begins no more views.
 #[derive(Clone, Copy, Debug)]
 struct Stopped {
     incarnation: u128,
