@@ -142,7 +142,7 @@ fn founding_and_a_refused_stranger_and_the_phases_of_a_view_change_are_told() {
     };
     let mut first = start("1", &seed);
     first.says("spindle::founding: ");
-    let mut second = start("2", "127.0.0.1:0");
+    let second = start("2", "127.0.0.1:0");
     first.says("group is founded");
     first.says("first view begins");
     TcpStream::connect(&seed).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
