@@ -239,8 +239,8 @@ struct Stopped {
     /// The last view that it has begun.
     last: ViewId,
     nonce: u32,
-    /// The newest view that had begun here when the word came.
-    heard_in: ViewId,
+    /// The newest view that had begun here when the word came, or the first that began after it.
+    heard_in: Option<ViewId>,
 }
 
 /// What a process knows of the others of its group.
@@ -861,7 +861,8 @@ impl<W> Roster<W> {
                 }
             }
             Letter::Request { from, reply, what: what @ Request::Stopped { incarnation, view, nonce } } => {
-                self.note_stopped(from, Stopped { incarnation, last: view, nonce, heard_in: self.begun });
+                let heard_in = (self.begun.0 != 0).then_some(self.begun);
+                self.note_stopped(from, Stopped { incarnation, last: view, nonce, heard_in });
                 // Over the network it may come behind what the next process with this id has written to this host.
                 if !has_card && view.0 == 0 {
                     // That one is another, though its number may be the same.
@@ -1449,10 +1450,13 @@ impl<W> Roster<W> {
         self.failures.retain(|(of, ..)| *of >= view.id);
         self.streamed.retain(|(of, _), _| view.id.ahead_of(*of) <= VIEWS_BEHIND_MAX);
         self.newcomers.retain(|id, _| *id >= view.id);
-        self.stopped
-            .values_mut()
-            .for_each(|words| words.retain(|of| view.id.ahead_of(of.heard_in) <= VIEWS_BEHIND_MAX));
-        self.stopped.retain(|_, words| !words.is_empty());
+        self.stopped.retain(|_, words| {
+            words.retain_mut(|word| {
+                let heard_in = word.heard_in.get_or_insert(view.id);
+                view.id.ahead_of(*heard_in) <= VIEWS_BEHIND_MAX
+            });
+            !words.is_empty()
+        });
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
         let parts = self.parts.keys().chain(self.ports.keys()).map(|(_, from)| *from);
@@ -1700,6 +1704,12 @@ mod tests {
         assert!(!never_begins(&roster, 4), "the second attempt");
         roster.begin(&view(9, &[1, 3]), Time(0));
         assert!(roster.stopped.is_empty(), "forgotten");
+        // Another word of it comes before the first view of this process, which is a late one.
+        let mut late: Roster<()> = Roster::new(me(1), 1, None);
+        let what = Request::Stopped { incarnation: 5, view: ViewId(9), nonce: 34 };
+        late.hear(Letter::Request { from: joiner.id, reply: 0, what }, None, &[], Time(0));
+        late.begin(&view(10, &[1, 3]), Time(0));
+        assert!(!late.stopped.is_empty(), "it is kept until views have begun here");
     }
 
     #[test]
