@@ -40,7 +40,7 @@ pub enum State {
     Running,
     /// Every member has finished sending and everything is delivered here.
     Finished,
-    /// The view has ended, in agreement, and everything that belongs to it is delivered here: see [`Engine::successor`].
+    /// The view has ended, in agreement: see [`Engine::successor`]. Further [polls](Engine::poll) deliver the [rest](Engine::has_rest) of it.
     Ended,
     /// The others go on without me, because they heard nothing from me for too long or were told to. Nothing more may be
     /// delivered here: it might not be what they deliver.
@@ -73,8 +73,8 @@ struct Elsewhere {
     /// What the senders announced before they closed is here for good, or delivered.
     has_received_all: bool,
     has_delivered_all: bool,
-    /// The view ends, and what of it concerns the subgroup has happened.
-    is_through: bool,
+    /// The view ends, and what that is for the subgroup is carried out.
+    has_ended: bool,
 }
 
 /// The findings of one look at the subgroups.
@@ -161,9 +161,9 @@ impl Engine {
         let subgroups: Vec<Subgroup> = begins.map(|(id, _)| Subgroup::new(&view, &layout, me, id)).collect();
         let elsewhere = mine().filter_map(|(id, spec)| {
             let (has_finished_sending, has_received_all, has_delivered_all) = Default::default();
-            let (closed, is_through) = Default::default();
+            let (closed, has_ended) = Default::default();
             let epoch = spec.epoch?;
-            Some(Elsewhere { id, epoch, closed, has_finished_sending, has_received_all, has_delivered_all, is_through })
+            Some(Elsewhere { id, epoch, closed, has_finished_sending, has_received_all, has_delivered_all, has_ended })
         });
         let elsewhere = elsewhere.collect();
         let sends = mine().any(|(_, spec)| spec.sender_rank(me).is_some());
@@ -288,13 +288,14 @@ impl Engine {
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
     ) -> Progress {
-        for subgroup in &mut self.subgroups {
-            if !subgroup.is_closed() {
-                subgroup.tell_closed(table);
-            } else if !subgroup.is_through() {
-                let is_all = subgroup.deliver_rest(&mut self.pace, table, upcalls);
-                worked |= is_all;
-                again |= !is_all;
+        for subgroup in self.subgroups.iter_mut().filter(|subgroup| !subgroup.is_closed()) {
+            subgroup.tell_closed(table);
+        }
+        if self.deliver_rest(table, upcalls) {
+            worked = true;
+            match self.has_rest() {
+                true => again = true,
+                false => self.membership.tell_end(now),
             }
         }
         self.last_worked = worked;
@@ -302,7 +303,24 @@ impl Engine {
         Progress { worked, wake_at: again.then_some(now) }
     }
 
-    /// Whether subgroups go on here though the view has ended: then the engine has to be [polled](Self::poll) further, with its table, beside that
+    /// Whether the application has yet to get messages of epochs that have ended. While it does, the engine has to be [polled](Self::poll), the next view can't begin
+    /// here, and others of its host that have begun it see by its [row there](Self::show_life) that this member lives.
+    pub fn has_rest(&self) -> bool {
+        self.subgroups.iter().any(|subgroup| subgroup.is_closed() && !subgroup.is_through())
+    }
+
+    /// Hands over what is left of epochs that have ended, as much as one poll may. Whether there was something.
+    #[cold]
+    fn deliver_rest<T: Table>(&mut self, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
+        let mut worked = false;
+        for subgroup in self.subgroups.iter_mut().filter(|subgroup| subgroup.is_closed() && !subgroup.is_through()) {
+            subgroup.deliver_rest(&mut self.pace, table, upcalls);
+            worked = true;
+        }
+        worked
+    }
+
+    /// Whether subgroups go on here though the view has ended, or are not [through](Self::has_rest): then the engine has to be [polled](Self::poll) further, with its table, beside that
     /// of the newest view, which [tends](Self::tend) it.
     pub fn goes_on(&self) -> bool {
         self.state == State::Ended && self.subgroups.iter().any(|subgroup| !subgroup.is_through())
@@ -327,11 +345,6 @@ impl Engine {
     /// Whether the epoch of `subgroup` has ended. False if this engine does not have it.
     pub fn is_closed(&self, subgroup: SubgroupId) -> bool {
         self.subgroup(subgroup).is_some_and(Subgroup::is_closed)
-    }
-
-    /// Whether the epoch of `subgroup` has ended, and all of it is handed over here. True if this engine does not have it.
-    pub fn is_through(&self, subgroup: SubgroupId) -> bool {
-        self.subgroup(subgroup).is_none_or(Subgroup::is_through)
     }
 
     /// Keeps this engine and that of an older view, in which subgroups [go on](Self::goes_on), in step: the changes of this view end the epochs of
@@ -401,7 +414,7 @@ impl Engine {
                 true if subgroup.is_closed() || planted!(OlderEndForgotten) => {}
                 true => subgroup.close(&decision.trims[elsewhere.id.index()], rows, upcalls),
             }
-            elsewhere.is_through = !subgroup.is_closed() || subgroup.is_through();
+            elsewhere.has_ended = true;
         }
         elsewhere.has_finished_sending = subgroup.has_finished_sending();
         // What they announced before they said so has to be looked at after they have.
@@ -671,7 +684,7 @@ impl Engine {
         Some(next)
     }
 
-    /// Says that the epoch of `subgroup` before the one that begins with this view [ended](Self::is_through) in `older`: it goes on where that stopped. Before the
+    /// Says that the epoch of `subgroup` before the one that begins with this view [ended](Self::is_closed) in `older`: it continues where that stopped. Before the
     /// first poll, and before its deliveries are [handed off](Self::hand_off). Means nothing if its epoch began before this view, or it was not there.
     pub fn follow(&mut self, older: &Engine, subgroup: SubgroupId) {
         let Some(subgroup) = self.subgroups.iter_mut().find(|known| known.id() == subgroup) else { return };
@@ -1112,15 +1125,16 @@ impl Engine {
             }
             worked = true;
         }
-        let mut delivered = self.elsewhere.iter().all(|it| it.is_through);
-        for subgroup in self.subgroups.iter_mut().filter(|subgroup| subgroup.is_closed()) {
-            delivered &= subgroup.deliver_rest(&mut self.pace, table, upcalls);
-        }
-        if delivered {
+        worked |= self.deliver_rest(table, upcalls);
+        if self.elsewhere.iter().all(|it| it.has_ended) {
             self.membership.end(table);
             self.state = State::Ended;
+            worked = true;
+            if !self.has_rest() {
+                self.membership.tell_end(now);
+            }
         }
-        (worked | delivered | self.pace.has_filled(), wake_at)
+        (worked, wake_at)
     }
 
     /// Suspects the member that breaks the protocol. The fault may be found again at each poll until the view ends.

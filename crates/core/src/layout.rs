@@ -47,7 +47,7 @@ pub mod membership {
     pub const ACCEPTED: u64 = 64;
     /// The ballot that the member knows to be decided, and the slot in which the value is stored.
     pub const DECIDED: u64 = 80;
-    /// Set when the member has delivered everything below the trims.
+    /// Set when the view has ended for the member: it announces and receives nothing more in the epochs that end.
     pub const ENDED: u64 = 88;
     /// Set when the member begins the next view before its row in that is on its way to all members of its host.
     pub const UNSENT: u64 = 96;

@@ -230,6 +230,8 @@ mod bugs {
         NoTimeToBegin,
         /// A view begins without missing rows after a fraction of the time for which they are waited for.
         BeginsHastily,
+        /// A view begins before the application has got all of the one before.
+        RestCutOff,
         /// A member that is cut off does not ask whether the others go on without it.
         CutOffAsksNobody,
         /// Members that meet and do not know each other tell each other nothing.

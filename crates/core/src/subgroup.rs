@@ -638,14 +638,14 @@ impl Subgroup {
         upcalls: &mut impl Upcalls<T>,
     ) -> Option<&Cursor> {
         let Delivery::Inline(cursor) = &mut self.delivery else { return None };
-        let mut batch = cursor.advance(table, frontier).at_most(pace.bytes() * self.senders as u64);
+        let mut batch = cursor.advance(table, frontier).at_most(pace.bytes(self.senders));
         if batch.has_next() {
             upcalls.deliver(self.named, &mut batch);
             // Passes over the nulls behind the last message.
             batch.has_next();
         }
-        pace.note(batch.is_full());
         let (messages, bytes) = (batch.messages(), batch.bytes());
+        pace.note(bytes, batch.is_full());
         self.stats.delivered += messages;
         self.stats.delivered_bytes += bytes;
         self.stats.delivery_batches += u64::from(messages > 0);
@@ -862,10 +862,9 @@ impl Subgroup {
         }
     }
 
-    /// Delivers what is left of the view. Whether that is all.
-    pub(crate) fn deliver_rest<T: Table>(&mut self, pace: &mut Pace, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
-        // A consumer on another thread finds the rest by itself, and goes on to the next view from there.
-        self.offer(0, pace, table, upcalls).is_none_or(Cursor::is_at_end)
+    /// Delivers what is left of the epoch. A consumer on another thread finds that by itself, and continues with the next epoch.
+    pub(crate) fn deliver_rest<T: Table>(&mut self, pace: &mut Pace, table: &T, upcalls: &mut impl Upcalls<T>) {
+        self.offer(0, pace, table, upcalls);
     }
 
     /// After the end: my messages that have to be sent again.

@@ -1874,7 +1874,7 @@ fn the_end_of_a_later_view_ends_an_older_epoch() {
     run_both(&mut old, &mut next, &[0]);
     assert_eq!(*next.engines[0].state(), State::Ended);
     assert_eq!(next.engines[0].decision().unwrap().trims[0].len(), 2);
-    assert!(old.engines[0].is_through(s0) && !old.engines[0].goes_on());
+    assert!(old.engines[0].is_closed(s0) && !old.engines[0].goes_on());
     assert_eq!(old.delivered[0].len(), 2, "the survivor alone decides what belongs to the epoch");
     let mut last = next.engines[0].successor().unwrap();
     last.follow(&old.engines[0], s0);

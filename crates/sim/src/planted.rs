@@ -40,7 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 22] = [
+pub const CONTROL: [Bug; 23] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,
@@ -49,6 +49,7 @@ pub const CONTROL: [Bug; 22] = [
     Bug::ReadmittedAtOnce,
     Bug::NoTimeToBegin,
     Bug::BeginsHastily,
+    Bug::RestCutOff,
     Bug::CutOffAsksNobody,
     Bug::StrangersPass,
     Bug::GivenUpUntold,

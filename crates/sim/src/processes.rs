@@ -35,7 +35,7 @@ mod wishes;
 mod world;
 
 pub use counts::Counts;
-pub use plan::{Fault, Large, Place, Scene};
+pub use plan::{Fault, Large, Place, Scene, Slow};
 pub use wishes::Wish;
 #[cfg(planted)]
 pub use world::Broken;

@@ -27,5 +27,5 @@ const PINNED: [u64; 6] = [
     0xcce8bd8fdb4ab1be,
     0xc89b5e2f8bd2fcf2,
     0x3270c8f059d5386f,
-    0xcda0dda21101cee5,
+    0xfccd74f80d1f4808,
 ];

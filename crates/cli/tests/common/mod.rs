@@ -11,10 +11,12 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// No step of a test takes longer, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// No wait takes longer, whatever else the process says.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// A directory that is removed with its contents.
 #[derive(Debug)]
@@ -78,6 +80,8 @@ pub(crate) struct Running {
     pub(crate) errors: Vec<String>,
     stdout: Vec<u8>,
     open: u32,
+    /// The name of what the test waits for, and the start of the wait.
+    waits: (String, Instant),
 }
 
 #[derive(Debug)]
@@ -117,7 +121,15 @@ impl Running {
         }
         let stderr = child.stderr.take().unwrap();
         thread::spawn(move || relay_lines(stderr, &tell));
-        Running { stdin: child.stdin.take(), child, said, errors: Vec::new(), stdout: Vec::new(), open }
+        Running {
+            stdin: child.stdin.take(),
+            child,
+            said,
+            errors: Vec::new(),
+            stdout: Vec::new(),
+            open,
+            waits: (String::new(), Instant::now()),
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -228,7 +240,12 @@ impl Running {
     }
 
     fn hear(&mut self, wanted: &str) {
-        match self.said.recv_timeout(PATIENCE) {
+        if self.waits.0 != wanted {
+            self.waits = (wanted.to_string(), Instant::now());
+        }
+        // It may go on saying other things.
+        let patience = PATIENCE.min(LONGEST.saturating_sub(self.waits.1.elapsed()));
+        match self.said.recv_timeout(patience) {
             Ok(Said::Out(bytes)) => self.stdout.extend_from_slice(&bytes),
             Ok(Said::Err(line)) => self.errors.push(line),
             Ok(Said::End) => self.open -= 1,

@@ -101,13 +101,15 @@ impl Install {
         others.filter(is_missing).map(|(_, id)| id).collect()
     }
 
-    /// Whether no member has to be waited for any more. This member's own memory is on its way to all of its host then, if `has_sent_all`.
+    /// Whether no member has to be waited for any more, and this one `has_rest` no longer: messages of the view before to deliver. This member's own memory is on its way
+    /// to all of its host then, if `has_sent_all`.
     ///
     /// The driver shows meanwhile that this member lives ([`Engine::show_life`]): members that have begun the view already would suspect it before it
     /// suspects those that keep it waiting.
     pub fn look<W>(
         &mut self,
         roster: &mut Roster<W>,
+        has_rest: bool,
         has_sent_all: bool,
         has_met: impl Fn(Rank) -> bool,
         now: Time,
@@ -116,7 +118,8 @@ impl Install {
         // Members of other hosts see no life of this one before the view begins here. Rows that are missing may come later.
         let part = if planted!(BeginsHastily) { 64 } else { 2 };
         let late = self.suspect_after.is_some_and(|after| now.since(self.since) >= after / part);
-        if (late && !self.is_first) || (has_sent_all && (late || missing.is_empty())) {
+        let is_complete = (late && !self.is_first) || (has_sent_all && (late || missing.is_empty()));
+        if is_complete && (!has_rest || planted!(RestCutOff)) {
             return true;
         }
         if now.since(self.looked) >= INSTALL_LOOK {
@@ -307,9 +310,10 @@ mod tests {
             roster.hear(Letter::Request { from: MemberId(3), reply: 0, what }, None, &[], NOW);
             for (at, begins) in [(0, false), (20, false), (39, false), (40, true)] {
                 let now = NOW + Duration::from_secs(at);
-                assert_eq!(install.look(&mut roster, true, |_| false, now), begins, "after {at} s");
+                assert_eq!(install.look(&mut roster, false, true, |_| false, now), begins, "after {at} s");
             }
-            assert!(!install.look(&mut roster, false, |_| false, NOW + 2 * after), "its memory has not left");
+            assert!(!install.look(&mut roster, false, false, |_| false, NOW + 2 * after), "its memory has not left");
+            assert!(!install.look(&mut roster, true, true, |_| false, NOW + 2 * after), "it has messages to deliver");
         }
     }
 
@@ -347,7 +351,7 @@ mod tests {
         let mut install = install(view(5, &[1, 2, 3]), Some(after), &mut roster);
         let is_asked = |install: &mut Install, roster: &mut Roster<()>, at: u64| {
             while roster.next_order().is_some() {}
-            assert!(!install.look(roster, false, |_| false, NOW + Duration::from_secs(at)), "after {at} s");
+            assert!(!install.look(roster, false, false, |_| false, NOW + Duration::from_secs(at)), "after {at} s");
             let asks =
                 |order: &Order| matches!(order, Order::Far { letter: Letter::Request { what: Request::View, .. }, .. });
             core::iter::from_fn(|| roster.next_order()).any(|order| asks(&order))
@@ -385,6 +389,6 @@ mod tests {
         let mut install = install(view(1, &[1, 6]), None, &mut roster);
         let orders: Vec<Order> = core::iter::from_fn(|| roster.next_order()).collect();
         assert!(!orders.iter().any(|order| matches!(order, Order::HandOver { .. })), "{orders:?}");
-        assert!(install.look(&mut roster, true, |_| false, NOW));
+        assert!(install.look(&mut roster, false, true, |_| false, NOW));
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! 1. The engine says that the view has ended: [`Member::end_view`] makes an [`Install`]. The driver makes this member's row in the next view, and says
 //!    that it is [prepared](Install::prepared).
-//! 2. [`Member::look`] says when the view begins. The driver takes the rows that have come ([`Roster::take_part`]), and
+//! 2. [`Member::look`] says when the view begins, which is not before the application has got the rest of the one before. The driver takes the rows that have come ([`Roster::take_part`]), and
 //! 3. [`Member::begin`] goes on in it, with the rows that are sound.
 //!
 //! Subgroups that the change does not touch go on meanwhile, and in the views that follow, with the rows with which their epochs began. The driver keeps the tables of
@@ -867,7 +867,8 @@ impl Member {
         self.leaving == Leaving::Wanted
     }
 
-    /// The view has ended here. Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left.
+    /// The view has ended here. Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left once it has delivered the
+    /// [rest](Self::has_rest).
     pub fn end_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<&mut Install> {
         debug_assert!(matches!(self.engine.state(), State::Ended));
         if let (Some(decision), Some(words)) = (self.engine.decision(), self.engine.decided()) {
@@ -913,7 +914,12 @@ impl Member {
         }
     }
 
-    /// Whether the next view begins now; see [`Install::look`].
+    /// Whether the application has yet to get messages of epochs that have ended; see [`Engine::has_rest`].
+    pub fn has_rest(&self) -> bool {
+        self.engines().any(Engine::has_rest)
+    }
+
+    /// Whether the next view begins now; see [`Install::look`]. Never while this member [has](Self::has_rest) something to deliver of those before.
     pub fn look<W>(
         &mut self,
         roster: &mut Roster<W>,
@@ -921,7 +927,8 @@ impl Member {
         has_met: impl Fn(Rank) -> bool,
         now: Time,
     ) -> bool {
-        self.next.as_mut().is_some_and(|next| next.look(roster, has_sent_all, has_met, now))
+        let has_rest = self.has_rest();
+        self.next.as_mut().is_some_and(|next| next.look(roster, has_rest, has_sent_all, has_met, now))
     }
 
     /// Goes on in the next view, with the rows of these members. `before` reads words of the rows of the view that is over. Returns that view.

@@ -1026,10 +1026,15 @@ impl Membership {
         is_out || (0..).zip(trims).any(|(id, trims)| touched[id as usize] && is_other(id, trims))
     }
 
-    /// I have delivered everything below the trims.
+    /// The view has ended for me.
     pub(crate) fn end<T: Table>(&self, table: &mut T) {
         self.write(membership::ENDED, &[1], table);
-        self.teller.ended(self.opinions.now(), self.changes_since);
+    }
+
+    /// I have delivered everything below the trims.
+    #[cold]
+    pub(crate) fn tell_end(&self, now: Time) {
+        self.teller.ended(now, self.changes_since);
     }
 }
 

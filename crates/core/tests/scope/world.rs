@@ -501,6 +501,7 @@ impl World {
         let decision = decision.map(|decision| self.decisions.id(decision));
         let standing = match engine.state() {
             State::Running => Standing::Running,
+            State::Ended if engine.has_rest() => Standing::Running,
             State::Ended => Standing::Ended,
             State::Evicted => Standing::Evicted,
             state => {

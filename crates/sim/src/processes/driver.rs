@@ -28,8 +28,8 @@ impl World<'_> {
         let Some(mut process) = self.processes[number].take() else { return Ok(()) };
         let done = if !process.is_alive {
             Ok(())
-        } else if process.paused_until > self.now {
-            self.wake(number, process.paused_until);
+        } else if process.paused_until.max(process.busy_until) > self.now {
+            self.wake(number, process.paused_until.max(process.busy_until));
             Ok(())
         } else {
             self.act(&mut process)
@@ -57,6 +57,7 @@ impl World<'_> {
         let boot = process.boot.as_ref().map_or(u64::MAX, |boot| (now + boot.patience(now)).0.max(self.now + 1));
         // What has come of this step itself.
         let again = if process.roster.has_news() || !process.heard.is_empty() { self.now + 1_000 } else { u64::MAX };
+        process.busy_until = self.now + std::mem::take(&mut process.busy_ns);
         self.wake(process.number, wake_at.min(posts).min(sends).min(mail).min(boot).min(again));
         Ok(())
     }

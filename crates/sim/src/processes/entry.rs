@@ -111,6 +111,8 @@ impl World<'_> {
             is_alive: true,
             paused_since: 0,
             paused_until: 0,
+            busy_ns: 0,
+            busy_until: 0,
             full_until: 0,
             started: self.now,
             roster: Roster::new(me, 1 + number as u32, book),

@@ -13,7 +13,7 @@ use super::world::{Broken, Checked, World};
 use spindle_core::control::{Heard, News, Request};
 use spindle_core::layout::membership;
 use spindle_core::ring::Kind;
-use spindle_core::{Batch, MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View};
+use spindle_core::{Batch, Engine, MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -136,7 +136,8 @@ impl World<'_> {
             unreachable!("a member")
         };
         let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
-        let mut again = 1 + self.random.below(3);
+        let each_ns = self.takes_ns(process.place);
+        let mut again = each_ns.map_or_else(|| 1 + self.random.below(3), |_| 1);
         let progress = loop {
             let shelf = Some(&process.objects.shelf);
             let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
@@ -144,6 +145,7 @@ impl World<'_> {
             member.engine_mut().before_sleep();
             let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
             let progress = member.engine_mut().poll(now, &mut board, &mut upcalls);
+            process.busy_ns += took(member.engine_mut(), each_ns, delivered.len());
             again -= 1;
             if !progress.worked || again == 0 {
                 break progress;
@@ -212,13 +214,19 @@ impl World<'_> {
         let now = Time(self.now);
         let mut wake_at = u64::MAX;
         let Phase::Member(member) = &process.phase else { unreachable!("a member") };
+        let each_ns = self.takes_ns(process.place);
         for view in member.older().collect::<Vec<_>>() {
             let table = process.table_of(view).expect("the tables of older views are kept").clone();
             let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
-            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf: None };
+            let shelf = Some(&process.objects.shelf)
+                .filter(|_| process.table.as_ref().is_some_and(|newest| newest.view.id == view));
+            let mut board = Board { store: &mut self.store, places: &table.places, posts: &mut posts, shelf };
             let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
             let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
             let progress = member.poll_older(view, now, &mut board, &mut upcalls);
+            if let Some(engine) = member.engine_of_mut(view) {
+                process.busy_ns += took(engine, each_ns, delivered.len());
+            }
             self.outcome.counts.older += delivered.len() as u64;
             self.deliver(process, table.incarnation, &table.view, delivered)?;
             self.send_posts(process.number, &table, posts);
@@ -227,6 +235,12 @@ impl World<'_> {
             }
         }
         Ok(wake_at)
+    }
+
+    /// How long the application of a place's process takes for each message, if it takes long.
+    fn takes_ns(&self, place: usize) -> Option<u64> {
+        let slow = self.scene.slow.filter(|slow| slow.place as usize == place && self.now < self.scene.calm_ns);
+        slow.map(|slow| slow.each_ns)
     }
 
     /// Messages were delivered in epochs that began with this view. Subgroups have the numbers of the newest view.
@@ -374,4 +388,14 @@ impl World<'_> {
             false
         });
     }
+}
+
+/// The application has got so many messages, and takes so long for each. Tells the engine, and returns how long it takes for all.
+fn took(engine: &mut Engine, each_ns: Option<u64>, messages: usize) -> u64 {
+    let Some(each_ns) = each_ns else { return 0 };
+    let ns = messages as u64 * each_ns;
+    if engine.has_filled_upcalls() {
+        engine.upcalls_took(Some(ns));
+    }
+    ns
 }

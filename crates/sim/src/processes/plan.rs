@@ -10,6 +10,8 @@ pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
 /// The longest delay of a link behind which processes follow a group with large messages.
 const SLOWEST_FOLLOWED_NS: u64 = 200 * MS;
+/// Rings hold so many messages where an application is slow.
+const SLOW_WINDOW: u64 = 64;
 /// A pause from which a process does not come back.
 pub(super) const FOREVER_NS: u64 = 1_000_000 * S;
 
@@ -130,6 +132,15 @@ pub struct Large {
     pub racks: u32,
 }
 
+/// The application of a process takes long for each message until all is calm, and its process does nothing else meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slow {
+    /// The place of the process.
+    pub place: u32,
+    /// How long.
+    pub each_ns: u64,
+}
+
 /// All that a run depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
@@ -175,6 +186,8 @@ pub struct Scene {
     pub large: Option<Large>,
     /// Whether subgroups go on that a change of the view does not touch.
     pub epochs: bool,
+    /// An application that takes long for each message; `None`: none does.
+    pub slow: Option<Slow>,
 }
 
 impl Scene {
@@ -312,6 +325,18 @@ impl Scene {
                 _ => {}
             });
         }
+        let mut slowness = Random::new(seed, 30);
+        // Processes that follow would not keep up with as many large messages.
+        let slow = (slowness.one_in(12) && large.is_none()).then(|| Slow {
+            place: slowness.below(count.into()) as u32,
+            // Full rings take it no longer than others wait for a row that doesn't come.
+            each_ns: 2 * suspect_after_ns / (u64::from(count) * SLOW_WINDOW * subgroups.len() as u64),
+        });
+        let mut send_every_ns = send_every_ns;
+        if let Some(slow) = slow {
+            subgroups.iter_mut().for_each(|spec| spec.window = SLOW_WINDOW);
+            send_every_ns = send_every_ns.min(slow.each_ns.max(5 * MS));
+        }
         Scene {
             seed,
             hosts,
@@ -334,6 +359,7 @@ impl Scene {
             errs,
             large,
             epochs: large.is_none() && !Random::new(seed, 29).one_in(4),
+            slow,
         }
     }
 
@@ -483,6 +509,9 @@ impl fmt::Display for Scene {
         }
         if self.epochs {
             writeln!(f, "subgroups go on that a change does not touch")?;
+        }
+        if let Some(slow) = &self.slow {
+            writeln!(f, "{slow:?}")?;
         }
         self.faults.iter().try_for_each(|(at, fault)| writeln!(f, "{} ms: {fault:?}", at / MS))
     }

@@ -122,6 +122,9 @@ pub(super) struct Process {
     pub(super) is_alive: bool,
     pub(super) paused_since: u64,
     pub(super) paused_until: u64,
+    /// How long its application takes for what this step has handed to it, and until when it does.
+    pub(super) busy_ns: u64,
+    pub(super) busy_until: u64,
     /// Until when it has no room for descriptors.
     pub(super) full_until: u64,
     pub(super) started: u64,

@@ -51,6 +51,7 @@ fn scene(places: Vec<Place>, delay_ns: u64) -> Scene {
         errs: false,
         large: None,
         epochs: true,
+        slow: None,
     }
 }
 
@@ -94,6 +95,33 @@ fn connections_that_break_and_can_be_made_again_change_no_view() {
         assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
         assert!(outcome.counts.breaks >= 120, "{outcome:?}");
         assert_eq!((outcome.counts.views, outcome.counts.evictions), (0, 0), "with a delay of {} us", delay / 1000);
+    }
+}
+
+/// An application takes long for each message, and its ring holds more of them than the others would wait for when a view ends. A process joins meanwhile, and is killed.
+#[test]
+fn a_slow_application_costs_its_process_no_place_when_the_view_changes() {
+    for (is_afar, hosts) in [(false, 1), (true, 1)] {
+        for epochs in [false, true] {
+            let places =
+                (0..4).map(|at| Place { is_seed: is_afar && at < 3, ..place(at % hosts, u64::from(at / 3) * 4 * S) });
+            let mut subgroups = subgroups::plain();
+            subgroups.iter_mut().for_each(|spec| spec.window = 128);
+            let scene = Scene {
+                is_afar,
+                slow: Some(Slow { place: 1, each_ns: 15 * MS }),
+                send_every_ns: 10 * MS,
+                faults: vec![(14 * S, Fault::Kill { place: 3, down_ns: None, renamed: false })],
+                calm_ns: 25 * S,
+                subgroups,
+                epochs,
+                ..scene(places.collect(), MS)
+            };
+            let outcome = play(&scene);
+            assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
+            let Counts { evictions, views, .. } = outcome.counts;
+            assert_eq!((evictions, views), (0, 2), "{hosts} hosts, {epochs}: {outcome:?}");
+        }
     }
 }
 
@@ -235,7 +263,7 @@ fn a_seed_means_the_same_run_for_ever() {
     assert_eq!(hashes, PINNED);
 }
 
-const PINNED: [u64; 3] = [7321158726163486136, 16483276504776766821, 7630355465626772893];
+const PINNED: [u64; 3] = [9515893379114094752, 16483276504776766821, 4422616731525427398];
 
 #[test]
 fn broken_drivers_are_noticed() {

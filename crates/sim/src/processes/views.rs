@@ -83,7 +83,7 @@ impl World<'_> {
         }
         let Phase::Installs(install) = &mut process.phase else { return Ok(u64::MAX) };
         let has_sent_all = !process.outbox.iter().any(|(to, _)| process.roster.waits_to_reach(*to, install.view()));
-        if !install.look(&mut process.roster, has_sent_all, |_| false, now) {
+        if !install.look(&mut process.roster, false, has_sent_all, |_| false, now) {
             return Ok(self.now + INSTALL_LOOK.as_nanos() as u64);
         }
         let Phase::Installs(install) = std::mem::replace(&mut process.phase, Phase::Out) else {
@@ -115,6 +115,7 @@ impl World<'_> {
         if !begins {
             return Ok(goes_on_at.min(self.now + INSTALL_LOOK.as_nanos() as u64));
         }
+        self.end_epochs(process)?;
         if self.broken == Broken::SoleSurvivorEnds && is_alone {
             return self.leave_group(process, "is alone");
         }
@@ -196,9 +197,8 @@ impl World<'_> {
         self.ledger.may_be_two |= !seeds.into_iter().any(remembers);
     }
 
-    /// The view has ended here: what was not delivered in it is sent again, and the next one is prepared.
-    pub(super) fn end_view(&mut self, process: &mut Process) -> Next {
-        let now = Time(self.now);
+    /// The application has got all of the epochs that have ended: what was not delivered in them is sent again.
+    fn end_epochs(&mut self, process: &mut Process) -> Checked {
         let Some(table) = &process.table else { unreachable!("a member") };
         let key = (table.incarnation, table.view.id.0);
         let (view, me) = (Arc::clone(&table.view), table.places.me);
@@ -240,8 +240,18 @@ impl World<'_> {
             let rest = process.unsent_in(&name);
             unsent.into_iter().rev().for_each(|unsent| rest.push_front(unsent));
         }
+        Ok(())
+    }
+
+    /// The view has ended here: the next one is prepared.
+    pub(super) fn end_view(&mut self, process: &mut Process) -> Next {
+        let now = Time(self.now);
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
         if member.end_view(&mut process.roster, now).is_none() {
+            if member.has_rest() {
+                return Ok(self.now + self.random.range(300, 3_000));
+            }
+            self.end_epochs(process)?;
             self.outcome.counts.leaves += 1;
             return self.leave_group(process, "has left");
         }

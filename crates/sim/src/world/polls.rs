@@ -53,9 +53,12 @@ impl World<'_> {
         self.send_again(seat)?;
         let engine = &self.stages[stage].member(rank).engine;
         let state = engine.state().clone();
+        let has_rest = state == State::Ended && self.has_rest(seat);
         let member = self.stages[stage].member_mut(rank);
         if member.has_ended {
             member.finished = !member.engine.goes_on();
+        } else if has_rest {
+            self.wake(seat);
         } else if state != State::Running {
             self.has_stopped(seat, &state)?;
             if self.stages[stage].member(rank).has_ended {

@@ -120,6 +120,12 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Whether the applications of the member at `seat` have yet to get messages of epochs that have ended with its view.
+    pub(super) fn has_rest(&self, seat: Seat) -> bool {
+        let homes = self.ended_epochs(seat).into_iter().map(|(home, _)| home);
+        homes.chain([seat]).any(|Seat { stage, rank }| self.stages[stage].member(rank).engine.has_rest())
+    }
+
     /// The subgroups of the member at `seat` whose epochs have ended with its view, and where they stand.
     fn ended_epochs(&self, seat: Seat) -> Vec<(Seat, SubgroupId)> {
         let stage = &self.stages[seat.stage];

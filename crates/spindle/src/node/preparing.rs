@@ -176,7 +176,7 @@ impl First {
         self.preparing.go_on(&mut self.install, crew);
         let has_sent_all = crew.has_sent_all(self.install.view());
         let has_met = |rank| self.preparing.has_met(rank);
-        crew.act(|roster, now| self.install.look(roster, has_sent_all, has_met, now))
+        crew.act(|roster, now| self.install.look(roster, false, has_sent_all, has_met, now))
     }
 
     /// How long to wait for news, at most, before the next [look](Self::look).

@@ -80,20 +80,15 @@ impl Node {
         self.member.go(self.lines.iter().any(Line::has_backlog))
     }
 
-    /// The view has ended here: prepares the next.
+    /// The view has ended here: prepares the next, while the application gets the rest of this one. Others of its host that have begun the next see in this member's row there that
+    /// it lives, however long that takes.
     #[cold]
     pub(super) fn end_view(&mut self) -> Result<Poll, Ended> {
         if let Some(ended) = self.shared.broken() {
             return Err(ended.clone());
         }
-        if self.lines.iter().any(|line| line.behind() >= VIEWS_BEHIND_MAX) {
-            return Ok(Poll::Idle);
-        }
-        self.end_epochs();
-        self.kept.end_view();
-        self.large.end_view();
         if !self.crew.act(|roster, now| self.member.end_view(roster, now).is_some()) {
-            return Err(self.broken(Ended::Left));
+            return self.has_left();
         }
         self.forget_readers();
         let install = self.member.next().expect("a view follows");
@@ -109,7 +104,25 @@ impl Node {
         Ok(Poll::Worked)
     }
 
-    /// Ends the epochs that the end of the view touches.
+    /// This member is not in the next view, as it wished. It ends when the application has got the rest.
+    #[cold]
+    fn has_left(&mut self) -> Result<Poll, Ended> {
+        if self.member.has_rest() {
+            return Ok(Poll::Worked);
+        }
+        if self.is_far_behind() {
+            return Ok(Poll::Idle);
+        }
+        self.end_epochs();
+        Err(self.broken(Ended::Left))
+    }
+
+    /// Whether an application that takes its messages itself has to come nearer before another view begins.
+    fn is_far_behind(&self) -> bool {
+        self.lines.iter().any(|line| line.behind() >= VIEWS_BEHIND_MAX)
+    }
+
+    /// Ends the epochs that the end of the view touches. The application has got all of them.
     fn end_epochs(&mut self) {
         let Node { lines, member, fabric, older, by_id, kept, .. } = self;
         let view = Arc::clone(member.view());
@@ -120,6 +133,8 @@ impl Node {
             let (engine, rows) = homes.of(line, member);
             line.end_epoch(engine, rows, kept);
         }
+        self.kept.end_view();
+        self.large.end_view();
     }
 
     /// Forgets who reads this member's rows of views before, as far as their processes have ended.
@@ -203,7 +218,7 @@ impl Node {
         preparing.go_on(next, &mut self.crew);
         let has_sent_all = self.crew.has_sent_all(next.view());
         let has_met = |rank| preparing.has_met(rank);
-        if !self.crew.act(|roster, now| self.member.look(roster, has_sent_all, has_met, now)) {
+        if !self.crew.act(|roster, now| self.member.look(roster, has_sent_all, has_met, now)) || self.is_far_behind() {
             return Ok(if goes_on { Poll::Worked } else { Poll::Idle });
         }
         if !has_sent_all {
@@ -216,6 +231,7 @@ impl Node {
 
     /// Goes on in the next view.
     fn begin_next(&mut self, handler: &mut impl Handler) -> Result<(), Ended> {
+        self.end_epochs();
         let next = self.member.next().expect("it is prepared");
         self.fabric.look_last(next.view().id);
         self.find_shown();
