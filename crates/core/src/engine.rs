@@ -303,6 +303,11 @@ impl Engine {
         Progress { worked, wake_at: again.then_some(now) }
     }
 
+    /// Hands over as much at a time as the engine of the view `before` did last: how long the application takes was seen while it got the rest of that view.
+    pub(crate) fn keep_pace(&mut self, before: &Engine) {
+        self.pace = before.pace.clone();
+    }
+
     /// Whether the application has yet to get messages of epochs that have ended. While it does, the engine has to be [polled](Self::poll), the next view can't begin
     /// here, and others of its host that have begun it see by its [row there](Self::show_life) that this member lives.
     pub fn has_rest(&self) -> bool {
@@ -667,7 +672,7 @@ impl Engine {
         let was = |rank: Rank| self.view.rank_of(next.view.members[rank.index()]);
         next.membership.inherit(&self.membership, was);
         next.awaits_end = self.awaits_end;
-        next.pace = self.pace.clone();
+        next.keep_pace(self);
         // What the agreement had no room for.
         let wishes = self.membership.take_wishes();
         for join in wishes.joins {

@@ -4,10 +4,10 @@
 //! hands them the less the longer their upcalls in the poll before have taken. The rest comes with the next poll.
 use crate::planted::planted;
 
-/// Bytes of frames, times the senders, that one poll hands to the application of a subgroup before it acknowledges them, if it is fast. With more, members
+/// Bytes of frames, times the senders, that one poll hands to the application before it acknowledges them. With more, members
 /// fall into taking turns: one delivers a whole ring while the others wait for that to be acknowledged.
 const BYTES_MAX: u64 = 64 << 10;
-/// The first poll hands over so many in all, as nothing is known of the application.
+/// The first poll hands over so many, as nothing is known of the application.
 const BYTES_FIRST: u64 = 256;
 /// Upcalls that take longer than this part of the silence that is suspected are too long.
 const LONG_PART: u64 = 16;
@@ -16,20 +16,18 @@ const SHORT_PART: u64 = 64;
 /// Upcalls are measured by a clock that moves on every few milliseconds. All that take less than this are short.
 const CLOCK_NS: u64 = 8_000_000;
 
-/// How much a poll hands to applications.
+/// How much a poll hands to the application of one subgroup.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
-    /// Bytes of frames in all subgroups. If these are `BYTES_MAX`, as many in each, times the senders.
+    /// Bytes of frames, times the senders.
     bytes: u64,
-    /// Bytes that this poll may yet hand over.
-    left: u64,
     /// Whether the last poll handed over as much as it might.
     filled: bool,
 }
 
 impl Pace {
     pub(crate) fn new() -> Pace {
-        Pace { bytes: BYTES_FIRST, left: BYTES_FIRST, filled: false }
+        Pace { bytes: BYTES_FIRST, filled: false }
     }
 
     /// A poll begins. It may hand over twice as many bytes as one before it that handed over all that it might, unless the upcalls of that one
@@ -39,19 +37,17 @@ impl Pace {
         if core::mem::take(&mut self.filled) && self.bytes < BYTES_MAX {
             self.bytes = (2 * self.bytes).min(BYTES_MAX);
         }
-        self.left = self.bytes;
     }
 
-    /// How many bytes of frames this poll may hand over in a subgroup with so many senders. At least one message is handed over.
+    /// How many bytes of frames this poll may hand over, times the senders.
     #[inline]
-    pub(crate) fn bytes(&self, senders: usize) -> u64 {
-        if self.bytes == BYTES_MAX { BYTES_MAX * senders as u64 } else { self.left.max(1) }
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Notes how many bytes were handed over, and whether these were as many as might be.
+    /// Notes whether an application took all that it might get in this poll.
     #[inline]
-    pub(crate) fn note(&mut self, bytes: u64, is_full: bool) {
-        self.left = self.left.saturating_sub(bytes);
+    pub(crate) fn note(&mut self, is_full: bool) {
         self.filled |= is_full;
     }
 
@@ -91,8 +87,8 @@ mod tests {
         let mut pace = Pace::new();
         let mut poll = || {
             pace.begin();
-            let bytes = pace.bytes(1);
-            pace.note(bytes, true);
+            let bytes = pace.bytes();
+            pace.note(true);
             pace.took(Some(bytes * ns_per_byte), suspect_after);
             bytes
         };
@@ -118,26 +114,11 @@ mod tests {
         let mut pace = Pace::new();
         let after_begin = |pace: &mut Pace| {
             pace.begin();
-            pace.bytes(1)
+            pace.bytes()
         };
         assert!((0..100).all(|_| after_begin(&mut pace) == BYTES_FIRST));
-        pace.note(BYTES_FIRST, true);
+        pace.note(true);
         pace.took(None, MS);
         assert_eq!(after_begin(&mut pace), BYTES_FIRST);
-    }
-
-    #[test]
-    fn subgroups_share_what_a_poll_hands_over_until_the_application_is_known_to_be_fast() {
-        let mut pace = Pace::new();
-        pace.begin();
-        pace.note(200, false);
-        assert_eq!(pace.bytes(5), BYTES_FIRST - 200);
-        pace.note(200, true);
-        assert_eq!(pace.bytes(5), 1);
-        (0..10).for_each(|_| {
-            pace.begin();
-            pace.note(BYTES_MAX, true);
-        });
-        assert_eq!(pace.bytes(5), 5 * BYTES_MAX);
     }
 }

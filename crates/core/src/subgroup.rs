@@ -638,14 +638,14 @@ impl Subgroup {
         upcalls: &mut impl Upcalls<T>,
     ) -> Option<&Cursor> {
         let Delivery::Inline(cursor) = &mut self.delivery else { return None };
-        let mut batch = cursor.advance(table, frontier).at_most(pace.bytes(self.senders));
+        let mut batch = cursor.advance(table, frontier).at_most(pace.bytes() * self.senders as u64);
         if batch.has_next() {
             upcalls.deliver(self.named, &mut batch);
             // Passes over the nulls behind the last message.
             batch.has_next();
         }
+        pace.note(batch.is_full());
         let (messages, bytes) = (batch.messages(), batch.bytes());
-        pace.note(bytes, batch.is_full());
         self.stats.delivered += messages;
         self.stats.delivered_bytes += bytes;
         self.stats.delivery_batches += u64::from(messages > 0);

@@ -223,6 +223,9 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
             }
             Err(Failure::Other(error)) if error.is::<Interrupted>() => {
                 eprintln!("stopped after {} rounds", rounds - 1);
+                if rounds > 1 {
+                    tell(options, &total, rounds - 1, begin.elapsed(), None);
+                }
                 return Ok(ExitCode::from(130));
             }
             Err(Failure::Other(error)) => return Err(error),

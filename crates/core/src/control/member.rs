@@ -867,8 +867,14 @@ impl Member {
         self.leaving == Leaving::Wanted
     }
 
-    /// The view has ended here. Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left once it has delivered the
-    /// [rest](Self::has_rest).
+    /// Whether the next view is not to be [made](Self::end_view) before the [rest](Self::has_rest) of this one is delivered. It is if all its members share memory, where they see that
+    /// this one lives. Streams would turn to it, and nothing would read them meanwhile.
+    pub fn waits_for_rest<W>(&self, roster: &Roster<W>) -> bool {
+        let next = self.engine.decision().map(|decision| &decision.next).filter(|_| self.has_rest());
+        next.is_some_and(|next| next.rank_of(roster.me()).is_none() || next.members.iter().any(|id| roster.is_far(*id)))
+    }
+
+    /// The view has ended here, and this member does not [wait](Self::waits_for_rest). Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left.
     pub fn end_view<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Option<&mut Install> {
         debug_assert!(matches!(self.engine.state(), State::Ended));
         if let (Some(decision), Some(words)) = (self.engine.decision(), self.engine.decided()) {
@@ -919,15 +925,17 @@ impl Member {
         self.engines().any(Engine::has_rest)
     }
 
-    /// Whether the next view begins now; see [`Install::look`]. Never while this member [has](Self::has_rest) something to deliver of those before.
+    /// Whether the next view begins now; see [`Install::look`]. Never while this member [has](Self::has_rest) something to deliver of those before, or an application that takes
+    /// its messages itself `is_behind`.
     pub fn look<W>(
         &mut self,
         roster: &mut Roster<W>,
+        is_behind: bool,
         has_sent_all: bool,
         has_met: impl Fn(Rank) -> bool,
         now: Time,
     ) -> bool {
-        let has_rest = self.has_rest();
+        let has_rest = is_behind || self.has_rest();
         self.next.as_mut().is_some_and(|next| next.look(roster, has_rest, has_sent_all, has_met, now))
     }
 
@@ -945,7 +953,8 @@ impl Member {
         let next = self.next.take().expect("a view is about to begin");
         let install_ms = next.age(now).as_secs_f64() * 1e3;
         self.note_readmissions(next.view(), &before, roster, now);
-        let Begun { engine, view, absent } = next.begin(here, roster, now);
+        let Begun { mut engine, view, absent } = next.begin(here, roster, now);
+        engine.keep_pace(&self.engine);
         let old = core::mem::replace(&mut self.view, view);
         self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
         self.absent = absent;

@@ -109,7 +109,7 @@ impl World<'_> {
         let next = member.next_mut().expect("a view follows");
         next.show_life(|at, word| self.store.row_mut(row).set(at, word));
         let has_sent_all = !process.outbox.iter().any(|(to, _)| process.roster.waits_to_reach(*to, next.view()));
-        let begins = member.look(&mut process.roster, has_sent_all, |_| false, now);
+        let begins = member.look(&mut process.roster, false, has_sent_all, |_| false, now);
         let is_alone = member.next().is_some_and(|next| next.view().members.len() == 1);
         self.carry_out(process)?;
         if !begins {
@@ -247,10 +247,10 @@ impl World<'_> {
     pub(super) fn end_view(&mut self, process: &mut Process) -> Next {
         let now = Time(self.now);
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
+        if member.waits_for_rest(&process.roster) {
+            return Ok(self.now + self.random.range(300, 3_000));
+        }
         if member.end_view(&mut process.roster, now).is_none() {
-            if member.has_rest() {
-                return Ok(self.now + self.random.range(300, 3_000));
-            }
             self.end_epochs(process)?;
             self.outcome.counts.leaves += 1;
             return self.leave_group(process, "has left");

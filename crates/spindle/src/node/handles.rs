@@ -35,6 +35,9 @@ impl Node {
     /// From now on this member waits for the others to finish: one that hangs is noticed.
     pub(crate) fn await_end(&mut self) {
         self.member.engine_mut().await_end();
+        if let Some(next) = self.member.next_mut() {
+            next.engine_mut().await_end();
+        }
     }
 
     /// Asks all members for a view with a change of its subgroups. False if it makes no sense in this view, or is the case already.

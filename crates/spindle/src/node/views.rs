@@ -80,12 +80,15 @@ impl Node {
         self.member.go(self.lines.iter().any(Line::has_backlog))
     }
 
-    /// The view has ended here: prepares the next, while the application gets the rest of this one. Others of its host that have begun the next see in this member's row there that
+    /// The view has ended here: prepares the next, while the application gets the rest of this one, if all members share memory. Those that have begun the next see in this member's row there that
     /// it lives, however long that takes.
     #[cold]
     pub(super) fn end_view(&mut self) -> Result<Poll, Ended> {
         if let Some(ended) = self.shared.broken() {
             return Err(ended.clone());
+        }
+        if self.member.waits_for_rest(self.crew.roster()) {
+            return Ok(Poll::Worked);
         }
         if !self.crew.act(|roster, now| self.member.end_view(roster, now).is_some()) {
             return self.has_left();
@@ -104,12 +107,9 @@ impl Node {
         Ok(Poll::Worked)
     }
 
-    /// This member is not in the next view, as it wished. It ends when the application has got the rest.
+    /// This member is not in the next view, as it wished, and the application has got the rest.
     #[cold]
     fn has_left(&mut self) -> Result<Poll, Ended> {
-        if self.member.has_rest() {
-            return Ok(Poll::Worked);
-        }
         if self.is_far_behind() {
             return Ok(Poll::Idle);
         }
@@ -211,6 +211,8 @@ impl Node {
         self.look_after_retired();
         self.find_shown();
         let goes_on = self.poll_older(handler);
+        self.clock.worked = goes_on;
+        let is_behind = self.is_far_behind();
         let Some(preparing) = &mut self.preparing else { return Ok(Poll::Idle) };
         // The old view's silence has no meaning any more, but a member that reads it must not take this one for dead.
         self.wake_at = Some(self.clock.now + preparing.patience());
@@ -218,7 +220,7 @@ impl Node {
         preparing.go_on(next, &mut self.crew);
         let has_sent_all = self.crew.has_sent_all(next.view());
         let has_met = |rank| preparing.has_met(rank);
-        if !self.crew.act(|roster, now| self.member.look(roster, has_sent_all, has_met, now)) || self.is_far_behind() {
+        if !self.crew.act(|roster, now| self.member.look(roster, is_behind, has_sent_all, has_met, now)) {
             return Ok(if goes_on { Poll::Worked } else { Poll::Idle });
         }
         if !has_sent_all {
