@@ -80,7 +80,7 @@ impl Node {
         self.member.go(self.lines.iter().any(Line::has_backlog))
     }
 
-    /// The view has ended here: prepares the next, while the application gets the rest of this one, if all members share memory. Those that have begun the next see in this member's row there that
+    /// The view has ended here: prepares the next, while the application gets the rest of this one, if all members share memory. Members that have begun the next see in this member's row there that
     /// it lives, however long that takes.
     #[cold]
     pub(super) fn end_view(&mut self) -> Result<Poll, Ended> {
