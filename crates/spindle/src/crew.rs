@@ -296,7 +296,7 @@ impl Drop for Crew {
                 if let Ways::Mail(mail) = &mut self.ways {
                     mail.outbox.hurry();
                 }
-                // Letters to other hosts delay the end by 200 ms at most.
+                // To send letters to other hosts takes 200 ms at most.
                 self.flush_now();
             }
         }

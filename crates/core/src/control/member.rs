@@ -867,8 +867,8 @@ impl Member {
         self.leaving == Leaving::Wanted
     }
 
-    /// Whether the next view is not to be [made](Self::end_view) before the [rest](Self::has_rest) of this one is delivered. It is if all its members share memory, where they see that
-    /// this one lives. Streams would turn to it, and nothing would read them meanwhile.
+    /// Whether the next view is not to be [made](Self::end_view) yet, because the [rest](Self::has_rest) of this one is not delivered, and this member leaves or some members of the next view
+    /// are on other hosts. Streams to those would turn to it, and nothing would read them meanwhile. Members that share memory see there that this one lives.
     pub fn waits_for_rest<W>(&self, roster: &Roster<W>) -> bool {
         let next = self.engine.decision().map(|decision| &decision.next).filter(|_| self.has_rest());
         next.is_some_and(|next| next.rank_of(roster.me()).is_none() || next.members.iter().any(|id| roster.is_far(*id)))
