@@ -144,7 +144,9 @@ impl Cursor {
         let mut end = 0;
         for ((rank, lane), trim) in self.lanes.iter_mut().enumerate().zip(trims.iter().copied()) {
             let frames = rows.frames(lane.sender, &lane.ring);
-            let (mut position, mut next) = (lane.position, lane.next);
+            // In a total order the rounds behind the cursor have passed, with frames or as nulls.
+            let passed = if self.order == Order::Total { self.round + u64::from(rank < self.lane) } else { 0 };
+            let (mut position, mut next) = (lane.position, lane.next.max(passed));
             while position < lane.published && !planted!(DeliversBeyondTrim) {
                 let [word, round] = frames.header(position);
                 let header = Header::decode(word, &lane.ring).filter(|_| (next..trim).contains(&round));
@@ -326,9 +328,9 @@ impl<R> Batch<'_, R> {
         self.bytes
     }
 
-    /// Whether it yields no more because it has yielded as much as it may.
-    pub(crate) fn is_full(&self) -> bool {
-        self.quota == 0
+    /// How many bytes of frames it may still yield.
+    pub(crate) fn quota(&self) -> u64 {
+        self.quota
     }
 
     /// Yields no more after the round with which so many bytes of frames are reached.

@@ -12,6 +12,7 @@ use crate::fault::Fault;
 use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::layout::{Layout, membership};
 use crate::membership::{Ballot, Decision, Liveness, Membership, Ranks, Unrecoverable};
+use crate::moves::{self, Moves};
 use crate::pace::Pace;
 use crate::planted::planted;
 use crate::resend::Resend;
@@ -59,6 +60,8 @@ enum Certainty {
     Suspected,
     /// Heard of again.
     Trusted,
+    /// It has said itself that it lives.
+    Heard,
 }
 
 /// A subgroup of the view whose epoch began with an earlier one. The engine of that has it.
@@ -121,6 +124,7 @@ pub struct Engine {
     audience: Vec<Rank>,
     last_worked: bool,
     pace: Pace,
+    moves: Moves,
     membership: Membership,
     /// Members of which the fabric says that they are dead, or gone.
     reported: Vec<(Rank, Certainty)>,
@@ -168,6 +172,9 @@ impl Engine {
         let elsewhere = elsewhere.collect();
         let sends = mine().any(|(_, spec)| spec.sender_rank(me).is_some());
         let membership = Membership::new(&view, me, ablation.epochs);
+        let moves = Moves::new(&view, &layout, me);
+        let subgroup_count = view.subgroups.len();
+        let senders = subgroups.iter().map(|subgroup| view.subgroups[subgroup.id().index()].senders.len()).sum();
         Ok(Engine {
             hot: alloc::vec![0; subgroups.len()],
             dirty: Vec::with_capacity(2 * subgroups.len()),
@@ -185,7 +192,8 @@ impl Engine {
             unwritten: Vec::new(),
             accused: Vec::new(),
             last_worked: false,
-            pace: Pace::new(),
+            pace: Pace::new(subgroup_count, senders),
+            moves,
             membership,
             reported: Vec::new(),
             ending: false,
@@ -253,6 +261,8 @@ impl Engine {
         if !self.put_off.is_empty() {
             core::mem::swap(&mut self.put_off, &mut self.due);
         }
+        // Before the look at any subgroup: what moves behind this is found by the next.
+        let moved = if all && self.hot.contains(&0) { self.moves.look(table) } else { 0 };
         for i in 0..self.subgroups.len() {
             let subgroup = &mut self.subgroups[i];
             if !subgroup.is_live() {
@@ -263,7 +273,9 @@ impl Engine {
                 continue;
             }
             let mut changes = Changes::default();
-            let verdict = subgroup.evaluate(table, upcalls, &self.ablation, &mut self.pace, &mut changes);
+            let has_moved = self.hot[i] > 0 || moved & moves::bit(subgroup.id()) != 0;
+            let Engine { ablation, pace, moves, .. } = self;
+            let verdict = subgroup.evaluate(has_moved, table, upcalls, ablation, pace, moves, &mut changes);
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
             worked |= changes.worked;
@@ -305,7 +317,7 @@ impl Engine {
 
     /// Hands over as much at a time as the engine of the view `before` did last: how long the application takes was seen while it got the rest of that view.
     pub(crate) fn keep_pace(&mut self, before: &Engine) {
-        self.pace = before.pace.clone();
+        self.pace.keep(&before.pace);
     }
 
     /// Whether the application has yet to get messages of epochs that have ended. While it does, the engine has to be [polled](Self::poll), the next view can't begin
@@ -502,6 +514,11 @@ impl Engine {
     /// Tells the engine that `member` is there after all, as far as is known beside its heartbeats.
     pub fn trust(&mut self, member: Rank) {
         self.report(member, Certainty::Trusted);
+    }
+
+    /// Tells the engine that `member` has said that it lives, otherwise than in its row.
+    pub fn heard(&mut self, member: Rank) {
+        self.report(member, Certainty::Heard);
     }
 
     /// Asks for a next view without `member`, which may be alive. It is left out before any other member, unless no other would stay.
@@ -856,6 +873,7 @@ impl Engine {
             audience: Vec::new(),
             last_worked: self.last_worked,
             pace: self.pace.clone(),
+            moves: self.moves.clone(),
             membership: self.membership.clone(),
             reported: self.reported.clone(),
             ending: self.ending,
@@ -924,6 +942,9 @@ impl Engine {
             self.dirty.append(&mut self.due);
             self.dirty.sort_unstable();
             self.dirty.dedup();
+        }
+        for &i in &self.dirty {
+            self.moves.show(self.subgroups[i].id(), table);
         }
         match self.dirty[..] {
             [] => return,
@@ -1034,6 +1055,7 @@ impl Engine {
                 Certainty::Evicted => self.membership.evict(member),
                 Certainty::Suspected => _ = self.membership.suspect(member),
                 Certainty::Trusted => self.membership.trust(member),
+                Certainty::Heard => self.membership.heard(member),
             }
         }
     }
@@ -1079,7 +1101,7 @@ impl Engine {
             self.post_control(table);
         }
         let subgroup = &mut self.subgroups[at];
-        subgroup.wedge(table, &self.ablation);
+        subgroup.wedge(table, &self.ablation, &mut self.moves);
         subgroup.cuts()
     }
 

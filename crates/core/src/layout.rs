@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! row      = control block | rings, one per subgroup in which the member sends
-//! control  = membership block | one entry per subgroup of the member | cuts | wishes | two slots for proposals | touched subgroups
+//! control  = membership block | counts of posts | one entry per subgroup of the member | cuts | wishes | two slots for proposals | touched subgroups
 //! membership = two lines of words | one bit per member: suspected | to be evicted | asked for a sign of life | given up | mapped | shown to
+//! counts of posts = one line for all | one word for each subgroup, modulo 64
 //! entry    = one 64-byte line: published rounds spoken freed received delivered persisted closed
 //!            and, in a Fifo subgroup, one word per sender behind it: how many of its messages I delivered
 //! ```
@@ -15,6 +16,7 @@
 //! announcement of every subgroup. An entry is *one* line, not two: announcements and acknowledgements are written by the
 //! same thread, and a peer that waits for either gets both with one cache miss.
 use crate::ids::{Rank, SubgroupId, ViewId};
+use crate::moves;
 use crate::proposal;
 use crate::ring::Ring;
 use crate::view::{Order, SubgroupSpec, View, ViewError};
@@ -131,6 +133,8 @@ pub struct RowLayout {
     pub membership: u64,
     /// Bytes of the control block.
     pub control: u64,
+    /// Where the counts of posts begin, which peers that read the row in place look at.
+    pub moves: u64,
     /// Where the cuts stand.
     pub cuts: Range<u64>,
     /// Where the two slots for proposals stand, each of half the bytes. See [`free`](Self::free).
@@ -218,7 +222,8 @@ impl RowLayout {
         let hints_end = membership::given_up(view.members.len());
         let words = 8 * view.members.len().div_ceil(64) as u64;
         let membership = (membership::shown_to(view.members.len()) + words).next_multiple_of(LINE_BYTES);
-        let mut at = membership;
+        let moves = membership;
+        let mut at = moves + moves::BYTES;
         for id in mine.iter().copied().filter(|id| view.subgroups[id.index()].epoch.is_none()) {
             let spec = &view.subgroups[id.index()];
             let by_sender = at + LINE_BYTES;
@@ -256,7 +261,19 @@ impl RowLayout {
                 place.ring = Some(ring);
             }
         }
-        RowLayout { size: at, membership, control, cuts, proposals, touched, wishes, hints_end, places, cut_places }
+        RowLayout {
+            size: at,
+            membership,
+            control,
+            moves,
+            cuts,
+            proposals,
+            touched,
+            wishes,
+            hints_end,
+            places,
+            cut_places,
+        }
     }
 }
 

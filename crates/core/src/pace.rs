@@ -1,14 +1,15 @@
 //! How much one poll hands to applications.
 //!
 //! A member shows that it lives between two polls. Applications that take long for each message would silence it for as long as a whole batch takes, so a poll
-//! hands them the less the longer their upcalls in the poll before have taken. The rest comes with the next poll.
+//! hands them the less, in all subgroups together, the longer their upcalls in the poll before have taken. The rest comes with the next poll.
+use crate::ids::SubgroupId;
 use crate::planted::planted;
 
-/// Bytes of frames, times the senders, that one poll hands to the application before it acknowledges them. With more, members
+/// Bytes of frames, times the senders, that one poll hands to the application of a subgroup before it acknowledges them. With more, members
 /// fall into taking turns: one delivers a whole ring while the others wait for that to be acknowledged.
 const BYTES_MAX: u64 = 64 << 10;
-/// The first poll hands over so many, as nothing is known of the application.
-const BYTES_FIRST: u64 = 256;
+/// The first poll hands over so many, which is one small message, as nothing is known of the application.
+const BYTES_FIRST: u64 = 32;
 /// Upcalls that take longer than this part of the silence that is suspected are too long.
 const LONG_PART: u64 = 16;
 /// After upcalls that take less than this part, the next poll may hand over more.
@@ -16,39 +17,81 @@ const SHORT_PART: u64 = 64;
 /// Upcalls are measured by a clock that moves on every few milliseconds. All that take less than this are short.
 const CLOCK_NS: u64 = 8_000_000;
 
-/// How much a poll hands to the application of one subgroup.
+/// How much a poll hands to applications.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
-    /// Bytes of frames, times the senders.
+    /// Bytes of frames that one poll may hand over in all subgroups together.
     bytes: u64,
-    /// Whether the last poll handed over as much as it might.
+    /// With so many, no subgroup keeps another from its [`BYTES_MAX`].
+    most: u64,
+    /// This poll has handed over so many.
+    handed: u64,
+    /// While there are less than `most`, a poll hands over nothing in subgroups before this one, which have had their turn.
+    turn: usize,
+    /// Subgroups of the view.
+    subgroups: usize,
+    /// Whether this poll has handed over as much as it might, in one subgroup or in all.
     filled: bool,
 }
 
 impl Pace {
-    pub(crate) fn new() -> Pace {
-        Pace { bytes: BYTES_FIRST, filled: false }
+    /// For a view of so many subgroups, of which those that matter have so many senders together.
+    pub(crate) fn new(subgroups: usize, senders: usize) -> Pace {
+        let most = BYTES_MAX * senders.max(1) as u64;
+        Pace { bytes: BYTES_FIRST, most, handed: 0, turn: 0, subgroups, filled: false }
+    }
+
+    /// Goes on as fast as `before`, which may have had other subgroups.
+    pub(crate) fn keep(&mut self, before: &Pace) {
+        self.bytes = if before.is_open() { self.most } else { before.bytes.min(self.most) };
+    }
+
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.bytes >= self.most
     }
 
     /// A poll begins. It may hand over twice as many bytes as one before it that handed over all that it might, unless the upcalls of that one
     /// [took](Self::took) long.
     #[inline]
     pub(crate) fn begin(&mut self) {
-        if core::mem::take(&mut self.filled) && self.bytes < BYTES_MAX {
-            self.bytes = (2 * self.bytes).min(BYTES_MAX);
+        if !self.is_open() {
+            self.begin_short();
+        }
+        (self.handed, self.filled) = (0, false);
+    }
+
+    #[cold]
+    fn begin_short(&mut self) {
+        if self.handed < self.bytes {
+            self.turn = 0;
+        }
+        if self.filled {
+            self.bytes = (2 * self.bytes).min(self.most);
         }
     }
 
-    /// How many bytes of frames this poll may hand over, times the senders.
+    /// How many bytes of frames this poll may hand over in a subgroup with so many senders.
     #[inline]
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    pub(crate) fn quota(&self, subgroup: SubgroupId, senders: usize) -> u64 {
+        let most = BYTES_MAX * senders as u64;
+        if self.is_open() { most } else { self.share(subgroup).min(most) }
     }
 
-    /// Notes whether an application took all that it might get in this poll.
+    #[cold]
+    fn share(&self, subgroup: SubgroupId) -> u64 {
+        if subgroup.index() < self.turn { 0 } else { self.bytes - self.handed }
+    }
+
+    /// This poll has handed over all of its `quota` in a subgroup but what is `left`.
     #[inline]
-    pub(crate) fn note(&mut self, is_full: bool) {
-        self.filled |= is_full;
+    pub(crate) fn note(&mut self, subgroup: SubgroupId, quota: u64, left: u64) {
+        self.handed += quota - left;
+        if left == 0 {
+            self.filled = true;
+            let is_spent = self.handed >= self.bytes;
+            self.turn = if is_spent { (subgroup.index() + 1) % self.subgroups } else { self.turn };
+        }
     }
 
     /// Whether the last poll handed over as much as it might.
@@ -68,57 +111,96 @@ impl Pace {
             return;
         };
         // The next poll doubles it. At least one message is handed over in any case.
-        if ns > (suspect_after / LONG_PART).max(CLOCK_NS) {
-            self.bytes = (self.bytes / 8).max(1);
-        } else if ns > (suspect_after / SHORT_PART).max(CLOCK_NS) {
-            self.bytes = (self.bytes / 2).max(1);
-        }
+        let part = match ns {
+            _ if ns > (suspect_after / LONG_PART).max(CLOCK_NS) => 8,
+            _ if ns > (suspect_after / SHORT_PART).max(CLOCK_NS) => 2,
+            _ => return,
+        };
+        // It is the turn of the same subgroups, however little is left.
+        let is_spent = self.handed >= self.bytes;
+        self.bytes = (self.handed / part).max(1);
+        self.handed = if is_spent { self.bytes } else { 0 };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const MS: u64 = 1_000_000;
+    const SUSPECT_AFTER: u64 = 1000 * MS;
 
-    /// The bytes that one poll after the other may hand over if the application takes so long for each of them.
-    fn handed_over(ns_per_byte: u64, suspect_after: u64, polls: usize) -> alloc::vec::Vec<u64> {
-        let mut pace = Pace::new();
+    /// Polls in which each subgroup has more than it may hand over, in messages of 32 bytes of frame that take so long each. The messages of each subgroup, poll by poll.
+    fn polled(pace: &mut Pace, subgroups: usize, ns: u64, polls: usize) -> Vec<Vec<u64>> {
         let mut poll = || {
             pace.begin();
-            let bytes = pace.bytes();
-            pace.note(true);
-            pace.took(Some(bytes * ns_per_byte), suspect_after);
-            bytes
+            let hand_over = |id| {
+                let id = SubgroupId(id);
+                let quota = pace.quota(id, 1);
+                if quota > 0 {
+                    pace.note(id, quota, 0);
+                }
+                quota.div_ceil(32)
+            };
+            let handed: Vec<u64> = (0..subgroups as u32).map(hand_over).collect();
+            if pace.has_filled() {
+                pace.took(Some(handed.iter().sum::<u64>() * ns), SUSPECT_AFTER);
+            }
+            handed
         };
         (0..polls).map(|_| poll()).collect()
     }
 
     #[test]
     fn polls_hand_over_more_while_upcalls_are_short() {
-        assert_eq!(handed_over(1, 1000 * MS, 4), [256, 512, 1024, 2048]);
-        assert_eq!(handed_over(1, 1000 * MS, 20).last(), Some(&(64 << 10)));
+        assert_eq!(polled(&mut Pace::new(1, 1), 1, 1, 4), [[1], [2], [4], [8]]);
+        let most = BYTES_MAX / 32;
+        assert_eq!(polled(&mut Pace::new(3, 3), 3, 1, 20).last(), Some(&alloc::vec![most; 3]));
     }
 
     #[test]
     fn polls_hand_over_less_after_long_upcalls() {
-        let suspect_after = 1000 * MS;
-        let polls = handed_over(MS, suspect_after, 40);
-        assert!(polls[4..].iter().all(|bytes| bytes * MS <= suspect_after / 8), "{polls:?}");
-        assert!(polls.iter().all(|bytes| *bytes > 0), "{polls:?}");
+        let mut pace = Pace::new(1, 1);
+        polled(&mut pace, 1, 1, 20);
+        let handed = polled(&mut pace, 1, 10 * MS, 20);
+        // The first is not known to be long.
+        assert!(handed[1..].iter().any(|poll| poll[0] < 20), "{handed:?}");
+        assert!(handed[4..].iter().all(|poll| (1..=16).contains(&poll[0])), "{handed:?}");
+    }
+
+    #[test]
+    fn subgroups_take_turns_while_polls_hand_over_little() {
+        let (mut pace, subgroups) = (Pace::new(100, 100), 100);
+        let handed = polled(&mut pace, subgroups, 20 * MS, 1000);
+        assert!(handed.iter().all(|poll| (1..=6).contains(&poll.iter().sum::<u64>())), "{handed:?}");
+        let of = |subgroup: usize| handed.iter().map(|poll| poll[subgroup]).sum::<u64>();
+        let (least, most) = ((0..subgroups).map(of).min(), (0..subgroups).map(of).max());
+        assert!(least > Some(0) && most <= least.map(|least| 4 * least), "{least:?} {most:?}");
     }
 
     #[test]
     fn polls_that_hand_over_less_than_they_might_or_are_not_measured_change_nothing() {
-        let mut pace = Pace::new();
-        let after_begin = |pace: &mut Pace| {
+        let mut pace = Pace::new(1, 1);
+        let quota = |pace: &mut Pace| {
             pace.begin();
-            pace.bytes()
+            pace.quota(SubgroupId(0), 1)
         };
-        assert!((0..100).all(|_| after_begin(&mut pace) == BYTES_FIRST));
-        pace.note(true);
+        assert!((0..100).all(|_| quota(&mut pace) == BYTES_FIRST));
+        pace.note(SubgroupId(0), BYTES_FIRST, 0);
         pace.took(None, MS);
-        assert_eq!(after_begin(&mut pace), BYTES_FIRST);
+        assert_eq!(quota(&mut pace), BYTES_FIRST);
+    }
+
+    #[test]
+    fn another_view_goes_on_as_fast() {
+        let (mut fast, mut slow) = (Pace::new(2, 2), Pace::new(2, 2));
+        polled(&mut fast, 2, 1, 20);
+        polled(&mut slow, 2, 20 * MS, 20);
+        for before in [fast, slow] {
+            let mut next = Pace::new(2, 5);
+            next.keep(&before);
+            assert_eq!((next.is_open(), next.bytes < 1024), (before.is_open(), before.bytes < 1024));
+        }
     }
 }

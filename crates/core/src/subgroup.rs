@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::ids::{MemberId, Rank, SubgroupId};
 use crate::layout::{LINE_BYTES, Layout, Place, entry};
 use crate::membership::Ranks;
+use crate::moves::Moves;
 use crate::pace::Pace;
 use crate::planted::planted;
 use crate::resend::Resend;
@@ -118,6 +119,8 @@ pub(crate) struct Subgroup {
     looked: bool,
     /// Something is left to do although no counter moved.
     pending: bool,
+    /// Counters of others may have moved unnoticed.
+    stale: bool,
     stable: u64,
     /// Once the view's end is decided: how many rounds of mine belong to it.
     trim: u64,
@@ -186,6 +189,7 @@ impl Subgroup {
             told_closed: false,
             looked: false,
             pending: false,
+            stale: true,
             stable: 0,
             trim: 0,
             stats: SubgroupStats::default(),
@@ -300,34 +304,40 @@ impl Subgroup {
         }
     }
 
-    /// Evaluates all predicates once.
+    /// Evaluates all predicates once. `has_moved`: counters of others may have, since it did so last.
     #[inline]
+    #[expect(clippy::too_many_arguments)]
     pub(crate) fn evaluate<T: Table>(
         &mut self,
+        has_moved: bool,
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
         ablation: &Ablation,
         pace: &mut Pace,
+        moves: &mut Moves,
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         let pending = core::mem::take(&mut self.pending);
         self.looked = true;
-        let moved = match self.observe(table) {
-            Ok(moved) => moved,
-            Err(fault) => return self.deliver_despite(fault, table, upcalls, ablation, pace, changes),
+        let moved = match has_moved || self.stale {
+            true => match self.observe(table) {
+                Ok(moved) => moved,
+                Err(fault) => return self.deliver_despite(fault, table, upcalls, ablation, pace, changes),
+            },
+            false => false,
         };
         self.send(table, ablation, changes);
         if !(moved || changes.entry || pending || self.handed_back()) {
             return Ok(());
         }
         changes.worked = moved;
-        self.post_now(table, ablation, changes);
+        self.post_now(table, ablation, moves, changes);
         match self.order {
             Order::Total => {
                 self.send_nulls(table, ablation, changes);
-                self.post_now(table, ablation, changes);
+                self.post_now(table, ablation, moves, changes);
                 self.receive(table, ablation, changes);
-                self.post_now(table, ablation, changes);
+                self.post_now(table, ablation, moves, changes);
                 self.find_stable();
             }
             Order::Fifo => self.stable = self.announced().map(|(_, spoken)| spoken).sum(),
@@ -335,7 +345,7 @@ impl Subgroup {
         self.deliver(table, upcalls, ablation, pace, changes)?;
         self.free(table, upcalls, changes);
         changes.entry |= changes.freeing && !(ablation.deferred_posts && table.posts_cost() && self.may_put_off());
-        self.post_now(table, ablation, changes);
+        self.post_now(table, ablation, moves, changes);
         changes.worked |= changes.entry || changes.freeing;
         Ok(())
     }
@@ -361,9 +371,9 @@ impl Subgroup {
 
     /// Posts at once what was changed, when posting at the end of the loop is switched off.
     #[inline]
-    fn post_now<T: Table>(&self, table: &mut T, ablation: &Ablation, changes: &mut Changes) {
+    fn post_now<T: Table>(&self, table: &mut T, ablation: &Ablation, moves: &mut Moves, changes: &mut Changes) {
         if !ablation.deferred_posts && changes.entry {
-            self.post(table, changes);
+            self.post(table, moves, changes);
         }
     }
 
@@ -373,8 +383,9 @@ impl Subgroup {
     }
 
     #[cold]
-    fn post<T: Table>(&self, table: &mut T, changes: &mut Changes) {
+    fn post<T: Table>(&self, table: &mut T, moves: &mut Moves, changes: &mut Changes) {
         changes.worked = true;
+        moves.show(self.id, table);
         (changes.entry, changes.freeing) = (false, false);
         let data = core::mem::take(&mut changes.data);
         if !data.is_empty() {
@@ -433,6 +444,8 @@ impl Subgroup {
     /// Loads the others' counters; true if any moved.
     fn observe<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
         let mut moved = false;
+        // Until all are looked at.
+        self.stale = true;
         // A line of its own in the peer's row: it may arrive after the entry's line, and must be noticed then.
         let of_mine = match (self.order, &self.sending) {
             (Order::Fifo, Some(sending)) => Some(LINE_BYTES + 8 * sending.rank as u64),
@@ -461,6 +474,7 @@ impl Subgroup {
             }
             [peer.rounds, peer.spoken, peer.received, peer.delivered, peer.delivered_of_mine] = now;
         }
+        self.stale = false;
         Ok(moved)
     }
 
@@ -638,13 +652,17 @@ impl Subgroup {
         upcalls: &mut impl Upcalls<T>,
     ) -> Option<&Cursor> {
         let Delivery::Inline(cursor) = &mut self.delivery else { return None };
-        let mut batch = cursor.advance(table, frontier).at_most(pace.bytes() * self.senders as u64);
+        let quota = pace.quota(self.id, self.senders);
+        if quota == 0 {
+            return Some(cursor);
+        }
+        let mut batch = cursor.advance(table, frontier).at_most(quota);
         if batch.has_next() {
             upcalls.deliver(self.named, &mut batch);
             // Passes over the nulls behind the last message.
             batch.has_next();
         }
-        pace.note(batch.is_full());
+        pace.note(self.id, quota, batch.quota());
         let (messages, bytes) = (batch.messages(), batch.bytes());
         self.stats.delivered += messages;
         self.stats.delivered_bytes += bytes;
@@ -793,13 +811,13 @@ impl Subgroup {
 
     /// The last things before the epoch's end: announces what applications have committed by now, so that it is among what others
     /// may have received. From here on I announce and receive nothing, and what I have stays as it is.
-    pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation) {
+    pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation, moves: &mut Moves) {
         for _ in 0..WEDGE_BATCHES_MAX {
             let mut changes = Changes::default();
             self.pending = false;
             self.send(table, ablation, &mut changes);
             if changes.entry {
-                self.post(table, &mut changes);
+                self.post(table, moves, &mut changes);
             }
             if !self.pending {
                 break;
@@ -824,7 +842,7 @@ impl Subgroup {
     /// The change of the view has not touched it: it goes on.
     pub(crate) fn unwedge(&mut self) {
         if self.phase == Phase::Wedged && !planted!(UnwedgeForgotten) {
-            (self.phase, self.pending) = (Phase::Live, true);
+            (self.phase, self.pending, self.stale) = (Phase::Live, true, !planted!(UnwedgedUnlooked));
         }
     }
 

@@ -126,6 +126,17 @@ impl<'a, R: Rows + ?Sized> Frames<'a> for Lookup<'a, R> {
     }
 }
 
+/// How it shows here that words of a row have moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trace {
+    /// It does not show.
+    Unknown,
+    /// The row is read in place: each word is here as soon as it is stored, in the order of the stores.
+    Stored,
+    /// Words appear by posts, and so often some have appeared. A count is raised after the words are here.
+    Arrived(u64),
+}
+
 /// Writing the table: my own row, and posting ranges of it to peers.
 pub trait Table: Rows {
     /// Stores an aligned word of my own row with release order.
@@ -164,6 +175,12 @@ pub trait Table: Rows {
     #[inline]
     fn membership_moved(&mut self) -> bool {
         true
+    }
+
+    /// How it shows here that words of the row of `member` have moved. My own row is [`Stored`](Trace::Stored) if peers may read it in place.
+    #[inline]
+    fn trace(&self, _member: Rank) -> Trace {
+        Trace::Unknown
     }
 
     /// Whether a post costs enough that what nobody waits for had better go with the next one. Where a store is a post it does not.

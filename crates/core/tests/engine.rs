@@ -625,6 +625,16 @@ fn garbage_at_anothers_turn_keeps_nothing_back_and_is_found() {
     }
 }
 
+/// Found in review: a frame in a round that was announced as null kept a closed cursor from its end for good.
+#[test]
+fn garbage_in_a_round_that_has_passed_does_not_keep_the_end_of_a_view_away() {
+    let (mut group, mut cursor, _) = liar([2 << 32 | 4, 2]);
+    group.poll(0);
+    cursor.close(&group.memories[0], &[5, 5]);
+    assert_eq!(cursor.advance(&group.memories[0], 0).count(), 1);
+    assert!(cursor.is_at_end());
+}
+
 /// Found in review: a walk by runs that was ended by a panic was forgotten, and its messages came again.
 #[test]
 fn a_panic_in_the_middle_of_a_batch_brings_no_message_twice() {

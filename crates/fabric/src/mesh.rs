@@ -24,7 +24,7 @@ use crate::region::{OwnRegion, RegionError, SharedRegion, VacantRegion};
 use crate::shm::{OwnRow, PeerParts, ShownRow};
 use crate::tcp::{Connection, Down, Links, ROW_BYTES_MAX, Traffic};
 use spindle_core::layout::membership;
-use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, ViewId};
+use spindle_core::{Claims, Layout, Rank, Ring, Rows, Table, Trace, ViewId};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -87,6 +87,8 @@ pub struct Mesh {
     membership: u64,
     /// Words of peers' membership blocks may have moved, other than by stores of peers that are here.
     moved: bool,
+    /// How often something has arrived from peers that are not here.
+    arrivals: u64,
 }
 
 /// A sleep that was announced, and by what it will end.
@@ -292,6 +294,7 @@ impl Mesh {
             barrier,
             far,
             arrived: false,
+            arrivals: 0,
             _reading: readings.begin(layout.view()),
             readings,
             membership: layout.row(me).membership,
@@ -323,6 +326,7 @@ impl Mesh {
         let os = |source| MeshError::Os { call: "epoll_ctl", source };
         // Posts that had arrived over a stream that is replaced are applied, too.
         self.moved = true;
+        self.arrivals += 1;
         let peer = match peer {
             Peer::There(stream) if self.far.is_stream(rank) => return self.far.replace(rank, stream).map_err(os),
             peer => peer,
@@ -911,6 +915,7 @@ impl Fabric for Mesh {
         let (sent, arrived) = self.far.progress(&self.row);
         self.arrived |= arrived;
         self.moved |= arrived;
+        self.arrivals += u64::from(arrived);
         sent | arrived
     }
 
@@ -1071,6 +1076,14 @@ impl Table for Mesh {
     fn membership_moved(&mut self) -> bool {
         // Both are taken.
         self.bell.take_moved() | std::mem::take(&mut self.moved)
+    }
+
+    #[inline]
+    fn trace(&self, member: Rank) -> Trace {
+        match self.doorbells[member.index()] {
+            None if member != self.me => Trace::Arrived(self.arrivals),
+            _ => Trace::Stored,
+        }
     }
 }
 

@@ -252,7 +252,7 @@ impl Node {
             State::Running => Ok(Poll::Idle),
             State::Finished => Ok(self.finish()),
             State::Ended => match self.end_view()? {
-                // It leaves when a receiver has come nearer.
+                // It goes on when a receiver has come nearer.
                 Poll::Idle if worked => Ok(Poll::Worked),
                 poll => Ok(poll),
             },

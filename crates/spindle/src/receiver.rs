@@ -144,6 +144,8 @@ impl Receiver {
         let old = &self.stretch;
         next.cursor.follow(&old.cursor, (&old.view, old.subgroup), (&next.view, next.subgroup));
         self.stretch = next;
+        // The next view may have waited for a receiver that was many views behind.
+        self.stretch.engine.ring();
     }
 
     fn deliveries(&mut self) -> Deliveries<'_> {

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a letter after its header.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// What processes of a group write to each other.
 ///
@@ -245,6 +245,13 @@ pub enum Request {
         view: ViewId,
         /// The number of the process, or of its attempt to join: another may have its id by now.
         nonce: u32,
+    },
+    /// That you don't take the one who asks for dead in the view that follows this one: it delivers the rest of this one, and begins that one then. Not answered.
+    Patience {
+        /// The incarnation of its group.
+        incarnation: u128,
+        /// The view that has ended.
+        view: ViewId,
     },
 }
 

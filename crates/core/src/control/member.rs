@@ -40,6 +40,8 @@ const TELLERS: u32 = 3;
 const CUT_MAX: Duration = Duration::from_secs(2);
 /// How often a group that has recovered looks for members that it gave up.
 const MEET_EVERY: Duration = Duration::from_secs(5);
+/// A member that delivers the rest of a view tells members of other hosts each such part of the suspicion time that it lives.
+const PATIENCE_PART: u32 = 8;
 /// How long this member waits for all others after a process has asked to follow, which asks five times meanwhile.
 const FOLLOW_WAIT: Duration = Duration::from_millis(5 * ASK_EVERY.as_millis() as u64);
 
@@ -125,6 +127,8 @@ pub struct Member {
     looked: Time,
     /// When others were asked last whether they go on without this member.
     asked: Time,
+    /// When others were told last that this member delivers the rest of this view, once they were.
+    told_rest: Option<Time>,
     /// Whether there are groups for large messages in this view.
     has_object_groups: bool,
     /// Whether a process follows, as far as the driver has said.
@@ -163,6 +167,7 @@ impl Member {
             states: VecDeque::new(),
             looked: now,
             asked: now,
+            told_rest: None,
             has_object_groups: false,
             is_followed: false,
         };
@@ -536,6 +541,13 @@ impl Member {
                 self.has_stopped(Process { id: from, nonce }, roster);
                 return None;
             }
+            Request::Patience { incarnation, view } => {
+                let rank = self.rank_of(from).filter(|_| incarnation == roster.incarnation());
+                if let Some(rank) = rank.filter(|_| self.view.id.follows(view)) {
+                    self.engine.heard(rank);
+                }
+                return None;
+            }
             _ => {}
         }
         Some(Heard::Answer { to: from, reply, refused })
@@ -578,7 +590,7 @@ impl Member {
         decision: Vec<u64>,
         roster: &mut Roster<W>,
     ) -> Option<Heard> {
-        if incarnation != roster.incarnation() || view.id <= self.newest().id {
+        if incarnation != roster.incarnation() || view.id <= self.newest().id || self.has_left(roster.me()) {
             return None;
         }
         let is_open = self.next.is_none() && self.engine.decision().is_none();
@@ -593,6 +605,12 @@ impl Member {
             return Some(Heard::Evicted { next: view.id });
         }
         None
+    }
+
+    /// Whether the others go on without this member, as it wished, and only the [rest](Self::has_rest) keeps it.
+    fn has_left(&self, me: MemberId) -> bool {
+        let next = self.engine.decision().filter(|_| *self.engine.state() == State::Ended);
+        next.is_some_and(|decision| decision.next.rank_of(me).is_none())
     }
 
     /// A process begins no view any more. It has written nothing in this one if it has not begun it: its row is zeros, whether there is a stream to it
@@ -867,11 +885,26 @@ impl Member {
         self.leaving == Leaving::Wanted
     }
 
-    /// Whether the next view is not to be [made](Self::end_view) yet, because the [rest](Self::has_rest) of this one is not delivered, and this member leaves or some members of the next view
-    /// are on other hosts. Streams to those would turn to it, and nothing would read them meanwhile. Members that share memory see there that this one lives.
-    pub fn waits_for_rest<W>(&self, roster: &Roster<W>) -> bool {
-        let next = self.engine.decision().map(|decision| &decision.next).filter(|_| self.has_rest());
-        next.is_some_and(|next| next.rank_of(roster.me()).is_none() || next.members.iter().any(|id| roster.is_far(*id)))
+    /// Until when at most the next view is not [made](Self::end_view), because the [rest](Self::has_rest) of this one is not delivered, or an application that takes its messages itself
+    /// `is_behind`, and this member leaves or some members of the next view are on other hosts. Streams to those would turn to it, and nothing would read them meanwhile. Members that share
+    /// memory see there that this one lives; these are told so.
+    pub fn waits_for_rest<W>(&mut self, roster: &mut Roster<W>, is_behind: bool, now: Time) -> Option<Time> {
+        let has_rest = is_behind || self.has_rest();
+        let next = self.engine.decision().map(|decision| &decision.next).filter(|_| has_rest)?;
+        let goes_on = next.rank_of(roster.me()).is_some();
+        if goes_on && !next.members.iter().any(|id| roster.is_far(*id)) {
+            return None;
+        }
+        let every = self.terms.suspect_after.filter(|_| goes_on).map_or(ASK_EVERY, |after| after / PATIENCE_PART);
+        if goes_on && self.told_rest.is_none_or(|told| now.since(told) >= every) && !planted!(RestUntold) {
+            self.told_rest = Some(now);
+            let what = Request::Patience { incarnation: roster.incarnation(), view: self.view.id };
+            let from = roster.me();
+            for to in next.members.iter().copied().filter(|id| *id != from) {
+                roster.post(to, Letter::Request { from, reply: 0, what: what.clone() });
+            }
+        }
+        Some(now + every)
     }
 
     /// The view has ended here, and this member does not [wait](Self::waits_for_rest). Makes the next one, for which the driver has to make memory. `None`: it is without this member, which has left.
@@ -968,6 +1001,7 @@ impl Member {
             absent = ?ids(&self.absent), install_ms, "view begins"
         );
         self.told_ended.clear();
+        self.told_rest = None;
         self.told_newcomers = false;
         self.down.clear();
         (self.seeks, self.sought) = (true, now - ASK_EVERY);

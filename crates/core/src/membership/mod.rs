@@ -33,6 +33,7 @@ use crate::table::{Rows, Table};
 use crate::view::{Change, Order, View};
 use alloc::vec::Vec;
 use ballot::Acceptor;
+use core::hash::{Hash, Hasher};
 use core::ops::Range;
 use opinions::Opinions;
 pub(crate) use ranks::Ranks;
@@ -66,6 +67,8 @@ const OVERDUE: u64 = 4;
 const RETURN_WITHIN: u64 = 2;
 /// The first pause of a leader that was outbid, in parts of the suspicion time. It doubles with each ballot that came to nothing.
 const BACK_OFF: u64 = 16;
+/// While nothing moves a member takes so many steps of the agreement in a suspicion time.
+const QUIET_LOOKS: u64 = 32;
 /// It doubles so often at most, so that a view in which no ballot can come to anything holds few of them.
 const BACK_OFF_MAX: u32 = 20;
 
@@ -90,6 +93,10 @@ pub(crate) struct Membership {
     closing: bool,
     /// Words of the others' membership blocks may have moved since they were looked at.
     moved: bool,
+    /// What a step of the agreement goes by may have, other than by its time.
+    stirred: bool,
+    /// What the last step of the agreement has left to do.
+    rest: Rest,
     /// Members have given the group up.
     abandoned: bool,
     /// The agreement is under way.
@@ -124,6 +131,21 @@ pub(crate) struct Membership {
     left_out_of: Option<ViewId>,
     blocked: bool,
     teller: Teller,
+}
+
+/// When to take the next step of the agreement, if nothing moves.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    /// The time of the last step. A clock that went back starts again.
+    since: Time,
+    until: Time,
+    /// What the last step said.
+    wake_at: Option<Time>,
+}
+
+/// A step is left out if it would change nothing, so states that differ only in this are the same.
+impl Hash for Rest {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// When this member leads.
@@ -178,6 +200,8 @@ impl Membership {
             blamed: Vec::new(),
             closing: false,
             moved: true,
+            stirred: true,
+            rest: Rest::default(),
             abandoned: false,
             changing: false,
             changes_since: Time(0),
@@ -218,6 +242,7 @@ impl Membership {
     }
 
     pub(crate) fn set_suspect_after(&mut self, ns: Option<u64>) {
+        self.stirred = true;
         self.opinions.set_suspect_after(ns);
     }
 
@@ -233,6 +258,7 @@ impl Membership {
 
     /// Suspects `member` until it is heard again. Whether that is new.
     pub(crate) fn suspect(&mut self, member: Rank) -> bool {
+        self.stirred = true;
         let new = self.opinions.suspect(member);
         if new {
             self.teller.reported(member);
@@ -243,11 +269,19 @@ impl Membership {
 
     /// Takes a suspicion back.
     pub(crate) fn trust(&mut self, member: Rank) {
+        self.stirred = true;
         self.opinions.trust(member);
+    }
+
+    /// Takes in a sign of life that stands in no row.
+    pub(crate) fn heard(&mut self, member: Rank) {
+        self.stirred = true;
+        self.opinions.heard(member);
     }
 
     /// Leaves `member` out of the next view, whatever it shows. Whether that is new.
     pub(crate) fn bar(&mut self, member: Rank) -> bool {
+        self.stirred = true;
         let new = self.opinions.bar(member);
         self.closing |= new;
         new
@@ -256,6 +290,7 @@ impl Membership {
     /// Takes in a request to leave `member` out of the next view, although it may be alive and well. The request is no suspicion: `member` promises
     /// and consents like all others, and the leader leaves it out before it leaves out any member for bad links.
     pub(crate) fn evict(&mut self, member: Rank) {
+        self.stirred = true;
         let new = self.opinions.evict(member);
         if new {
             self.teller.evicting(member);
@@ -302,6 +337,7 @@ impl Membership {
 
     /// `member` is proven dead, and its row final.
     pub(crate) fn died(&mut self, member: Rank) {
+        self.stirred = true;
         if !self.opinions.is_dead(member) {
             self.teller.dead(member, "its process has ended; its row is final");
         }
@@ -350,6 +386,7 @@ impl Membership {
     }
 
     pub(crate) fn renew(&mut self) {
+        self.stirred = true;
         self.teller.renewing();
         (self.renewing, self.closing) = (true, true);
     }
@@ -360,15 +397,18 @@ impl Membership {
     }
 
     pub(crate) fn keep_epochs(&mut self, keeps: bool) {
+        self.stirred = true;
         self.epochs = keeps;
     }
 
     pub(crate) fn leave(&mut self) {
+        self.stirred = true;
         (self.leaving, self.closing) = (true, true);
     }
 
     /// Takes the decision from words that another member has sent: [`agree`](Self::agree) checks them.
     pub(crate) fn tell(&mut self, words: Vec<u64>) {
+        self.stirred = true;
         (self.told, self.closing) = (Some(words), true);
     }
 
@@ -459,7 +499,9 @@ impl Membership {
         let (is_new, wake_at) = self.opinions.look(now, &awaited, table);
         self.closing |= is_new;
         // A member that fails before it begins a view says so to no peer.
-        self.moved |= self.opinions.looked() != looked && !planted!(MovesUnnoticed);
+        let has_looked = self.opinions.looked() != looked;
+        self.stirred |= has_looked;
+        self.moved |= has_looked && !planted!(MovesUnnoticed);
         wake_at
     }
 
@@ -470,6 +512,7 @@ impl Membership {
     /// Words of the others' membership blocks may have moved.
     pub(crate) fn note_moved(&mut self) {
         self.moved = !planted!(MovesUnnoticed);
+        self.stirred = true;
         self.opinions.note_moved();
     }
 
@@ -507,6 +550,7 @@ impl Membership {
 
     /// Begins the agreement, for a reason of mine or of any member.
     pub(crate) fn close<T: Table>(&mut self, now: Time, layout: &Layout, table: &mut T) {
+        self.stirred = true;
         let suspected: Vec<Rank> = self.peers.iter().copied().filter(|rank| self.suspects(*rank)).collect();
         self.teller.closing(&suspected, self.wishes.joins.len(), self.leaving);
         (self.changing, self.closing) = (true, true);
@@ -558,7 +602,7 @@ impl Membership {
         table.post_quietly(&self.peers, at..at + 8 * words.len() as u64);
     }
 
-    /// One step of the agreement: whether anything changed, and when to come again though nothing happens.
+    /// One step of the agreement, unless nothing has moved since the last: whether anything changed, and when to come again though nothing happens.
     pub(crate) fn agree<T: Table>(
         &mut self,
         now: Time,
@@ -569,6 +613,18 @@ impl Membership {
         if self.decision.is_some() || self.is_evicted() {
             return (false, None);
         }
+        if !core::mem::take(&mut self.stirred) && (self.rest.since..self.rest.until).contains(&now) {
+            return (false, self.rest.wake_at);
+        }
+        let (changed, wake_at) = self.step(now, view, layout, table);
+        self.stirred |= changed;
+        // Words that were posted quietly are looked for, too.
+        let quiet = Time(now.0.saturating_add(self.opinions.patience_ns() / QUIET_LOOKS));
+        self.rest = Rest { since: now, until: wake_at.map_or(quiet, |at| at.min(quiet)), wake_at };
+        (changed, wake_at)
+    }
+
+    fn step<T: Table>(&mut self, now: Time, view: &View, layout: &Layout, table: &mut T) -> (bool, Option<Time>) {
         self.heed_clock(now);
         let mut changed = self.opinions.see_final_words(table);
         changed |= self.opinions.see_estranged(table);
@@ -775,6 +831,7 @@ impl Membership {
 
     /// All subgroups have to wedge.
     pub(crate) fn want_all(&mut self) {
+        self.stirred = true;
         self.touch.want_all();
     }
 
@@ -785,6 +842,7 @@ impl Membership {
 
     /// `subgroup` announces and receives nothing more, with so much of its order delivered, and its cuts are stored in my row and posted.
     pub(crate) fn note_wedged(&mut self, subgroup: SubgroupId, delivered: u64) {
+        self.stirred = true;
         self.touch.note_wedged(subgroup, delivered);
     }
 

@@ -217,6 +217,15 @@ impl Opinions {
         was
     }
 
+    /// `rank` has shown that it lives, otherwise than by its heartbeat.
+    pub(crate) fn heard(&mut self, rank: Rank) {
+        let pulse = &mut self.pulses[rank.index()];
+        if !self.barred.has(rank) && self.now >= pulse.deaf_until {
+            pulse.silent_ns = 0;
+            self.trust(rank);
+        }
+    }
+
     /// Suspects `rank` for as long as the view lasts. Whether that is new.
     pub(crate) fn bar(&mut self, rank: Rank) -> bool {
         let new = rank != self.me && self.barred.add(rank);

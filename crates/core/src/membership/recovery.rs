@@ -68,6 +68,7 @@ impl Membership {
     /// Gives up `lost`, beside those that are given up already: from now on the agreement is one of all other voters. It is written down by the next
     /// poll.
     pub(crate) fn give_up<R: Rows>(&mut self, lost: &[Rank], view: &View, rows: &R) -> Result<(), Unrecoverable> {
+        self.stirred = true;
         let mut all = self.given_up.clone();
         lost.iter().for_each(|rank| _ = all.add(*rank));
         match lost.is_empty() {

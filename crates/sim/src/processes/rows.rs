@@ -4,7 +4,8 @@
 use super::objects::Shelf;
 use crate::table::bits;
 use spindle_core::control::ObjectName;
-use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table};
+use spindle_core::{Found, Frames, Lookup, Rank, Ring, Rows, Table, Trace};
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,6 +19,10 @@ pub(super) type Words = Arc<[AtomicU64]>;
 pub(super) struct Row {
     control: Words,
     rings: Box<[u8]>,
+    /// How many posts have been applied here.
+    applied: u64,
+    /// Whether peers of its host have marked that words of their membership blocks have moved.
+    marked: bool,
 }
 
 impl Row {
@@ -74,6 +79,11 @@ impl Row {
         for (at, word) in (posted.words_at..).step_by(8).zip(posted.words.iter()) {
             self.set(at, *word);
         }
+        self.applied += 1;
+    }
+
+    pub(super) fn mark(&mut self) {
+        self.marked = true;
     }
 
     fn bytes_of_all(&self) -> u64 {
@@ -101,6 +111,8 @@ impl Store {
         self.rows.push(Row {
             control: (0..control / 8).map(|_| AtomicU64::new(0)).collect(),
             rings: vec![0; (size - control) as usize].into(),
+            applied: 0,
+            marked: false,
         });
         self.rows.len() - 1
     }
@@ -146,6 +158,10 @@ pub(super) struct Places {
     pub(super) rows: Vec<Option<usize>>,
     /// Members that have a stream, or had one, by bits.
     pub(super) far: u64,
+    /// Bytes of my membership block.
+    pub(super) membership: u64,
+    /// What had come from other hosts when the engine asked last whether something has moved.
+    pub(super) seen: Cell<u64>,
 }
 
 /// A process's table while its engine is polled.
@@ -211,6 +227,15 @@ impl Board<'_> {
         self.places.rows[self.places.me.index()].expect("a member has its own row")
     }
 
+    /// Tells peers of my host that words of my membership block have moved.
+    fn mark(&mut self, peers: &[Rank]) {
+        for peer in peers.iter().filter(|peer| **peer != self.places.me && self.places.far >> peer.0 & 1 == 0) {
+            if let Some(row) = self.places.rows[peer.index()] {
+                self.store.row_mut(row).mark();
+            }
+        }
+    }
+
     fn add(&mut self, peers: &[Rank], range: &Range<u64>, quiet: bool) {
         let peers = bits(peers);
         let content = (peers & self.places.far != 0).then(|| self.store.row(self.mine()).copy(range));
@@ -225,6 +250,9 @@ impl Table for Board<'_> {
     }
 
     fn post(&mut self, peers: &[Rank], range: Range<u64>) {
+        if range.start < self.places.membership {
+            self.mark(peers);
+        }
         self.add(peers, &range, false);
     }
 
@@ -233,10 +261,26 @@ impl Table for Board<'_> {
     }
 
     fn wake(&mut self, peers: &[Rank]) {
+        self.mark(peers);
         self.posts.push(Post { peers: bits(peers), content: None, quiet: false });
     }
 
     fn posts_cost(&self) -> bool {
         self.places.far != 0
+    }
+
+    fn membership_moved(&mut self) -> bool {
+        let far = (0..).zip(&self.places.rows).filter(|(rank, _)| self.places.far >> rank & 1 == 1);
+        let come = far.map(|(_, row)| row.map_or(0, |row| 1 + self.store.row(row).applied)).sum();
+        let mine = self.mine();
+        let is_marked = std::mem::take(&mut self.store.row_mut(mine).marked);
+        is_marked | (self.places.seen.replace(come) != come)
+    }
+
+    fn trace(&self, member: Rank) -> Trace {
+        match self.places.rows[member.index()] {
+            Some(row) if self.places.far >> member.0 & 1 == 1 => Trace::Arrived(self.store.row(row).applied),
+            _ => Trace::Stored,
+        }
     }
 }

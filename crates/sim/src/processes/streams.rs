@@ -5,6 +5,7 @@ use super::process::{Over, Phase, Process, Table, Way};
 use super::rows::{Places, Post};
 use super::world::{Broken, World};
 use spindle_core::{Layout, MemberId, Rank, Time, View, ViewId};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ impl World<'_> {
         let table = Table {
             incarnation: process.roster.incarnation(),
             view: Arc::clone(view),
-            places: Places { me, rows, far: 0 },
+            places: Places { me, rows, far: 0, membership: layout.row(me).membership, seen: Cell::new(0) },
             streams: vec![None; count],
             near: vec![None; count],
             continued: 0,
@@ -48,6 +49,7 @@ impl World<'_> {
             Way::Near(row, owner) => {
                 table.places.rows[rank.index()] = Some(row);
                 table.near[rank.index()] = Some(owner);
+                self.store.row_mut(row).mark();
                 // It may sleep, and was not rung for what was posted before.
                 let at = self.now + self.random.range(BELL_NS.0, BELL_NS.1);
                 self.wake(owner, at);

@@ -101,7 +101,7 @@ fn connections_that_break_and_can_be_made_again_change_no_view() {
 /// An application takes long for each message, and its ring holds more of them than the others would wait for when a view ends. A process joins meanwhile, and is killed.
 #[test]
 fn a_slow_application_costs_its_process_no_place_when_the_view_changes() {
-    for (is_afar, hosts) in [(false, 1), (true, 1)] {
+    for (is_afar, hosts) in [(false, 1), (true, 1), (true, 3)] {
         for epochs in [false, true] {
             let places =
                 (0..4).map(|at| Place { is_seed: is_afar && at < 3, ..place(at % hosts, u64::from(at / 3) * 4 * S) });

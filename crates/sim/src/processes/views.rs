@@ -247,7 +247,8 @@ impl World<'_> {
     pub(super) fn end_view(&mut self, process: &mut Process) -> Next {
         let now = Time(self.now);
         let Phase::Member(member) = &mut process.phase else { unreachable!("a member") };
-        if member.waits_for_rest(&process.roster) {
+        if member.waits_for_rest(&mut process.roster, false, now).is_some() {
+            self.carry_out(process)?;
             return Ok(self.now + self.random.range(300, 3_000));
         }
         if member.end_view(&mut process.roster, now).is_none() {

@@ -11,6 +11,7 @@ use super::world::{Broken, Checked, Event, World};
 use crate::Violation;
 use spindle_core::control::{Follow, FollowError, Letter, News, Request, RowsState, ViewStart};
 use spindle_core::{Lapped, Layout, Observer, Order, Rank, Seen, SubgroupId, SubgroupSpec, Time, View};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -173,7 +174,7 @@ impl World<'_> {
         if let Some((view, ways)) = following.follow.look(&mut process.roster, now) {
             let layout = Layout::new(&view).expect("a view of the simulator");
             let mut watched = Watched {
-                places: Places { me: Rank(0), rows: vec![], far: 0 },
+                places: Places { me: Rank(0), rows: vec![], far: 0, membership: 0, seen: Cell::new(0) },
                 streams: vec![None; ways.len()],
                 filled: 0,
             };

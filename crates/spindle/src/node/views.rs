@@ -87,11 +87,15 @@ impl Node {
         if let Some(ended) = self.shared.broken() {
             return Err(ended.clone());
         }
-        if self.member.waits_for_rest(self.crew.roster()) {
-            return Ok(Poll::Worked);
+        let is_behind = self.is_far_behind();
+        if let Some(at) = self.crew.act(|roster, now| self.member.waits_for_rest(roster, is_behind, now)) {
+            self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
+            return Ok(if self.member.has_rest() { Poll::Worked } else { Poll::Idle });
         }
         if !self.crew.act(|roster, now| self.member.end_view(roster, now).is_some()) {
-            return self.has_left();
+            // The next view is without this member, as it wished.
+            self.end_epochs();
+            return Err(self.broken(Ended::Left));
         }
         self.forget_readers();
         let install = self.member.next().expect("a view follows");
@@ -105,16 +109,6 @@ impl Node {
         self.crew.act(|roster, _| self.member.tell_joiners(roster));
         self.has_chores = true;
         Ok(Poll::Worked)
-    }
-
-    /// This member is not in the next view, as it wished, and the application has got the rest.
-    #[cold]
-    fn has_left(&mut self) -> Result<Poll, Ended> {
-        if self.is_far_behind() {
-            return Ok(Poll::Idle);
-        }
-        self.end_epochs();
-        Err(self.broken(Ended::Left))
     }
 
     /// Whether an application that takes its messages itself has to come nearer before another view begins.

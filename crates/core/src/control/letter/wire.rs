@@ -376,6 +376,11 @@ fn put_request(out: &mut Writer, request: &Request) {
             out.u64(view.0);
             out.u32(*nonce);
         }
+        Request::Patience { incarnation, view } => {
+            out.u32(9);
+            out.u128(*incarnation);
+            out.u64(view.0);
+        }
     }
 }
 
@@ -395,6 +400,7 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
             Request::Recover((0..count).map(|_| from.u64().map(MemberId)).collect::<Result<_, _>>()?)
         }
         7 => Request::Stopped { incarnation: from.u128()?, view: ViewId(from.u64()?), nonce: from.u32()? },
+        9 => Request::Patience { incarnation: from.u128()?, view: ViewId(from.u64()?) },
         _ => return Err(WireError::Value { field: "request" }),
     })
 }

@@ -79,6 +79,7 @@ fn samples() -> Vec<Letter> {
         Letter::Request { from, reply: 0, what: Request::Forget },
         Letter::Request { from, reply: 0, what: Request::View },
         Letter::Request { from, reply: 0, what: Request::Stopped { incarnation, view, nonce: 7 } },
+        Letter::Request { from, reply: 0, what: Request::Patience { incarnation, view } },
         Letter::State { view, from },
         Letter::Bulk { incarnation, view, from, number: u64::MAX - 1 },
         Letter::Want { incarnation, view, from, reply: 7, objects: vec![] },
@@ -121,6 +122,7 @@ fn kind(letter: &Letter) -> usize {
             Request::Forget => 22,
             Request::View => 23,
             Request::Stopped { .. } => 24,
+            Request::Patience { .. } => 25,
         },
     }
 }
@@ -133,7 +135,7 @@ fn short_samples() -> Vec<Letter> {
 #[test]
 fn every_kind_of_letter_has_a_sample_that_is_mutated() {
     let kinds: alloc::collections::BTreeSet<usize> = short_samples().iter().map(kind).collect();
-    assert!(kinds.iter().copied().eq(0..=24), "{kinds:?}");
+    assert!(kinds.iter().copied().eq(0..=25), "{kinds:?}");
 }
 
 #[test]
@@ -243,7 +245,7 @@ fn garbage_letters_never_panic() {
             understood += 1;
         }
     }
-    assert_eq!(kinds.len(), 25, "{kinds:?}");
+    assert_eq!(kinds.len(), 26, "{kinds:?}");
     // Most were a valid letter with up to three bits turned.
     assert!((10_000..90_000).contains(&understood), "{understood}");
 }
