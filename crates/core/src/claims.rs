@@ -31,14 +31,11 @@ const SEALED: u64 = 1 << 63;
 #[derive(Debug)]
 pub struct Claims {
     ring: Ring,
-    /// Position up to which space is claimed, with [`SEALED`] added once that is final; or [`EXCLUSIVE`]. Written by claimers.
-    claimed: Padded<AtomicU64>,
+    front: Padded<Front>,
     /// Position up to which space may be claimed. Written by the engine.
     limit: Padded<AtomicU64>,
     /// Rounds of mine that hold no frame, so far. Written by the engine. Only a hint of what the next round will be.
     nulls: AtomicU64,
-    /// What the exclusive claimer has committed, as [`Tail`].
-    tail: Padded<AtomicU64>,
     /// Offset in the row of the end of the last lap that the exclusive claimer has ended.
     lap_end: AtomicU64,
     /// The tail behind the last frame that the exclusive claimer has committed of each sector, in its newest lap.
@@ -52,13 +49,23 @@ pub struct Claims {
     gate: AtomicU64,
     /// Position from which on no space is given back. Written by those who want to know what becomes of a frame.
     watch: AtomicU64,
+}
+
+/// What applications move, and the engine looks at in each poll: one line, as most rings stand still.
+#[derive(Debug)]
+struct Front {
+    /// Position up to which space is claimed, with [`SEALED`] added once that is final; or [`EXCLUSIVE`]. Written by claimers.
+    claimed: AtomicU64,
+    /// What the exclusive claimer has committed, as [`Tail`].
+    tail: AtomicU64,
     skipped: AtomicU64,
     closed: AtomicBool,
 }
 
 impl Hash for Claims {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let words = [&*self.claimed, &*self.limit, &self.nulls, &*self.tail, &self.lap_end, &self.voids, &self.skipped];
+        let Front { claimed, tail, skipped, .. } = &*self.front;
+        let words = [claimed, &*self.limit, &self.nulls, tail, &self.lap_end, &self.voids, skipped];
         for word in words.into_iter().chain([&self.gate, &self.watch]).chain(&self.sector_ends) {
             word.load(Ordering::Relaxed).hash(state);
         }
@@ -142,18 +149,20 @@ impl Claims {
     pub(crate) fn new(ring: Ring) -> Claims {
         Claims {
             ring,
-            claimed: Padded(AtomicU64::new(0)),
+            front: Padded(Front {
+                claimed: AtomicU64::new(0),
+                tail: AtomicU64::new(0),
+                skipped: AtomicU64::new(0),
+                closed: AtomicBool::new(false),
+            }),
             limit: Padded(AtomicU64::new(ring.capacity)),
             nulls: AtomicU64::new(0),
-            tail: Padded(AtomicU64::new(0)),
             lap_end: AtomicU64::new(0),
             sector_ends: core::array::from_fn(|_| AtomicU64::new(0)),
             voids: AtomicU64::new(0),
             marks: (0..ring.capacity / GRANULE_BYTES).map(|_| AtomicU32::new(0)).collect(),
             gate: AtomicU64::new(u64::MAX),
             watch: AtomicU64::new(u64::MAX),
-            skipped: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
         }
     }
 
@@ -162,18 +171,20 @@ impl Claims {
         let copy = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
         Claims {
             ring: self.ring,
-            claimed: Padded(copy(&self.claimed)),
+            front: Padded(Front {
+                claimed: copy(&self.front.claimed),
+                tail: copy(&self.front.tail),
+                skipped: copy(&self.front.skipped),
+                closed: AtomicBool::new(self.is_closed()),
+            }),
             limit: Padded(copy(&self.limit)),
             nulls: copy(&self.nulls),
-            tail: Padded(copy(&self.tail)),
             lap_end: copy(&self.lap_end),
             sector_ends: core::array::from_fn(|i| copy(&self.sector_ends[i])),
             voids: copy(&self.voids),
             marks: self.marks.iter().map(|mark| AtomicU32::new(mark.load(Ordering::Relaxed))).collect(),
             gate: copy(&self.gate),
             watch: copy(&self.watch),
-            skipped: copy(&self.skipped),
-            closed: AtomicBool::new(self.closed.load(Ordering::Relaxed)),
         }
     }
 
@@ -193,11 +204,11 @@ impl Claims {
 
     #[inline]
     fn claim_of(&self, len: u64, max: u64) -> Result<Claim, ClaimError> {
-        let mut position = self.claimed.load(Ordering::Relaxed);
+        let mut position = self.front.claimed.load(Ordering::Relaxed);
         loop {
             let (claim, next) = self.claim_at(position, len, self.limit(), max)?;
             // Relaxed: claims are disjoint and pass nothing to each other.
-            match self.claimed.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.front.claimed.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(claim),
                 Err(now) => position = now,
             }
@@ -211,7 +222,7 @@ impl Claims {
     /// If anything was claimed before, or if there was an exclusive claimer before.
     pub fn begin_exclusive(&self) -> Exclusive {
         // Relaxed: the claimer comes into being here, and nothing was written before.
-        let begun = self.claimed.compare_exchange(0, EXCLUSIVE, Ordering::Relaxed, Ordering::Relaxed);
+        let begun = self.front.claimed.compare_exchange(0, EXCLUSIVE, Ordering::Relaxed, Ordering::Relaxed);
         assert_eq!(begun, Ok(0), "a ring is used exclusively from the start, or never");
         Exclusive { position: 0, limit: self.limit(), frames: 0, ahead: LookAhead::default() }
     }
@@ -219,7 +230,7 @@ impl Claims {
     /// Lets everybody claim from now on.
     pub fn end_exclusive(&self, holder: Exclusive) {
         // Release: who claims next comes behind it, and who collects marks finds the tail final.
-        self.claimed.store(holder.position, Ordering::Release);
+        self.front.claimed.store(holder.position, Ordering::Release);
     }
 
     /// As [`claim`](Self::claim), for the only claimer, who commits each claim before the next.
@@ -302,7 +313,7 @@ impl Claims {
             self.end_sector(holder, claim.position, claim.span);
         }
         // Release: the engine that sees it sees the frame.
-        self.tail.store(Tail::new(holder.frames, holder.position).0, Ordering::Release);
+        self.front.tail.store(Tail::new(holder.frames, holder.position).0, Ordering::Release);
     }
 
     /// Ends a claim: hands `store` the position of the frame and its header word, then makes the frame visible to the
@@ -358,32 +369,32 @@ impl Claims {
     /// Declares `rounds` rounds in which this member will send nothing, so that nobody has to wait for its nulls. A hint:
     /// those beyond 2^46 in the life of a view are not skipped.
     pub fn skip_rounds(&self, rounds: u64) {
-        self.skipped.fetch_add(rounds, Ordering::Relaxed);
+        self.front.skipped.fetch_add(rounds, Ordering::Relaxed);
     }
 
     /// Declares that nothing more will be claimed. Every claim must have been committed.
     pub fn close(&self) {
         // Release: who sees it closed sees all marks.
-        self.closed.store(true, Ordering::Release);
+        self.front.closed.store(true, Ordering::Release);
     }
 
     /// How far many claimers have claimed; 0 while one alone does.
     pub(crate) fn claimed(&self) -> u64 {
         // Relaxed: who asks whether it was committed has to wait anyhow.
-        let claimed = self.claimed.load(Ordering::Relaxed) & !SEALED;
+        let claimed = self.front.claimed.load(Ordering::Relaxed) & !SEALED;
         if claimed >= EXCLUSIVE { 0 } else { claimed }
     }
 
     /// Whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.front.closed.load(Ordering::Acquire)
     }
 
     /// What the exclusive claimer has committed.
     #[inline]
     pub(crate) fn tail(&self) -> Tail {
         // Acquire: pairs with the release in `commit_exclusive`.
-        Tail(self.tail.load(Ordering::Acquire))
+        Tail(self.front.tail.load(Ordering::Acquire))
     }
 
     /// The tail behind the last frame of the sector of `position`. Only if a [`tail`](Self::tail) has been seen that lies there
@@ -409,12 +420,12 @@ impl Claims {
     pub(crate) fn is_shared(&self) -> bool {
         // Acquire: pairs with the release in `end_exclusive`. Where many claim from the start, it is the first claim that
         // tells; its mark has the release.
-        !matches!(self.claimed.load(Ordering::Acquire), 0 | EXCLUSIVE)
+        !matches!(self.front.claimed.load(Ordering::Acquire), 0 | EXCLUSIVE)
     }
 
     /// Whether space from `position` on is claimed, by one of many claimers.
     pub(crate) fn is_claimed(&self, position: u64) -> bool {
-        self.is_shared() && self.claimed.load(Ordering::Relaxed) != position
+        self.is_shared() && self.front.claimed.load(Ordering::Relaxed) != position
     }
 
     /// Tells an exclusive claimer how many of my rounds hold no frame.
@@ -433,21 +444,21 @@ impl Claims {
         self.limit.store(0, Ordering::Release);
         // Relaxed: a claim that came first is found in the position, and its mark has the release.
         let seal = |claimed| (claimed & SEALED == 0 && claimed != EXCLUSIVE).then_some(claimed | SEALED);
-        let _ = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, seal);
+        let _ = self.front.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, seal);
     }
 
     /// The only claimer ends, after the ring was revoked: it will commit nothing more here, and finds the ring full for ever.
     pub fn retire(&self, holder: &mut Exclusive) {
         holder.limit = 0;
         // Release: who sees it finds the tail final.
-        self.claimed.store(holder.position | SEALED, Ordering::Release);
+        self.front.claimed.store(holder.position | SEALED, Ordering::Release);
     }
 
     /// Whether everything that will ever be committed here lies below `position`, where the exclusive claimer's tail is `tail`.
     pub(crate) fn ends_at(&self, position: u64, tail: Tail) -> bool {
         // First: what is claimed, or committed, before it is seen after it.
         let is_closed = self.is_closed();
-        match self.claimed.load(Ordering::Acquire) {
+        match self.front.claimed.load(Ordering::Acquire) {
             EXCLUSIVE => is_closed && self.tail() == tail,
             claimed if claimed & SEALED != 0 => claimed & !SEALED == position,
             claimed => is_closed && claimed == position,
@@ -463,7 +474,7 @@ impl Claims {
 
     pub(crate) fn take_skipped(&self) -> u64 {
         // Checked first, because a swap on an idle ring would take the line for nothing.
-        if self.skipped.load(Ordering::Relaxed) == 0 { 0 } else { self.skipped.swap(0, Ordering::Relaxed) }
+        if self.front.skipped.load(Ordering::Relaxed) == 0 { 0 } else { self.front.skipped.swap(0, Ordering::Relaxed) }
     }
 
     /// Whether the frame at `position` may be claimed: `limit` is how far claims may go, as the caller knows it.

@@ -69,6 +69,8 @@ enum Certainty {
 struct Elsewhere {
     id: SubgroupId,
     epoch: ViewId,
+    /// Its place among the subgroups of that engine, once it was looked for.
+    place: Option<usize>,
     /// All senders say that they send no more.
     closed: bool,
     /// My applications will send no more, and all they sent is announced.
@@ -99,7 +101,7 @@ const IDLE_SCAN: u64 = 16;
 #[derive(Debug)]
 pub struct Engine {
     view: View,
-    layout: Layout,
+    layout: Arc<Layout>,
     me: Rank,
     ablation: Ablation,
     /// The subgroups whose epochs begin with the view.
@@ -125,6 +127,8 @@ pub struct Engine {
     last_worked: bool,
     pace: Pace,
     moves: Moves,
+    /// Whether the last poll has looked at all subgroups.
+    scanned_all: bool,
     membership: Membership,
     /// Members of which the fabric says that they are dead, or gone.
     reported: Vec<(Rank, Certainty)>,
@@ -158,7 +162,7 @@ impl Engine {
     /// # Panics
     /// If `me` is not a rank of the view.
     pub fn new(view: View, me: Rank, ablation: Ablation) -> Result<Engine, ViewError> {
-        let layout = Layout::new(&view)?;
+        let layout = Arc::new(Layout::new(&view)?);
         assert!(me.index() < view.members.len(), "rank {me} is not of a view of {}", view.members.len());
         let mine = || view.subgroups_of(me);
         let begins = mine().filter(|(_, spec)| spec.epoch.is_none());
@@ -167,7 +171,17 @@ impl Engine {
             let (has_finished_sending, has_received_all, has_delivered_all) = Default::default();
             let (closed, has_ended) = Default::default();
             let epoch = spec.epoch?;
-            Some(Elsewhere { id, epoch, closed, has_finished_sending, has_received_all, has_delivered_all, has_ended })
+            let place = None;
+            Some(Elsewhere {
+                id,
+                epoch,
+                place,
+                closed,
+                has_finished_sending,
+                has_received_all,
+                has_delivered_all,
+                has_ended,
+            })
         });
         let elsewhere = elsewhere.collect();
         let sends = mine().any(|(_, spec)| spec.sender_rank(me).is_some());
@@ -194,6 +208,7 @@ impl Engine {
             last_worked: false,
             pace: Pace::new(subgroup_count, senders),
             moves,
+            scanned_all: true,
             membership,
             reported: Vec::new(),
             ending: false,
@@ -225,6 +240,7 @@ impl Engine {
         }
         self.pace.begin();
         let Scan { all, mut worked, pending, skipped } = self.scan(table, upcalls);
+        self.scanned_all = all;
         if self.state == State::Ended {
             return self.go_on(now, worked, pending || skipped, table, upcalls);
         }
@@ -301,7 +317,7 @@ impl Engine {
         upcalls: &mut impl Upcalls<T>,
     ) -> Progress {
         for subgroup in self.subgroups.iter_mut().filter(|subgroup| !subgroup.is_closed()) {
-            subgroup.tell_closed(table);
+            subgroup.tell_closed(table, &mut self.moves);
         }
         if self.deliver_rest(table, upcalls) {
             worked = true;
@@ -368,18 +384,23 @@ impl Engine {
     /// subgroups there. `rows` is the older view's table. To be called beside each poll of this engine, for each older one. Whether there may
     /// be more to do at once, by polling both.
     pub fn tend<T: Table>(&mut self, older: &mut Engine, rows: &mut T, upcalls: &mut impl Upcalls<T>) -> bool {
-        if self.state != State::Running {
+        // While others are busy, idle subgroups are looked at now and then.
+        if self.state != State::Running || !(older.scanned_all || self.membership.is_changing()) {
             return false;
         }
         let mut worked = self.heed(older);
         let to_wedge = self.membership.to_wedge();
+        let mut next = 0;
         for i in 0..self.elsewhere.len() {
-            let Elsewhere { id, epoch, .. } = self.elsewhere[i];
+            let Elsewhere { id, epoch, place, .. } = self.elsewhere[i];
             if epoch != older.view.id {
                 continue;
             }
-            let Some(there) = older.view.subgroup(&self.view.subgroups[id.index()].name) else { continue };
-            let Some(at) = older.subgroups.iter().position(|subgroup| subgroup.id() == there) else { continue };
+            let Some(at) = place.or_else(|| older.place_of(&self.view.subgroups[id.index()].name, next)) else {
+                continue;
+            };
+            self.elsewhere[i].place = Some(at);
+            next = at + 1;
             if to_wedge.contains(&id) && !self.unwritten.iter().any(|(known, _)| *known == id) {
                 let mut cuts = older.wedge(at, rows);
                 if planted!(OlderCutUnwritten) {
@@ -394,14 +415,21 @@ impl Engine {
         worked
     }
 
+    /// The place of the subgroup of this name among mine. Most are in the order of those of other views, so it is looked for from `near` on.
+    fn place_of(&self, name: &str, near: usize) -> Option<usize> {
+        let count = self.subgroups.len();
+        let is_it = |at: &usize| self.view.subgroups[self.subgroups[*at].id().index()].name == name;
+        (near..count).chain(0..near.min(count)).find(is_it)
+    }
+
     /// Takes in what an older engine says about members.
     fn heed(&mut self, older: &mut Engine) -> bool {
         let rank = |was: Rank| self.view.rank_of(older.view.members[was.index()]);
         let mut awaited = Ranks::none(self.view.members.len());
         if self.membership.suspect_after().is_some() && !planted!(OlderUnawaited) {
             let mut there = Ranks::none(older.view.members.len());
-            older.subgroups.iter().filter(|subgroup| subgroup.is_live()).for_each(|it| it.await_peers(&mut there));
-            older.view.ranks().filter(|was| there.has(*was)).filter_map(rank).for_each(|rank| _ = awaited.add(rank));
+            older.subgroups.iter_mut().filter(|subgroup| subgroup.is_live()).for_each(|it| it.await_peers(&mut there));
+            there.iter().filter_map(rank).for_each(|rank| _ = awaited.add(rank));
         }
         let mut accused = false;
         for fault in older.accused.drain(..) {
@@ -424,6 +452,11 @@ impl Engine {
         upcalls: &mut impl Upcalls<T>,
     ) -> bool {
         let elsewhere = &mut self.elsewhere[i];
+        // Others may have closed, or I.
+        let has_news = subgroup.take_news() || elsewhere.has_finished_sending != subgroup.has_finished_sending();
+        if !(has_news || self.ending || planted!(OlderUnclosed)) {
+            return false;
+        }
         let before = (elsewhere.clone(), subgroup.is_live(), subgroup.is_closed());
         if let Some(decision) = self.membership.decision().filter(|_| self.ending) {
             match self.touched[elsewhere.id.index()] {
@@ -438,10 +471,9 @@ impl Engine {
         if !elsewhere.closed {
             elsewhere.closed = subgroup.senders_have_closed(rows) || planted!(OlderUnclosed);
             if elsewhere.closed {
-                subgroup.was_looked_at();
                 subgroup.look_again();
             }
-        } else if subgroup.was_looked_at() {
+        } else if has_news {
             elsewhere.has_received_all = subgroup.has_received_all();
             elsewhere.has_delivered_all = subgroup.has_delivered_all();
         }
@@ -756,7 +788,7 @@ impl Engine {
     }
 
     /// Where everything stands in the rows.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
@@ -857,7 +889,7 @@ impl Engine {
     pub fn fork(&self) -> Engine {
         Engine {
             view: self.view.clone(),
-            layout: self.layout.clone(),
+            layout: Arc::clone(&self.layout),
             me: self.me,
             ablation: self.ablation,
             subgroups: self.subgroups.iter().map(Subgroup::fork).collect(),
@@ -874,6 +906,7 @@ impl Engine {
             last_worked: self.last_worked,
             pace: self.pace.clone(),
             moves: self.moves.clone(),
+            scanned_all: self.scanned_all,
             membership: self.membership.clone(),
             reported: self.reported.clone(),
             ending: self.ending,
@@ -1021,7 +1054,7 @@ impl Engine {
         } = self;
         let awaits_all = now < *awaits_all && !planted!(FollowerUnawaited);
         self.membership.beat(now, table, |table, leader, awaited| {
-            subgroups.iter().for_each(|subgroup| subgroup.await_peers(awaited));
+            subgroups.iter_mut().for_each(|subgroup| subgroup.await_peers(awaited));
             awaited_elsewhere.iter().for_each(|(_, ranks)| awaited.unite(ranks));
             let awaits_end = *finished && (*awaits_end || *sends);
             let is_unfinished = |rank: &Rank| awaits_end && table.load(*rank, membership::FINISHED) == 0;

@@ -8,10 +8,13 @@ use crate::planted::planted;
 use crate::table::{Table, Trace};
 use crate::view::View;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// So many counts are told apart: subgroups whose numbers are equal modulo this share one.
 const COUNTS: usize = 64;
+/// Counts of peers are looked at where there are so many times as many entries.
+const PAYS_FROM: usize = 2;
 /// Bytes of the words: a line for the number of all posts, and behind it one word for each count.
 pub(crate) const BYTES: u64 = LINE_BYTES + 8 * COUNTS as u64;
 
@@ -27,59 +30,74 @@ struct Counts {
     by_subgroup: [u64; COUNTS],
 }
 
+impl Counts {
+    const NONE: Counts = Counts { all: 0, by_subgroup: [0; COUNTS] };
+}
+
+/// A member with which this one shares subgroups.
+#[derive(Clone, Debug)]
+struct Peer {
+    rank: Rank,
+    /// Where its counts begin.
+    at: u64,
+    seen: Counts,
+}
+
 /// What a member shows of its own posts, and has seen of the others'.
 #[derive(Clone, Debug)]
 pub(crate) struct Moves {
     /// Whether members count at all: where there is one subgroup, each poll looks at it.
     counts: bool,
     me: Rank,
-    /// Where the counts stand, by rank.
-    at: Vec<u64>,
+    /// Where my counts begin.
+    at: u64,
     own: Box<Counts>,
-    /// By rank.
-    seen: Vec<Counts>,
+    /// Empty if looking at all entries costs no more.
+    peers: Vec<Peer>,
 }
 
 impl Moves {
     pub(crate) fn new(view: &View, layout: &Layout, me: Rank) -> Moves {
-        let counts = view.subgroups.len() > 1;
-        let none = Counts { all: 0, by_subgroup: [0; COUNTS] };
-        let members = if counts { view.members.len() } else { 0 };
-        let at = layout.rows().iter().map(|row| row.moves).collect();
-        Moves { counts, me, at, own: Box::new(none.clone()), seen: alloc::vec![none; members] }
+        let mine = || view.subgroups_of(me).map(|(_, spec)| spec).filter(|spec| spec.epoch.is_none());
+        let entries: usize = mine().map(|spec| spec.members.len() - 1).sum();
+        let ranks: BTreeSet<Rank> =
+            mine().flat_map(|spec| spec.members.iter().copied()).filter(|rank| *rank != me).collect();
+        let pays = entries >= PAYS_FROM * ranks.len();
+        let peer = |rank: Rank| Peer { rank, at: layout.row(rank).moves, seen: Counts::NONE };
+        let peers = if pays { ranks.into_iter().map(peer).collect() } else { Vec::new() };
+        Moves { counts: view.subgroups.len() > 1, me, at: layout.row(me).moves, own: Box::new(Counts::NONE), peers }
     }
 
     /// My entry of `subgroup` is about to be posted: what is posted is stored.
     #[inline]
     pub(crate) fn show<T: Table>(&mut self, subgroup: SubgroupId, table: &mut T) {
         if self.counts && matches!(table.trace(self.me), Trace::Stored) && !planted!(MoveUnshown) {
-            let (at, i) = (self.at[self.me.index()], subgroup.index() % COUNTS);
+            let i = subgroup.index() % COUNTS;
             let Counts { all, by_subgroup } = &mut *self.own;
             by_subgroup[i] += 1;
             *all += 1;
-            table.store(at + LINE_BYTES + 8 * i as u64, by_subgroup[i]);
-            table.store(at, *all);
+            table.store(self.at + LINE_BYTES + 8 * i as u64, by_subgroup[i]);
+            table.store(self.at, *all);
         }
     }
 
     /// The [bits](bit) of the subgroups in which entries of others may have moved since the last look. The caller looks at these entries next.
     #[cold]
     pub(crate) fn look<T: Table>(&mut self, table: &T) -> u64 {
-        if !self.counts {
+        if self.peers.is_empty() {
             return u64::MAX;
         }
         let mut moved = 0;
-        for (i, seen) in self.seen.iter_mut().enumerate().filter(|(i, _)| *i != self.me.index()) {
-            let (peer, at) = (Rank(i as u32), self.at[i]);
-            match table.trace(peer) {
+        for Peer { rank, at, seen } in &mut self.peers {
+            match table.trace(*rank) {
                 Trace::Stored => {
-                    let all = table.load(peer, at);
+                    let all = table.load(*rank, *at);
                     if all == seen.all {
                         continue;
                     }
                     seen.all = all;
-                    for (at, (i, seen)) in (at + LINE_BYTES..).step_by(8).zip(seen.by_subgroup.iter_mut().enumerate()) {
-                        let count = table.load(peer, at);
+                    for (i, seen) in seen.by_subgroup.iter_mut().enumerate() {
+                        let count = table.load(*rank, *at + LINE_BYTES + 8 * i as u64);
                         moved |= u64::from(count != *seen) << i;
                         *seen = count;
                     }

@@ -115,16 +115,31 @@ pub(crate) struct Subgroup {
     phase: Phase,
     /// Whether all others know that I send no more.
     told_closed: bool,
-    /// Whether it was looked at since that was last asked for.
-    looked: bool,
     /// Something is left to do although no counter moved.
     pending: bool,
     /// Counters of others may have moved unnoticed.
     stale: bool,
+    /// Something has happened, or counters of others may have moved, since that was last asked for.
+    news: bool,
+    awaits: Awaits,
     stable: u64,
     /// Once the view's end is decided: how many rounds of mine belong to it.
     trim: u64,
     stats: SubgroupStats,
+}
+
+/// Whether this member waits for others in the subgroup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Awaits {
+    /// It has to look.
+    Unknown,
+    /// It does not, as long as its ring has no gate.
+    Nobody,
+}
+
+/// It follows from the rest, so states that differ only in this are the same.
+impl Hash for Awaits {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// How much a member has of a subgroup that has wedged.
@@ -187,9 +202,10 @@ impl Subgroup {
             delivery: Delivery::Inline(cursor(view, layout, id)),
             phase: Phase::Live,
             told_closed: false,
-            looked: false,
             pending: false,
             stale: true,
+            news: true,
+            awaits: Awaits::Unknown,
             stable: 0,
             trim: 0,
             stats: SubgroupStats::default(),
@@ -318,7 +334,6 @@ impl Subgroup {
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         let pending = core::mem::take(&mut self.pending);
-        self.looked = true;
         let moved = match has_moved || self.stale {
             true => match self.observe(table) {
                 Ok(moved) => moved,
@@ -330,6 +345,7 @@ impl Subgroup {
         if !(moved || changes.entry || pending || self.handed_back()) {
             return Ok(());
         }
+        (self.awaits, self.news) = (Awaits::Unknown, true);
         changes.worked = moved;
         self.post_now(table, ablation, moves, changes);
         match self.order {
@@ -445,7 +461,7 @@ impl Subgroup {
     fn observe<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
         let mut moved = false;
         // Until all are looked at.
-        self.stale = true;
+        (self.stale, self.news) = (true, true);
         // A line of its own in the peer's row: it may arrive after the entry's line, and must be noticed then.
         let of_mine = match (self.order, &self.sending) {
             (Order::Fifo, Some(sending)) => Some(LINE_BYTES + 8 * sending.rank as u64),
@@ -682,7 +698,13 @@ impl Subgroup {
 
     /// Adds the members for which this one waits: those that have not received all that was announced, as far as I know, and those that have not delivered
     /// all that I sent. While my ring has a gate, all: what is committed there waits until each has a large message.
-    pub(crate) fn await_peers(&self, awaited: &mut Ranks) {
+    pub(crate) fn await_peers(&mut self, awaited: &mut Ranks) {
+        let is_held_back =
+            self.sending.as_ref().is_some_and(|sending| sending.claims.is_gated()) && !planted!(GateUnawaited);
+        if self.awaits == Awaits::Nobody && !is_held_back {
+            return;
+        }
+        self.awaits = Awaits::Nobody;
         let own_delivered = match (&self.sending, self.order) {
             (Some(sending), Order::Total) => places(self.own.spoken, sending.rank, self.senders),
             (Some(_), Order::Fifo) => self.own.spoken,
@@ -692,14 +714,13 @@ impl Subgroup {
             Order::Total => self.end(),
             Order::Fifo => 0,
         };
-        let is_held_back =
-            self.sending.as_ref().is_some_and(|sending| sending.claims.is_gated()) && !planted!(GateUnawaited);
         for peer in &self.peers {
             let delivered = if self.order == Order::Total { peer.delivered } else { peer.delivered_of_mine };
             let lacks = peer.received < end && !planted!(ReceiptUnawaited);
             let owes = delivered < own_delivered && !planted!(DeliveryUnawaited);
             if lacks || owes || is_held_back {
                 awaited.add(peer.rank);
+                self.awaits = Awaits::Unknown;
             }
         }
     }
@@ -801,7 +822,7 @@ impl Subgroup {
 
     /// The next evaluation looks at everything.
     pub(crate) fn look_again(&mut self) {
-        self.pending = true;
+        (self.pending, self.stale) = (true, true);
     }
 
     /// Up to where my ring is delivered by everybody.
@@ -812,6 +833,7 @@ impl Subgroup {
     /// The last things before the epoch's end: announces what applications have committed by now, so that it is among what others
     /// may have received. From here on I announce and receive nothing, and what I have stays as it is.
     pub(crate) fn wedge<T: Table>(&mut self, table: &mut T, ablation: &Ablation, moves: &mut Moves) {
+        self.awaits = Awaits::Unknown;
         for _ in 0..WEDGE_BATCHES_MAX {
             let mut changes = Changes::default();
             self.pending = false;
@@ -847,17 +869,18 @@ impl Subgroup {
     }
 
     /// Tells the others once that my applications send no more, when all they sent is announced.
-    pub(crate) fn tell_closed<T: Table>(&mut self, table: &mut T) {
+    pub(crate) fn tell_closed<T: Table>(&mut self, table: &mut T, moves: &mut Moves) {
         if !self.told_closed && self.has_finished_sending() {
             self.told_closed = true;
             table.store(self.place.entry + entry::CLOSED, 1);
+            moves.show(self.id, table);
             table.post(&self.members, self.entry());
         }
     }
 
-    /// Whether it was looked at since this was asked last.
-    pub(crate) fn was_looked_at(&mut self) -> bool {
-        core::mem::take(&mut self.looked)
+    /// Whether something has happened, or counters of others may have moved, since this was asked last.
+    pub(crate) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.news)
     }
 
     /// Whether all senders say that they send no more.

@@ -22,10 +22,10 @@ fn pinned_seeds_keep_their_hashes() {
 }
 
 const PINNED: [u64; 6] = [
-    0xae777502971201f1,
-    0x58de613d691c847a,
-    0xcce8bd8fdb4ab1be,
-    0xc89b5e2f8bd2fcf2,
-    0x3270c8f059d5386f,
-    0xfccd74f80d1f4808,
+    0x2c1d2d15a8b59779,
+    0xfdf829fbf43097c1,
+    0xd4b46cedf9bef6bd,
+    0x84a4477b2ca1acdc,
+    0xbd9a368e388f4cda,
+    0xffc4ad4d9432f6a,
 ];

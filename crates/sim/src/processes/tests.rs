@@ -263,7 +263,7 @@ fn a_seed_means_the_same_run_for_ever() {
     assert_eq!(hashes, PINNED);
 }
 
-const PINNED: [u64; 3] = [9515893379114094752, 16483276504776766821, 4422616731525427398];
+const PINNED: [u64; 3] = [16099217544039747701, 3291512320271743900, 5932035037048410698];
 
 #[test]
 fn broken_drivers_are_noticed() {

@@ -4,8 +4,7 @@ use spindle_core::control::{self, Wanted};
 use spindle_core::{Layout, Rank, Ring, SubgroupId, Time, View, ViewId};
 use spindle_fabric::Reader;
 use spindle_fabric::bulk::Object;
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What one member keeps, of the view that runs and of those before.
 #[derive(Debug, Default)]
@@ -20,9 +19,17 @@ struct State {
 /// What is not delivered yet is on the shelf of the view that runs.
 #[derive(Debug)]
 struct Current {
-    view: ViewId,
+    view: Arc<View>,
+    layout: Arc<Layout>,
+    me: Rank,
     rows: Reader,
-    rings: BTreeMap<(SubgroupId, Rank), Ring>,
+}
+
+impl Current {
+    /// The ring of `sender` in a subgroup, if it has one in this view.
+    fn ring(&self, subgroup: SubgroupId, sender: Rank) -> Option<Ring> {
+        self.layout.rows().get(sender.index())?.place(subgroup)?.ring
+    }
 }
 
 impl Kept {
@@ -31,24 +38,24 @@ impl Kept {
     }
 
     /// A view begins, in which this member has rank `me`.
-    pub(crate) fn begin(&self, view: &View, layout: &Layout, me: Rank, rows: Reader) {
-        let mut rings = BTreeMap::new();
-        for (id, spec) in view.subgroups_of(me) {
-            let ring = |sender: &Rank| Some(((id, *sender), layout.row(*sender).place(id)?.ring?));
-            rings.extend(spec.senders.iter().filter_map(ring));
-        }
-        let last = self.lock().current.replace(Current { view: view.id, rows, rings });
+    pub(crate) fn begin(&self, view: &Arc<View>, layout: &Arc<Layout>, me: Rank, rows: Reader) {
+        let current = Current { view: Arc::clone(view), layout: Arc::clone(layout), me, rows };
+        let last = self.lock().current.replace(current);
         drop(last);
     }
 
     /// The view has ended. The objects on its shelf are kept: a process that follows may not be that far.
     pub(crate) fn end_view(&self) {
         let mut state = self.lock();
-        let Some(Current { view, rows, rings }) = state.current.take() else { return };
+        let Some(current) = state.current.take() else { return };
         let mut given_up = vec![];
         if state.kept.is_on() {
-            for ((subgroup, sender), ring) in &rings {
-                given_up.extend(state.keep(view, *subgroup, *sender, rows.objects(*sender, ring)));
+            for (subgroup, spec) in current.view.subgroups_of(current.me) {
+                for (sender, ring) in
+                    spec.senders.iter().filter_map(|&sender| Some((sender, current.ring(subgroup, sender)?)))
+                {
+                    given_up.extend(state.keep(current.view.id, subgroup, sender, current.rows.objects(sender, &ring)));
+                }
             }
         }
         drop(state);
@@ -69,7 +76,7 @@ impl Kept {
     pub(crate) fn keep(&self, subgroup: SubgroupId, sender: Rank, forget: impl FnOnce() -> Vec<(u64, Object)>) {
         let mut state = self.lock();
         let objects = forget();
-        let given_up = match state.current.as_ref().map(|current| current.view) {
+        let given_up = match state.current.as_ref().map(|current| current.view.id) {
             Some(view) => state.keep(view, subgroup, sender, objects),
             None => objects.into_iter().map(|(_, object)| object).collect(),
         };
@@ -82,8 +89,8 @@ impl Kept {
     pub(crate) fn find(&self, view: ViewId, wanted: &Wanted) -> Option<Object> {
         let state = self.lock();
         let on_shelf = || {
-            let Current { rows, rings, .. } = state.current.as_ref().filter(|current| current.view == view)?;
-            rows.object(wanted.sender, rings.get(&(wanted.subgroup, wanted.sender))?, wanted.number)
+            let current = state.current.as_ref().filter(|current| current.view.id == view)?;
+            current.rows.object(wanted.sender, &current.ring(wanted.subgroup, wanted.sender)?, wanted.number)
         };
         state.kept.find(view, wanted).cloned().or_else(on_shelf)
     }

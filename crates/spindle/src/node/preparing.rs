@@ -202,7 +202,7 @@ impl First {
     /// The view begins.
     pub(super) fn begin(self, crew: &mut Crew) -> Result<(Begun, Mesh, Arena), MeshError> {
         let First { install, preparing, arena, suspect_after } = self;
-        let of = (&**install.view(), install.engine().layout());
+        let of = (&**install.view(), &**install.engine().layout());
         let (ways, here) = preparing.take_ways(of, crew, suspect_after);
         let table = preparing.table(install.engine().layout(), ways)?;
         let begun = crew.act(|roster, now| install.begin(&here, roster, now));

@@ -235,7 +235,7 @@ impl Node {
         self.fabric.wake(&std::mem::take(&mut self.shows.to_wake));
         let preparing = self.preparing.take().expect("it is prepared");
         let next = self.member.next().expect("it is prepared");
-        let of = (&**next.view(), next.engine().layout());
+        let of = (&**next.view(), &**next.engine().layout());
         let (ways, here) = preparing.take_ways(of, &mut self.crew, self.terms.suspect_after);
         let table = preparing.table(next.engine().layout(), ways);
         let fabric = table.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
