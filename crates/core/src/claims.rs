@@ -51,7 +51,7 @@ pub struct Claims {
     watch: AtomicU64,
 }
 
-/// What applications move, and the engine looks at in each poll: one line, as most rings stand still.
+/// The words that applications move and the engine looks at in each poll: one line, as most rings stand still.
 #[derive(Debug)]
 struct Front {
     /// Position up to which space is claimed, with [`SEALED`] added once that is final; or [`EXCLUSIVE`]. Written by claimers.

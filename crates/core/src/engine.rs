@@ -187,7 +187,6 @@ impl Engine {
         let sends = mine().any(|(_, spec)| spec.sender_rank(me).is_some());
         let membership = Membership::new(&view, me, ablation.epochs);
         let moves = Moves::new(&view, &layout, me);
-        let subgroup_count = view.subgroups.len();
         let senders = subgroups.iter().map(|subgroup| view.subgroups[subgroup.id().index()].senders.len()).sum();
         Ok(Engine {
             hot: alloc::vec![0; subgroups.len()],
@@ -206,7 +205,7 @@ impl Engine {
             unwritten: Vec::new(),
             accused: Vec::new(),
             last_worked: false,
-            pace: Pace::new(subgroup_count, senders),
+            pace: Pace::new(senders),
             moves,
             scanned_all: true,
             membership,
@@ -240,7 +239,7 @@ impl Engine {
         }
         self.pace.begin();
         let Scan { all, mut worked, pending, skipped } = self.scan(table, upcalls);
-        self.scanned_all = all;
+        self.scanned_all = all || !skipped;
         if self.state == State::Ended {
             return self.go_on(now, worked, pending || skipped, table, upcalls);
         }
@@ -278,20 +277,24 @@ impl Engine {
             core::mem::swap(&mut self.put_off, &mut self.due);
         }
         // Before the look at any subgroup: what moves behind this is found by the next.
-        let moved = if all && self.hot.contains(&0) { self.moves.look(table) } else { 0 };
-        for i in 0..self.subgroups.len() {
+        if all && self.hot.contains(&0) {
+            let moved = self.moves.look(table);
+            self.subgroups.iter_mut().filter(|it| moved & moves::bit(it.id()) != 0).for_each(Subgroup::note_stale);
+        }
+        let start = self.first_to_deliver();
+        for i in (start..self.subgroups.len()).chain(0..start) {
             let subgroup = &mut self.subgroups[i];
             if !subgroup.is_live() {
                 continue;
             }
-            if !all && self.hot[i] == 0 {
+            if !all && self.hot[i] == 0 && !subgroup.is_pending() {
                 skipped = true;
                 continue;
             }
             let mut changes = Changes::default();
-            let has_moved = self.hot[i] > 0 || moved & moves::bit(subgroup.id()) != 0;
+            let is_hot = self.hot[i] > 0;
             let Engine { ablation, pace, moves, .. } = self;
-            let verdict = subgroup.evaluate(has_moved, table, upcalls, ablation, pace, moves, &mut changes);
+            let verdict = subgroup.evaluate(is_hot, table, upcalls, ablation, pace, moves, &mut changes);
             pending |= subgroup.is_pending();
             self.hot[i] = if changes.worked { HOT_POLLS } else { self.hot[i].saturating_sub(1) };
             worked |= changes.worked;
@@ -304,6 +307,15 @@ impl Engine {
         worked |= !self.due.is_empty();
         self.post_control(table);
         Scan { all, worked, pending, skipped }
+    }
+
+    /// The place of the subgroup that is the first to hand messages to the application.
+    #[inline]
+    fn first_to_deliver(&self) -> usize {
+        match self.pace.last() {
+            None => 0,
+            Some(last) => self.subgroups.partition_point(|subgroup| subgroup.id() <= last) % self.subgroups.len(),
+        }
     }
 
     /// The rest of a poll when the view has ended: of the subgroups that go on.
@@ -346,7 +358,13 @@ impl Engine {
     #[cold]
     fn deliver_rest<T: Table>(&mut self, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
         let mut worked = false;
-        for subgroup in self.subgroups.iter_mut().filter(|subgroup| subgroup.is_closed() && !subgroup.is_through()) {
+        let (behind, before) = {
+            let start = self.first_to_deliver();
+            let (before, behind) = self.subgroups.split_at_mut(start);
+            (behind, before)
+        };
+        let in_turn = behind.iter_mut().chain(before);
+        for subgroup in in_turn.filter(|subgroup| subgroup.is_closed() && !subgroup.is_through()) {
             subgroup.deliver_rest(&mut self.pace, table, upcalls);
             worked = true;
         }
@@ -453,7 +471,8 @@ impl Engine {
     ) -> bool {
         let elsewhere = &mut self.elsewhere[i];
         // Others may have closed, or I.
-        let has_news = subgroup.take_news() || elsewhere.has_finished_sending != subgroup.has_finished_sending();
+        let has_finished_sending = subgroup.has_finished_sending();
+        let has_news = subgroup.take_news() || elsewhere.has_finished_sending != has_finished_sending;
         if !(has_news || self.ending || planted!(OlderUnclosed)) {
             return false;
         }
@@ -466,7 +485,7 @@ impl Engine {
             }
             elsewhere.has_ended = true;
         }
-        elsewhere.has_finished_sending = subgroup.has_finished_sending();
+        elsewhere.has_finished_sending = has_finished_sending;
         // What they announced before they said so has to be looked at after they have.
         if !elsewhere.closed {
             elsewhere.closed = subgroup.senders_have_closed(rows) || planted!(OlderUnclosed);
@@ -971,8 +990,8 @@ impl Engine {
         if planted!(PutOffForgotten) {
             self.due.clear();
         }
-        if !self.due.is_empty() {
-            self.dirty.append(&mut self.due);
+        self.dirty.append(&mut self.due);
+        if !self.dirty.is_sorted_by(|one, next| one < next) {
             self.dirty.sort_unstable();
             self.dirty.dedup();
         }

@@ -41,9 +41,11 @@ struct Peer {
     /// Where its counts begin.
     at: u64,
     seen: Counts,
+    /// How often something had arrived, where its row is a copy.
+    arrived: u64,
 }
 
-/// What a member shows of its own posts, and has seen of the others'.
+/// The posts of one member, and those of the others as far as it has seen them.
 #[derive(Clone, Debug)]
 pub(crate) struct Moves {
     /// Whether members count at all: where there is one subgroup, each poll looks at it.
@@ -63,7 +65,7 @@ impl Moves {
         let ranks: BTreeSet<Rank> =
             mine().flat_map(|spec| spec.members.iter().copied()).filter(|rank| *rank != me).collect();
         let pays = entries >= PAYS_FROM * ranks.len();
-        let peer = |rank: Rank| Peer { rank, at: layout.row(rank).moves, seen: Counts::NONE };
+        let peer = |rank: Rank| Peer { rank, at: layout.row(rank).moves, seen: Counts::NONE, arrived: 0 };
         let peers = if pays { ranks.into_iter().map(peer).collect() } else { Vec::new() };
         Moves { counts: view.subgroups.len() > 1, me, at: layout.row(me).moves, own: Box::new(Counts::NONE), peers }
     }
@@ -88,7 +90,7 @@ impl Moves {
             return u64::MAX;
         }
         let mut moved = 0;
-        for Peer { rank, at, seen } in &mut self.peers {
+        for Peer { rank, at, seen, arrived } in &mut self.peers {
             match table.trace(*rank) {
                 Trace::Stored => {
                     let all = table.load(*rank, *at);
@@ -102,8 +104,8 @@ impl Moves {
                         *seen = count;
                     }
                 }
-                Trace::Arrived(count) if count == seen.all => {}
-                Trace::Arrived(count) => (seen.all, moved) = (count, u64::MAX),
+                Trace::Arrived(count) if count == *arrived => {}
+                Trace::Arrived(count) => (*arrived, moved) = (count, u64::MAX),
                 Trace::Unknown => moved = u64::MAX,
             }
         }

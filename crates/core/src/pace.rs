@@ -26,22 +26,20 @@ pub(crate) struct Pace {
     most: u64,
     /// This poll has handed over so many.
     handed: u64,
-    /// While there are less than `most`, a poll hands over nothing in subgroups before this one, which have had their turn.
-    turn: usize,
-    /// Subgroups of the view.
-    subgroups: usize,
+    /// The subgroup in which the last of them were handed over when that was all it might. The next poll begins behind it.
+    last: Option<SubgroupId>,
     /// Whether this poll has handed over as much as it might, in one subgroup or in all.
     filled: bool,
 }
 
 impl Pace {
-    /// For a view of so many subgroups, of which those that matter have so many senders together.
-    pub(crate) fn new(subgroups: usize, senders: usize) -> Pace {
+    /// For subgroups that have so many senders together.
+    pub(crate) fn new(senders: usize) -> Pace {
         let most = BYTES_MAX * senders.max(1) as u64;
-        Pace { bytes: BYTES_FIRST, most, handed: 0, turn: 0, subgroups, filled: false }
+        Pace { bytes: BYTES_FIRST, most, handed: 0, last: None, filled: false }
     }
 
-    /// Goes on as fast as `before`, which may have had other subgroups.
+    /// Begins with the budget of `before`, which may have had other subgroups.
     pub(crate) fn keep(&mut self, before: &Pace) {
         self.bytes = if before.is_open() { self.most } else { before.bytes.min(self.most) };
     }
@@ -55,32 +53,23 @@ impl Pace {
     /// [took](Self::took) long.
     #[inline]
     pub(crate) fn begin(&mut self) {
-        if !self.is_open() {
-            self.begin_short();
+        if self.filled && !self.is_open() {
+            self.bytes = (2 * self.bytes).min(self.most);
         }
         (self.handed, self.filled) = (0, false);
     }
 
-    #[cold]
-    fn begin_short(&mut self) {
-        if self.handed < self.bytes {
-            self.turn = 0;
-        }
-        if self.filled {
-            self.bytes = (2 * self.bytes).min(self.most);
-        }
+    /// The subgroup behind which this poll begins to hand over, if it may not hand over as much in all.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<SubgroupId> {
+        self.last.filter(|_| !self.is_open())
     }
 
     /// How many bytes of frames this poll may hand over in a subgroup with so many senders.
     #[inline]
-    pub(crate) fn quota(&self, subgroup: SubgroupId, senders: usize) -> u64 {
+    pub(crate) fn quota(&self, senders: usize) -> u64 {
         let most = BYTES_MAX * senders as u64;
-        if self.is_open() { most } else { self.share(subgroup).min(most) }
-    }
-
-    #[cold]
-    fn share(&self, subgroup: SubgroupId) -> u64 {
-        if subgroup.index() < self.turn { 0 } else { self.bytes - self.handed }
+        if self.is_open() { most } else { most.min(self.bytes - self.handed) }
     }
 
     /// This poll has handed over all of its `quota` in a subgroup but what is `left`.
@@ -89,8 +78,7 @@ impl Pace {
         self.handed += quota - left;
         if left == 0 {
             self.filled = true;
-            let is_spent = self.handed >= self.bytes;
-            self.turn = if is_spent { (subgroup.index() + 1) % self.subgroups } else { self.turn };
+            self.last = if self.handed < self.bytes { self.last } else { Some(subgroup) };
         }
     }
 
@@ -116,10 +104,7 @@ impl Pace {
             _ if ns > (suspect_after / SHORT_PART).max(CLOCK_NS) => 2,
             _ => return,
         };
-        // It is the turn of the same subgroups, however little is left.
-        let is_spent = self.handed >= self.bytes;
         self.bytes = (self.handed / part).max(1);
-        self.handed = if is_spent { self.bytes } else { 0 };
     }
 }
 
@@ -135,15 +120,16 @@ mod tests {
     fn polled(pace: &mut Pace, subgroups: usize, ns: u64, polls: usize) -> Vec<Vec<u64>> {
         let mut poll = || {
             pace.begin();
+            let start = pace.last().map_or(0, |last| (last.index() + 1) % subgroups);
+            let mut handed = alloc::vec![0; subgroups];
             let hand_over = |id| {
-                let id = SubgroupId(id);
-                let quota = pace.quota(id, 1);
+                let quota = pace.quota(1);
                 if quota > 0 {
-                    pace.note(id, quota, 0);
+                    pace.note(SubgroupId(id as u32), quota, 0);
                 }
-                quota.div_ceil(32)
+                handed[id] = quota.div_ceil(32);
             };
-            let handed: Vec<u64> = (0..subgroups as u32).map(hand_over).collect();
+            (start..subgroups).chain(0..start).for_each(hand_over);
             if pace.has_filled() {
                 pace.took(Some(handed.iter().sum::<u64>() * ns), SUSPECT_AFTER);
             }
@@ -154,14 +140,14 @@ mod tests {
 
     #[test]
     fn polls_hand_over_more_while_upcalls_are_short() {
-        assert_eq!(polled(&mut Pace::new(1, 1), 1, 1, 4), [[1], [2], [4], [8]]);
+        assert_eq!(polled(&mut Pace::new(1), 1, 1, 4), [[1], [2], [4], [8]]);
         let most = BYTES_MAX / 32;
-        assert_eq!(polled(&mut Pace::new(3, 3), 3, 1, 20).last(), Some(&alloc::vec![most; 3]));
+        assert_eq!(polled(&mut Pace::new(3), 3, 1, 20).last(), Some(&alloc::vec![most; 3]));
     }
 
     #[test]
     fn polls_hand_over_less_after_long_upcalls() {
-        let mut pace = Pace::new(1, 1);
+        let mut pace = Pace::new(1);
         polled(&mut pace, 1, 1, 20);
         let handed = polled(&mut pace, 1, 10 * MS, 20);
         // The first is not known to be long.
@@ -171,20 +157,20 @@ mod tests {
 
     #[test]
     fn subgroups_take_turns_while_polls_hand_over_little() {
-        let (mut pace, subgroups) = (Pace::new(100, 100), 100);
+        let (mut pace, subgroups) = (Pace::new(100), 100);
         let handed = polled(&mut pace, subgroups, 20 * MS, 1000);
         assert!(handed.iter().all(|poll| (1..=6).contains(&poll.iter().sum::<u64>())), "{handed:?}");
         let of = |subgroup: usize| handed.iter().map(|poll| poll[subgroup]).sum::<u64>();
         let (least, most) = ((0..subgroups).map(of).min(), (0..subgroups).map(of).max());
-        assert!(least > Some(0) && most <= least.map(|least| 4 * least), "{least:?} {most:?}");
+        assert!(least > Some(0) && most <= least.map(|least| 2 * least), "{least:?} {most:?}");
     }
 
     #[test]
     fn polls_that_hand_over_less_than_they_might_or_are_not_measured_change_nothing() {
-        let mut pace = Pace::new(1, 1);
+        let mut pace = Pace::new(1);
         let quota = |pace: &mut Pace| {
             pace.begin();
-            pace.quota(SubgroupId(0), 1)
+            pace.quota(1)
         };
         assert!((0..100).all(|_| quota(&mut pace) == BYTES_FIRST));
         pace.note(SubgroupId(0), BYTES_FIRST, 0);
@@ -194,11 +180,11 @@ mod tests {
 
     #[test]
     fn another_view_goes_on_as_fast() {
-        let (mut fast, mut slow) = (Pace::new(2, 2), Pace::new(2, 2));
+        let (mut fast, mut slow) = (Pace::new(2), Pace::new(2));
         polled(&mut fast, 2, 1, 20);
         polled(&mut slow, 2, 20 * MS, 20);
         for before in [fast, slow] {
-            let mut next = Pace::new(2, 5);
+            let mut next = Pace::new(5);
             next.keep(&before);
             assert_eq!((next.is_open(), next.bytes < 1024), (before.is_open(), before.bytes < 1024));
         }

@@ -130,10 +130,8 @@ mod bugs {
         PaceKept,
         /// Posts of entries are not counted.
         MoveUnshown,
-        /// A subgroup that was wedged and goes on does not look at what has come since.
+        /// A subgroup that was wedged and is live again is not looked at.
         UnwedgedUnlooked,
-        /// A member that delivers the rest of a view does not tell members of other hosts that it lives.
-        RestUntold,
         /// A member looks at the others' membership blocks only when a view begins.
         MovesUnnoticed,
         /// Members whose hosts are not known count as members of this one where large messages go from host to host.

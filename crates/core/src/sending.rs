@@ -3,7 +3,7 @@ use crate::ablation::Ablation;
 use crate::claims::{Claims, Tail};
 use crate::ids::Rank;
 use crate::planted::planted;
-use crate::ring::{Header, Kind, Ring};
+use crate::ring::{HEADER_BYTES, Header, Kind, Ring};
 use crate::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -56,7 +56,7 @@ impl Sending {
             rank,
             ring,
             claims,
-            checkpoints: Checkpoints::default(),
+            checkpoints: Checkpoints::new(ring.capacity),
             tail: Tail::default(),
             frames: 0,
             voids: 0,
@@ -197,7 +197,7 @@ impl Sending {
 
 /// From rounds to ring positions: where my ring stood when so many rounds were announced.
 ///
-/// A fixed number of pairs; when they are all in use the newest is moved forward, which only frees space later.
+/// A fixed number of pairs, a power of two; when they are all in use the newest is moved forward, which only frees space later.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoints {
     pairs: Box<[(u64, u64)]>,
@@ -208,26 +208,31 @@ pub(crate) struct Checkpoints {
     held: Option<usize>,
 }
 
-/// Send batches that may be on the way before two share a checkpoint.
-const CHECKPOINTS: usize = 1024;
+/// Send batches that may be on the way before two share a checkpoint, at most.
+const CHECKPOINTS_MAX: u64 = 1024;
 
 impl Hash for Checkpoints {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // Those that were popped and are not held are nothing any more.
         let held = self.held.unwrap_or(0);
-        let pairs = CHECKPOINTS + self.first - held..CHECKPOINTS + self.first + self.count;
-        pairs.for_each(|i| self.pairs[i % CHECKPOINTS].hash(state));
+        let first = self.pairs.len() + self.first;
+        (first - held..first + self.count).for_each(|i| self.pairs[self.at(i)].hash(state));
         (self.popped, self.held).hash(state);
     }
 }
 
-impl Default for Checkpoints {
-    fn default() -> Self {
-        Checkpoints { pairs: alloc::vec![(0, 0); CHECKPOINTS].into(), first: 0, count: 0, popped: 0, held: None }
-    }
-}
-
 impl Checkpoints {
+    /// Of a ring of so many bytes.
+    fn new(capacity: u64) -> Checkpoints {
+        // No ring holds more frames.
+        let count = (capacity / HEADER_BYTES).next_power_of_two().min(CHECKPOINTS_MAX) as usize;
+        Checkpoints { pairs: alloc::vec![(0, 0); count].into(), first: 0, count: 0, popped: 0, held: None }
+    }
+
+    fn at(&self, i: usize) -> usize {
+        i & (self.pairs.len() - 1)
+    }
+
     /// The position that [`pop`](Self::pop) answered last.
     pub(crate) fn popped(&self) -> u64 {
         self.popped
@@ -252,9 +257,9 @@ impl Checkpoints {
     /// says so, by the position so far and the next one. Where it came to; a frame starts there.
     pub(crate) fn release(&mut self, popped: usize, mut freed: u64, is_due: impl Fn(u64, u64) -> bool) -> u64 {
         // Of the oldest the pairs may be in use again, which only frees their space later.
-        let mut held = (self.held.unwrap_or(0) + popped).min(CHECKPOINTS - self.count);
+        let mut held = (self.held.unwrap_or(0) + popped).min(self.pairs.len() - self.count);
         while held > 0 {
-            let (_, position) = self.pairs[(CHECKPOINTS + self.first - held) % CHECKPOINTS];
+            let (_, position) = self.pairs[self.at(self.pairs.len() + self.first - held)];
             if !is_due(freed, position) {
                 break;
             }
@@ -266,10 +271,12 @@ impl Checkpoints {
 
     pub(crate) fn push(&mut self, rounds: u64, position: u64) {
         if self.count == self.pairs.len() {
-            let newest = &mut self.pairs[(self.first + self.count - 1) % CHECKPOINTS];
+            let newest = self.at(self.first + self.count - 1);
+            let newest = &mut self.pairs[newest];
             *newest = if planted!(CheckpointsMergeForward) { (newest.0, position) } else { (rounds, position) };
         } else {
-            self.pairs[(self.first + self.count) % CHECKPOINTS] = (rounds, position);
+            let next = self.at(self.first + self.count);
+            self.pairs[next] = (rounds, position);
             self.count += 1;
         }
     }
@@ -280,7 +287,7 @@ impl Checkpoints {
     pub(crate) fn pop(&mut self, done: impl Fn(u64) -> bool) -> u64 {
         while self.count > 0 && done(self.pairs[self.first].0) {
             self.popped = self.pairs[self.first].1;
-            self.first = (self.first + 1) % CHECKPOINTS;
+            self.first = self.at(self.first + 1);
             self.count -= 1;
         }
         self.popped

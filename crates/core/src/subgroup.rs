@@ -320,12 +320,12 @@ impl Subgroup {
         }
     }
 
-    /// Evaluates all predicates once. `has_moved`: counters of others may have, since it did so last.
+    /// Evaluates all predicates once. Counters of others are looked at if it `is_hot`, or [stale](Self::note_stale).
     #[inline]
     #[expect(clippy::too_many_arguments)]
     pub(crate) fn evaluate<T: Table>(
         &mut self,
-        has_moved: bool,
+        is_hot: bool,
         table: &mut T,
         upcalls: &mut impl Upcalls<T>,
         ablation: &Ablation,
@@ -334,7 +334,7 @@ impl Subgroup {
         changes: &mut Changes,
     ) -> Result<(), Fault> {
         let pending = core::mem::take(&mut self.pending);
-        let moved = match has_moved || self.stale {
+        let moved = match is_hot || self.stale {
             true => match self.observe(table) {
                 Ok(moved) => moved,
                 Err(fault) => return self.deliver_despite(fault, table, upcalls, ablation, pace, changes),
@@ -668,7 +668,7 @@ impl Subgroup {
         upcalls: &mut impl Upcalls<T>,
     ) -> Option<&Cursor> {
         let Delivery::Inline(cursor) = &mut self.delivery else { return None };
-        let quota = pace.quota(self.id, self.senders);
+        let quota = pace.quota(self.senders);
         if quota == 0 {
             return Some(cursor);
         }
@@ -876,6 +876,11 @@ impl Subgroup {
             moves.show(self.id, table);
             table.post(&self.members, self.entry());
         }
+    }
+
+    /// Counters of others may have moved. That holds until all have been looked at.
+    pub(crate) fn note_stale(&mut self) {
+        self.stale = true;
     }
 
     /// Whether something has happened, or counters of others may have moved, since this was asked last.

@@ -5,7 +5,9 @@
 //! Waits are bounded, generously; a bound that is reached is a failure, and no case asks for speed.
 use crate::fabric::Fabric;
 use spindle_core::layout::{LINE_BYTES, entry, membership};
-use spindle_core::{Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, View, ViewId};
+use spindle_core::{
+    Layout, MemberId, Order, Rank, Ring, Rows, Rule, SubgroupId, SubgroupSpec, Table, Trace, View, ViewId,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -556,11 +558,15 @@ pub fn a_ring_between_announcement_and_sleep_counts<H: Harness>() {
 pub fn a_post_between_announcement_and_sleep_counts<H: Harness>() {
     let mut group = Group::<H>::new(3);
     let at = counter(&group.layout, Rank(2));
+    let before = group.fabrics[0].trace(Rank(2));
     group.fabric(0).begin_sleep();
     group.put(Rank(2), at, 1);
     group.settle();
     assert!(group.fabric(0).sleep(PATIENCE));
     assert_eq!(group.fabrics[0].load(Rank(2), at), 1);
+    // Whoever looks only at rows that show a trace of it finds it.
+    let after = group.fabrics[0].trace(Rank(2));
+    assert!(after == Trace::Stored || after != before, "{after:?}");
 }
 
 /// Who gets nothing may sleep on.

@@ -325,8 +325,7 @@ impl Mesh {
         let of = |source| MeshError::Region { rank, part: "row", source };
         let os = |source| MeshError::Os { call: "epoll_ctl", source };
         // Posts that had arrived over a stream that is replaced are applied, too.
-        self.moved = true;
-        self.arrivals += 1;
+        self.note_arrival(true);
         let peer = match peer {
             Peer::There(stream) if self.far.is_stream(rank) => return self.far.replace(rank, stream).map_err(os),
             peer => peer,
@@ -654,6 +653,12 @@ impl Mesh {
         peers.iter().filter_map(|peer| self.doorbells[peer.index()].as_ref()).for_each(Doorbell::mark_moved);
     }
 
+    #[inline]
+    fn note_arrival(&mut self, arrived: bool) {
+        self.moved |= arrived;
+        self.arrivals += u64::from(arrived);
+    }
+
     /// Apart, so that a post that stays here is small enough to become part of the engine's loop.
     #[inline(never)]
     fn post_far(&mut self, peers: &[Rank], range: Range<u64>) {
@@ -914,8 +919,7 @@ impl Fabric for Mesh {
         }
         let (sent, arrived) = self.far.progress(&self.row);
         self.arrived |= arrived;
-        self.moved |= arrived;
-        self.arrivals += u64::from(arrived);
+        self.note_arrival(arrived);
         sent | arrived
     }
 
@@ -959,6 +963,8 @@ impl Fabric for Mesh {
             let mut arrived = self.arrived;
             if !rung && !arrived {
                 arrived = self.far.wait(at_most);
+                self.moved |= arrived;
+                self.arrivals += u64::from(arrived);
                 rung = self.bell.is_rung(announced);
             }
             // Also if it was neither: it may have been woken by a ring that was late for an earlier sleep.

@@ -40,7 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 26] = [
+pub const CONTROL: [Bug; 25] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,
@@ -50,7 +50,6 @@ pub const CONTROL: [Bug; 26] = [
     Bug::NoTimeToBegin,
     Bug::BeginsHastily,
     Bug::RestCutOff,
-    Bug::RestUntold,
     Bug::MoveUnshown,
     Bug::UnwedgedUnlooked,
     Bug::CutOffAsksNobody,

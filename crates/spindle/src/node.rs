@@ -252,7 +252,7 @@ impl Node {
             State::Running => Ok(Poll::Idle),
             State::Finished => Ok(self.finish()),
             State::Ended => match self.end_view()? {
-                // It goes on when a receiver has come nearer.
+                // The view ends when a receiver has delivered more.
                 Poll::Idle if worked => Ok(Poll::Worked),
                 poll => Ok(poll),
             },

@@ -144,8 +144,8 @@ impl Receiver {
         let old = &self.stretch;
         next.cursor.follow(&old.cursor, (&old.view, old.subgroup), (&next.view, next.subgroup));
         self.stretch = next;
-        // The next view may have waited for a receiver that was many views behind.
-        self.stretch.engine.ring();
+        // The next view may wait for a receiver that is many views behind.
+        self.inlet.ring_newest(&self.stretch);
     }
 
     fn deliveries(&mut self) -> Deliveries<'_> {
@@ -218,6 +218,11 @@ impl Inlet {
 
     fn take(&self) -> Option<Stretch> {
         self.lock().pop_front()
+    }
+
+    /// Wakes the member by the view in which it is, or `current` if no other is left.
+    fn ring_newest(&self, current: &Stretch) {
+        self.lock().back().unwrap_or(current).engine.ring();
     }
 
     /// How many views the receiver is behind.

@@ -609,7 +609,7 @@ impl Member {
 
     /// Whether the others go on without this member, as it wished, and only the [rest](Self::has_rest) keeps it.
     fn has_left(&self, me: MemberId) -> bool {
-        let next = self.engine.decision().filter(|_| *self.engine.state() == State::Ended);
+        let next = self.engine.decision().filter(|_| self.engine.left_out_of().is_none());
         next.is_some_and(|decision| decision.next.rank_of(me).is_none())
     }
 
@@ -895,8 +895,10 @@ impl Member {
         if goes_on && !next.members.iter().any(|id| roster.is_far(*id)) {
             return None;
         }
-        let every = self.terms.suspect_after.filter(|_| goes_on).map_or(ASK_EVERY, |after| after / PATIENCE_PART);
-        if goes_on && self.told_rest.is_none_or(|told| now.since(told) >= every) && !planted!(RestUntold) {
+        let Some(every) = self.terms.suspect_after.filter(|_| goes_on).map(|after| after / PATIENCE_PART) else {
+            return Some(now + ASK_EVERY);
+        };
+        if self.told_rest.is_none_or(|told| now.since(told) >= every) {
             self.told_rest = Some(now);
             let what = Request::Patience { incarnation: roster.incarnation(), view: self.view.id };
             let from = roster.me();

@@ -67,10 +67,10 @@ const OVERDUE: u64 = 4;
 const RETURN_WITHIN: u64 = 2;
 /// The first pause of a leader that was outbid, in parts of the suspicion time. It doubles with each ballot that came to nothing.
 const BACK_OFF: u64 = 16;
-/// While nothing moves a member takes so many steps of the agreement in a suspicion time.
-const QUIET_LOOKS: u64 = 32;
 /// It doubles so often at most, so that a view in which no ballot can come to anything holds few of them.
 const BACK_OFF_MAX: u32 = 20;
+/// While nothing moves a member takes so many steps of the agreement in a suspicion time.
+const QUIET_LOOKS: u64 = 32;
 
 /// One member's part in the end of its view.
 #[derive(Clone, Hash, Debug)]
@@ -93,9 +93,9 @@ pub(crate) struct Membership {
     closing: bool,
     /// Words of the others' membership blocks may have moved since they were looked at.
     moved: bool,
-    /// What a step of the agreement goes by may have, other than by its time.
+    /// The state that a step of the agreement depends on may have changed, other than by the time.
     stirred: bool,
-    /// What the last step of the agreement has left to do.
+    /// The outcome of the last step of the agreement.
     rest: Rest,
     /// Members have given the group up.
     abandoned: bool,
@@ -139,11 +139,11 @@ struct Rest {
     /// The time of the last step. A clock that went back starts again.
     since: Time,
     until: Time,
-    /// What the last step said.
+    /// The time for the next step by the last one's own word.
     wake_at: Option<Time>,
 }
 
-/// A step is left out if it would change nothing, so states that differ only in this are the same.
+/// A step that is left out changes nothing, but for words that were posted quietly, which it finds a little later. So states that differ only in this count as the same.
 impl Hash for Rest {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
@@ -253,6 +253,8 @@ impl Membership {
     pub(crate) fn before_sleep(&mut self) {
         // A member that fails before it begins a view, or that has not found this one yet, says so to no peer.
         self.moved |= !planted!(MovesUnnoticed);
+        // Otherwise the looks at the others' silence bring the next step.
+        self.stirred |= self.opinions.suspect_after().is_none();
         self.opinions.before_sleep();
     }
 
@@ -273,7 +275,7 @@ impl Membership {
         self.opinions.trust(member);
     }
 
-    /// Takes in a sign of life that stands in no row.
+    /// `member` has shown that it lives, otherwise than in its row.
     pub(crate) fn heard(&mut self, member: Rank) {
         self.stirred = true;
         self.opinions.heard(member);

@@ -329,7 +329,7 @@ impl Scene {
         // Processes that follow would not keep up with as many large messages.
         let slow = (slowness.one_in(12) && large.is_none()).then(|| Slow {
             place: slowness.below(count.into()) as u32,
-            // Full rings take it no longer than others wait for a row that doesn't come.
+            // Full rings take it not much longer than others wait for its promise when the view changes again.
             each_ns: 2 * suspect_after_ns / (u64::from(count) * SLOW_WINDOW * subgroups.len() as u64),
         });
         let mut send_every_ns = send_every_ns;

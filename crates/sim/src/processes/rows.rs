@@ -160,7 +160,7 @@ pub(super) struct Places {
     pub(super) far: u64,
     /// Bytes of my membership block.
     pub(super) membership: u64,
-    /// What had come from other hosts when the engine asked last whether something has moved.
+    /// The number of posts of other hosts when the engine asked last whether something has moved.
     pub(super) seen: Cell<u64>,
 }
 
@@ -280,7 +280,9 @@ impl Table for Board<'_> {
     fn trace(&self, member: Rank) -> Trace {
         match self.places.rows[member.index()] {
             Some(row) if self.places.far >> member.0 & 1 == 1 => Trace::Arrived(self.store.row(row).applied),
-            _ => Trace::Stored,
+            Some(_) => Trace::Stored,
+            // It may come late, over either way.
+            None => Trace::Arrived(self.places.seen.get()),
         }
     }
 }

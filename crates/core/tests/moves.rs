@@ -1,0 +1,123 @@
+//! How much of the others' rows a poll looks at, over rows that all members read in place.
+use spindle_core::*;
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+
+const MEMBERS: u32 = 6;
+const SUBGROUPS: u32 = 20;
+
+/// One member's table. Words only: no message has any bytes.
+struct Memory {
+    me: Rank,
+    rows: Rc<[Vec<Cell<u64>>]>,
+    /// Words of others that were loaded.
+    loads: Cell<usize>,
+}
+
+impl Rows for Memory {
+    fn load(&self, member: Rank, at: u64) -> u64 {
+        self.loads.set(self.loads.get() + usize::from(member != self.me));
+        self.rows[member.index()][at as usize / 8].get()
+    }
+
+    fn bytes(&self, _: Rank, _: u64, _: u64) -> &[u8] {
+        unreachable!("no message was sent")
+    }
+
+    type Frames<'a> = Lookup<'a, Memory>;
+
+    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Memory> {
+        Lookup::new(self, member, ring)
+    }
+}
+
+impl Table for Memory {
+    fn store(&mut self, at: u64, value: u64) {
+        self.rows[self.me.index()][at as usize / 8].set(value);
+    }
+
+    fn post(&mut self, _: &[Rank], _: Range<u64>) {}
+
+    fn membership_moved(&mut self) -> bool {
+        false
+    }
+
+    fn posts_cost(&self) -> bool {
+        false
+    }
+
+    fn trace(&self, _: Rank) -> Trace {
+        Trace::Stored
+    }
+}
+
+fn group(subgroups: u32) -> Vec<(Engine, Memory)> {
+    let all: Vec<Rank> = (0..MEMBERS).map(Rank).collect();
+    let subgroup = |i| SubgroupSpec {
+        name: format!("s{i}"),
+        members: all.clone(),
+        senders: all.clone(),
+        ..SubgroupSpec::of_everyone("s")
+    };
+    let members = (0..MEMBERS.into()).map(MemberId).collect();
+    let view = View { id: ViewId(1), members, nonvoters: vec![], subgroups: (0..subgroups).map(subgroup).collect() };
+    let layout = Layout::new(&view).unwrap();
+    let row = |row: &layout::RowLayout| (0..row.size / 8).map(|_| Cell::new(0)).collect();
+    let rows: Rc<[Vec<Cell<u64>>]> = layout.rows().iter().map(row).collect();
+    let member = |me| {
+        let engine = Engine::new(view.clone(), me, Ablation::default()).unwrap();
+        (engine, Memory { me, rows: Rc::clone(&rows), loads: Cell::new(0) })
+    };
+    view.ranks().map(member).collect()
+}
+
+fn poll((engine, memory): &mut (Engine, Memory)) -> usize {
+    memory.loads.set(0);
+    engine.poll(Time(0), memory, &mut |_: SubgroupId, _: &mut Batch<'_, Memory>| {});
+    memory.loads.get()
+}
+
+fn settle(group: &mut [(Engine, Memory)]) {
+    // Long enough for all subgroups to count as idle.
+    for _ in 0..200 {
+        group.iter_mut().for_each(|member| _ = poll(member));
+    }
+}
+
+#[test]
+fn an_idle_poll_looks_at_one_word_of_each_peer() {
+    let mut group = group(SUBGROUPS);
+    settle(&mut group);
+    for member in &mut group {
+        let loads = poll(member);
+        assert!(loads <= MEMBERS as usize, "{loads} words");
+    }
+}
+
+#[test]
+fn what_moves_is_found_in_the_subgroup_in_which_it_has_moved() {
+    for subgroup in [0, 7, SUBGROUPS - 1].map(SubgroupId) {
+        let mut group = group(SUBGROUPS);
+        settle(&mut group);
+        group[0].0.claims(subgroup).unwrap().skip_rounds(5);
+        poll(&mut group[0]);
+        let loads = poll(&mut group[1]);
+        let rounds = |engine: &Engine| engine.frontiers(subgroup).next().map(|(_, frontier)| frontier.rounds);
+        assert_eq!(rounds(&group[1].0), Some(5), "{subgroup:?}");
+        // The counts of the peer that has moved, and the entries of one subgroup.
+        assert!(loads < 64 + 8 * MEMBERS as usize, "{loads} words");
+        settle(&mut group);
+        assert!(group.iter().all(|(engine, _)| rounds(engine) == Some(5)));
+    }
+}
+
+#[test]
+fn a_group_with_one_subgroup_keeps_no_counts() {
+    let mut group = group(1);
+    group[0].0.claims(SubgroupId(0)).unwrap().skip_rounds(5);
+    settle(&mut group);
+    let layout = Layout::new(group[0].0.view()).unwrap();
+    let count = layout.row(Rank(0)).moves as usize / 8;
+    assert_eq!(group[0].1.rows[0][count].get(), 0);
+}
