@@ -277,12 +277,13 @@ impl Engine {
             core::mem::swap(&mut self.put_off, &mut self.due);
         }
         // Before the look at any subgroup: what moves behind this is found by the next.
-        if all && self.hot.contains(&0) {
-            let moved = self.moves.look(table);
-            self.subgroups.iter_mut().filter(|it| moved & moves::bit(it.id()) != 0).for_each(Subgroup::note_stale);
+        let looks_at_counts = self.moves.pays();
+        if all && looks_at_counts {
+            self.note_moves(table);
         }
-        let start = self.first_to_deliver();
-        for i in (start..self.subgroups.len()).chain(0..start) {
+        let (count, start) = (self.subgroups.len(), self.first_to_deliver());
+        for turn in start..start + count {
+            let i = if turn < count { turn } else { turn - count };
             let subgroup = &mut self.subgroups[i];
             if !subgroup.is_live() {
                 continue;
@@ -292,7 +293,7 @@ impl Engine {
                 continue;
             }
             let mut changes = Changes::default();
-            let is_hot = self.hot[i] > 0;
+            let is_hot = !looks_at_counts || self.hot[i] > 0;
             let Engine { ablation, pace, moves, .. } = self;
             let verdict = subgroup.evaluate(is_hot, table, upcalls, ablation, pace, moves, &mut changes);
             pending |= subgroup.is_pending();
@@ -304,9 +305,22 @@ impl Engine {
                 all = true;
             }
         }
+        if start > 0 {
+            self.dirty.sort_unstable();
+        }
         worked |= !self.due.is_empty();
         self.post_control(table);
         Scan { all, worked, pending, skipped }
+    }
+
+    /// Notes in which subgroups entries of others may have moved.
+    #[cold]
+    #[inline(never)]
+    fn note_moves<T: Table>(&mut self, table: &T) {
+        if self.hot.contains(&0) {
+            let moved = self.moves.look(table);
+            self.subgroups.iter_mut().filter(|it| moved & moves::bit(it.id()) != 0).for_each(Subgroup::note_stale);
+        }
     }
 
     /// The place of the subgroup that is the first to hand messages to the application.
@@ -990,13 +1004,15 @@ impl Engine {
         if planted!(PutOffForgotten) {
             self.due.clear();
         }
-        self.dirty.append(&mut self.due);
-        if !self.dirty.is_sorted_by(|one, next| one < next) {
+        if !self.due.is_empty() {
+            self.dirty.append(&mut self.due);
             self.dirty.sort_unstable();
             self.dirty.dedup();
         }
-        for &i in &self.dirty {
-            self.moves.show(self.subgroups[i].id(), table);
+        if self.moves.counts() {
+            for &i in &self.dirty {
+                self.moves.show(self.subgroups[i].id(), table);
+            }
         }
         match self.dirty[..] {
             [] => return,

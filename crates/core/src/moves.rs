@@ -70,6 +70,18 @@ impl Moves {
         Moves { counts: view.subgroups.len() > 1, me, at: layout.row(me).moves, own: Box::new(Counts::NONE), peers }
     }
 
+    /// Whether members count their posts.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// Whether looking at the counts costs less than looking at all entries.
+    #[inline]
+    pub(crate) fn pays(&self) -> bool {
+        !self.peers.is_empty()
+    }
+
     /// My entry of `subgroup` is about to be posted: what is posted is stored.
     #[inline]
     pub(crate) fn show<T: Table>(&mut self, subgroup: SubgroupId, table: &mut T) {
@@ -86,9 +98,6 @@ impl Moves {
     /// The [bits](bit) of the subgroups in which entries of others may have moved since the last look. The caller looks at these entries next.
     #[cold]
     pub(crate) fn look<T: Table>(&mut self, table: &T) -> u64 {
-        if self.peers.is_empty() {
-            return u64::MAX;
-        }
         let mut moved = 0;
         for Peer { rank, at, seen, arrived } in &mut self.peers {
             match table.trace(*rank) {

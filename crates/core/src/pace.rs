@@ -53,10 +53,13 @@ impl Pace {
     /// [took](Self::took) long.
     #[inline]
     pub(crate) fn begin(&mut self) {
-        if self.filled && !self.is_open() {
+        if self.handed < self.bytes {
+            self.last = None;
+        }
+        if core::mem::take(&mut self.filled) {
             self.bytes = (2 * self.bytes).min(self.most);
         }
-        (self.handed, self.filled) = (0, false);
+        self.handed = 0;
     }
 
     /// The subgroup behind which this poll begins to hand over, if it may not hand over as much in all.

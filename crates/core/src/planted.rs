@@ -130,8 +130,6 @@ mod bugs {
         PaceKept,
         /// Posts of entries are not counted.
         MoveUnshown,
-        /// A subgroup that was wedged and is live again is not looked at.
-        UnwedgedUnlooked,
         /// A member looks at the others' membership blocks only when a view begins.
         MovesUnnoticed,
         /// Members whose hosts are not known count as members of this one where large messages go from host to host.

@@ -460,8 +460,7 @@ impl Subgroup {
     /// Loads the others' counters; true if any moved.
     fn observe<T: Table>(&mut self, table: &T) -> Result<bool, Fault> {
         let mut moved = false;
-        // Until all are looked at.
-        (self.stale, self.news) = (true, true);
+        self.news = true;
         // A line of its own in the peer's row: it may arrive after the entry's line, and must be noticed then.
         let of_mine = match (self.order, &self.sending) {
             (Order::Fifo, Some(sending)) => Some(LINE_BYTES + 8 * sending.rank as u64),
@@ -485,6 +484,8 @@ impl Subgroup {
             moved = true;
             // INV-MONOTONE, which a peer that sends garbage breaks.
             if let Some(i) = (0..5).find(|&i| now[i] < before[i] || now[i] > COUNTS_MAX[i]) {
+                // The others have yet to be looked at.
+                self.stale = true;
                 let counter = ["rounds", "spoken", "received", "delivered", "delivered by sender"][i];
                 return Err(Fault::Counter { member: peer.rank, counter, before: before[i], now: now[i] });
             }
@@ -864,7 +865,7 @@ impl Subgroup {
     /// The change of the view has not touched it: it goes on.
     pub(crate) fn unwedge(&mut self) {
         if self.phase == Phase::Wedged && !planted!(UnwedgeForgotten) {
-            (self.phase, self.pending, self.stale) = (Phase::Live, true, !planted!(UnwedgedUnlooked));
+            (self.phase, self.pending) = (Phase::Live, true);
         }
     }
 

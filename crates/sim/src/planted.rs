@@ -40,7 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 25] = [
+pub const CONTROL: [Bug; 24] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,
@@ -51,7 +51,6 @@ pub const CONTROL: [Bug; 25] = [
     Bug::BeginsHastily,
     Bug::RestCutOff,
     Bug::MoveUnshown,
-    Bug::UnwedgedUnlooked,
     Bug::CutOffAsksNobody,
     Bug::StrangersPass,
     Bug::GivenUpUntold,

@@ -30,7 +30,8 @@ const SEARCHED: [Bug; 12] = [
 
 /// No seed shows them: too few of whole processes, or none because processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
 /// `crates/core/src/control/member.rs`, `crates/core/src/control/roster.rs` and `crates/core/tests/engine.rs` do.
-const TESTED: [Bug; 12] = [
+const TESTED: [Bug; 13] = [
+    Bug::BeginsHastily,
     Bug::FirstViewNeverOver,
     Bug::GivenUpUntold,
     Bug::ReceiptUnawaited,

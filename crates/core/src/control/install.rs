@@ -375,8 +375,10 @@ mod tests {
     #[ignore = "wants a process of its own: cargo xtask planted"]
     fn planted_bugs_of_first_views_fail_their_test() {
         use crate::planted::{Bug, failure};
-        let failure = failure(Bug::FirstViewNeverOver, a_first_view_is_over_when_the_group_has_a_later_one);
-        assert_eq!(failure, "it is left out");
+        let over = failure(Bug::FirstViewNeverOver, a_first_view_is_over_when_the_group_has_a_later_one);
+        assert_eq!(over, "it is left out");
+        let hasty = failure(Bug::BeginsHastily, a_member_begins_without_missing_rows_before_it_is_suspected);
+        assert_eq!(hasty, "values differ");
     }
 
     /// A founder that dies before the first view begins. Letters to it would be kept, and the view would wait for them.
