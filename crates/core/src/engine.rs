@@ -307,6 +307,7 @@ impl Engine {
         }
         if start > 0 {
             self.dirty.sort_unstable();
+            self.put_off.sort_unstable();
         }
         worked |= !self.due.is_empty();
         self.post_control(table);

@@ -222,7 +222,7 @@ impl Hash for Checkpoints {
 }
 
 impl Checkpoints {
-    /// Of a ring of so many bytes.
+    /// For a ring of so many bytes.
     fn new(capacity: u64) -> Checkpoints {
         // No ring holds more frames.
         let count = (capacity / HEADER_BYTES).next_power_of_two().min(CHECKPOINTS_MAX) as usize;

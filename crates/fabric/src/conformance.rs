@@ -564,7 +564,7 @@ pub fn a_post_between_announcement_and_sleep_counts<H: Harness>() {
     group.settle();
     assert!(group.fabric(0).sleep(PATIENCE));
     assert_eq!(group.fabrics[0].load(Rank(2), at), 1);
-    // Whoever looks only at rows that show a trace of it finds it.
+    // A caller that looks only at rows with a trace finds it.
     let after = group.fabrics[0].trace(Rank(2));
     assert!(after == Trace::Stored || after != before, "{after:?}");
 }
