@@ -64,7 +64,7 @@ impl Moves {
         let entries: usize = mine().map(|spec| spec.members.len() - 1).sum();
         let ranks: BTreeSet<Rank> =
             mine().flat_map(|spec| spec.members.iter().copied()).filter(|rank| *rank != me).collect();
-        let pays = entries >= PAYS_FROM * ranks.len();
+        let pays = entries >= PAYS_FROM * ranks.len().max(1);
         let peer = |rank: Rank| Peer { rank, at: layout.row(rank).moves, seen: Counts::NONE, arrived: 0 };
         let peers = if pays { ranks.into_iter().map(peer).collect() } else { Vec::new() };
         Moves { counts: view.subgroups.len() > 1, me, at: layout.row(me).moves, own: Box::new(Counts::NONE), peers }

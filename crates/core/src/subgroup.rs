@@ -865,7 +865,7 @@ impl Subgroup {
     /// The change of the view has not touched it: it goes on.
     pub(crate) fn unwedge(&mut self) {
         if self.phase == Phase::Wedged && !planted!(UnwedgeForgotten) {
-            (self.phase, self.pending) = (Phase::Live, true);
+            (self.phase, self.pending, self.stale) = (Phase::Live, true, true);
         }
     }
 

@@ -227,6 +227,12 @@ impl Board<'_> {
         self.places.rows[self.places.me.index()].expect("a member has its own row")
     }
 
+    /// How much has come from other hosts.
+    fn come(&self) -> u64 {
+        let far = (0..).zip(&self.places.rows).filter(|(rank, _)| self.places.far >> rank & 1 == 1);
+        far.map(|(_, row)| row.map_or(0, |row| 1 + self.store.row(row).applied)).sum()
+    }
+
     /// Tells peers of my host that words of my membership block have moved.
     fn mark(&mut self, peers: &[Rank]) {
         for peer in peers.iter().filter(|peer| **peer != self.places.me && self.places.far >> peer.0 & 1 == 0) {
@@ -270,8 +276,7 @@ impl Table for Board<'_> {
     }
 
     fn membership_moved(&mut self) -> bool {
-        let far = (0..).zip(&self.places.rows).filter(|(rank, _)| self.places.far >> rank & 1 == 1);
-        let come = far.map(|(_, row)| row.map_or(0, |row| 1 + self.store.row(row).applied)).sum();
+        let come = self.come();
         let mine = self.mine();
         let is_marked = std::mem::take(&mut self.store.row_mut(mine).marked);
         is_marked | (self.places.seen.replace(come) != come)
@@ -279,10 +284,9 @@ impl Table for Board<'_> {
 
     fn trace(&self, member: Rank) -> Trace {
         match self.places.rows[member.index()] {
-            Some(row) if self.places.far >> member.0 & 1 == 1 => Trace::Arrived(self.store.row(row).applied),
-            Some(_) => Trace::Stored,
-            // It may come late, over either way.
-            None => Trace::Arrived(self.places.seen.get()),
+            Some(_) if self.places.far >> member.0 & 1 == 0 => Trace::Stored,
+            // A row that has not come may come over either way.
+            _ => Trace::Arrived(self.come()),
         }
     }
 }
