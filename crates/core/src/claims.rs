@@ -56,9 +56,11 @@ pub struct Claims {
 struct Front {
     /// Position up to which space is claimed, with [`SEALED`] added once that is final; or [`EXCLUSIVE`]. Written by claimers.
     claimed: AtomicU64,
-    /// What the exclusive claimer has committed, as [`Tail`].
+    /// The exclusive claimer's commits, as [`Tail`].
     tail: AtomicU64,
+    /// Rounds that applications have skipped, and the engine has not taken.
     skipped: AtomicU64,
+    /// Whether nothing more is claimed.
     closed: AtomicBool,
 }
 

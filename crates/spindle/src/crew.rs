@@ -296,7 +296,7 @@ impl Drop for Crew {
                 if let Ways::Mail(mail) = &mut self.ways {
                     mail.outbox.hurry();
                 }
-                // To send letters to other hosts takes 200 ms at most.
+                // This waits 200 ms at most until letters to other hosts are sent.
                 self.flush_now();
             }
         }
