@@ -373,11 +373,8 @@ impl Engine {
     #[cold]
     fn deliver_rest<T: Table>(&mut self, table: &T, upcalls: &mut impl Upcalls<T>) -> bool {
         let mut worked = false;
-        let (behind, before) = {
-            let start = self.first_to_deliver();
-            let (before, behind) = self.subgroups.split_at_mut(start);
-            (behind, before)
-        };
+        let start = self.first_to_deliver();
+        let (before, behind) = self.subgroups.split_at_mut(start);
         let in_turn = behind.iter_mut().chain(before);
         for subgroup in in_turn.filter(|subgroup| subgroup.is_closed() && !subgroup.is_through()) {
             subgroup.deliver_rest(&mut self.pace, table, upcalls);
