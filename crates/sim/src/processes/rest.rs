@@ -1,6 +1,7 @@
 //! The checks that look at a run from outside: whether all comes to rest, and whether evictions have causes.
 use super::plan::{MS, S};
 use super::process::{Phase, Process, Table};
+use super::subgroups::UNSENT_MAX;
 use super::world::{BOUNDED, Checked, World};
 use crate::checkers::Invariant;
 use spindle_core::{MemberId, Rank, SubgroupId, SubgroupSpec, View};
@@ -15,6 +16,8 @@ const TOLD_NS: u64 = 3 * S;
 const LOST_NS: u64 = 5 * S;
 /// Views within ten seconds.
 const VIEWS_MAX: usize = 400;
+/// Delays between hosts that pass per message when little may be on the way at once, and messages are large.
+const MESSAGE_DELAYS: u64 = 3;
 /// Rounds of ballots in one view.
 const ROUNDS_MAX: u32 = 200;
 
@@ -136,7 +139,8 @@ impl World<'_> {
                     self.refusal
                 ));
             }
-            // Processes that no member reaches change views ever more rarely, after which members have to hear each other again.
+            // Processes that no member reaches change views ever more rarely, after which members have to hear each other again: the messages that
+            // show it stand behind all that wait.
             Rest::Not(_) if !self.recent_views.is_empty() && self.now < self.scene.calm_ns + 2 * self.patience_ns() => {
             }
             Rest::Not(why) if self.now >= self.scene.calm_ns.max(self.recovered_at) + self.patience_ns() => {
@@ -150,9 +154,11 @@ impl World<'_> {
 
     fn check_bounds(&mut self) -> Checked {
         let now = self.now;
-        self.recent_views.retain(|at| *at + 10 * S >= now);
-        if self.recent_views.len() > VIEWS_MAX {
-            return BOUNDED.broken(format!("{} views within 10 s", self.recent_views.len()));
+        let settles_ns = 10 * S + MESSAGE_DELAYS * UNSENT_MAX as u64 * self.scene.worst_delay_ns();
+        self.recent_views.retain(|at| *at + settles_ns >= now);
+        let views = self.recent_views.iter().filter(|at| **at + 10 * S >= now).count();
+        if views > VIEWS_MAX {
+            return BOUNDED.broken(format!("{views} views within 10 s"));
         }
         for process in self.processes.iter().flatten() {
             if let Phase::Member(member) = &process.phase
