@@ -92,6 +92,7 @@ impl Process {
         folder: &Folder,
         instance: u32,
         arguments: &[String],
+        traces: Option<&Path>,
     ) -> Result<Process> {
         let errors =
             File::create(folder.path().join(format!("{instance}.err"))).context("can't write in the run's folder")?;
@@ -110,6 +111,7 @@ impl Process {
             .stdout(Stdio::null())
             .stderr(errors)
             .env("RUST_BACKTRACE", "1")
+            .envs(traces.map(|traces| ("SPINDLE_CHAOS_TRACES", traces)))
             .spawn()
             .with_context(|| format!("can't start {}", program.display()))?;
         let input = child.stdin.take();

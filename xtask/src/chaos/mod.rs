@@ -21,14 +21,15 @@ use crowd::Folder;
 use plan::What;
 use round::{Failure, Round, Tally};
 use serde_json::{Value, json};
+use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) const USAGE: &str = "\
-       cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--only EVENT] [--story] [--json]
-       cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--outage-max MS] [--only EVENT] [--story] [--json]
+       cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--only EVENT] [--story] [--traces DIR] [--json]
+       cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--outage-max MS] [--only EVENT] [--story] [--traces DIR] [--json]
 
   --seconds N         how long: rounds are begun until then; 60 by default
   --seed S            the first round's seed; by default by the clock
@@ -40,6 +41,7 @@ pub(crate) const USAGE: &str = "\
   --bug NAME          plant this bug of the core's in the members
   --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash, Recover or RestartSeeds
   --story             print what was done in each round, and its views
+  --traces DIR        members write what they trace (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
 
 /// With how many rounds' worth of time a run counts as a smoke test, and what must have happened in it.
@@ -77,6 +79,8 @@ pub(crate) struct Options {
     only: Option<What>,
     /// Whether the history of each round is printed.
     story: bool,
+    /// The directory for what the members trace.
+    traces: Option<PathBuf>,
     json: bool,
 }
 
@@ -93,6 +97,7 @@ impl Options {
             bug: None,
             only: None,
             story: false,
+            traces: None,
             json: false,
         };
         let (mut args, mut only) = (args.iter(), None);
@@ -116,6 +121,7 @@ impl Options {
                 "--fabric" => bail!("--fabric wants tcp or ofi, not {value:?}"),
                 "--suspect-after" => options.suspect_after = Duration::from_millis(number()?.max(20)),
                 "--outage-max" => options.outage_max = Duration::from_millis(number()?.clamp(1, OUTAGE_MS_MAX)),
+                "--traces" => options.traces = Some(PathBuf::from(value)),
                 "--only" => only = Some(value),
                 "--bug" => options.bug = Some(value.clone()),
                 _ => bail!("unknown argument {arg:?}\n{USAGE}"),
@@ -201,6 +207,9 @@ pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
         }
     }
     let folder = Folder::new()?;
+    if let Some(traces) = &options.traces {
+        fs::create_dir_all(traces).with_context(|| format!("can't make {}", traces.display()))?;
+    }
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 >> 10);
     let mut seed = options.seed.unwrap_or_else(clock);
     let (begin, mut total, mut rounds) = (Instant::now(), Tally::default(), 0);

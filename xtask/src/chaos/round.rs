@@ -276,7 +276,8 @@ impl<'a> Round<'a> {
             namespace = Some(hosts.name(host));
         }
         self.judge.started(instance);
-        let mut process = Process::start(self.program, namespace, self.folder, instance, &arguments)?;
+        let traces = self.options.traces.as_deref();
+        let mut process = Process::start(self.program, namespace, self.folder, instance, &arguments, traces)?;
         (process.host, process.is_seed) = (host, is_seed);
         if let Some(until) = self.disturbed_until.get(host) {
             [process.disturbed, process.had_outage] = until.map(|until| Instant::now() < until);

@@ -468,6 +468,7 @@ fn main() -> ExitCode {
         suspect_after: Duration::from_millis(number(4)),
         states: words[6] == "states",
     };
+    trace(&orders);
     let path = orders.dir.join(format!("{}.log", orders.instance));
     let file = OpenOptions::new().create(true).append(true).open(path).expect("the log can be made");
     let log = Log(Arc::new(file));
@@ -486,6 +487,15 @@ fn main() -> ExitCode {
         End::Evicted => ExitCode::from(EVICTED),
         End::Failed => ExitCode::FAILURE,
     }
+}
+
+/// Writes what the member traces, where that is asked for.
+fn trace(orders: &Orders) {
+    let Some(dir) = std::env::var_os("SPINDLE_CHAOS_TRACES") else { return };
+    let path = PathBuf::from(dir).join(format!("{}-{}.trace", orders.group, orders.instance));
+    let file = File::create(path).expect("the file for traces can be made");
+    let filter = tracing_subscriber::EnvFilter::new("spindle=debug");
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Arc::new(file)).init();
 }
 
 #[cfg(planted)]
