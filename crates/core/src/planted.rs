@@ -128,6 +128,8 @@ mod bugs {
         FollowerUnawaited,
         /// A poll hands over as much as before, however long that took.
         PaceKept,
+        /// A process that hands over its memory counts as dead if one with its id before it has ended.
+        DeathOfAnother,
         /// Posts of entries are not counted.
         MoveUnshown,
         /// A member looks at the others' membership blocks only when a view begins.

@@ -40,7 +40,7 @@ pub const BOOTSTRAP: [Bug; 11] = [
 ];
 
 /// Bugs of the control plane, which the simulator of whole processes finds. Some of the others show there, too.
-pub const CONTROL: [Bug; 24] = [
+pub const CONTROL: [Bug; 25] = [
     Bug::AdmissionsLost,
     Bug::JoinersUntold,
     Bug::NoncesIgnored,
@@ -65,6 +65,7 @@ pub const CONTROL: [Bug; 24] = [
     Bug::BlockedUntold,
     Bug::ObserversKept,
     Bug::PlacesGuessed,
+    Bug::DeathOfAnother,
 ];
 
 /// Bugs of other layers that whole processes show, too.

@@ -9,7 +9,7 @@ use crate::joining::random_word;
 use crate::network::{Net, Network};
 use crate::state::Way;
 use rustix::process::{PidfdFlags, pidfd_open};
-use spindle_core::control::{self, Book, GroupLinks, Letter, Me, Purpose, Roster};
+use spindle_core::control::{self, Birth, Book, GroupLinks, Letter, Me, Purpose, Roster};
 use spindle_core::{MemberId, Process, Time, View, ViewId};
 use spindle_fabric::fork::Owner;
 use spindle_fabric::mail::{GroupName, Mailbox, RuntimeDir, Watch, own_birth};
@@ -48,6 +48,15 @@ pub(crate) enum News {
     Guest { view: ViewId, stream: Connection },
 }
 
+/// How it was learnt that a process of this host has ended.
+#[derive(Debug)]
+enum Death {
+    /// A watch told so.
+    Told(u64),
+    /// The process with this number and birth was to be watched, and had ended.
+    Found(u32, Birth),
+}
+
 /// One process's ways to the others: its address, what waits to be sent, and the watch over them.
 #[derive(Debug)]
 pub(crate) struct Crew {
@@ -62,8 +71,8 @@ pub(crate) struct Crew {
     shown: BTreeSet<MemberId>,
     /// When to read on, if there was no descriptor left for what is in the mailbox.
     starved_until: Option<Instant>,
-    /// Processes of this host that have ended, and the watches that told so. The roster hears of them once all that they had sent is read.
-    deaths: Vec<(MemberId, Option<u64>)>,
+    /// Processes of this host that have ended. The roster hears of them once all that they had sent is read.
+    deaths: Vec<(MemberId, Death)>,
     /// Threads that wait for a stream: for a state, or for objects.
     senders: BTreeMap<(MemberId, Purpose), Sender<Connection>>,
     /// Ways in bulk groups that others have handed over.

@@ -276,7 +276,7 @@ pub struct Roster<W> {
     former: BTreeMap<MemberId, Vec<(u32, u32, Birth)>>,
     watched: BTreeSet<MemberId>,
     /// Members that write nothing any more: by the kernel's word, or by their own if they never took part.
-    dead: BTreeSet<MemberId>,
+    dead: BTreeMap<MemberId, Option<(u32, Birth)>>,
     /// By which numbers the processes whose addresses are known take part in founding the group, as far as they have said so.
     founders: BTreeMap<MemberId, u32>,
     /// Members that this process has asked to be let in.
@@ -494,7 +494,9 @@ impl<W> Roster<W> {
 
     /// Whether `id` writes nothing any more.
     pub fn is_dead(&self, id: MemberId) -> bool {
-        self.dead.contains(&id)
+        let dead = self.dead.get(&id);
+        // Another process has the id by now, if not.
+        dead.is_some_and(|of| planted!(DeathOfAnother) || *of == self.births.get(&id).copied())
     }
 
     /// The members on other hosts whose processes have ended, or are about to: reasons to suspect them, no proofs. What they have sent may still arrive.
@@ -511,6 +513,14 @@ impl<W> Roster<W> {
         self.has_ended(id);
     }
 
+    /// The process that had this number and birth as `id` was to be watched, and had ended.
+    pub fn found_ended(&mut self, id: MemberId, pid: u32, birth: Birth) {
+        // Another process may have the id by now.
+        if self.births.get(&id) == Some(&(pid, birth)) {
+            self.has_ended(id);
+        }
+    }
+
     /// The process of `id` writes nothing any more.
     pub fn has_ended(&mut self, id: MemberId) {
         if self.members.contains(&id) && self.is_far(id) {
@@ -519,7 +529,8 @@ impl<W> Roster<W> {
             return self.news.push(News::Lost(id));
         }
         self.orders.push_back(Order::Forget(id));
-        if self.dead.insert(id) {
+        if !self.is_dead(id) {
+            self.dead.insert(id, self.births.get(&id).copied());
             self.news.push(News::Died(id));
         }
     }
@@ -650,7 +661,7 @@ impl<W> Roster<W> {
 
     /// Whether `id` is a process of this host of whose end the kernel has not told.
     pub fn runs_here(&self, id: MemberId) -> bool {
-        self.births.contains_key(&id) && !self.dead.contains(&id)
+        self.births.contains_key(&id) && !self.is_dead(id)
     }
 
     /// Members wait for no observer: one for which letters have lain for long is forgotten with them. It asks again when it looks. `holds` says for which
@@ -735,8 +746,13 @@ impl<W> Roster<W> {
     /// The group is founded by these processes. Where a process is that had the id of one of them before is forgotten: this process would dial it for
     /// as long as the first view lasts, and take the founder for another process. Others tell where the founder is.
     pub fn hear_of_founders(&mut self, founders: &[Process]) {
-        // Another process with the id of a founder may have asked since.
-        self.nonces.extend(founders.iter().map(|founder| (founder.id, founder.nonce)));
+        for Process { id, nonce } in founders.iter().copied() {
+            // Another process with the id of a founder has asked, before it or since.
+            if self.nonces.insert(id, nonce).is_some_and(|asked| asked != nonce) {
+                self.births.remove(&id);
+                self.watch_instead(id, None);
+            }
+        }
         let founders = founders.iter().filter(|of| of.id != self.me.id);
         for Process { id, .. } in
             founders.filter(|of| self.founders.get(&of.id).is_some_and(|known| *known != of.nonce))
@@ -946,7 +962,6 @@ impl<W> Roster<W> {
                 // Or another that waited with that id, when this one did too.
                 let waits = self.begun.0 == 0 && !self.has_parts(view.id, id);
                 if is_another && is_ahead && (follows || waits) {
-                    self.dead.remove(&id);
                     self.pids.insert(id, pid);
                     self.instances.insert(id, Instance::Near(pid));
                     self.watch_instead(id, Some((pid, birth)));
@@ -983,7 +998,6 @@ impl<W> Roster<W> {
                 self.nonces.insert(id, nonce);
                 self.instances.insert(id, Instance::Near(pid));
                 self.pids.insert(id, pid);
-                self.dead.remove(&id);
                 self.watch_instead(id, Some((pid, birth)));
             }
         }
@@ -1015,7 +1029,7 @@ impl<W> Roster<W> {
         self.pids.insert(from.id, from.pid);
         let process = (from.pid, from.birth);
         if self.births.insert(from.id, process).is_some_and(|known| known != process) {
-            // Another process that asked with this id is watched.
+            // Another process with this id is watched.
             self.watched.remove(&from.id);
         }
         self.instances.insert(from.id, Instance::Near(from.pid));
@@ -1477,7 +1491,7 @@ impl<W> Roster<W> {
         self.births.retain(|id, _| wanted.contains(id));
         self.far_processes.retain(|id, _| wanted.contains(id));
         self.former.clear();
-        self.dead.retain(|id| wanted.contains(id));
+        self.dead.retain(|id, _| wanted.contains(id));
         self.forgotten.retain(|id, _| wanted.contains(id));
         self.orders.push_back(Order::Retain(wanted));
         self.observers.retain(|id| !view.members.contains(id));
@@ -1496,14 +1510,14 @@ impl<W> Roster<W> {
     pub fn seek(&mut self, ids: &[MemberId], now: Time) {
         // An answer comes only if other members find this process.
         self.orders.push_back(Order::Restore);
-        let is_sought = |id: &&MemberId| !self.watched.contains(id) && !self.dead.contains(id) && !self.is_far(**id);
+        let is_sought = |id: &&MemberId| !self.watched.contains(id) && !self.is_dead(**id) && !self.is_far(**id);
         if !ids.iter().any(|id| is_sought(&id)) {
             return;
         }
         if ids.iter().any(|id| self.may_be_elsewhere(*id)) {
             self.seek_places(now);
         }
-        let may_know = |id: &&MemberId| **id != self.me.id && !self.dead.contains(id) && !self.is_far(**id);
+        let may_know = |id: &&MemberId| **id != self.me.id && !self.is_dead(**id) && !self.is_far(**id);
         let next = self.members.iter().find(|id| Some(**id) > self.told_by && may_know(id));
         if let Some(asked) = next.or_else(|| self.members.iter().find(may_know)).copied() {
             self.told_by = Some(asked);
@@ -1951,6 +1965,32 @@ mod tests {
         let orders: Vec<_> = core::iter::from_fn(|| roster.next_order()).filter_map(watches).collect();
         assert_eq!(orders, [Some(105), None, Some(106), None, Some(107), None, Some(105)]);
         assert!(roster.is_instance(MemberId(3), Instance::Near(105)));
+    }
+
+    /// Track record: processes that were told of a view with a dead member, whose watch found it dead, took the process that joined with its id for dead.
+    #[test]
+    fn a_process_that_hands_over_its_memory_does_not_count_as_the_dead_one_before_it() {
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        let (before, after) = (Me { pid: 33, ..me(3) }, Me { pid: 34, ..me(3) });
+        let view = |id| View {
+            id: ViewId(id),
+            members: [1, 2, 3].map(MemberId).to_vec(),
+            nonvoters: Vec::new(),
+            subgroups: Vec::new(),
+        };
+        let is_host = |Me { id, pid, birth }: Me| HostProcess { id, host: 0, pid, birth };
+        let processes = [me(2), before].map(is_host).to_vec();
+        let (decision, newcomers, observers, cards) = Default::default();
+        let told = Told { view: view(7), decision, newcomers, observers, processes, cards }.encode();
+        let letter = Letter::View { incarnation: 5, view: ViewId(7), from: MemberId(2), bytes: told.len() as u64 };
+        roster.hear(letter, None, &told, Time(0));
+        roster.found_ended(MemberId(3), 33, before.birth);
+        assert!(roster.is_dead(MemberId(3)));
+        assert!(roster.handed_over(5, ViewId(9), after, ()));
+        assert!(!roster.is_dead(MemberId(3)));
+        // What the watch over the one before has found may be told late.
+        roster.found_ended(MemberId(3), 33, before.birth);
+        assert!(!roster.is_dead(MemberId(3)));
     }
 
     /// The process before it may have begun the view, and have promised something in it, before it died.

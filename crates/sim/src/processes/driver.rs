@@ -3,9 +3,10 @@ use super::host::Standing;
 use super::keeping::Answer;
 use super::network::Load;
 use super::plan::{MS, S};
-use super::process::{Heard, Near, Phase, Process, Way};
+use super::process::{Death, Heard, Near, Phase, Process, Way};
 use super::watching::Guest;
 use super::world::{BOUNDED, Broken, Checked, Event, World};
+use crate::checkers::Invariant;
 use spindle_core::control::{Act, Letter, Me, News, Order, Purpose, To};
 use spindle_core::ids::VISITOR_IDS_FROM;
 use spindle_core::{MemberId, Time, ViewId};
@@ -17,6 +18,8 @@ const MAIL_NS: (u64, u64) = (3_000, 60_000);
 const UNREACHED_NS: (u64, u64) = (MS, 100 * MS);
 /// Letters to one process that are kept while it has no address.
 const UNREACHED_LETTERS_MAX: usize = 64;
+const DEATH: Invariant = Invariant(25, "a death is the end of a process");
+
 /// Orders of one process in a second.
 const ORDERS_MAX: u64 = 60_000;
 /// Letters that wait at one process.
@@ -57,6 +60,7 @@ impl World<'_> {
         let boot = process.boot.as_ref().map_or(u64::MAX, |boot| (now + boot.patience(now)).0.max(self.now + 1));
         // What has come of this step itself.
         let again = if process.roster.has_news() || !process.heard.is_empty() { self.now + 1_000 } else { u64::MAX };
+        self.check_deaths(process)?;
         process.busy_until = self.now + std::mem::take(&mut process.busy_ns);
         self.wake(process.number, wake_at.min(posts).min(sends).min(mail).min(boot).min(again));
         Ok(())
@@ -87,11 +91,18 @@ impl World<'_> {
             self.carry_out(process)?;
         }
         let is_read = process.mailbox.is_empty() || self.broken == Broken::DeathsBeforeLetters;
-        while let Some((id, of)) = process.deaths.pop_front_if(|_| is_read) {
-            // By now another process with this id may be watched.
-            if process.watched.get(&id) == Some(&of) {
-                process.watched.remove(&id);
-                process.roster.watched_ended(id);
+        while let Some((id, death)) = process.deaths.pop_front_if(|_| is_read) {
+            match death {
+                Death::Found(of) => {
+                    let Me { pid, birth, .. } = self.processes[of].as_ref().expect("another process").me;
+                    process.roster.found_ended(id, pid, birth);
+                }
+                Death::Told(of) if process.watched.get(&id) == Some(&of) => {
+                    process.watched.remove(&id);
+                    process.roster.watched_ended(id);
+                }
+                // Another process with this id is watched by now.
+                Death::Told(_) => {}
             }
         }
         let mut news = vec![];
@@ -270,8 +281,7 @@ impl World<'_> {
                     Some(owner) if self.hosts[process.host].living.contains(&owner) => self.watch(process, id, owner),
                     Some(owner) => {
                         process.roster.unwatched(id);
-                        process.watched.insert(id, owner);
-                        process.deaths.push_back((id, owner));
+                        process.deaths.push_back((id, Death::Found(owner)));
                         self.wake(process.number, self.now + 1_000);
                     }
                     None => process.roster.unwatched(id),
@@ -414,6 +424,27 @@ impl World<'_> {
     pub(super) fn check_mailbox(&self, process: &Process) -> Checked {
         if process.mailbox.len() > LETTERS_MAX || process.outbox.len() > LETTERS_MAX {
             return BOUNDED.broken(format!("{} letters wait at process {}", process.mailbox.len(), process.number));
+        }
+        Ok(())
+    }
+
+    /// Others go by the row of a member that has died as by one that is written no more.
+    fn check_deaths(&self, process: &Process) -> Checked {
+        let Phase::Member(member) = &process.phase else { return Ok(()) };
+        let (of, view) = (process.roster.incarnation(), member.view());
+        let is_at_work = |other: &&Process, id: MemberId| {
+            let takes_part = matches!(&other.phase, Phase::Member(it) if it.view().id == view.id);
+            other.me.id == id && other.is_alive && takes_part && other.roster.incarnation() == of
+        };
+        for id in view.members.iter().copied().filter(|id| process.roster.is_dead(*id)) {
+            let others = self.processes.iter().flatten().map(|other| &**other);
+            if let Some(other) = others.into_iter().find(|other| is_at_work(other, id)) {
+                let (mine, theirs) = (process.number, other.number);
+                return DEATH.broken(format!(
+                    "process {mine} counts member {id} as dead, and process {theirs} is that member in view {} and lives",
+                    view.id
+                ));
+            }
         }
         Ok(())
     }

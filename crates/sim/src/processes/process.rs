@@ -109,6 +109,15 @@ pub(super) enum Phase {
     Out,
 }
 
+/// How it is learnt that a process, by its number, has ended.
+#[derive(Debug)]
+pub(super) enum Death {
+    /// The kernel tells so, of one that was watched.
+    Told(usize),
+    /// It had ended when it was to be watched.
+    Found(usize),
+}
+
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) number: usize,
@@ -133,7 +142,7 @@ pub(super) struct Process {
     pub(super) phase: Phase,
     pub(super) mailbox: VecDeque<Near>,
     pub(super) heard: VecDeque<Heard>,
-    pub(super) deaths: VecDeque<(MemberId, usize)>,
+    pub(super) deaths: VecDeque<(MemberId, Death)>,
     pub(super) is_displaced: bool,
     /// Letters to processes of this host that have no address now, and when they are tried again.
     pub(super) outbox: VecDeque<(MemberId, Near)>,

@@ -5,7 +5,7 @@ use super::learning::States;
 use super::ledger::Ledger;
 use super::network::{Connections, Links, Load, Sent};
 use super::plan::{Fault, MS, S, Scene};
-use super::process::{Heard, Near, Process};
+use super::process::{Death, Heard, Near, Process};
 use super::rows::Store;
 use super::wishes::Wished;
 use crate::checkers::{Invariant, Violation};
@@ -486,7 +486,7 @@ impl<'s> World<'s> {
                     && watcher.watched.get(&id) == Some(&of)
                     && !untold
                 {
-                    watcher.deaths.push_back((id, of));
+                    watcher.deaths.push_back((id, Death::Told(of)));
                     self.wake(process, now);
                 }
             }

@@ -2,7 +2,7 @@
 //! them, and descriptors and streams go to the layers that wait for them.
 use super::links::is_sent;
 use super::ways::{Mail, Ways};
-use super::{BulkLink, BulkWay, Crew, News, STARVED_PAUSE, lock};
+use super::{BulkLink, BulkWay, Crew, Death, News, STARVED_PAUSE, lock};
 use crate::network::dial_error;
 use crate::state::Way;
 use spindle_core::control::{self, Letter, Me, Purpose};
@@ -30,7 +30,7 @@ impl Crew {
         if told.displaced {
             self.restore();
         }
-        self.deaths.extend(told.deaths.into_iter().map(|(id, watch)| (id, Some(watch))));
+        self.deaths.extend(told.deaths.into_iter().map(|(id, watch)| (id, Death::Told(watch))));
         if told.mail || starved || !self.deaths.is_empty() {
             self.read(&mut news);
         }
@@ -78,12 +78,12 @@ impl Crew {
         if self.deaths.is_empty() || !mail.mailbox.is_drained() {
             return;
         }
-        for (id, watch) in self.deaths.drain(..) {
-            match watch {
-                None => self.roster.has_ended(id),
-                Some(watch) if mail.is_death(id, watch) => self.roster.watched_ended(id),
+        for (id, death) in self.deaths.drain(..) {
+            match death {
+                Death::Found(pid, birth) => self.roster.found_ended(id, pid, birth),
+                Death::Told(watch) if mail.is_death(id, watch) => self.roster.watched_ended(id),
                 // Another process with the id is watched by now.
-                Some(_) => {}
+                Death::Told(_) => {}
             }
         }
     }

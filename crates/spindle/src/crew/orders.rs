@@ -1,6 +1,6 @@
 //! The orders of the roster: control messages, watches, and this process's memory for others.
 use super::ways::Ways;
-use super::{Crew, Handover, STARVED_PAUSE, lock};
+use super::{Crew, Death, Handover, STARVED_PAUSE, lock};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Book, Letter, Me, Order};
 use spindle_core::ids::VISITOR_IDS_FROM;
@@ -118,7 +118,7 @@ impl Crew {
             Fate::Unknown => self.roster.unwatched(id),
             Fate::Ended => {
                 self.roster.unwatched(id);
-                self.deaths.push((id, None));
+                self.deaths.extend(birth.map(|birth| (id, Death::Found(pid, birth))));
                 self.notices.note_mail();
                 self.notices.note();
             }
