@@ -1988,7 +1988,7 @@ mod tests {
         assert!(roster.is_dead(MemberId(3)));
         assert!(roster.handed_over(5, ViewId(9), after, ()));
         assert!(!roster.is_dead(MemberId(3)));
-        // What the watch over the one before has found may be told late.
+        // The watch over the one before may tell late what it has found.
         roster.found_ended(MemberId(3), 33, before.birth);
         assert!(!roster.is_dead(MemberId(3)));
     }
