@@ -275,7 +275,7 @@ pub struct Roster<W> {
     /// admitted one of them.
     former: BTreeMap<MemberId, Vec<(u32, u32, Birth)>>,
     watched: BTreeSet<MemberId>,
-    /// Members that write nothing any more: by the kernel's word, or by their own if they never took part.
+    /// Members that write nothing any more, by the kernel's word, or by their own if they never took part: the processes that they were, if those were known.
     dead: BTreeMap<MemberId, Option<(u32, Birth)>>,
     /// By which numbers the processes whose addresses are known take part in founding the group, as far as they have said so.
     founders: BTreeMap<MemberId, u32>,
@@ -494,9 +494,9 @@ impl<W> Roster<W> {
 
     /// Whether `id` writes nothing any more.
     pub fn is_dead(&self, id: MemberId) -> bool {
-        let dead = self.dead.get(&id);
-        // Another process has the id by now, if not.
-        dead.is_some_and(|of| planted!(DeathOfAnother) || *of == self.births.get(&id).copied())
+        // Another process has the id by now, if it is not the one that died; nothing proves a death on another host.
+        let is_it = |of: &Option<(u32, Birth)>| *of == self.births.get(&id).copied() && !self.is_far(id);
+        self.dead.get(&id).is_some_and(|of| is_it(of) || planted!(DeathOfAnother))
     }
 
     /// The members on other hosts whose processes have ended, or are about to: reasons to suspect them, no proofs. What they have sent may still arrive.
@@ -747,8 +747,9 @@ impl<W> Roster<W> {
     /// as long as the first view lasts, and take the founder for another process. Others tell where the founder is.
     pub fn hear_of_founders(&mut self, founders: &[Process]) {
         for Process { id, nonce } in founders.iter().copied() {
-            // Another process with the id of a founder has asked, before it or since.
-            if self.nonces.insert(id, nonce).is_some_and(|asked| asked != nonce) {
+            let asked = self.nonces.insert(id, nonce);
+            // Another process with the id of a founder has asked, before it or since. A founder that has handed over its memory is known by that.
+            if asked.is_some_and(|asked| asked != nonce) && !self.has_parts(ViewId(1), id) {
                 self.births.remove(&id);
                 self.watch_instead(id, None);
             }
@@ -1368,9 +1369,10 @@ impl<W> Roster<W> {
         });
     }
 
-    /// Whether `view` begins here only when everything that was to be sent to `to` is on its way: `to` is a member that is not dead.
+    /// Whether `view` begins here only when everything that was to be sent to `to` is on its way: `to` is a member that is not dead,
+    /// and may begin it.
     pub fn waits_to_reach(&self, to: MemberId, view: &View) -> bool {
-        view.members.contains(&to) && !self.is_dead(to)
+        view.members.contains(&to) && !self.is_dead(to) && !self.never_begins(view.id, to)
     }
 
     /// Writes a letter.
