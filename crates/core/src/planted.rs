@@ -128,7 +128,7 @@ mod bugs {
         FollowerUnawaited,
         /// A poll hands over as much as before, however long that took.
         PaceKept,
-        /// A process that hands over its memory counts as dead if one with its id before it has ended.
+        /// A process counts as dead if another one that had its id before it has ended.
         DeathOfAnother,
         /// Posts of entries are not counted.
         MoveUnshown,

@@ -305,7 +305,7 @@ impl Drop for Crew {
                 if let Ways::Mail(mail) = &mut self.ways {
                     mail.outbox.hurry();
                 }
-                // This waits 200 ms at most until letters to other hosts are sent.
+                // The process waits 200 ms at most until control messages to other hosts are sent.
                 self.flush_now();
             }
         }

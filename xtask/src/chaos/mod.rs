@@ -41,7 +41,7 @@ pub(crate) const USAGE: &str = "\
   --bug NAME          plant this bug of the core's in the members
   --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash, Recover or RestartSeeds
   --story             print what was done in each round, and its views
-  --traces DIR        members write what they trace (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
+  --traces DIR        members write what they trace at debug level (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
 
 /// With how many rounds' worth of time a run counts as a smoke test, and what must have happened in it.

@@ -437,8 +437,8 @@ impl World<'_> {
             other.me.id == id && other.is_alive && takes_part && other.roster.incarnation() == of
         };
         for id in view.members.iter().copied().filter(|id| process.roster.is_dead(*id)) {
-            let others = self.processes.iter().flatten().map(|other| &**other);
-            if let Some(other) = others.into_iter().find(|other| is_at_work(other, id)) {
+            let mut others = self.processes.iter().flatten().map(|other| &**other);
+            if let Some(other) = others.find(|other| is_at_work(other, id)) {
                 let (mine, theirs) = (process.number, other.number);
                 return DEATH.broken(format!(
                     "process {mine} counts member {id} as dead, and process {theirs} is that member in view {} and lives",
