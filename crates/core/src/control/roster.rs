@@ -746,22 +746,12 @@ impl<W> Roster<W> {
     /// The group is founded by these processes. Where a process is that had the id of one of them before is forgotten: this process would dial it for
     /// as long as the first view lasts, and take the founder for another process. Others tell where the founder is.
     pub fn hear_of_founders(&mut self, founders: &[Process]) {
-        for Process { id, nonce } in founders.iter().copied() {
-            let asked = self.nonces.insert(id, nonce);
-            // Another process with the id of a founder has asked, before it or since. A founder that has handed over its memory is known by that.
-            if asked.is_some_and(|asked| asked != nonce) && !self.has_parts(ViewId(1), id) {
-                self.births.remove(&id);
-                self.watch_instead(id, None);
+        for process in founders.iter().copied() {
+            self.note_admitted(ViewId(1), process);
+            let is_another = self.founders.get(&process.id).is_some_and(|known| *known != process.nonce);
+            if let Some(book) = self.book.as_mut().filter(|_| is_another && process.id != self.me.id) {
+                book.forget(process.id);
             }
-        }
-        let founders = founders.iter().filter(|of| of.id != self.me.id);
-        for Process { id, .. } in
-            founders.filter(|of| self.founders.get(&of.id).is_some_and(|known| *known != of.nonce))
-        {
-            if let Some(book) = &mut self.book {
-                book.forget(*id);
-            }
-            self.instances.remove(id);
         }
     }
 
@@ -882,11 +872,14 @@ impl<W> Roster<W> {
                 self.note_stopped(from, Stopped { incarnation, last: view, nonce, heard_in });
                 // Over the network it may come behind what the next process with this id has written to this host.
                 if !has_card && view.0 == 0 {
-                    // That one is another, though its number may be the same.
-                    self.instances.insert(from, Instance::Near(0));
                     // Members are told who observes, and newcomers don't watch those that may become members.
                     self.forget_observer(from);
-                    self.has_ended(from);
+                    // Another process may have asked with its id since.
+                    if self.nonces.get(&from) == Some(&nonce) {
+                        // That one's number may be the same.
+                        self.instances.insert(from, Instance::Near(0));
+                        self.has_ended(from);
+                    }
                 }
                 self.news.push(News::Requests { from, reply, what });
             }
@@ -959,6 +952,9 @@ impl<W> Roster<W> {
             let is_here =
                 |process: &HostProcess| process.host == here && process.id != me && view.members.contains(&process.id);
             for HostProcess { id, pid, birth, .. } in processes.into_iter().filter(is_here) {
+                if self.is_new_behind(view.id, id) {
+                    continue;
+                }
                 let is_another = self.births.get(&id).is_some_and(|known| *known != (pid, birth));
                 // Or another that waited with that id, when this one did too.
                 let waits = self.begun.0 == 0 && !self.has_parts(view.id, id);
@@ -989,26 +985,44 @@ impl<W> Roster<W> {
         Process { id, nonce: self.nonces.get(&id).copied().unwrap_or(0) }
     }
 
-    /// Notes the processes that join with `view`. If another process has asked with the id of one of them since, it is the one that joins that is
-    /// watched from now on. It may have ended.
+    /// Notes the processes that join with `view`.
     pub fn note_joined(&mut self, view: ViewId, joined: &[Process]) {
-        for Process { id, nonce } in joined.iter().copied().filter(|process| process.nonce != 0) {
-            let former = self.former.get_mut(&id).filter(|_| !self.members.contains(&id));
-            let one = former.and_then(|former| former.extract_if(.., |of| of.0 == nonce).next());
-            if let Some((_, pid, birth)) = one {
-                self.nonces.insert(id, nonce);
-                self.instances.insert(id, Instance::Near(pid));
-                self.pids.insert(id, pid);
-                self.watch_instead(id, Some((pid, birth)));
-            }
-        }
-        let known = self.newcomers.entry(view).or_default();
-        for Process { id, nonce } in joined.iter().copied() {
-            let known = known.entry(id).or_insert(nonce);
-            if nonce != 0 {
+        self.newcomers.entry(view).or_default();
+        for process in joined.iter().copied() {
+            let Process { id, nonce } = process;
+            let known = self.newcomers.entry(view).or_default().entry(id).or_default();
+            if nonce != 0 && *known != nonce {
                 *known = nonce;
+                if view > self.begun && !self.is_new_behind(view, id) {
+                    self.note_admitted(view, process);
+                }
             }
         }
+    }
+
+    /// It is this process, and no other, that has its id from `view` on: forgets what is known of another one with the id, which may have been a member before
+    /// it, or may have asked since. A process that has handed over its memory for the view is known by that. One that asked earlier is watched again, and may
+    /// have ended.
+    fn note_admitted(&mut self, view: ViewId, Process { id, nonce }: Process) {
+        if self.nonces.insert(id, nonce) == Some(nonce) || self.has_parts(view, id) {
+            return;
+        }
+        let former = self.former.get_mut(&id).and_then(|former| former.extract_if(.., |of| of.0 == nonce).next());
+        let process = former.map(|(_, pid, birth)| (pid, birth));
+        self.births.remove(&id);
+        self.dead.remove(&id);
+        self.pids.remove(&id);
+        self.instances.remove(&id);
+        if let Some((pid, _)) = process {
+            self.pids.insert(id, pid);
+            self.instances.insert(id, Instance::Near(pid));
+        }
+        self.watch_instead(id, process);
+    }
+
+    /// Whether a later view than `view` is known with which a process of this id joins.
+    fn is_new_behind(&self, view: ViewId, id: MemberId) -> bool {
+        self.newcomers.iter().any(|(later, joined)| *later > view && joined.contains_key(&id))
     }
 
     /// Whether this process, and no other with its id, joins with the decided `view`.
@@ -1971,8 +1985,7 @@ mod tests {
 
     /// Track record: processes that were told of a view with a dead member, whose watch found it dead, took the process that joined with its id for dead.
     #[test]
-    fn a_process_that_hands_over_its_memory_does_not_count_as_the_dead_one_before_it() {
-        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+    fn a_process_that_joins_does_not_count_as_the_dead_one_before_it() {
         let (before, after) = (Me { pid: 33, ..me(3) }, Me { pid: 34, ..me(3) });
         let view = |id| View {
             id: ViewId(id),
@@ -1981,18 +1994,36 @@ mod tests {
             subgroups: Vec::new(),
         };
         let is_host = |Me { id, pid, birth }: Me| HostProcess { id, host: 0, pid, birth };
-        let processes = [me(2), before].map(is_host).to_vec();
-        let (decision, newcomers, observers, cards) = Default::default();
-        let told = Told { view: view(7), decision, newcomers, observers, processes, cards }.encode();
-        let letter = Letter::View { incarnation: 5, view: ViewId(7), from: MemberId(2), bytes: told.len() as u64 };
-        roster.hear(letter, None, &told, Time(0));
-        roster.found_ended(MemberId(3), 33, before.birth);
-        assert!(roster.is_dead(MemberId(3)));
-        assert!(roster.handed_over(5, ViewId(9), after, ()));
-        assert!(!roster.is_dead(MemberId(3)));
-        // The watch over the one before may tell late what it has found.
-        roster.found_ended(MemberId(3), 33, before.birth);
-        assert!(!roster.is_dead(MemberId(3)));
+        let tell = |roster: &mut Roster<()>, id, newcomers, of| {
+            let processes = [me(2), of].map(is_host).to_vec();
+            let (decision, observers, cards) = Default::default();
+            let told = Told { view: view(id), decision, newcomers, observers, processes, cards }.encode();
+            let letter = Letter::View { incarnation: 5, view: ViewId(id), from: MemberId(2), bytes: told.len() as u64 };
+            roster.hear(letter, None, &told, Time(0));
+            // The watch over the one before may tell late, or again, what it has found.
+            roster.found_ended(MemberId(3), 33, before.birth);
+        };
+        let joins = |nonce| alloc::vec![Process { id: MemberId(3), nonce }];
+        for is_told_first in [true, false] {
+            let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+            tell(&mut roster, 7, Vec::new(), before);
+            assert!(roster.is_dead(MemberId(3)));
+            if is_told_first {
+                // The teller does not know which process joins; then another that does.
+                tell(&mut roster, 9, joins(0), before);
+                tell(&mut roster, 9, joins(4), before);
+                tell(&mut roster, 9, joins(4), after);
+                assert_eq!(roster.process_of(MemberId(3)), Some(after));
+                tell(&mut roster, 7, Vec::new(), before);
+                assert_eq!(roster.process_of(MemberId(3)), Some(after), "an older view is told of late");
+            } else {
+                assert!(roster.handed_over(5, ViewId(9), after, ()));
+                assert!(!roster.is_dead(MemberId(3)));
+                tell(&mut roster, 9, joins(4), before);
+            }
+            assert!(!roster.is_dead(MemberId(3)));
+            assert_eq!(roster.process_of(MemberId(3)), Some(after));
+        }
     }
 
     /// The process before it may have begun the view, and have promised something in it, before it died.
