@@ -98,8 +98,11 @@ struct Gap {
 #[derive(Debug)]
 struct Recovery {
     since: u64,
+    /// How many were to deliver something.
+    of: usize,
     waiting: BTreeSet<u32>,
-    last: u64,
+    /// After how long those did that have, in ns.
+    delivered: Vec<u64>,
     /// The machine stood still meanwhile: how long it took says nothing.
     blurred: bool,
 }
@@ -119,8 +122,8 @@ pub(super) struct Judge {
     recovery: Option<Recovery>,
     /// Views that were not known before, for the story.
     news: Vec<(u32, u64, Vec<u64>)>,
-    /// From ends of disturbances to the first delivery of the last one, in ns.
-    pub(super) recovered: Vec<u64>,
+    /// From ends of disturbances until more than half of the members have delivered something, and until the last one has, in ns.
+    pub(super) recovered: Vec<[u64; 2]>,
     /// From kills to the next delivery at each survivor, in ns, and whether nothing else happened meanwhile.
     pub(super) measured: Vec<(u64, bool)>,
 }
@@ -176,7 +179,7 @@ impl Judge {
 
     /// A disturbance is over by `since`: each of `whom` should deliver something from now on.
     pub(super) fn recovers(&mut self, since: u64, whom: BTreeSet<u32>) {
-        self.recovery = Some(Recovery { since, waiting: whom, last: 0, blurred: false });
+        self.recovery = Some(Recovery { since, of: whom.len(), waiting: whom, delivered: vec![], blurred: false });
     }
 
     /// A new disturbance has begun: the end of that one counts.
@@ -241,18 +244,18 @@ impl Judge {
     fn recovered_at(&mut self, instance: u32, time: u64) {
         let Some(recovery) = &mut self.recovery else { return };
         if time > recovery.since && recovery.waiting.remove(&instance) {
-            recovery.last = recovery.last.max(time - recovery.since);
+            recovery.delivered.push(time - recovery.since);
         }
         self.end_recovery();
     }
 
     fn end_recovery(&mut self) {
-        if let Some(recovery) = self.recovery.take_if(|recovery| recovery.waiting.is_empty())
-            && recovery.last > 0
-            && !recovery.blurred
-        {
-            self.recovered.push(recovery.last);
-        }
+        let Some(mut recovery) = self.recovery.take_if(|recovery| recovery.waiting.is_empty()) else { return };
+        recovery.delivered.sort_unstable();
+        // Where others were evicted or have ended, those that are left may be fewer than half.
+        let last = recovery.delivered.last().copied().filter(|_| !recovery.blurred);
+        let majority = recovery.delivered.get(recovery.of / 2).copied();
+        self.recovered.extend(last.map(|last| [majority.unwrap_or(last), last]));
     }
 
     /// `instance` wrote `record`.
@@ -893,9 +896,15 @@ mod tests {
         story.says(2, batch(1, 110)).unwrap();
         assert_eq!(story.0.overdue(200, 100), None);
         assert_eq!(story.0.overdue(201, 100).as_deref(), Some("1, 3"));
+        story.says(3, batch(0, 120)).unwrap();
+        story.says(1, batch(0, 150)).unwrap();
+        assert_eq!(story.0.recovered, [[20, 50]]);
+        // Where one has gone, the other two are more than half.
+        story.0.recovers(100, BTreeSet::from([1, 2, 3]));
+        story.says(2, batch(1, 110)).unwrap();
         story.0.gone(3).unwrap();
         story.says(1, batch(0, 150)).unwrap();
-        assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[50][..]));
+        assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[[20, 50], [50, 50]][..]));
         // A recovery that is blurred, or disturbed anew, is no measurement.
         story.0.recovers(200, BTreeSet::from([1, 2]));
         story.0.lost(2, 220);
@@ -904,7 +913,7 @@ mod tests {
         story.0.recovers(300, BTreeSet::from([1]));
         story.0.upset();
         story.says(1, batch(0, 310)).unwrap();
-        assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[50][..]));
+        assert_eq!((story.0.overdue(999, 100), &story.0.recovered[..]), (None, &[[20, 50], [50, 50]][..]));
     }
 
     #[test]

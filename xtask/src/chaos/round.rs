@@ -84,8 +84,8 @@ pub(super) struct Tally {
     pub(super) sums: Sums,
     /// From kills to the next delivery at each survivor, in ns; whether nothing else happened meanwhile.
     pub(super) gaps: Vec<(u64, bool)>,
-    /// From ends of disturbances to the next delivery at the last member, in ns.
-    pub(super) recovered: Vec<u64>,
+    /// From ends of disturbances until more than half of the members have delivered something, and until the last one has, in ns.
+    pub(super) recovered: Vec<[u64; 2]>,
     /// From the end of the storm to one view, and to the end of all, in ms.
     pub(super) calm_ms: Vec<u64>,
     pub(super) finish_ms: Vec<u64>,
